@@ -73,7 +73,11 @@ void check_below(const Data& node, std::span<const std::string> known,
       fail_within(node, error, nullptr);
     }
   }
-  for (const auto& child : node.children) check_below(*child, known, used);
+  for (const auto& child : node.children) {
+    if (child->has_key && child->key.starts_with("$("))
+      fail_at(child->key_mark, "an expression is a value, not a key; a whole entry of a list may be one: - $(layer)");
+    check_below(*child, known, used);
+  }
 }
 
 bool has_expressions_below(const Data& node) {
@@ -152,19 +156,30 @@ std::unique_ptr<Data> ConfigTemplate::bare_copy(const Data& node) {
   copy->key_mark = node.key_mark;
   copy->has_key = node.has_key;
   if (use_) copy->mark.use = copy->key_mark.use = use_;
-  if (++document_.copied_values > kMostValues)
-    fail_at(copy->has_key ? copy->key_mark : copy->mark,
+  count(*copy, 1);
+  return copy;
+}
+
+void ConfigTemplate::set_scalar(Data& copy, std::string text, bool quoted) {
+  constexpr std::size_t kBytesOfAValue = 64;  // a value without text needs more
+  count(copy, text.size() / kBytesOfAValue);
+  copy.scalar = std::move(text);
+  copy.quoted = quoted;
+}
+
+void ConfigTemplate::count(const Data& copy, std::size_t values) {
+  document_.copied_values += values;
+  if (document_.copied_values > kMostValues)
+    fail_at(copy.has_key ? copy.key_mark : copy.mark,
             fmt::format("blocks and expressions make too many layers: their options are more than {} values",
                         format_count(kMostValues)));
-  return copy;
 }
 
 std::unique_ptr<Data> ConfigTemplate::copy_of(const Data& node) {
   if (expression_in(node)) return value_of(node);
   auto copy = bare_copy(node);
   copy->kind = node.kind;
-  copy->scalar = node.scalar;
-  copy->quoted = node.quoted;
+  set_scalar(*copy, node.scalar, node.quoted);
   copy->is_default = node.is_default;
   for (const auto& child : node.children)
     add_child(*copy, node.kind == ConfigKind::list ? copy_of_entry(*child) : copy_of(*child));
@@ -224,8 +239,7 @@ std::unique_ptr<Data> ConfigTemplate::value_of(const Data& node) {
       }
     const ExpressionValue value = expression.evaluate(lookup);
     copy->kind = ConfigKind::scalar;
-    copy->scalar = to_string(value);
-    copy->quoted = std::holds_alternative<std::string>(value);
+    set_scalar(*copy, to_string(value), std::holds_alternative<std::string>(value));
     return copy;
   } catch (const ExpressionError& error) {
     fail_within(node, error, use_);

@@ -54,7 +54,8 @@ class ConfigTemplate {
   /// A copy of `node` and all below it with the values of its expressions, which stand at the expressions' places; a
   /// name alone may stand for a list or map. Messages on the copy name the use, if there is one. Of a list's entry
   /// whose option `when` is false the other options are not copied: they need not have values. Copies live as long as
-  /// the document, and a document has at most kMostValues values in them. Throws ConfigError at the expression.
+  /// the document, and a document has at most kMostValues values in them, long texts counted as several. Throws
+  /// ConfigError at the expression.
   static ConfigNode copy(const ConfigNode& node, const ConfigScope& scope, const ConfigUse* use = nullptr);
 
   /// In a description: the list's entries may also have names that the configuration defines itself, which are none of
@@ -73,6 +74,8 @@ class ConfigTemplate {
   std::unique_ptr<Data> copy_of_options(const Data& options, std::unique_ptr<Data> when);
   std::unique_ptr<Data> value_of(const Data& node);
   std::unique_ptr<Data> bare_copy(const Data& node);
+  void set_scalar(Data& copy, std::string text, bool quoted);
+  void count(const Data& copy, std::size_t values);
 
   ConfigDocument::Impl& document_;
   const ConfigScope& scope_;

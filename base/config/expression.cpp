@@ -337,8 +337,9 @@ class ExpressionEvaluation {
     if (node.word == "-") return finite(node, a - b);
     if (node.word == "*") return finite(node, a * b);
     if (node.word == "/") return finite(node, a / b);
-    const double quotient = std::floor(a / b);
-    return finite(node, node.word == "//" ? quotient : a - b * quotient);
+    double rest = std::fmod(a, b);  // exact, unlike a - b·⌊a / b⌋
+    if (rest != 0 && (rest < 0) != (b < 0)) rest += b;
+    return finite(node, node.word == "%" ? rest : std::round((a - rest) / b));
   }
 
   static bool ordered(const std::string& symbol, auto a, auto b) {

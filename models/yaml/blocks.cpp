@@ -15,7 +15,7 @@
 namespace bantam::models {
 namespace {
 
-constexpr std::size_t kMostParameters = 100, kMostBlocks = 1000;
+constexpr std::size_t kMostParameters = 100, kMostBlocks = 1000, kMostNameBytes = 100;
 constexpr std::string_view kExtents[] = {"channels", "height", "width"};
 
 bool is_one_of(const std::string& name, std::span<const std::string_view> words) {
@@ -46,9 +46,8 @@ BlockParameters read_parameters(ConfigMap& section, const ConfigKey& key) {
 }
 
 BlockDefinition read_block(const std::string& name, const ConfigNode& node, const std::vector<std::string>& reserved) {
-  const auto allowed = [](unsigned char c) { return std::isalnum(c) != 0 || c == '_' || c == '-' || c == '.'; };
-  if (name.empty() || !std::ranges::all_of(name, allowed))
-    node.fail_at_key(fmt::format("a block's name is made of letters, digits, '_', '-' and '.', got '{}'", shown(name)));
+  if (!is_entry_name(name))
+    node.fail_at_key(fmt::format("a block's name is made of {}, got '{}'", kEntryNameLetters, shown(name)));
   if (std::ranges::find(reserved, name) != reserved.end())
     node.fail_at_key(fmt::format("'{}' is a layer: call the block something else", name));
   ConfigMap section = node.as_map();
@@ -114,6 +113,11 @@ void set_parameter(ConfigScope& scope, const std::string& name, const ConfigNode
 }
 
 }  // namespace
+
+bool is_entry_name(std::string_view text) {
+  const auto allowed = [](unsigned char c) { return std::isalnum(c) != 0 || c == '_' || c == '-' || c == '.'; };
+  return !text.empty() && text.size() <= kMostNameBytes && std::ranges::all_of(text, allowed);
+}
 
 BlockTable::BlockTable(ConfigMap& model, const ConfigNode& layers, const std::vector<std::string>& reserved) {
   parameters_ = read_parameters(

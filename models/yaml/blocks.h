@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -13,6 +14,10 @@ namespace bantam::models {
 
 /// Words that every layer and block of a list may have, so that no parameter may be called so.
 inline constexpr std::string_view kEntryWords[] = {"name", "inputs", "repeat", "when"};
+
+/// Of a layer, or of a block: no empty text. Bounded, because names of nested and repeated blocks are made of them.
+bool is_entry_name(std::string_view text);
+inline constexpr std::string_view kEntryNameLetters = "at most 100 letters, digits, '_', '-' and '.'";
 
 /// Names with their defaults, in the order of the file; null: a use has to say the value.
 using BlockParameters = std::vector<std::pair<std::string, ConfigNode>>;

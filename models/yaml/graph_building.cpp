@@ -60,14 +60,15 @@ NodeId GraphBuilding::add(const std::string& name, LayerPtr layer, std::vector<N
   }
 }
 
-void GraphBuilding::check_readers() const {
+void GraphBuilding::check_readers(NodeId output) const {
   std::vector<bool> is_read(graph_.nodes().size(), false);
   for (const GraphNode& node : graph_.nodes())
     for (const NodeId input : node.inputs) is_read[static_cast<std::size_t>(input)] = true;
-  for (NodeId node = 1; node < graph_.output(); ++node)
-    if (!is_read[static_cast<std::size_t>(node)])
-      places_[static_cast<std::size_t>(node) - 1].fail_at_key(fmt::format(
-          "no layer reads the output of '{}', and the model's output is the last layer's", graph_.node(node).name));
+  for (NodeId node = 1; node <= graph_.output(); ++node)
+    if (node != output && !is_read[static_cast<std::size_t>(node)])
+      places_[static_cast<std::size_t>(node) - 1].fail_at_key(
+          fmt::format("no layer reads the output of '{}', and the model's output is that of its last entry, '{}'",
+                      graph_.node(node).name, graph_.node(output).name));
 }
 
 NodeId OutputNames::find(const std::string& name, const ConfigNode& at) const {

@@ -40,8 +40,8 @@ class GraphBuilding {
   std::string unused_name(const std::string& wanted);
   /// `at`: what to blame. Throws ConfigError there where the inputs do not fit.
   NodeId add(const std::string& name, LayerPtr layer, std::vector<NodeId> inputs, const ConfigNode& at);
-  /// Throws ConfigError at a layer whose output is lost.
-  void check_readers() const;
+  /// Throws ConfigError at a layer whose output is lost: neither read nor `output`, the model's.
+  void check_readers(NodeId output) const;
 
   const Graph& graph() const { return graph_; }
   Graph release_graph() { return std::move(graph_); }

@@ -3,7 +3,6 @@
 #include "bantam/models/yaml/graph_reader.h"
 
 #include <algorithm>
-#include <cctype>
 #include <functional>
 #include <iterator>
 #include <optional>
@@ -42,9 +41,7 @@ struct EntryWords {
 
 std::string read_name(const ConfigNode& node) {
   const std::string name = node.as_text();
-  const auto allowed = [](unsigned char c) { return std::isalnum(c) != 0 || c == '_' || c == '-' || c == '.'; };
-  if (name.empty() || !std::ranges::all_of(name, allowed))
-    node.fail(fmt::format("a name is made of letters, digits, '_', '-' and '.', got '{}'", name));
+  if (!is_entry_name(name)) node.fail(fmt::format("a name is made of {}, got '{}'", kEntryNameLetters, shown(name)));
   return name;
 }
 
@@ -316,10 +313,10 @@ ReadGraph read_graph(const ConfigNode& list, Shape input, const BlockTable& bloc
   const ConfigScope model = blocks.model_scope(input);
   GraphBuilding graph(std::move(input));
   GraphReader reader(graph, blocks, model);
-  (void)reader.read_list(list, {.scope = model});
+  const NodeId output = reader.read_list(list, {.scope = model});
   if (!reader.last_entry() && list.is_described()) return {graph.release_graph(), list};
-  if (!reader.last_entry()) list.fail_at_key("a model needs at least one layer");
-  graph.check_readers();
+  if (!reader.last_entry() || graph.graph().output() == 0) list.fail_at_key("a model needs at least one layer");
+  graph.check_readers(output);
   return {graph.release_graph(), *reader.last_entry()};
 }
 

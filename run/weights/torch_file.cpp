@@ -44,14 +44,17 @@ class StateDictSearch {
   explicit StateDictSearch(const PickledValue& root) { search(root, "", 0); }
   const std::vector<Found>& found() const { return found_; }
 
-  /// The only one, or by the names that training programs use, most usual first; null where none has one.
+  /// The only one, or by the names that training programs use, most usual first, or the file's own dictionary, which
+  /// has tensors of its own ("best_acc1") beside the state_dict more often than a state_dict has dictionaries; null
+  /// where none is.
   const Found* preferred() const {
     if (found_.size() == 1) return found_.data();
     for (const char* name :
          {"state_dict", "model_state_dict", "model_state", "model", "net", "network", "module", "weights", "params"})
       for (const Found& each : found_)
         if (each.path == name || each.path.ends_with(fmt::format(".{}", name))) return &each;
-    return nullptr;
+    const auto outermost = std::ranges::find(found_, "", &Found::path);
+    return outermost == found_.end() ? nullptr : &*outermost;
   }
 
  private:
@@ -62,8 +65,9 @@ class StateDictSearch {
   void search(const PickledValue& dictionary, const std::string& path, int depth) {
     if (!seen_.insert(&dictionary).second || found_.size() >= kMost) return;
     const std::vector<PickledValue*>& items = dictionary.items;
-    for (std::size_t i = 1; i < items.size(); i += 2)
-      if (is_tensor(*items[i])) return found_.push_back({path, &dictionary});
+    bool has_tensors = false;
+    for (std::size_t i = 1; i < items.size() && !has_tensors; i += 2) has_tensors = is_tensor(*items[i]);
+    if (has_tensors) found_.push_back({path, &dictionary});
     for (std::size_t i = 0; i + 1 < items.size() && depth < kDeepest; i += 2) {
       if (items[i]->kind != Kind::text || items[i + 1]->kind != Kind::dictionary) continue;
       const std::string name(text_of(*items[i]));
@@ -116,8 +120,10 @@ std::optional<TensorView> view_of(const PickledValue& tensor, std::int64_t count
   std::int64_t last = view.offset;
   for (std::size_t i = 0; i < sizes->size(); ++i) {
     std::int64_t reach = 0;
-    if (__builtin_mul_overflow((*sizes)[i] - 1, (*strides)[i], &reach) || __builtin_add_overflow(last, reach, &last) ||
-        last >= count || __builtin_mul_overflow(view.elements, (*sizes)[i], &view.elements) || view.elements > most)
+    if ((*sizes)[i] == 1) view.strides[i] = 0;  // any number may stand there
+    if (__builtin_mul_overflow((*sizes)[i] - 1, view.strides[i], &reach) ||
+        __builtin_add_overflow(last, reach, &last) || last >= count ||
+        __builtin_mul_overflow(view.elements, (*sizes)[i], &view.elements) || view.elements > most)
       return std::nullopt;
   }
   if (last >= count) return std::nullopt;
@@ -146,6 +152,8 @@ std::vector<std::byte> gathered(const std::vector<std::uint8_t>& storage, const 
   return bytes;
 }
 
+std::string_view storage_key(const PickledValue& tensor) { return text_of(*tensor.items[0]->items[1]); }
+
 /// Makes tensors of one archive.
 class TensorReader {
  public:
@@ -156,7 +164,7 @@ class TensorReader {
     const std::string& type_name = storage.items[0]->text;
     const auto* type = std::ranges::find(kStorageTypes, type_name, &StorageType::name);
     if (type == std::end(kStorageTypes)) fail(name, fmt::format("is of {}, which is not read", type_name));
-    const std::string_view key = text_of(*storage.items[1]);
+    const std::string_view key = storage_key(tensor);
     const auto size = static_cast<std::int64_t>(size_of(type->dtype));
     const std::int64_t count = storage.items[2]->integer;
     const auto bytes = archive_.storage_bytes(key);
@@ -167,7 +175,7 @@ class TensorReader {
     if (!view)
       fail(name, fmt::format("does not lie within its storage of {} elements, or is too large for the file", count));
     made_ += static_cast<std::uint64_t>(view->elements * size);
-    return {type->dtype, Shape(std::span<const std::int64_t>(view->sizes)),
+    return {type->dtype, shape_of(name, *view),
             view->elements == 0
                 ? std::vector<std::byte>()
                 : gathered(archive_.storage(key), *view, static_cast<std::size_t>(size), archive_.swaps_bytes())};
@@ -179,6 +187,14 @@ class TensorReader {
 
   std::int64_t left() const {
     return static_cast<std::int64_t>(kMostSharing * archive_.member_bytes() + kAnyFile - made_);
+  }
+  /// Of a tensor without elements the other extents may be any.
+  Shape shape_of(const std::string& name, const TensorView& view) const {
+    try {
+      return Shape(std::span<const std::int64_t>(view.sizes));
+    } catch (const ShapeError& error) {
+      fail(name, fmt::format("has a shape that is not read: {}", error.what()));
+    }
   }
   [[noreturn]] void fail(const std::string& name, const std::string& what) const {
     archive_.fail(fmt::format("tensor '{}' {}", shown(name), what));
@@ -197,16 +213,22 @@ TorchFile read_torch_file(const std::filesystem::path& path) {
   const PickledValue& root = *TorchPickle(archive.pickle_name(), pickle, values).run();
   const StateDictSearch::Found found = state_dict_of(archive, root);
   TorchFile file{.found_at = found.path};
-  TensorReader reader(archive);
+  std::map<std::string, const PickledValue*> by_name;
   const std::vector<PickledValue*>& items = found.dictionary->items;
   for (std::size_t i = 0; i + 1 < items.size(); i += 2) {
     if (items[i]->kind != Kind::text) archive.fail(fmt::format("a tensor's name is {}", kind_name(items[i]->kind)));
-    const std::string name(text_of(*items[i]));
-    if (is_tensor(*items[i + 1]))
-      file.tensors.insert_or_assign(name, reader.read(name, *items[i + 1]));
+    by_name.insert_or_assign(std::string(text_of(*items[i])), items[i + 1]);
+  }
+  std::vector<std::pair<std::string, const PickledValue*>> tensors;
+  for (const auto& [name, value] : by_name)
+    if (is_tensor(*value))
+      tensors.emplace_back(name, value);
     else
       file.others.push_back(name);
-  }
+  // Each storage is read once, however many tensors share it, and in whatever order.
+  std::ranges::stable_sort(tensors, {}, [](const auto& tensor) { return storage_key(*tensor.second); });
+  TensorReader reader(archive);
+  for (const auto& [name, tensor] : tensors) file.tensors.emplace(name, reader.read(name, *tensor));
   return file;
 }
 
