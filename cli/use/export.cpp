@@ -73,7 +73,8 @@ void add_export(CLI::App& app, Action& action) {
   command->add_option("--to", options->to, "Whose names the tensors shall have: torchvision")->capture_default_str();
   command->add_option("--model", options->torchvision.model,
                       "The zoo's network; default: the one that\nhas the tensors");
-  command->add_option("--width", options->torchvision.width, "Width of the zoo's network")->capture_default_str();
+  command->add_option("--width", options->torchvision.width, "Width of the zoo's network: width_mult")
+      ->capture_default_str();
   command->add_flag("--json", options->json, "One JSON object instead of text");
   command->callback([&action, options] { action = [options] { return run_export(*options); }; });
 }

@@ -1,4 +1,6 @@
 // `bantam import`: weights of other programs to a file that a configuration's `model.weights` names.
+#include <algorithm>
+#include <cctype>
 #include <cstdio>
 #include <filesystem>
 #include <memory>
@@ -33,13 +35,20 @@ struct ImportOptions {
   bool json = false;
 };
 
+/// A file's name in YAML, in quotes where it needs them.
+std::string yaml_text(const std::string& name) {
+  const auto is_plain = [](unsigned char c) { return std::isalnum(c) != 0 || c == '_' || c == '.' || c == '/'; };
+  const bool plain = std::ranges::all_of(name, [&](char c) { return is_plain(c) || c == '-'; }) && is_plain(name[0]);
+  return plain ? name : nlohmann::json(name).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+}
+
 /// The model of a configuration that begins with the file.
 std::string model_text(const run::ConvertedWeights& weights, const ImportOptions& options) {
   const std::int64_t classes = options.torchvision.classes > 0 ? options.torchvision.classes : weights.classes;
   const std::string width =
       options.torchvision.width != 1.0 ? fmt::format(", width: {}", options.torchvision.width) : "";
-  const std::string file =
-      weights.left_out.empty() ? options.out : fmt::format("{{file: {}, skip: [\"classifier/*\"]}}", options.out);
+  std::string file = yaml_text(options.out);
+  if (!weights.left_out.empty()) file = fmt::format("{{file: {}, skip: [\"classifier/*\"]}}", file);
   return fmt::format("model: {{zoo: {}, classes: {}{}, weights: {}}}", weights.model, classes, width, file);
 }
 
@@ -98,7 +107,8 @@ void add_import(CLI::App& app, Action& action) {
                       "The zoo's network; default: the one that\nhas the tensors");
   command->add_option("--classes", options->torchvision.classes, "Classes of the network to train")
       ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 24));
-  command->add_option("--width", options->torchvision.width, "Width of the zoo's network")->capture_default_str();
+  command->add_option("--width", options->torchvision.width, "Width of the zoo's network: width_mult")
+      ->capture_default_str();
   command->add_flag("--json", options->json, "One JSON object instead of text");
   command->callback([&action, options] { action = [options] { return run_import(*options); }; });
 }

@@ -88,7 +88,11 @@ class WeightsMatch {
     check_skips();
     for (const auto& [name, tensor] : targets_) match(name, tensor.shape());
     for (const auto& [name, source] : sources_)
-      if (!targets_.contains(name)) result_.unused.push_back(source.first);
+      if (!targets_.contains(name)) {
+        result_.unused.push_back(source.first);
+        unused_.push_back(name);
+      }
+    std::ranges::sort(result_.unused);
     check_names();
   }
 
@@ -169,20 +173,19 @@ class WeightsMatch {
   }
 
   void check_names() const {
-    const std::vector<std::string>& unused = result_.unused;
-    const bool wrong = options_.strict && !(missing_.empty() && unused.empty());
+    const bool wrong = options_.strict && !(missing_.empty() && unused_.empty());
     if (!wrong && !matched_.empty()) return;
     std::string text = matched_.empty() ? "no tensor fits the model" : "its tensors are not those of the model";
     if (!missing_.empty()) text += fmt::format("\n  missing: {}", some_of(missing_));
-    if (!unused.empty()) text += fmt::format("\n  unexpected: {}", some_of(unused));
+    if (!unused_.empty()) text += fmt::format("\n  unexpected: {}", some_of(unused_));
     text += advice();
     fail(text);
   }
 
   /// By the first name that is wrong.
   std::string advice() const {
-    if (!missing_.empty() && !result_.unused.empty()) {
-      const auto near = nearest(missing_.front(), result_.unused);
+    if (!missing_.empty() && !unused_.empty()) {
+      const auto near = nearest(missing_.front(), unused_);
       if (near)
         return fmt::format(
             "\n  the nearest of the file to '{}' is '{}': rename: [{{from: …, to: …}}] makes one of the "
@@ -190,8 +193,8 @@ class WeightsMatch {
             shown(missing_.front()), shown(*near));
     }
     if (missing_.empty()) {
-      const auto near = nearest(result_.unused.front(), names());
-      return near ? fmt::format("\n  the nearest of the model to '{}' is '{}'", shown(result_.unused.front()), *near)
+      const auto near = nearest(unused_.front(), names());
+      return near ? fmt::format("\n  the nearest of the model to '{}' is '{}'", shown(unused_.front()), *near)
                   : "\n  strict: false passes over them";
     }
     return "\n  tensors named by skip: […], or all with strict: false, keep their initial values";
@@ -203,7 +206,7 @@ class WeightsMatch {
   std::map<std::string, Tensor> targets_;                                     // the model's, by name
   std::map<std::string, std::pair<std::string, const HostTensor*>> sources_;  // the file's, by new name
   std::vector<std::pair<std::string, const HostTensor*>> matched_;
-  std::vector<std::string> missing_;
+  std::vector<std::string> missing_, unused_;  // the latter by new names
   std::vector<HostTensor> converted_;
   LoadedWeights result_;
 };

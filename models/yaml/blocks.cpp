@@ -62,7 +62,8 @@ BlockDefinition read_block(const std::string& name, const ConfigNode& node, cons
   return {name, std::move(parameters), layers};
 }
 
-/// Names that expressions of one list may say, and those of them that they do say.
+/// Names that expressions of one list may say, and those of them that they do say. A default may say an outer name that
+/// the parameter itself has: `parameters: {classes: $(classes)}`.
 class Usage {
  public:
   explicit Usage(const std::vector<std::string>& outer) : known_(outer) {
@@ -73,21 +74,20 @@ class Usage {
     for (const auto& [name, value] : parameters) {
       check(value);
       known_.push_back(name);
+      own_.insert(name);
     }
   }
   void check(const ConfigNode& node) {
-    ConfigTemplate::check(node, known_, [&](const std::string& name) { used_.insert(name); });
+    ConfigTemplate::check(node, known_,
+                          [&](const std::string& name) { (own_.contains(name) ? used_ : used_outer_).insert(name); });
   }
-  /// What was said that is none of `own`.
-  void add_to(std::set<std::string>& names, const BlockParameters& own) const {
-    for (const std::string& name : used_)
-      if (std::ranges::none_of(own, [&](const auto& parameter) { return parameter.first == name; })) names.insert(name);
-  }
+  /// Parameters that were checked before, and other names.
   const std::set<std::string>& used() const { return used_; }
+  const std::set<std::string>& used_outer() const { return used_outer_; }
 
  private:
   std::vector<std::string> known_;
-  std::set<std::string> used_;
+  std::set<std::string> own_, used_, used_outer_;
 };
 
 void check_used(const BlockParameters& parameters, const std::set<std::string>& used, const std::string& owner) {
@@ -141,13 +141,13 @@ BlockTable::BlockTable(ConfigMap& model, const ConfigNode& layers, const std::ve
     Usage usage(shared);
     usage.check(block.parameters);
     usage.check(block.layers);
-    usage.add_to(used, block.parameters);
+    used.insert(usage.used_outer().begin(), usage.used_outer().end());
     check_used(block.parameters, usage.used(), fmt::format("block '{}'", block.name));
   }
   Usage usage({});
   usage.check(parameters_);
   usage.check(layers);
-  usage.add_to(used, {});
+  used.insert(usage.used().begin(), usage.used().end());
   check_used(parameters_, used, "the model");
 }
 

@@ -90,6 +90,7 @@ constexpr Rule kConvNeXt[] = {{"stem", "features.0.0"},
 struct Network {
   std::string_view name, function;
   std::span<const Rule> rules;
+  bool has_width = false;
 };
 constexpr Network kNetworks[] = {{"resnet18", "resnet18", kResNet},
                                  {"resnet18_cifar", "resnet18", kResNet},
@@ -98,9 +99,9 @@ constexpr Network kNetworks[] = {{"resnet18", "resnet18", kResNet},
                                  {"resnet101", "resnet101", kResNet},
                                  {"vgg11", "vgg11", kVgg},
                                  {"vgg16", "vgg16", kVgg},
-                                 {"mobilenet_v2", "mobilenet_v2", kMobileNetV2},
-                                 {"mobilenet_v3_small", "mobilenet_v3_small", kMobileNetV3},
-                                 {"mobilenet_v3_large", "mobilenet_v3_large", kMobileNetV3},
+                                 {"mobilenet_v2", "mobilenet_v2", kMobileNetV2, true},
+                                 {"mobilenet_v3_small", "mobilenet_v3_small", kMobileNetV3, true},
+                                 {"mobilenet_v3_large", "mobilenet_v3_large", kMobileNetV3, true},
                                  {"efficientnet_b0", "efficientnet_b0", kEfficientNet},
                                  {"densenet121", "densenet121", kDenseNet},
                                  {"convnext_tiny", "convnext_tiny", kConvNeXt}};
@@ -297,6 +298,8 @@ void for_each_element(const TorchvisionTensor& tensor, const Copy& copy) {
 }  // namespace
 
 bool is_torchvision(std::string_view zoo_name) { return find_network(zoo_name) != nullptr; }
+
+bool torchvision_has_width(std::string_view zoo_name) { return network_of(zoo_name).has_width; }
 
 std::string torchvision_function(std::string_view zoo_name) { return std::string(network_of(zoo_name).function); }
 

@@ -23,6 +23,8 @@ struct TorchvisionTensor {
 
 /// The zoo's networks that torchvision has as well: resnet18_cifar is its resnet18 with another stem.
 bool is_torchvision(std::string_view zoo_name);
+/// Whether torchvision's function of it has `width_mult`.
+bool torchvision_has_width(std::string_view zoo_name);
 /// "resnet18" of "resnet18_cifar": the function in torchvision.models.
 std::string torchvision_function(std::string_view zoo_name);
 

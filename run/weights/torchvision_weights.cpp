@@ -30,6 +30,10 @@ struct Side {
 constexpr Side kTorch{&TorchvisionTensor::torch, &TorchvisionTensor::torch_shape, true};
 constexpr Side kOwn{&TorchvisionTensor::own, &TorchvisionTensor::own_shape, false};
 
+/// Of a configuration; a damaged file may have any.
+constexpr std::int64_t kMostClasses = std::int64_t{1} << 24;
+constexpr double kMostWidth = 64;
+
 /// How a file's tensors compare with those of one network.
 struct Comparison {
   std::string model;
@@ -60,10 +64,10 @@ std::string faults_text(const Comparison& network) {
 Comparison compare(const Tensors& tensors, const models::ZooModel& model, double width, const Side& side) {
   Comparison result{.model = std::string(model.name)};
   models::ZooOptions options = model.defaults;
-  if (model.has_width) options.width = width;
+  if (torchvision_has_width(model.name)) options.width = width;
   const std::string head = side.torch ? torchvision_classifier(model.name) : "classifier/weight";
   if (const auto found = tensors.find(head); found != tensors.end() && found->second.shape.rank() == 2)
-    options.classes = std::max<std::int64_t>(found->second.shape[0], 1);
+    options.classes = std::clamp(found->second.shape[0], std::int64_t{1}, kMostClasses);
   result.classes = options.classes;
   result.expected = torchvision_tensors(model.name, model.build(options));
   std::set<std::string_view> known;
@@ -101,9 +105,18 @@ const models::ZooModel& named_network(const std::string& name) {
                                 near ? fmt::format("; did you mean '{}'?", *near) : ";", join(names, ", ", " and ")));
 }
 
+void check_width(const TorchvisionOptions& options) {
+  if (!(options.width > 0 && options.width <= kMostWidth))
+    throw ConfigError(
+        fmt::format("--width: expected a number above 0 and up to {}, got {}", kMostWidth, options.width));
+  if (options.width == 1 || options.model.empty() || torchvision_has_width(named_network(options.model).name)) return;
+  throw ConfigError(fmt::format("--width: torchvision's {} has no width", torchvision_function(options.model)));
+}
+
 /// The network of these tensors. Throws DataError where there is none, or more than one.
 Comparison identify(const Tensors& tensors, const std::filesystem::path& path, const TorchvisionOptions& options,
                     const Side& side) {
+  check_width(options);
   const auto fail = [&](const std::string& what) { throw DataError(fmt::format("{}: {}", path.string(), what)); };
   if (!options.model.empty()) {
     Comparison network = compare(tensors, named_network(options.model), options.width, side);
@@ -113,6 +126,7 @@ Comparison identify(const Tensors& tensors, const std::filesystem::path& path, c
   std::optional<Comparison> best;
   std::vector<std::string> fitting;
   for (const models::ZooModel* model : networks()) {
+    if (options.width != 1 && !torchvision_has_width(model->name)) continue;
     Comparison network = compare(tensors, *model, options.width, side);
     if (network.fits()) fitting.push_back(network.model);
     if (!best || network.faults() < best->faults()) best = std::move(network);
@@ -120,8 +134,9 @@ Comparison identify(const Tensors& tensors, const std::filesystem::path& path, c
   if (fitting.size() > 1)
     fail(fmt::format("has the tensors of {}: name one with --model", join(fitting, ", ", " and ")));
   if (fitting.empty())
-    fail(fmt::format("has the tensors of no network that torchvision and the zoo both have; the nearest is {}{}",
-                     best->model, faults_text(*best)));
+    fail(fmt::format("has the tensors of no network that torchvision and the zoo both have{}; the nearest is {}{}",
+                     options.width != 1 ? fmt::format(" with a width of {}", options.width) : "", best->model,
+                     faults_text(*best)));
   return std::move(*best);
 }
 

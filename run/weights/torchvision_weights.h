@@ -13,7 +13,7 @@ namespace bantam::run {
 struct TorchvisionOptions {
   std::string model = {};    ///< the zoo's name; empty: the one that has the file's tensors
   std::int64_t classes = 0;  ///< of the network to train: where the file has others, its classifier is left out; 0: any
-  double width = 1.0;        ///< as the zoo's
+  double width = 1.0;        ///< as the zoo's; torchvision's width_mult, which only its MobileNets have
 };
 
 /// A file that was converted.
