@@ -37,6 +37,9 @@ torch.save(checkpoint, "protocol4.pt", pickle_protocol=4)
 torch.save(state, "old.pt", _use_new_zipfile_serialization=False)
 torch.save(torch.nn.Linear(1, 1), "module.pt")
 torch.save({"a": {"w": torch.ones(1)}, "b": {"w": torch.ones(1)}}, "several.pt")
+# As PyTorch's ImageNet example saves them, and a module with a dictionary as its extra state.
+torch.save({"epoch": 1, "best_acc1": torch.tensor(71.5), "state_dict": {"w": torch.tensor([1.0, 2.0])}}, "beside.pt")
+torch.save({"w": torch.tensor([1.0, 2.0]), "extra": {"v": torch.zeros(1)}}, "extra.pt")
 torch.save({"w": torch.ones(2, dtype=torch.complex64)}, "complex.pt")
 torch.save({"w": torch.ones(2, dtype=torch.int16)}, "short.pt")
 

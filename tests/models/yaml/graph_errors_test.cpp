@@ -49,28 +49,34 @@ std::string block(const std::string& parameters, const std::string& entry, const
 
 INSTANTIATE_TEST_SUITE_P(
     Names, BadGraphs,
-    testing::Values(Case{"unknown_input", layers("relu: {name: first}\n    - tanh: {inputs: [frist]}"), "5:23",
-                         "no layer or block before this one is named 'frist'; did you mean 'first'?"},
-                    Case{"a_later_layer", layers("relu: {inputs: [tanh]}\n    - tanh"), "4:23", "there are input"},
-                    Case{"a_layer_within_a_block",
-                         layers("block: {body: [relu: {name: a}]}\n    - tanh: {inputs: [a]}"), "5:23", "is named 'a'"},
-                    Case{"left_out", layers("relu: {name: a, when: false}\n    - tanh: {inputs: [a]}"), "5:23",
-                         "'a' is not there: its `when` is false"},
-                    Case{"no_inputs", layers("relu: {inputs: []}"), "4:14", "at least one layer"},
-                    Case{"inputs_no_list", layers("relu: {inputs: input}"), "4:22", "expected a list of texts"},
-                    Case{"too_many_inputs", layers("relu\n    - tanh: {inputs: [relu, input]}"), "5:7",
-                         "expected one input, got 2"},
-                    Case{"two_inputs_of_a_block", layers("relu\n    - block: {inputs: [relu, input], body: [relu]}"),
-                         "5:15", "a block has one input, got 2"},
-                    Case{"one_input_of_a_sum", layers("add"), "4:7", "layer 'add'"},
-                    Case{"shapes_of_a_sum", layers("max_pool\n    - add: {inputs: [input, max_pool]}"), "5:7",
-                         "layer 'add'"},
-                    Case{"dead_branch", layers("relu: {name: lost}\n    - tanh: {inputs: [input]}"), "4:7",
-                         "no layer reads the output of 'lost'"},
-                    Case{"repeated_name_taken", layers("relu: {name: a_2}\n    - tanh: {name: a, repeat: 2}"), "5:20",
-                         "the name 'a_2' is taken"},
-                    Case{"name_of_repetitions", layers("tanh: {name: a, repeat: 2}\n    - relu: {name: a}"), "5:20",
-                         "the name 'a' is taken"}),
+    testing::Values(
+        Case{"unknown_input", layers("relu: {name: first}\n    - tanh: {inputs: [frist]}"), "5:23",
+             "no layer or block before this one is named 'frist'; did you mean 'first'?"},
+        Case{"a_later_layer", layers("relu: {inputs: [tanh]}\n    - tanh"), "4:23", "there are input"},
+        Case{"a_layer_within_a_block", layers("block: {body: [relu: {name: a}]}\n    - tanh: {inputs: [a]}"), "5:23",
+             "is named 'a'"},
+        Case{"left_out", layers("relu: {name: a, when: false}\n    - tanh: {inputs: [a]}"), "5:23",
+             "'a' is not there: its `when` is false"},
+        Case{"no_inputs", layers("relu: {inputs: []}"), "4:14", "at least one layer"},
+        Case{"inputs_no_list", layers("relu: {inputs: input}"), "4:22", "expected a list of texts"},
+        Case{"too_many_inputs", layers("relu\n    - tanh: {inputs: [relu, input]}"), "5:7",
+             "expected one input, got 2"},
+        Case{"two_inputs_of_a_block", layers("relu\n    - block: {inputs: [relu, input], body: [relu]}"), "5:15",
+             "a block has one input, got 2"},
+        Case{"one_input_of_a_sum", layers("add"), "4:7", "layer 'add'"},
+        Case{"shapes_of_a_sum", layers("max_pool\n    - add: {inputs: [input, max_pool]}"), "5:7", "layer 'add'"},
+        Case{"dead_branch", layers("relu: {name: lost}\n    - tanh: {inputs: [input]}"), "4:7",
+             "no layer reads the output of 'lost'"},
+        Case{"dead_end",
+             layers("relu: {name: a}\n    - tanh: {name: b}\n    - block: {inputs: [a], body: [relu: {when: "
+                    "false}]}"),
+             "5:7", "no layer reads the output of 'b', and the model's output is that of its last entry, 'a'"},
+        Case{"long_name", layers("relu: {name: " + std::string(101, 'a') + "}"), "4:20",
+             "a name is made of at most 100 letters"},
+        Case{"repeated_name_taken", layers("relu: {name: a_2}\n    - tanh: {name: a, repeat: 2}"), "5:20",
+             "the name 'a_2' is taken"},
+        Case{"name_of_repetitions", layers("tanh: {name: a, repeat: 2}\n    - relu: {name: a}"), "5:20",
+             "the name 'a' is taken"}),
     name_of_case);
 
 INSTANTIATE_TEST_SUITE_P(
@@ -80,6 +86,8 @@ INSTANTIATE_TEST_SUITE_P(
                     Case{"repeat_half", layers("relu: {repeat: 2.5}"), "4:22", "got 2.5"},
                     Case{"when_number", layers("relu: {when: 1}"), "4:20", "expected true or false, got 1"},
                     Case{"nothing_left", layers("relu: {when: false}"), "3:3", "at least one layer"},
+                    Case{"nothing_left_in_a_block", layers("block: {body: [relu: {when: false}]}"), "3:3",
+                         "at least one layer"},
                     Case{"option_of_a_layer", layers("relu: {repeats: 2}"), "4:14", "did you mean 'repeat'?"}),
     name_of_case);
 
@@ -138,6 +146,7 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"no_image", block("{n: 1}", "dense: {units: $(n * height)}", "flatten\n    - b"), "7:32",
              "there is no height: the input (256) is no image (in block 'b', used at test.yaml:10:7)"},
         Case{"part_of_a_text", layers("relu: {name: a$(1)}"), "4:20", "an expression is a whole value"},
+        Case{"key_of_an_entry", block("{n: relu}", "$(n): {}", "b"), "7:11", "an expression is a value, not a key"},
         Case{"braces", layers("conv2d:\n        filters: ${channels}\n        kernel: 1"), "5:18", "written $(…)"},
         Case{"comma_in_braces", layers("conv2d: {filters: $(max(1, 2)), kernel: 1}"), "4:34",
              "an expression with a comma is written in quotes"},
@@ -201,6 +210,11 @@ TEST(BadGraphs, TooManyLayersAreRefusedSoon) {
   std::string wide = "model:\n  input: [4]\n  blocks:\n    w:\n      layers: [";
   for (int i = 0; i < 20'000; ++i) wide += "relu: {when: false}, ";
   EXPECT_LT(seconds_until_refused(wide + "relu]\n  layers: [w: {repeat: 100000}]\n", "too many layers"), 20);
+  // a long text, copied often
+  std::string texts = "model:\n  input: [4]\n  blocks:\n    w:\n      parameters: {t: " + std::string(100'000, 'a') +
+                      "}\n      layers: [";
+  for (int i = 0; i < 20'000; ++i) texts += "relu: {name: $(t)}, ";
+  EXPECT_LT(seconds_until_refused(texts + "relu]\n  layers: [w]\n", "more than 524,288 values"), 20);
 }
 
 }  // namespace

@@ -49,6 +49,14 @@ TEST(Graphs, NamesAreLookedUpInTheBlockFirstThenOutwards) {
                    "b/add_2(b/a, b/add) (8, 8, 4)", "add(a, b/add_2) (8, 8, 4)"}));
 }
 
+TEST(Graphs, ADefaultMayBeTheModelsParameterOfThatName) {
+  const ModelSpec model = model_from(
+      "model:\n  input: [8]\n  parameters: {classes: 3}\n  blocks:\n    head:\n      parameters: {classes: "
+      "$(classes)}\n"
+      "      layers: [dense: {units: $(classes)}]\n  layers: [head: {classes: 5}, head]\n");
+  EXPECT_EQ(nodes_of(model), (Nodes{"head/dense(input) (5)", "head_2/dense(head/dense) (3)"}));
+}
+
 TEST(Graphs, ABlocksNameIsItsOutput) {
   EXPECT_EQ(nodes_of(network("    - block: {name: stem, body: [relu, tanh]}\n"
                              "    - max_pool\n"

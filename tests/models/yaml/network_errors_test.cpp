@@ -98,7 +98,7 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"epsilon_lost_in_float32", layer("batch_norm: {epsilon: 1e-60}"), "4:29",
              "expected a number in [1e-12, 1], got 1e-60"},
         Case{"dropout_of_one", layer("dropout: {rate: 1.0}"), "4:23", "expected a number in [0, 1)"},
-        Case{"bad_name", layer("relu: {name: \"a/b\"}"), "4:20", "a name is made of letters"},
+        Case{"bad_name", layer("relu: {name: \"a/b\"}"), "4:20", "a name is made of at most 100 letters"},
         Case{"name_taken", layer("relu: {name: a}\n    - relu: {name: a}"), "5:20", "the name 'a' is taken"},
         Case{"the_inputs_name", layer("relu: {name: input}"), "4:20", "the name 'input' is taken"}),
     [](const auto& info) { return info.param.name; });

@@ -1,8 +1,9 @@
 // `model.weights`: runs that begin with a file, and what they remember of it.
+#include "bantam/models/yaml/model_weights.h"
+
 #include "bantam/base/error.h"
 #include "bantam/data/formats/sha256.h"
 #include "bantam/engine/train/safetensors.h"
-#include "bantam/models/yaml/model_weights.h"
 #include "bantam/run/session/fingerprint.h"
 #include "bantam/run/session/run_record.h"
 #include "bantam/run/train.h"

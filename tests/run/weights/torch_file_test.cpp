@@ -98,6 +98,17 @@ TEST_F(TorchFileTest, ArchivesOfOtherFormsHoldTheSame) {
     EXPECT_TRUE(same(file, read_torch_file(fixture(name)))) << name;
 }
 
+TEST_F(TorchFileTest, TensorsBesideAStateDictAreNone) {
+  const TorchFile beside = read_torch_file(fixture("beside.pt"));
+  EXPECT_EQ(beside.found_at, "state_dict");
+  EXPECT_EQ(beside.tensors.size(), 1u);
+  EXPECT_EQ(values<float>(beside, "w"), (std::vector<float>{1, 2}));
+  const TorchFile extra = read_torch_file(fixture("extra.pt"));
+  EXPECT_EQ(extra.found_at, "");
+  EXPECT_EQ(values<float>(extra, "w"), (std::vector<float>{1, 2}));
+  EXPECT_EQ(extra.others, std::vector<std::string>{"extra"});
+}
+
 TEST_F(TorchFileTest, WhatIsRefusedIsNamed) {
   const auto contains = [](const std::string& text, const std::string& part) {
     EXPECT_NE(text.find(part), std::string::npos) << text;
@@ -125,11 +136,30 @@ TEST_F(TorchFileTest, WhatIsRefusedIsNamed) {
   contains(error_of(testing::zip_archive(lost, false)), "needs the storage '1', which is missing");
 }
 
+/// {"w": a tensor of x/data/0, float32} with an offset, sizes and strides, as opcodes.
+std::string pickled_view(const std::string& view, int elements) {
+  using namespace std::string_literals;
+  return "\x80\2}U\1wctorch._utils\n_rebuild_tensor_v2\n((U\7storagectorch\nFloatStorage\nU\1"s + "0U\3cpuK"s +
+         static_cast<char>(elements) + "tQ"s + view + "\x89}tRs."s;
+}
+
+TEST_F(TorchFileTest, ExtentsThatStrideNoFurther) {
+  using namespace std::string_literals;
+  const std::string most = "\x8a\x08\xff\xff\xff\xff\xff\xff\xff\x7f"s, storage(8, '\x40');
+  write(testing::zip_archive({{"x/data.pkl", pickled_view("K\1K\1\x85"s + most + "\x85"s, 2)}, {"x/data/0", storage}},
+                             false));
+  EXPECT_EQ(values<std::uint32_t>(read_torch_file(path("net.pt")), "w"), std::vector<std::uint32_t>{0x40404040});
+  // Without elements, but of too many.
+  const std::string empty = pickled_view("K\0K\0"s + most + most + "\x87K\1K\1K\1\x87"s, 2);
+  EXPECT_NE(error_of(testing::zip_archive({{"x/data.pkl", empty}, {"x/data/0", storage}}, false))
+                .find("tensor 'w' has a shape that is not read: a shape's element count overflows"),
+            std::string::npos);
+}
+
 /// Sizes that the file does not explain: a tensor of stride 0 with many elements, and zeros that compress well.
 TEST_F(TorchFileTest, MemoryIsBoundedByTheFile) {
   using namespace std::string_literals;
-  const std::string pickle = "\x80\2}U\1wctorch._utils\n_rebuild_tensor_v2\n((U\7storagectorch\nFloatStorage\nU\1"s +
-                             "0U\3cpuK\1tQK\0"s + "J\xff\xff\xff\x7f\x85K\0\x85\x89}tRs."s;
+  const std::string pickle = pickled_view("K\0J\xff\xff\xff\x7f\x85K\0\x85"s, 1);
   const std::string error =
       error_of(testing::zip_archive({{"x/data.pkl", pickle}, {"x/data/0", std::string(4, 'a')}}, false));
   EXPECT_NE(error.find("tensor 'w' does not lie within its storage of 1 elements, or is too large"), std::string::npos)

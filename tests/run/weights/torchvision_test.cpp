@@ -157,6 +157,12 @@ TEST_F(TorchvisionTest, WhatDoesNotFitIsNamed) {
             std::string::npos);
   EXPECT_NE(error({.model = "resnet51"}).find("--model: unknown network 'resnet51'; did you mean 'resnet50'?"),
             std::string::npos);
+  EXPECT_EQ(error({.model = "resnet18", .width = 0.5}), "--width: torchvision's resnet18 has no width");
+  EXPECT_EQ(error({.width = 0}), "--width: expected a number above 0 and up to 64, got 0");
+  EXPECT_NE(error({.width = 0.5}).find("both have with a width of 0.5; the nearest is mobilenet_v"), std::string::npos);
+  file.tensors["fc.weight"] = {DType::float32, Shape{std::int64_t{1} << 50, 0}, {}};
+  EXPECT_NE(error({.model = "resnet18_cifar"}).find("fc.weight is (1125899906842624, 0), expected (16777216, 512)"),
+            std::string::npos);
   EXPECT_NE(error({.model = "separable_cnn"}).find("torchvision has no 'separable_cnn'"), std::string::npos);
 }
 
