@@ -236,45 +236,45 @@ LayerPtr read_activation_layer(ConfigMap& options) {
   return activation(read_activation_options(kKind, options));
 }
 
+Kinds activation_kinds() {
+  return {{"relu", read_activation_layer<Activation::relu>},
+          {"relu6", read_activation_layer<Activation::relu6>},
+          {"leaky_relu", read_activation_layer<Activation::leaky_relu>},
+          {"gelu", read_activation_layer<Activation::gelu>},
+          {"silu", read_activation_layer<Activation::silu>},
+          {"sigmoid", read_activation_layer<Activation::sigmoid>},
+          {"tanh", read_activation_layer<Activation::tanh>},
+          {"elu", read_activation_layer<Activation::elu>},
+          {"selu", read_activation_layer<Activation::selu>},
+          {"mish", read_activation_layer<Activation::mish>},
+          {"hard_swish", read_activation_layer<Activation::hard_swish>},
+          {"hard_sigmoid", read_activation_layer<Activation::hard_sigmoid>},
+          {"softplus", read_activation_layer<Activation::softplus>}};
+}
+
 }  // namespace
 
 Registry<Reader<LayerPtr>>& layer_kinds() {
-  static Registry<Reader<LayerPtr>> table("layer",
-                                          {
-                                              {"conv2d", read_conv2d},
-                                              {"depthwise_conv2d", read_depthwise_conv2d},
-                                              {"separable_conv2d", read_separable_conv2d},
-                                              {"dense", read_dense},
-                                              {"batch_norm", read_batch_norm},
-                                              {"max_pool", read_max_pool},
-                                              {"average_pool", read_average_pool},
-                                              {"global_average_pool", read_global_average_pool},
-                                              {"global_max_pool", read_global_max_pool},
-                                              {"dropout", read_dropout},
-                                              {"spatial_dropout", read_spatial_dropout},
-                                              {"drop_path", read_drop_path},
-                                              {"prelu", read_prelu},
-                                              {"layer_scale", read_layer_scale},
-                                              {"softmax", read_softmax},
-                                              {"flatten", read_flatten},
-                                              {"reshape", read_reshape},
-                                              {"add", read_add},
-                                              {"relu", read_activation_layer<Activation::relu>},
-                                              {"relu6", read_activation_layer<Activation::relu6>},
-                                              {"leaky_relu", read_activation_layer<Activation::leaky_relu>},
-                                              {"gelu", read_activation_layer<Activation::gelu>},
-                                              {"silu", read_activation_layer<Activation::silu>},
-                                              {"sigmoid", read_activation_layer<Activation::sigmoid>},
-                                              {"tanh", read_activation_layer<Activation::tanh>},
-                                              {"elu", read_activation_layer<Activation::elu>},
-                                              {"selu", read_activation_layer<Activation::selu>},
-                                              {"mish", read_activation_layer<Activation::mish>},
-                                              {"hard_swish", read_activation_layer<Activation::hard_swish>},
-                                              {"hard_sigmoid", read_activation_layer<Activation::hard_sigmoid>},
-                                              {"softplus", read_activation_layer<Activation::softplus>},
-                                          });
+  static Registry<Reader<LayerPtr>> table("layer", {{"conv2d", read_conv2d},
+                                                    {"depthwise_conv2d", read_depthwise_conv2d},
+                                                    {"separable_conv2d", read_separable_conv2d},
+                                                    {"dense", read_dense},
+                                                    {"batch_norm", read_batch_norm},
+                                                    {"max_pool", read_max_pool},
+                                                    {"average_pool", read_average_pool},
+                                                    {"global_average_pool", read_global_average_pool},
+                                                    {"global_max_pool", read_global_max_pool},
+                                                    {"dropout", read_dropout},
+                                                    {"spatial_dropout", read_spatial_dropout},
+                                                    {"drop_path", read_drop_path},
+                                                    {"prelu", read_prelu},
+                                                    {"layer_scale", read_layer_scale},
+                                                    {"softmax", read_softmax},
+                                                    {"flatten", read_flatten},
+                                                    {"reshape", read_reshape},
+                                                    {"add", read_add}});
   static const bool complete = [] {
-    for (Kinds (*kinds)() : {image_kinds, norm_kinds, join_kinds})
+    for (Kinds (*kinds)() : {activation_kinds, image_kinds, norm_kinds, join_kinds})
       for (auto& [name, read] : kinds()) table.add(name, read);
     return true;
   }();
