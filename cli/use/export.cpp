@@ -58,6 +58,8 @@ int run_export(const ExportOptions& options) {
   const double width = options.torchvision.width;
   fmt::print("load it in Python:\n  model = torchvision.models.{}(num_classes={}{})\n", function, weights.classes,
              width != 1.0 ? fmt::format(", width_mult={}", width) : "");
+  if (const std::string changes = run::torchvision_changes(weights.model); !changes.empty())
+    fmt::print("  {}\n", changes);
   fmt::print("  model.load_state_dict(safetensors.torch.load_file(\"{}\"))\n", printable(options.out));
   return 0;
 }

@@ -77,7 +77,7 @@ Settled settle(const RunConfig& config) {
   }
   if (config.model.weights && config.model.weights->sha256.empty()) {
     settled.weights = config.model.weights;
-    settled.weights->sha256 = sha256_of_file(settled.weights->file);
+    settled.weights->sha256 = sha256_of_weights(settled.weights->file);
   }
   warn_of_unreached(config, settled.batch ? settled.batch->batch : config.data->pipeline.batch_size, settled.warnings);
   return settled;

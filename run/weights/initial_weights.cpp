@@ -62,6 +62,12 @@ BeginningWeights begin_with_weights(Model& model, const RunConfig& config) {
   return {.text = text_of(loaded, path), .warns = !options.strict && !loaded.initial.empty()};
 }
 
-std::string sha256_of_file(const std::filesystem::path& path) { return sha256_of(read_file(path)); }
+std::string sha256_of_weights(const std::filesystem::path& path) {
+  try {
+    return sha256_of(read_file(path));
+  } catch (const DataError& error) {
+    throw DataError(fmt::format("model.weights: {}", error.what()));
+  }
+}
 
 }  // namespace bantam::run

@@ -303,6 +303,11 @@ bool torchvision_has_width(std::string_view zoo_name) { return network_of(zoo_na
 
 std::string torchvision_function(std::string_view zoo_name) { return std::string(network_of(zoo_name).function); }
 
+std::string torchvision_changes(std::string_view zoo_name) {
+  if (zoo_name != "resnet18_cifar") return "";
+  return "model.conv1, model.maxpool = torch.nn.Conv2d(3, 64, 3, padding=1, bias=False), torch.nn.Identity()";
+}
+
 std::string torchvision_classifier(std::string_view zoo_name) {
   return module_of(network_of(zoo_name), "classifier", {}).name + ".weight";
 }

@@ -27,6 +27,8 @@ bool is_torchvision(std::string_view zoo_name);
 bool torchvision_has_width(std::string_view zoo_name);
 /// "resnet18" of "resnet18_cifar": the function in torchvision.models.
 std::string torchvision_function(std::string_view zoo_name);
+/// A line of Python that makes that function's `model` the zoo's network; empty where it is.
+std::string torchvision_changes(std::string_view zoo_name);
 
 /// All tensors of `graph`, which the zoo has built under this name, in its order. Throws ConfigError for a network that
 /// torchvision does not have.

@@ -22,6 +22,10 @@ train: {epochs: 1, evaluate: false}
   EXPECT_EQ(exported.last_json().at("model"), "resnet18_cifar");
   EXPECT_EQ(exported.last_json().at("torchvision"), "resnet18");
   EXPECT_EQ(exported.last_json().at("tensors"), 102);
+  const Outcome text = run({"export", "r", "-o", "out.safetensors"});
+  EXPECT_NE(text.out.find("model = torchvision.models.resnet18(num_classes=10)\n  model.conv1, model.maxpool = "),
+            std::string::npos)
+      << text.out;
   const Outcome imported = run({"import", "out.safetensors", "--classes", "2", "-o", "in.safetensors", "--json"});
   ASSERT_EQ(imported.code, 0) << imported.err;
   EXPECT_EQ(imported.last_json().at("model"), "resnet18_cifar");
