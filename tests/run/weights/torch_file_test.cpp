@@ -3,7 +3,10 @@
 #include "bantam/run/weights/torch_file.h"
 
 #include <cstring>
+#include <ctime>
 #include <fstream>
+
+#include <fmt/format.h>
 
 #include "bantam/base/atomic_file.h"
 #include "bantam/base/error.h"
@@ -136,11 +139,17 @@ TEST_F(TorchFileTest, WhatIsRefusedIsNamed) {
   contains(error_of(testing::zip_archive(lost, false)), "needs the storage '1', which is missing");
 }
 
-/// {"w": a tensor of x/data/0, float32} with an offset, sizes and strides, as opcodes.
+/// A tensor of the storage x/data/KEY, float32, with an offset, sizes and strides, as opcodes; `elements`: a number.
+std::string pickled_tensor(char key, const std::string& elements, const std::string& view) {
+  using namespace std::string_literals;
+  return "ctorch._utils\n_rebuild_tensor_v2\n((U\7storagectorch\nFloatStorage\nU\1"s + key + "U\3cpu"s + elements +
+         "tQ"s + view + "\x89}tR"s;
+}
+
+/// {"w": a tensor of x/data/0}
 std::string pickled_view(const std::string& view, int elements) {
   using namespace std::string_literals;
-  return "\x80\2}U\1wctorch._utils\n_rebuild_tensor_v2\n((U\7storagectorch\nFloatStorage\nU\1"s + "0U\3cpuK"s +
-         static_cast<char>(elements) + "tQ"s + view + "\x89}tRs."s;
+  return "\x80\2}U\1w"s + pickled_tensor('0', "K"s + static_cast<char>(elements), view) + "s."s;
 }
 
 TEST_F(TorchFileTest, ExtentsThatStrideNoFurther) {
@@ -154,6 +163,23 @@ TEST_F(TorchFileTest, ExtentsThatStrideNoFurther) {
   EXPECT_NE(error_of(testing::zip_archive({{"x/data.pkl", empty}, {"x/data/0", storage}}, false))
                 .find("tensor 'w' has a shape that is not read: a shape's element count overflows"),
             std::string::npos);
+}
+
+/// As many tensors as there may be do not have a storage read again and again.
+TEST_F(TorchFileTest, AStorageIsReadOnce) {
+  using namespace std::string_literals;
+  std::string pickle = "\x80\2}("s;
+  for (int i = 0; i < 4000; ++i)
+    pickle += fmt::format("U{}t{:04}", '\5', i) +
+              pickled_tensor(i % 2 == 0 ? '0' : '1', "J\0\0\x10\0"s, "K\1K\1\x85K\1\x85"s);
+  const std::string a(4 << 20, '\x40'), b(4 << 20, '\x41');
+  write(testing::zip_archive({{"x/data.pkl", pickle + "u."}, {"x/data/0", a}, {"x/data/1", b}}, false));
+  const std::clock_t begin = std::clock();
+  const TorchFile file = read_torch_file(path("net.pt"));
+  EXPECT_LT(static_cast<double>(std::clock() - begin) / CLOCKS_PER_SEC, 2) << "4,000 readings of 4 MiB need more";
+  EXPECT_EQ(file.tensors.size(), 4000u);
+  EXPECT_EQ(values<std::uint32_t>(file, "t0000"), std::vector<std::uint32_t>{0x40404040});
+  EXPECT_EQ(values<std::uint32_t>(file, "t0001"), std::vector<std::uint32_t>{0x41414141});
 }
 
 /// Sizes that the file does not explain: a tensor of stride 0 with many elements, and zeros that compress well.
