@@ -1,6 +1,7 @@
 // Members by name, each of them checked. Source: PyTorch, caffe2/serialize/inline_container.cc.
 #include "bantam/run/weights/torch_archive.h"
 
+#include <algorithm>
 #include <bit>
 #include <memory>
 
@@ -54,7 +55,10 @@ void TorchArchive::find_pickle() {
     if (found) fail("it has more than one data.pkl");
     found = true;
     prefix_ = name.substr(0, name.size() - kPickle.size());
-    if (member.size > kMostPickle) fail("its data.pkl is too large");
+    // Values need a hundred times their bytes in the pickle: no room for inflation.
+    const auto file_size = static_cast<std::int64_t>(std::filesystem::file_size(path_));
+    if (member.size > std::min(kMostPickle, std::max(file_size, static_cast<std::int64_t>(kAnyFile))))
+      fail("its data.pkl is too large for a file of its size");
   }
   if (!found) fail("it is a zip archive without data.pkl");
 }

@@ -190,8 +190,14 @@ TEST_F(TorchFileTest, MemoryIsBoundedByTheFile) {
       error_of(testing::zip_archive({{"x/data.pkl", pickle}, {"x/data/0", std::string(4, 'a')}}, false));
   EXPECT_NE(error.find("tensor 'w' does not lie within its storage of 1 elements, or is too large"), std::string::npos)
       << error;
-  const std::string bomb = testing::zip_archive({{"x/data.pkl", std::string(64 << 20, '\0')}}, true);
-  EXPECT_NE(error_of(bomb).find("its members are too large for a file of its size"), std::string::npos);
+  const std::string zeros(64 << 20, '\0');
+  EXPECT_NE(error_of(testing::zip_archive({{"x/data.pkl", pickle}, {"x/data/0", zeros}}, true))
+                .find("its members are too large for a file of its size"),
+            std::string::npos);
+  const std::string nothing = "\x80\2"s + std::string(2 << 20, 'N') + "."s;  // 2 million values
+  EXPECT_NE(error_of(testing::zip_archive({{"x/data.pkl", nothing}}, true))
+                .find("its data.pkl is too large for a file of its size"),
+            std::string::npos);
 }
 
 /// The whole archive is under checksums: damage is an error, or it is where nothing of the tensors is.
