@@ -28,6 +28,12 @@ namespace bantam {
 struct ListFacts;
 struct MapFacts;
 
+/// Names that a configuration defines for its lists.
+struct OtherNames {
+  std::vector<std::string> known;  ///< which they cannot be: the names that are there without them
+  std::string defined_by;          ///< the key under which they stand, beside the outermost list
+};
+
 /// What a value may be: any of what is set here.
 struct ValueFacts {
   std::string meaning, example;  ///< of a section or entry of a table: ConfigNode::describe
@@ -42,8 +48,8 @@ struct ValueFacts {
   std::shared_ptr<ListFacts> list;
   std::shared_ptr<MapFacts> map;
   std::vector<std::string> tables;  ///< a name with its options, of one of these tables
-  /// Or another name with options, that the configuration defines itself: any but these.
-  std::optional<std::vector<std::string>> other_names;
+  /// Or another name with options, that the configuration defines itself.
+  std::optional<OtherNames> other_names;
 
   bool is_known() const {
     return !words.empty() || integer || number || duration || byte_size || boolean || text || list || map ||

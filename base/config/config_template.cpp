@@ -129,9 +129,10 @@ const ConfigUse* ConfigTemplate::use(const ConfigNode& at, std::string what) {
 }
 
 void ConfigTemplate::describe(const ConfigNode& list, std::span<const std::string> tables,
-                              std::span<const std::string> known) {
+                              std::span<const std::string> known, std::string_view defined_by) {
   if (!list.is_described()) return;
-  note_list(*list.data_->facts).items.other_names.emplace(known.begin(), known.end());
+  note_list(*list.data_->facts).items.other_names =
+      OtherNames{.known = {known.begin(), known.end()}, .defined_by = std::string(defined_by)};
   for (const auto& table : list.document_->recording->schema.tables)
     table->expressions = table->expressions || std::ranges::find(tables, table->what) != tables.end();
 }

@@ -58,9 +58,11 @@ class ConfigTemplate {
   /// ConfigError at the expression.
   static ConfigNode copy(const ConfigNode& node, const ConfigScope& scope, const ConfigUse* use = nullptr);
 
-  /// In a description: the list's entries may also have names that the configuration defines itself, which are none of
-  /// `known`, and values of the tables' options may be expressions. Else nothing happens.
-  static void describe(const ConfigNode& list, std::span<const std::string> tables, std::span<const std::string> known);
+  /// In a description: the list's entries may also have names that the configuration defines itself, under the key
+  /// `defined_by` beside the outermost list, which are none of `known`; and values of the tables' options may be
+  /// expressions. Else nothing happens.
+  static void describe(const ConfigNode& list, std::span<const std::string> tables, std::span<const std::string> known,
+                       std::string_view defined_by);
 
   static constexpr std::size_t kMostValues = std::size_t{1} << 19;
 

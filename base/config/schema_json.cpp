@@ -100,7 +100,7 @@ std::vector<Json> alternatives_of(const ValueFacts& value) {
   if (value.map) all.push_back(object_of(*value.map));
   for (const std::string& table : value.tables) all.push_back(table_reference(table));
   if (value.other_names) {
-    const Json other = {{"not", {{"enum", *value.other_names}}}};
+    const Json other = {{"not", {{"enum", value.other_names->known}}}};
     all.push_back({{"type", "string"}, {"not", other["not"]}});
     all.push_back({{"type", "object"},
                    {"minProperties", 1},
@@ -167,6 +167,19 @@ void refuse_out_of_place(Json& json, const MapFacts& map, const std::string& nam
       {{"if", {{"not", {{"anyOf", std::move(conditions)}}}}}, {"then", {{"properties", {{name, false}}}}}});
 }
 
+/// Where the map has no definitions of names, its lists have known names alone.
+void refuse_undefined_names(Json& json, const MapFacts& map) {
+  for (const auto& key : map.keys) {
+    if (!key->value.list || !key->value.list->items.other_names) continue;
+    const OtherNames& others = *key->value.list->items.other_names;
+    if (map.find(others.defined_by) == nullptr) continue;
+    const Json known = {{"enum", others.known}};
+    const Json item = {{"if", {{"type", "object"}}}, {"then", {{"propertyNames", known}}}, {"else", known}};
+    json["allOf"].push_back({{"if", {{"not", {{"required", {others.defined_by}}}}}},
+                             {"then", {{"properties", {{key->name, {{"items", item}}}}}}}});
+  }
+}
+
 Json object_of(const MapFacts& map) {
   Json json = {{"type", "object"}};
   if (!needs_a_key(map) && !map.any) json["type"] = {"object", "null"};
@@ -181,6 +194,7 @@ Json object_of(const MapFacts& map) {
   else if (map.closed)
     json["additionalProperties"] = false;
   add_conditional_keys(json, map);
+  refuse_undefined_names(json, map);
   if (map.closed)
     for (const auto& key : map.keys)
       if (key->when && map.find(key->name) == key.get()) refuse_out_of_place(json, map, key->name);

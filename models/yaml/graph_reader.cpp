@@ -301,7 +301,7 @@ void describe_network(const ConfigNode& list) {
   list.describe_entries("layer", layer_kinds().names(), describe_layer);
   list.describe_entries("block", kinds_of_blocks(), describe_block);
   const std::vector<std::string> tables = {"layer", "block"};
-  ConfigTemplate::describe(list, tables, reserved_block_names());
+  ConfigTemplate::describe(list, tables, reserved_block_names(), "blocks");
 }
 
 void check_weights(const Graph& graph) {

@@ -30,17 +30,22 @@ def load(text):
     return yaml.load(text, Loader)
 
 
-def maps_of(value):
-    """All maps in a value, but those whose keys are names (the one key is a name, not an option), and scheduled values,
+def maps_of(value, own=frozenset()):
+    """All maps in a value, but those whose keys are names that a file defines (parameters, blocks, options of `own` blocks), and scheduled values,
     whose keys their schedule decides."""
     if isinstance(value, dict):
         if "schedule" not in value or "optimizer" in value:
             yield value
-        for inner in value.values():
-            yield from maps_of(inner)
+        for name, inner in value.items():
+            if name not in own and name != "parameters":
+                yield from list(maps_of(inner, own))[name == "blocks":]
     if isinstance(value, list):
         for inner in value:
-            yield from maps_of(inner)
+            yield from maps_of(inner, own)
+
+
+def own_blocks(config):
+    return frozenset((config.get("model") or {}).get("blocks") or {})
 
 
 def accept(config, what):
@@ -52,14 +57,14 @@ def refuse(config, what):
     assert not validator.is_valid(config), f"{what} is accepted"
 
 
-paths = sorted(pathlib.Path(sys.argv[2]).glob("*.yaml"))
+paths = sorted(pathlib.Path(sys.argv[2]).rglob("*.yaml"))
 assert len(paths) >= 6, paths
 for path in paths:
     config = load(path.read_text())
     accept(config, path)
-    for number, _ in enumerate(maps_of(config)):
+    for number, _ in enumerate(maps_of(config, own_blocks(config))):
         edited = copy.deepcopy(config)
-        list(maps_of(edited))[number]["no_such_key"] = 1
+        list(maps_of(edited, own_blocks(edited)))[number]["no_such_key"] = 1
         refuse(edited, f"{path}: an unknown key in map {number}")
 
 base = "model: {zoo: separable_cnn}\n"
@@ -69,6 +74,8 @@ for text in [
     "model: {input: [784], layers: [dense: {units: 10}]}",
     "model: {input: [8, 8, 3], layers: [relu, residual: {body: [conv2d: {filters: 3, kernel: [3, 1], padding: same}]}, "
     "conv2d: {filters: 2, kernel: 3, padding: {top: 1}, activation: {leaky_relu: {slope: 0.2}}}, batch_norm: {rate: 0.1}]}",
+    "model: {input: [784], layers: [block: {body: [block: {body: [relu]}]}]}",
+    "model: {input: [784], blocks: {wide: {layers: [dense: {units: 9}]}}, layers: [wide, wide: {repeat: 2}]}",
     base + "fusion: off\nrecompute: [cheap, a..b]\nmemory: {limits: {cpu: 8GiB, 'cuda:0': 4096}, budget: 1.5GiB}",
     base + "data: {format: idx, path: x, classes: [a, b], image_size: 28, pipeline: [shuffle: , batch: {size: auto}]}",
     base + "data: {format: generated, seed: 3, limit: 5, pipeline: [cache: off, batch: {size: 4}, prefetch]}",
@@ -85,7 +92,7 @@ for text in [
     "model: {input: [784], layers: [dense]}",
     "model: {input: [784], layers: [dense: {units: 0}]}",
     "model: {input: [784], layers: [dens: {units: 1}]}",
-    "model: {input: [784], layers: [block: {body: [block: {body: [relu]}]}]}",
+    "model: {input: [784], layers: [dens]}",
     "model: {input: [8, 8, 3], layers: [batch_norm: {rate: 0.1, momentum: 0.9}]}",
     base + "seed: -1",
     base + "seed: many",

@@ -208,7 +208,8 @@ TEST(ConfigSchema, ListsWithOwnNamesAndExpressionsSaySo) {
     if (!list) return;
     describe_registered(shapes(), *list);
     const std::vector<std::string> tables = {"shape"}, known = {"dot", "group"};
-    ConfigTemplate::describe(*list, tables, known);
+    ConfigTemplate::describe(*list, tables, known, "own_shapes");
+    (void)map.find({"own_shapes", "Shapes of the file.", "{}", "none"});
   });
   const ordered_json json = json_schema(schema, "test");
   const ordered_json& items = json.at("properties").at("shapes").at("items").at("anyOf");
@@ -219,6 +220,10 @@ TEST(ConfigSchema, ListsWithOwnNamesAndExpressionsSaySo) {
   const ordered_json& body = group.at("properties").at("body").at("anyOf");
   EXPECT_EQ(body.front().at("type"), "array");
   EXPECT_EQ(body.back().at("pattern"), "^\\$\\(.*\\)$");
+  const ordered_json& without = json.at("allOf").at(0);
+  EXPECT_EQ(without.at("if").at("not").at("required"), ordered_json({"own_shapes"}));
+  EXPECT_EQ(without.at("then").at("properties").at("shapes").at("items").at("else").at("enum"),
+            ordered_json({"dot", "group"}));
 }
 
 TEST(ConfigSchema, TablesMayNameThemselves) {

@@ -12,7 +12,8 @@
 namespace bantam::models {
 namespace {
 
-ModelSpec architecture(const std::string& name, const std::vector<std::string>& overrides = {}) {
+ModelSpec architecture(const std::string& name,
+                       const std::vector<std::string>& overrides = {"model.parameters.classes=1000"}) {
   const std::string path = std::string(BANTAM_SOURCE_DIR) + "/configs/architectures/" + name + ".yaml";
   return read_model(ConfigDocument::load(path, overrides).map().node("model"));
 }
@@ -66,7 +67,7 @@ TEST(Architectures, UNetHasTheParametersOfThePaper) {
   const ModelSpec paper = architecture("unet", {"model.input=[512,512,1]", "model.parameters.classes=2"});
   EXPECT_EQ(parameter_count(paper.graph), 31'030'658);
   EXPECT_EQ(to_string(paper.graph.output_shape()), "(512, 512, 2)");
-  EXPECT_EQ(parameter_count(architecture("unet").graph), 31'032'395);
+  EXPECT_EQ(parameter_count(architecture("unet", {}).graph), 31'032'395);
 }
 
 struct Outcome {
