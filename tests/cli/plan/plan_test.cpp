@@ -139,18 +139,6 @@ TEST_F(Plan, BenchMemoryShowsTheDifference) {
   EXPECT_NE(outcome.out.find("    0 "), std::string::npos) << outcome.out;
 }
 
-TEST_F(Plan, ExampleNetworksAreWholeConfigurations) {
-  const std::pair<const char*, const char*> networks[] = {{"resnet50", "25,557,032 parameters"},
-                                                          {"mobilenet_v2", "3,504,872 parameters"},
-                                                          {"efficientnet_b0", "5,288,548 parameters"},
-                                                          {"unet", "31,032,395 parameters"}};
-  for (const auto& [name, parameters] : networks) {
-    const Outcome outcome = run({"summary", config("architectures/") + name + ".yaml"});
-    EXPECT_EQ(outcome.code, 0) << outcome.err;
-    EXPECT_NE(outcome.out.find(parameters), std::string::npos) << name << outcome.out;
-  }
-}
-
 TEST_F(Plan, TheZooNeedsNoMoreThanItsLiveBytes) {
   for (const char* name : {"cifar10_separable.yaml", "resnet18_cifar10.yaml", "mobilenet_v1.yaml", "resnet50.yaml"}) {
     const Outcome outcome = run({"plan", config(name), "--device", "cuda:0", "--precision", "float32,mixed_float16",
