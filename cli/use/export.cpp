@@ -12,6 +12,7 @@
 #include "bantam/base/text.h"
 #include "bantam/cli/config/options.h"
 #include "bantam/cli/print/json_text.h"
+#include "bantam/cli/use/written_file.h"
 #include "bantam/run/weights/torchvision_names.h"
 #include "bantam/run/weights/torchvision_weights.h"
 
@@ -36,12 +37,12 @@ std::filesystem::path weights_of(const std::filesystem::path& path) {
   return std::filesystem::is_directory(path, error) ? path / "weights.safetensors" : path;
 }
 
-int run_export(const ExportOptions& options) {
+int run_export(ExportOptions options) {
   if (options.to != "torchvision")
     throw ConfigError(fmt::format("--to: unknown '{}'; there is torchvision", shown(options.to)));
   const std::filesystem::path from = weights_of(options.path);
-  std::error_code error;
-  if (std::filesystem::equivalent(from, options.out, error)) throw ConfigError("-o names the file that is read");
+  options.out =
+      file_to_write(options.out, options.out.empty() ? std::filesystem::path(options.path) : from, "torchvision");
   const run::ConvertedWeights weights = run::export_torchvision(from, options.torchvision);
   write_safetensors(options.out, weights.file);
   const std::string function = run::torchvision_function(weights.model);
@@ -71,7 +72,8 @@ void add_export(CLI::App& app, Action& action) {
   command->footer(kAbout);
   const auto options = std::make_shared<ExportOptions>();
   command->add_option("PATH", options->path, "A run, or a file of weights")->required();
-  command->add_option("-o,--out", options->out, "The safetensors file to write")->required();
+  command->add_option("-o,--out", options->out,
+                      "The safetensors file to write; default: PATH's\nname with -torchvision, in the current folder");
   command->add_option("--to", options->to, "Whose names the tensors shall have: torchvision")->capture_default_str();
   command->add_option("--model", options->torchvision.model,
                       "The zoo's network; default: the one that\nhas the tensors");

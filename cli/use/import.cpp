@@ -15,6 +15,7 @@
 #include "bantam/base/text.h"
 #include "bantam/cli/config/options.h"
 #include "bantam/cli/print/json_text.h"
+#include "bantam/cli/use/written_file.h"
 #include "bantam/run/weights/torchvision_names.h"
 #include "bantam/run/weights/torchvision_weights.h"
 
@@ -69,12 +70,10 @@ void print_text(const run::ConvertedWeights& weights, const ImportOptions& optio
   fmt::print("train from it: {}\n", printable(model_text(weights, options)));
 }
 
-int run_import(const ImportOptions& options) {
+int run_import(ImportOptions options) {
   if (options.from != "torchvision")
     throw ConfigError(fmt::format("--from: unknown '{}'; there is torchvision", shown(options.from)));
-  std::error_code error;
-  if (std::filesystem::equivalent(options.file, options.out, error))
-    throw ConfigError("-o names the file that is read");
+  options.out = file_to_write(options.out, options.file, "bantam");
   const run::ConvertedWeights weights = run::import_torchvision(options.file, options.torchvision);
   write_safetensors(options.out, weights.file);
   if (!options.json) {
@@ -101,7 +100,8 @@ void add_import(CLI::App& app, Action& action) {
   command->footer(kAbout);
   const auto options = std::make_shared<ImportOptions>();
   command->add_option("FILE", options->file, "A state_dict: .safetensors, .pt or .pth")->required();
-  command->add_option("-o,--out", options->out, "The safetensors file to write")->required();
+  command->add_option("-o,--out", options->out,
+                      "The safetensors file to write; default: FILE's\nname with -bantam, in the current folder");
   command->add_option("--from", options->from, "Whose names the tensors have: torchvision")->capture_default_str();
   command->add_option("--model", options->torchvision.model,
                       "The zoo's network; default: the one that\nhas the tensors");

@@ -31,6 +31,14 @@ train: {epochs: 1, evaluate: false}
   EXPECT_EQ(imported.last_json().at("model"), "resnet18_cifar");
   EXPECT_EQ(imported.last_json().at("tensors"), 100);
   EXPECT_EQ(imported.last_json().at("left_out").size(), 2u);
+  for (const std::vector<std::string>& verb : {std::vector<std::string>{"export", "r", "--to", "torchvision"},
+                                               {"import", "r-torchvision.safetensors", "--from", "torchvision"}}) {
+    const Outcome first = run(verb), again = run(verb);
+    EXPECT_EQ(first.code, 0) << first.err;
+    EXPECT_EQ(again.code, 2) << again.out;
+    EXPECT_NE(again.err.find("is there already: -o "), std::string::npos) << again.err;
+  }
+  EXPECT_TRUE(std::filesystem::exists(path("r-torchvision-bantam.safetensors")));
 }
 
 TEST_F(ImportTest, WhatIsWrongHasAnExitCode) {
@@ -46,7 +54,6 @@ TEST_F(ImportTest, WhatIsWrongHasAnExitCode) {
   fails({"import", fixture("views.pt"), "-o", "x.safetensors", "--from", "timm"}, 2, "--from: unknown 'timm'");
   fails({"import", fixture("views.pt"), "-o", "x.safetensors", "--model", "resnet5"}, 2, "did you mean 'resnet50'?");
   fails({"import", fixture("views.pt"), "-o", fixture("views.pt")}, 2, "-o names the file that is read");
-  fails({"import", fixture("views.pt")}, 2, "--out is required");
   EXPECT_FALSE(std::filesystem::exists(path("x.safetensors")));
 }
 

@@ -1,0 +1,32 @@
+// The file that a verb writes: the one of -o, which may be replaced, or a new one named after what is read.
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <string_view>
+
+#include <fmt/format.h>
+
+#include "bantam/base/error.h"
+#include "bantam/base/text.h"
+
+namespace bantam::cli {
+
+/// `out`; where that is empty, "<name of what is read>-<whose>.safetensors" in the current folder. Throws ConfigError
+/// where that is there already, and where `out` is the file that is read.
+inline std::string file_to_write(const std::string& out, const std::filesystem::path& read, std::string_view whose) {
+  std::error_code error;
+  if (!out.empty()) {
+    if (std::filesystem::equivalent(read, out, error)) throw ConfigError("-o names the file that is read");
+    return out;
+  }
+  const std::filesystem::path named = read.filename().empty() ? read.parent_path() : read;
+  const std::string file = fmt::format(
+      "{}-{}.safetensors",
+      std::filesystem::is_directory(named, error) ? named.filename().string() : named.stem().string(), whose);
+  if (std::filesystem::exists(file, error))
+    throw ConfigError(fmt::format("{} is there already: -o {} replaces it", printable(file), printable(file)));
+  return file;
+}
+
+}  // namespace bantam::cli
