@@ -206,7 +206,7 @@ std::unique_ptr<Data> ConfigTemplate::copy_of_options(const Data& options, std::
   for (const auto& option : options.children) {
     if (option->key == "when")
       add_child(*copy, std::move(when));
-    else if (!is_left_out)
+    else if (!is_left_out || (option->key == "name" && option->scalar.find("$(") == std::string::npos))
       add_child(*copy, copy_of(*option));
   }
   return copy;

@@ -75,7 +75,9 @@ class ExpressionParser {
     if (rest.front() == ',') return 1;
     for (const std::string_view symbol : kSymbols)
       if (rest.starts_with(symbol)) return symbol.size();
-    token_ = rest.substr(0, 1);
+    const auto continues = [](char c) { return (static_cast<unsigned char>(c) & 0xC0u) == 0x80u; };  // UTF-8
+    token_ = rest.substr(
+        0, static_cast<std::size_t>(std::find_if_not(rest.begin() + 1, rest.end(), continues) - rest.begin()));
     fail(rest.front() == '=' ? std::string("unexpected '='; equality is written ==")
                              : fmt::format("unexpected '{}'", shown(token_)));
   }

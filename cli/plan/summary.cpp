@@ -60,6 +60,18 @@ std::map<std::string, std::uint64_t> activations_by_owner(const StepSession& ses
   return bytes;
 }
 
+/// Of every node, by its name: a parameter is called "node/weight", or "node/part/weight".
+std::map<std::string, std::int64_t> parameters_by_node(const Model& model, const Graph& graph) {
+  std::map<std::string, std::int64_t> counts;
+  for (const GraphNode& node : graph.nodes()) counts[node.name] = 0;
+  for (const Parameter& parameter : model.parameters().all()) {
+    std::string owner = parameter.name();
+    while (!counts.contains(owner) && owner.find('/') != std::string::npos) owner.resize(owner.rfind('/'));
+    counts[owner] += parameter.shape().elements();
+  }
+  return counts;
+}
+
 ModelSummary summarize(const RunConfig& config, const StepCase& options) {
   RunConfig unlimited = config;
   unlimited.memory.limits.clear();
@@ -68,14 +80,12 @@ ModelSummary summarize(const RunConfig& config, const StepCase& options) {
   const StepSession session(unlimited, eager, Device::meta_of(config.device), 1);
   const auto activations = activations_by_owner(session, config.train.loss);
   ModelSummary summary;
-  std::map<std::string, std::int64_t> parameters;
-  for (const Parameter& parameter : session.model().parameters().all())
-    parameters[parameter.name().substr(0, parameter.name().rfind('/'))] += parameter.shape().elements();
+  const std::map<std::string, std::int64_t> parameters = parameters_by_node(session.model(), config.model.graph);
   for (const GraphNode& node : config.model.graph.nodes()) {
     if (!node.layer) continue;
     const auto bytes = activations.find(node.name);
     summary.layers.push_back({node.name, std::string(node.layer->kind()), node.output.prepend(options.batch),
-                              parameters[node.name], bytes == activations.end() ? 0 : bytes->second});
+                              parameters.at(node.name), bytes == activations.end() ? 0 : bytes->second});
   }
   for (const auto& [owner, bytes] : activations) summary.activation_bytes += bytes;
   if (const auto loss = activations.find("loss"); loss != activations.end()) summary.loss_bytes = loss->second;

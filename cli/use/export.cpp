@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "bantam/base/config/config.h"
 #include "bantam/base/error.h"
 #include "bantam/base/text.h"
 #include "bantam/cli/config/options.h"
@@ -37,9 +38,20 @@ std::filesystem::path weights_of(const std::filesystem::path& path) {
   return std::filesystem::is_directory(path, error) ? path / "weights.safetensors" : path;
 }
 
+/// The width that a run's configuration has; else `otherwise`.
+double width_of(const std::filesystem::path& run, double otherwise) {
+  const std::filesystem::path config = run / "config.yaml";
+  std::error_code error;
+  if (!std::filesystem::is_regular_file(config, error)) return otherwise;
+  const ConfigDocument document = ConfigDocument::load(config.string(), {});
+  const auto width = document.map().node("model").as_map().find("width");
+  return width ? width->as_number() : otherwise;
+}
+
 int run_export(ExportOptions options) {
   if (options.to != "torchvision")
     throw ConfigError(fmt::format("--to: unknown '{}'; there is torchvision", shown(options.to)));
+  if (options.torchvision.width == 1.0) options.torchvision.width = width_of(options.path, 1.0);
   const std::filesystem::path from = weights_of(options.path);
   options.out =
       file_to_write(options.out, options.out.empty() ? std::filesystem::path(options.path) : from, "torchvision");
@@ -77,7 +89,8 @@ void add_export(CLI::App& app, Action& action) {
   command->add_option("--to", options->to, "Whose names the tensors shall have: torchvision")->capture_default_str();
   command->add_option("--model", options->torchvision.model,
                       "The zoo's network; default: the one that\nhas the tensors");
-  command->add_option("--width", options->torchvision.width, "Width of the zoo's network: width_mult")
+  command
+      ->add_option("--width", options->torchvision.width, "Width of the zoo's network: width_mult;\ndefault: the run's")
       ->capture_default_str();
   command->add_flag("--json", options->json, "One JSON object instead of text");
   command->callback([&action, options] { action = [options] { return run_export(*options); }; });

@@ -1,9 +1,11 @@
 // Weights of a file into a model of other names or another head: renamed, skipped, converted, and what does not fit
 // named.
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <map>
 #include <optional>
+#include <span>
 #include <utility>
 
 #include <fmt/format.h>
@@ -96,11 +98,22 @@ class WeightsMatch {
     check_names();
   }
 
+  /// Throws DataError before anything is copied.
+  void check_finite() const {
+    for (const auto& [name, source] : matched_) {
+      const HostTensor floats = to_float32(*source);
+      const std::span values(reinterpret_cast<const float*>(floats.bytes.data()),
+                             static_cast<std::size_t>(floats.shape.elements()));
+      if (!std::ranges::all_of(values, [](float value) { return std::isfinite(value); }))
+        fail(fmt::format("tensor '{}' has values that are not finite (NaN or infinity)", shown(name)));
+    }
+  }
+
   /// Copies all; the host's values must last until the stream is synchronised.
   LoadedWeights copy(Stream stream) {
     for (const auto& [name, source] : matched_) {
       const HostTensor& host = *source;
-      const void* bytes = host.bytes.data();
+      const std::byte* bytes = host.bytes.data();
       if (host.dtype != DType::float32) {
         bytes = converted_.emplace_back(to_float32(host)).bytes.data();
         result_.converted.push_back(name);
@@ -231,6 +244,7 @@ std::string renamed(std::string_view name, const std::vector<WeightsOptions::Ren
 LoadedWeights load_weights(Model& model, const SafetensorsFile& file, const std::filesystem::path& path,
                            const WeightsOptions& options) {
   WeightsMatch match(model, file, path, options);
+  match.check_finite();
   const Stream stream = model.runtime().stream(model.device());
   LoadedWeights loaded = match.copy(stream);
   const Context context = model.context(Pass::train);

@@ -219,14 +219,16 @@ class GraphReader {
   /// The nodes of an entry as often as it says; returns the last one.
   NodeId repeated(const Entry& entry, const Place& place, OutputNames& names, const ReadOne& read_one) {
     std::vector<NodeId> inputs = inputs_of(entry, place, names);
+    std::string called = entry.words.name ? entry.words.name->as_text() : "";
     for (std::int64_t i = 1; i <= entry.words.repeat.value_or(1); ++i) {
       if (i > 1) count_entry(entry.at);
       const std::string name = name_of(entry, place, i);
       inputs[0] = read_one(name, inputs);
       graph_.reserve(name);  // also of a block without nodes
       names.set(name.substr(place.prefix.size()), inputs[0]);
+      if (called.empty()) called = name.substr(place.prefix.size());
     }
-    if (entry.words.repeat && entry.words.name) names.set(entry.words.name->as_text(), inputs[0]);
+    names.set(called, inputs[0]);  // an entry's name is its last repetition's output
     return inputs[0];
   }
 

@@ -104,6 +104,7 @@ TEST(Expressions, MistakesHaveAPlace) {
                                                {"sqrt(2)", 0, 4, "'sqrt' is no function"},
                                                {"stride = 1", 7, 1, "equality is written =="},
                                                {"1 ? 2", 2, 1, "unexpected '?'"},
+                                               {"1 é", 2, 2, "unexpected 'é'"},
                                                {"1 < 2 < 3", 6, 1, "do not chain"},
                                                {"1.2.3", 0, 5, "'1.2.3' is no number"},
                                                {"3x", 0, 2, "'3x' is no number"},

@@ -45,6 +45,12 @@ TEST_F(Reports, SummaryCountsParametersAndActivations) {
   std::int64_t parameters = 0;
   for (const auto& layer : json["layers"]) parameters += layer["parameters"].get<std::int64_t>();
   EXPECT_EQ(parameters, 695493);
+  const Outcome parts = run({"summary", config("architectures/efficientnet_b0.yaml"), "--device", "cpu", "--json"});
+  ASSERT_EQ(parts.code, 0) << parts.err;
+  const nlohmann::json of_parts = parts.last_json();
+  parameters = 0;
+  for (const auto& layer : of_parts["layers"]) parameters += layer["parameters"].get<std::int64_t>();
+  EXPECT_EQ(parameters, of_parts["parameters"].get<std::int64_t>()) << "squeeze_excite/reduce/weight";
   // After forward, of the first block in one op: its pooled output, and four bits for each of its values (which pixel
   // it came from). Without: the depthwise output, which the pointwise convolution keeps, and a bit for each activated
   // value (the activated values themselves went into the pool).

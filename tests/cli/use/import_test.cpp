@@ -41,6 +41,18 @@ train: {epochs: 1, evaluate: false}
   EXPECT_TRUE(std::filesystem::exists(path("r-torchvision-bantam.safetensors")));
 }
 
+TEST_F(ImportTest, ARunsWidthIsKnown) {
+  write("net.yaml", R"(device: cpu
+data: {format: generated, train_samples: 4, test_samples: 4, pipeline: [{batch: {size: 4}}]}
+model: {zoo: mobilenet_v2, classes: 10, width: 0.25, input: [32, 32, 3]}
+train: {epochs: 1, evaluate: false}
+)");
+  ASSERT_EQ(run({"train", "net.yaml", "--run-dir", "r", "--progress", "none", "--threads", "1"}).code, 0);
+  const Outcome exported = run({"export", "r"});
+  EXPECT_EQ(exported.code, 0) << exported.err;
+  EXPECT_NE(exported.out.find("mobilenet_v2(num_classes=10, width_mult=0.25)"), std::string::npos) << exported.out;
+}
+
 TEST_F(ImportTest, WhatIsWrongHasAnExitCode) {
   const auto fails = [&](const std::vector<std::string>& arguments, int code, const std::string& part) {
     const Outcome outcome = run(arguments);

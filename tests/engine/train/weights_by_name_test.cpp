@@ -1,5 +1,6 @@
 // Weights into models of other names, heads and types: what is loaded, and what does not fit named.
 #include <cstring>
+#include <limits>
 
 #include "bantam/base/error.h"
 #include "bantam/engine/train/safetensors.h"
@@ -149,6 +150,15 @@ TEST_P(WeightsByNameTest, ConvertsFloatsAndRefusesWholeNumbers) {
   half.tensors["head/bias"] = HostTensor{DType::int32, {2}, std::vector<std::byte>(8)};
   EXPECT_NE(error_of(half, {}).find("'head/bias' is int32 (2), the model's 'head/bias' is float32 (2)"),
             std::string::npos);
+}
+
+TEST_P(WeightsByNameTest, RefusesWhatIsNotFinite) {
+  for (const float value : {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity()}) {
+    SafetensorsFile broken = file();
+    broken.tensors["head/bias"] = tensor({2}, {1, value});
+    EXPECT_NE(error_of(broken, {}).find("w.safetensors: tensor 'head/bias' has values that are not finite"),
+              std::string::npos);
+  }
 }
 
 }  // namespace

@@ -76,6 +76,14 @@ TEST(Graphs, ARepeatedEntryIsAsOftenThere) {
                    "add(mix_1, again_2) (8, 8, 4)"}));
 }
 
+TEST(Graphs, TheNameOfARepeatedEntryIsItsLast) {
+  EXPECT_EQ(nodes_of(network("    - relu: {repeat: 2}\n"
+                             "    - tanh: {repeat: 2, name: twice}\n"
+                             "    - add: {inputs: [relu, twice]}\n")),
+            (Nodes{"relu(input) (8, 8, 4)", "relu_2(relu) (8, 8, 4)", "twice_1(relu_2) (8, 8, 4)",
+                   "twice_2(twice_1) (8, 8, 4)", "add(relu_2, twice_2) (8, 8, 4)"}));
+}
+
 TEST(Graphs, ARepeatedBlockHasWeightsOfItsOwn) {
   const ModelSpec model = network("    - residual: {body: [conv2d: {filters: 4, kernel: 1}], repeat: 3}\n");
   EXPECT_EQ(parameter_count(model.graph), 3 * (4 * 4 + 4));
