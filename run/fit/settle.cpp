@@ -9,6 +9,7 @@
 #include "bantam/base/byte_size.h"
 #include "bantam/base/error.h"
 #include "bantam/base/text.h"
+#include "bantam/engine/layers/layers.h"
 #include "bantam/models/yaml/model_weights.h"
 #include "bantam/run/fit/run_plan.h"
 #include "bantam/run/weights/initial_weights.h"
@@ -60,6 +61,19 @@ void warn_of_unreached(const RunConfig& config, std::int64_t batch, std::vector<
   }
 }
 
+/// Losses of logits apply the function themselves that turns logits into probabilities.
+void warn_of_probabilities(const RunConfig& config, std::vector<std::string>& warnings) {
+  const Layer& last = *config.model.graph.nodes().back().layer;
+  const std::string_view loss = config.train.loss.loss->kind();
+  const auto* activation = last.options<ActivationOptions>();
+  const auto* dense = last.options<DenseOptions>();
+  const Activation function = activation ? activation->kind : dense ? dense->activation.kind : Activation::none;
+  const bool sigmoid = loss == "binary_cross_entropy" && function == Activation::sigmoid;
+  if (!sigmoid && !(loss == "softmax_cross_entropy" && last.kind() == "softmax")) return;
+  warnings.push_back(fmt::format("the model ends with a {}, and the loss {} applies one itself: leave the model's out",
+                                 sigmoid ? "sigmoid" : "softmax", loss));
+}
+
 }  // namespace
 
 Settled settle(const RunConfig& config) {
@@ -79,6 +93,7 @@ Settled settle(const RunConfig& config) {
     settled.weights = config.model.weights;
     settled.weights->sha256 = sha256_of_weights(settled.weights->file);
   }
+  warn_of_probabilities(config, settled.warnings);
   warn_of_unreached(config, settled.batch ? settled.batch->batch : config.data->pipeline.batch_size, settled.warnings);
   return settled;
 }

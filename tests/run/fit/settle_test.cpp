@@ -27,6 +27,24 @@ TEST_F(SettleTest, WarnsOfFewUpdates) {
   EXPECT_NE(settled.warnings[0].find("only 2 updates an epoch"), std::string::npos) << settled.warnings[0];
 }
 
+TEST_F(SettleTest, WarnsOfProbabilitiesWhereTheLossReadsLogits) {
+  const auto warnings = [](const std::string& end, const std::vector<std::string>& more = {}) {
+    std::vector<std::string> overrides = more;
+    overrides.push_back("model.layers=[global_average_pool, " + end + "]");
+    return settle(tiny(overrides)).warnings;
+  };
+  EXPECT_EQ(warnings("{dense: {units: 10}}, softmax"),
+            std::vector<std::string>{"the model ends with a softmax, and the loss softmax_cross_entropy applies one "
+                                     "itself: leave the model's out"});
+  EXPECT_TRUE(warnings("{dense: {units: 10, activation: sigmoid}}").empty());
+  const std::vector<std::string> soft = {"data.labels=soft", "train.loss=binary_cross_entropy"};
+  for (const char* end : {"{dense: {units: 10, activation: sigmoid}}", "{dense: {units: 10}}, sigmoid"})
+    EXPECT_EQ(warnings(end, soft),
+              std::vector<std::string>{"the model ends with a sigmoid, and the loss binary_cross_entropy applies one "
+                                       "itself: leave the model's out"});
+  EXPECT_TRUE(warnings("{dense: {units: 10}}, softmax", soft).empty());
+}
+
 TEST_F(SettleTest, WarnsOfWhatTheRunDoesNotReach) {  // its 12 updates
   const auto warnings = [](const std::vector<std::string>& overrides) { return settle(tiny(overrides)).warnings; };
   EXPECT_EQ(warnings({"train.prune={begin: 12, end: 20}"}),
