@@ -21,7 +21,7 @@ inline std::string file_to_write(const std::string& out, const std::filesystem::
     return out;
   }
   const std::filesystem::path named = read.filename().empty() ? read.parent_path() : read;
-  const std::string file = fmt::format(
+  std::string file = fmt::format(
       "{}-{}.safetensors",
       std::filesystem::is_directory(named, error) ? named.filename().string() : named.stem().string(), whose);
   if (std::filesystem::exists(file, error))

@@ -1,6 +1,4 @@
 // A factor a channel (channel_scale, prelu): backward keeps x (or its recipe) where it reads it.
-#include "bantam/kernels/contracts/elementwise/channel_factor.h"
-
 #include <fmt/format.h>
 
 #include "bantam/base/error.h"
@@ -8,6 +6,7 @@
 #include "bantam/engine/autograd/saved_tensor.h"
 #include "bantam/engine/autograd/tape.h"
 #include "bantam/engine/ops/ops.h"
+#include "bantam/kernels/contracts/elementwise/channel_factor.h"
 
 namespace bantam::ops {
 namespace {
@@ -69,7 +68,8 @@ Tensor scaled(const char* op, bool negative_only, const Context& context, const 
       });
   if (reads_x)
     attach_recipe(context, y, {&saved}, [=](const Context& ctx) {
-      const Tensor input = saved.get(ctx), rebuilt = ctx.allocate(input.shape(), input.dtype());
+      const Tensor input = saved.get(ctx);
+      Tensor rebuilt = ctx.allocate(input.shape(), input.dtype());
       forward(ctx, call, input, s, rebuilt);
       return rebuilt;
     });

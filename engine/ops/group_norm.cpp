@@ -99,7 +99,8 @@ Tensor normalised(const Context& context, const Tensor& x, Call call) {
     backward(ctx, call, x, dy, store);
   });
   attach_recipe(context, y, {&saved}, [=](const Context& ctx) {
-    const Tensor input = saved.get(ctx), rebuilt = ctx.allocate(input.shape(), input.dtype());
+    const Tensor input = saved.get(ctx);
+    Tensor rebuilt = ctx.allocate(input.shape(), input.dtype());
     apply(ctx, call, input, rebuilt);
     return rebuilt;
   });

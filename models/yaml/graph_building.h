@@ -30,7 +30,7 @@ class WeightCount {
 /// The graph as it is read, and the names that its nodes and blocks have so far.
 class GraphBuilding {
  public:
-  explicit GraphBuilding(Shape input) : graph_(std::move(input)) { reserve(std::string(kInputName)); }
+  explicit GraphBuilding(const Shape& input) : graph_(input) { reserve(std::string(kInputName)); }
 
   bool is_taken(const std::string& name) const { return taken_.contains(name); }
   /// A name, and those of the blocks that it is in.

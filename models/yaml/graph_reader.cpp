@@ -40,7 +40,7 @@ struct EntryWords {
 };
 
 std::string read_name(const ConfigNode& node) {
-  const std::string name = node.as_text();
+  std::string name = node.as_text();
   if (!is_entry_name(name)) node.fail(fmt::format("a name is made of {}, got '{}'", kEntryNameLetters, shown(name)));
   return name;
 }
@@ -251,7 +251,7 @@ class GraphReader {
     if (!entry.words.name) return graph_.unused_name(place.prefix + entry.kind);
     const ConfigNode& given = *entry.words.name;
     const std::string plain = place.prefix + given.as_text();
-    const std::string name = entry.words.repeat ? fmt::format("{}_{}", plain, i) : plain;
+    std::string name = entry.words.repeat ? fmt::format("{}_{}", plain, i) : plain;
     if (graph_.is_taken(name) || (i == 1 && graph_.is_taken(plain)))
       given.fail(fmt::format("the name '{}' is taken", graph_.is_taken(name) ? name : plain));
     if (entry.words.repeat) graph_.reserve(plain);
@@ -311,9 +311,9 @@ void check_weights(const Graph& graph) {
   for (NodeId node = 1; node <= graph.output(); ++node) weights.add(graph, node);
 }
 
-ReadGraph read_graph(const ConfigNode& list, Shape input, const BlockTable& blocks) {
+ReadGraph read_graph(const ConfigNode& list, const Shape& input, const BlockTable& blocks) {
   const ConfigScope model = blocks.model_scope(input);
-  GraphBuilding graph(std::move(input));
+  GraphBuilding graph(input);
   GraphReader reader(graph, blocks, model);
   const NodeId output = reader.read_list(list, {.scope = model});
   if (!reader.last_entry() && list.is_described()) return {graph.release_graph(), list};

@@ -27,6 +27,6 @@ struct ReadGraph {
 };
 
 /// Throws ConfigError at the entry, and at its use where it belongs to a named block.
-ReadGraph read_graph(const ConfigNode& list, Shape input, const BlockTable& blocks);
+ReadGraph read_graph(const ConfigNode& list, const Shape& input, const BlockTable& blocks);
 
 }  // namespace bantam::models

@@ -35,7 +35,7 @@ std::string read_sha256(ConfigMap& map) {
                               "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08",
                               "that of the file when the run begins"});
   if (!node) return {};
-  const std::string text = node->as_text();
+  std::string text = node->as_text();
   const auto is_digit = [](char c) { return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f'); };
   if (text.size() != 64 || !std::ranges::all_of(text, is_digit))
     node->fail(fmt::format("expected 64 lower-case hexadecimal digits, got '{}'", text));

@@ -47,7 +47,7 @@ ModelSpec read_list(ConfigMap& options, const std::string& default_name) {
   describe_network(list);
   const BlockTable blocks(options, list, reserved_block_names());
   options.finish();
-  ReadGraph read = read_graph(list, std::move(shape), blocks);
+  ReadGraph read = read_graph(list, shape, blocks);
   return {std::move(name), std::move(read.graph), input, read.last};
 }
 

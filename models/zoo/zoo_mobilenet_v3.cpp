@@ -39,7 +39,7 @@ Graph mobilenet_v3(const ZooOptions& options, std::span<const Stage> stages, std
                               {.filters = scaled(16), .stride = 2, .activation = kSwish, .norm = kNorm});
   int number = 0;
   for (const Stage& stage : stages) {
-    const std::int64_t expanded = scaled(stage.expanded);
+    const std::int64_t expanded = scaled(stage.expanded), quarter = expanded / 4;
     last = add_inverted_residual(graph, last,
                                  {.name = fmt::format("block{}", ++number),
                                   .expanded = expanded,
@@ -48,7 +48,7 @@ Graph mobilenet_v3(const ZooOptions& options, std::span<const Stage> stages, std
                                   .stride = stage.stride,
                                   .activation = stage.activation,
                                   .norm = kNorm,
-                                  .squeeze_units = stage.squeeze ? multiple_of_8(static_cast<double>(expanded / 4)) : 0,
+                                  .squeeze_units = stage.squeeze ? multiple_of_8(static_cast<double>(quarter)) : 0,
                                   .gate = Activation::hard_sigmoid});
   }
   add_conv_norm(graph, "head", last,

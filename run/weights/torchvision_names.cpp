@@ -183,7 +183,7 @@ class Positions {
       part_ = -1;
     }
     if (convolves || kind == "squeeze_excite") ++part_;
-    const Numbers numbers = {{"part", part_}, {"layer", layer_}, {"head", blocks_ + 1}};
+    Numbers numbers = {{"part", part_}, {"layer", layer_}, {"head", blocks_ + 1}};
     layer_ += convolves ? 2 : kind == "max_pool" ? 1 : 0;
     return numbers;
   }

@@ -77,11 +77,13 @@ void split_call(const Context& context, const kernels::JoinShape& shape, std::sp
       done[i] = true;
       Tensor addend = store.pop_addend(context, parts[i].input);
       if (addend.defined()) outputs.addend[i] = addend.data();
-      Tensor to =
-          addend.defined() && addend.sole_owner() ? std::move(addend) : context.allocate(parts[i].shape, dy.dtype());
-      outputs.data[i] = to.data();
-      written.emplace_back(parts[i].input, std::move(to));
-      addends.push_back(std::move(addend));
+      if (addend.defined() && addend.sole_owner()) {
+        written.emplace_back(parts[i].input, std::move(addend));
+      } else {
+        written.emplace_back(parts[i].input, context.allocate(parts[i].shape, dy.dtype()));
+        addends.push_back(std::move(addend));
+      }
+      outputs.data[i] = written.back().second.data();
     }
     BANTAM_KERNEL(context.exec, split, shape, dy.dtype(), dy.data(), outputs);
     for (auto& [input, gradient] : written) store.add(context, input, std::move(gradient));
@@ -101,7 +103,7 @@ void attach_concat_recipe(const Context& context, Tensor& y, const std::vector<S
                                          [=, shape = y.shape(), dtype = y.dtype()](const Context& ctx) {
                                            std::vector<Tensor> from;
                                            for (const SavedTensor& input : inputs) from.push_back(input.get(ctx));
-                                           const Tensor again = ctx.allocate(shape, dtype);
+                                           Tensor again = ctx.allocate(shape, dtype);
                                            join(ctx, from, parts, again);
                                            return again;
                                          }));

@@ -62,7 +62,8 @@ Tensor multiply_alike(const Context& context, const Tensor& a, const Tensor& b) 
   if (!derived) return y;
   const SavedTensor left = a, right = b;
   attach_recipe(context, y, {&left, &right}, [=](const Context& ctx) {
-    const Tensor from = left.get(ctx), by = right.get(ctx), again = ctx.allocate(from.shape(), from.dtype());
+    const Tensor from = left.get(ctx), by = right.get(ctx);
+    Tensor again = ctx.allocate(from.shape(), from.dtype());
     BANTAM_KERNEL(ctx.exec, multiply, again.elements(), again.dtype(), from.data(), by.data(), again.data());
     return again;
   });
@@ -105,7 +106,8 @@ Tensor multiply_channels(const Context& context, const Tensor& x, const Tensor& 
   if (!derived) return y;
   const SavedTensor from = x, by = factors;  // the factors are small beside x
   attach_recipe(context, y, {&from}, [=](const Context& ctx) {
-    const Tensor input = from.get(ctx), factor = by.get(ctx), again = ctx.allocate(input.shape(), input.dtype());
+    const Tensor input = from.get(ctx), factor = by.get(ctx);
+    Tensor again = ctx.allocate(input.shape(), input.dtype());
     BANTAM_KERNEL(ctx.exec, channel_scale_forward, shape, input.data(), factor.data(), nullptr, again.data());
     return again;
   });

@@ -66,7 +66,7 @@ void grad_block(Activation activation, float slope, const float* saved, const fl
     case Activation::relu:
       return apply([](float y) { return y > 0 ? 1.0f : 0.0f; });
     case Activation::relu6:
-      return apply([](float y) { return (y > 0) & (y < 6) ? 1.0f : 0.0f; });
+      return apply([](float y) { return ((y > 0) & (y < 6)) ? 1.0f : 0.0f; });
     case Activation::leaky_relu:
       return apply([slope](float y) { return y > 0 ? 1.0f : slope; });
     case Activation::gelu:

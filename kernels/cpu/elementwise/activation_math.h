@@ -67,7 +67,7 @@ struct MishGate {
   return (up < 0 ? 0.0f : up > 6.0f ? 6.0f : up) * (1.0f / 6);
 }
 /// From y.
-[[gnu::always_inline]] inline float hard_sigmoid_slope(float y) { return (y > 0) & (y < 1.0f) ? 1.0f / 6 : 0.0f; }
+[[gnu::always_inline]] inline float hard_sigmoid_slope(float y) { return ((y > 0) & (y < 1.0f)) ? 1.0f / 6 : 0.0f; }
 /// From x.
 [[gnu::always_inline]] inline float hard_swish_slope(float x) {
   const float between = x * (1.0f / 3) + 0.5f;

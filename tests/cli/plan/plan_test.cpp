@@ -344,7 +344,8 @@ TEST_F(Plan, SaysWhatIsToBeFitted) {
 TEST_F(Plan, SharesOfADeviceAreNotItsOwn) {
   for (const auto& [device, name, limit, share] : std::vector<std::array<std::string, 4>>{
            {"t4", "\"cuda:0\"", "256MiB", "57MiB"}, {"cpu", "cpu", "24MiB", "20MiB"}}) {
-    const auto plan = [&](const std::string& bytes, const std::string& batch, bool split) {
+    const auto plan = [&, device = device, name = name, share = share](const std::string& bytes,
+                                                                       const std::string& batch, bool split) {
       std::vector<std::string> arguments = {
           "plan", "tiny.yaml", "--device", device, "recompute=none", "--json", "data.pipeline.batch.size=" + batch};
       arguments.push_back("memory.limits={" + name + ": " + bytes + "}");

@@ -174,8 +174,8 @@ TEST_P(GroupNormTest, HandComputed) {
 
 std::vector<float> eighths(std::int64_t count, std::int64_t step, std::int64_t modulus, float more = 0) {
   std::vector<float> values;
-  for (std::int64_t i = 0; i < count; ++i)
-    values.push_back(static_cast<float>(i * step % modulus - modulus / 2) / 8 + more);
+  const std::int64_t half = modulus / 2;
+  for (std::int64_t i = 0; i < count; ++i) values.push_back(static_cast<float>(i * step % modulus - half) / 8 + more);
   return values;
 }
 

@@ -134,23 +134,22 @@ TEST(NamedBlocks, HoldOthersAndNamesNest) {
                   "              - conv_norm: {filters: $(wide), activation: none}\n"
                   "            shortcut:\n"
                   "              - conv_norm: {filters: $(wide), kernel: 1, when: $(channels != wide)}\n");
+  const std::string shortcut = "bottleneck/residual/shortcut_conv_norm", second = "bottleneck_2/residual";
   EXPECT_EQ(nodes_of(model),
             (Nodes{"bottleneck/residual/conv_norm/conv2d(input) (8, 8, 2)",
                    "bottleneck/residual/conv_norm/batch_norm(bottleneck/residual/conv_norm/conv2d) (8, 8, 2)",
                    "bottleneck/residual/conv_norm_2/conv2d(bottleneck/residual/conv_norm/batch_norm) (8, 8, 8)",
                    "bottleneck/residual/conv_norm_2/batch_norm(bottleneck/residual/conv_norm_2/conv2d) (8, 8, 8)",
                    "bottleneck/residual/shortcut_conv_norm/conv2d(input) (8, 8, 8)",
-                   "bottleneck/residual/shortcut_conv_norm/batch_norm(bottleneck/residual/shortcut_conv_norm/conv2d) "
-                   "(8, 8, 8)",
-                   "bottleneck/residual/add(bottleneck/residual/conv_norm_2/batch_norm, "
-                   "bottleneck/residual/shortcut_conv_norm/batch_norm) (8, 8, 8)",
+                   shortcut + "/batch_norm(" + shortcut + "/conv2d) (8, 8, 8)",
+                   "bottleneck/residual/add(bottleneck/residual/conv_norm_2/batch_norm, " + shortcut +
+                       "/batch_norm) (8, 8, 8)",
                    // the second reads eight channels and has no shortcut of its own
                    "bottleneck_2/residual/conv_norm/conv2d(bottleneck/residual/add) (8, 8, 2)",
                    "bottleneck_2/residual/conv_norm/batch_norm(bottleneck_2/residual/conv_norm/conv2d) (8, 8, 2)",
                    "bottleneck_2/residual/conv_norm_2/conv2d(bottleneck_2/residual/conv_norm/batch_norm) (8, 8, 8)",
                    "bottleneck_2/residual/conv_norm_2/batch_norm(bottleneck_2/residual/conv_norm_2/conv2d) (8, 8, 8)",
-                   "bottleneck_2/residual/add(bottleneck_2/residual/conv_norm_2/batch_norm, bottleneck/residual/add) "
-                   "(8, 8, 8)"}));
+                   second + "/add(" + second + "/conv_norm_2/batch_norm, bottleneck/residual/add) (8, 8, 8)"}));
 }
 
 TEST(NamedBlocks, AreUnitsOfRecomputeAtEveryDepth) {

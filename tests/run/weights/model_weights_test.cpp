@@ -28,7 +28,7 @@ class ModelWeightsTest : public RunTest {
     return train(read_run_config(folder.config(), overrides), {.threads = 1, .resume = &folder});
   }
   std::string first() {
-    const std::string file = path("first/weights.safetensors").string();
+    std::string file = path("first/weights.safetensors").string();
     if (!std::filesystem::exists(file)) (void)run("first", {});
     return file;
   }

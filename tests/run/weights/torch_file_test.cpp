@@ -74,7 +74,8 @@ TEST_F(TorchFileTest, ReadsEveryKindOfTensor) {
   std::vector<float> whole(24), transposed(24);
   for (std::size_t i = 0; i < 24; ++i) {
     whole[i] = static_cast<float>(i);
-    transposed[i] = static_cast<float>(i % 4 * 6 + i / 4);
+    const std::size_t row = i / 4;
+    transposed[i] = static_cast<float>(i % 4 * 6 + row);
   }
   EXPECT_EQ(values<float>(file, "whole"), whole);
   EXPECT_EQ(file.tensors.at("transposed").shape, (Shape{6, 4}));
