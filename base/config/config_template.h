@@ -53,9 +53,9 @@ class ConfigTemplate {
 
   /// A copy of `node` and all below it with the values of its expressions, which stand at the expressions' places; a
   /// name alone may stand for a list or map. Messages on the copy name the use, if there is one. Of a list's entry
-  /// whose option `when` is false the other options are not copied, but for `name`: they need not have values. Copies live as long as
-  /// the document, and a document has at most kMostValues values in them, long texts counted as several. Throws
-  /// ConfigError at the expression.
+  /// whose option `when` is false the other options are not copied, but for `name`: they need not have values. Copies
+  /// live as long as the document, and a document has at most kMostValues values in them, long texts counted as
+  /// several. Throws ConfigError at the expression.
   static ConfigNode copy(const ConfigNode& node, const ConfigScope& scope, const ConfigUse* use = nullptr);
 
   /// In a description: the list's entries may also have names that the configuration defines itself, under the key

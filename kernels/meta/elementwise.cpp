@@ -40,11 +40,11 @@ void bias_grad(const Exec& exec, std::int64_t rows, std::int64_t channels, DType
 }
 
 void channel_factor_forward(const Exec& exec, const ChannelFactorShape& s, DType dtype, const void*, const float*,
-                           void*) {
+                            void*) {
   note(exec, "channel_factor_forward", pass(2, s.rows * s.channels, dtype, 4 * s.factors()));
 }
 void channel_factor_grad(const Exec& exec, const ChannelFactorShape& s, DType dtype, const ChannelFactorGradInputs&,
-                        const ChannelFactorGradients& to, Workspace) {
+                         const ChannelFactorGradients& to, Workspace) {
   const std::int64_t factors = 4 * s.factors() + gradient_bytes(to.ds, to.accumulate, s.factors());
   KernelWork work = pass(to.dx != nullptr ? 3 : 2, s.rows * s.channels, dtype, factors);
   if (to.ds != nullptr) work.passes = s.shared ? 3 : 2;  // partial sums, their sums, and the sum of those

@@ -28,8 +28,8 @@ class RunObserver {
     (void)config;
     (void)settled;
   }
-  /// While a set of the data ("train", "validation", "test") is read into memory or packed into a file, by one thread at
-  /// a time.
+  /// While a set of the data ("train", "validation", "test") is read into memory or packed into a file, by one thread
+  /// at a time.
   virtual void on_read(std::string_view set, std::int64_t read, std::int64_t samples) {
     (void)set;
     (void)read;
