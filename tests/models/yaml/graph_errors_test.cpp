@@ -3,39 +3,14 @@
 
 #include <gtest/gtest.h>
 
-#include "bantam/base/error.h"
-#include "tests/models/yaml/model_text.h"
+#include "tests/models/yaml/error_case.h"
 
 namespace bantam::models {
 namespace {
 
-struct Case {
-  std::string name, yaml;
-  std::string position;  // "line:column"
-  std::string message;   // a part of it
-};
-
-void PrintTo(const Case& c, std::ostream* out) { *out << c.name; }
-
 class BadGraphs : public testing::TestWithParam<Case> {};
 
-std::string error_of(const std::string& yaml) {
-  try {
-    (void)model_from(yaml);
-  } catch (const ConfigError& error) {
-    return error.what();
-  }
-  return "was accepted";
-}
-
-TEST_P(BadGraphs, AreReportedWhereTheyStand) {
-  const std::string text = error_of(GetParam().yaml);
-  EXPECT_EQ(text.substr(0, text.find(": error: ")), "test.yaml:" + GetParam().position) << text;
-  EXPECT_NE(text.find(GetParam().message), std::string::npos) << text;
-  EXPECT_NE(text.find("\n"), std::string::npos) << "the line with a caret is missing: " << text;
-}
-
-std::string name_of_case(const testing::TestParamInfo<Case>& info) { return info.param.name; }
+TEST_P(BadGraphs, AreReportedWhereTheyStand) { expect_reported(GetParam()); }
 
 /// The first layer's entry begins at 4:7.
 std::string layers(const std::string& text) { return "model:\n  input: [8, 8, 4]\n  layers:\n    - " + text + "\n"; }

@@ -1,33 +1,14 @@
 // Models that cannot be: each mistake is reported at its own place in the file, with what would be right.
 #include <gtest/gtest.h>
 
-#include "bantam/base/error.h"
-#include "tests/models/yaml/model_text.h"
+#include "tests/models/yaml/error_case.h"
 
 namespace bantam::models {
 namespace {
 
-struct Case {
-  std::string name, yaml;
-  std::string position;  // "line:column"
-  std::string message;   // a part of it
-};
-
-void PrintTo(const Case& c, std::ostream* out) { *out << c.name; }
-
 class BadModels : public testing::TestWithParam<Case> {};
 
-TEST_P(BadModels, AreReportedWhereTheyStand) {
-  try {
-    (void)model_from(GetParam().yaml);
-    FAIL() << "was accepted";
-  } catch (const ConfigError& error) {
-    const std::string text = error.what();
-    EXPECT_EQ(text.substr(0, text.find(": error: ")), "test.yaml:" + GetParam().position) << text;
-    EXPECT_NE(text.find(GetParam().message), std::string::npos) << text;
-    EXPECT_NE(text.find("\n"), std::string::npos) << "the line with a caret is missing: " << text;
-  }
-}
+TEST_P(BadModels, AreReportedWhereTheyStand) { expect_reported(GetParam()); }
 
 /// One layer in block style: the layer's name is at 4:7, its options at column 7 + length + 2.
 std::string layer(const std::string& text) { return "model:\n  input: [9, 9, 4]\n  layers:\n    - " + text + "\n"; }
@@ -67,7 +48,7 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"input_has_rank_2", "model:\n  input: [32, 32]\n  layers: [relu]\n", "2:10", "got 2 extents"},
         Case{"zoo_input_has_rank_2", "model:\n  zoo: mobilenet_v1\n  input: [32, 32]\n", "3:10", "got 2 extents"},
         Case{"zoo_input_is_no_image", "model:\n  zoo: mobilenet_v1\n  input: [32]\n", "3:10", "layer 'stem'"}),
-    [](const auto& info) { return info.param.name; });
+    name_of_case);
 
 INSTANTIATE_TEST_SUITE_P(
     Options, BadModels,
@@ -101,7 +82,7 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"bad_name", layer("relu: {name: \"a/b\"}"), "4:20", "a name is made of at most 100 letters"},
         Case{"name_taken", layer("relu: {name: a}\n    - relu: {name: a}"), "5:20", "the name 'a' is taken"},
         Case{"the_inputs_name", layer("relu: {name: input}"), "4:20", "the name 'input' is taken"}),
-    [](const auto& info) { return info.param.name; });
+    name_of_case);
 
 INSTANTIATE_TEST_SUITE_P(
     Shapes, BadModels,
@@ -116,7 +97,7 @@ INSTANTIATE_TEST_SUITE_P(
                     Case{"residual_empty_body", layer("residual: {body: []}"), "4:18", "empty"},
                     Case{"inside_a_body", layer("block:\n        body:\n          - dense: {units: 2, unit: 3}"),
                          "6:31", "did you mean 'units'?"}),
-    [](const auto& info) { return info.param.name; });
+    name_of_case);
 
 }  // namespace
 }  // namespace bantam::models

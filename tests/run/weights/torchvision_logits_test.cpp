@@ -8,10 +8,10 @@
 #include <fmt/format.h>
 
 #include "bantam/engine/graph/model.h"
-#include "bantam/models/zoo/zoo.h"
 #include "bantam/run/weights/torchvision_names.h"
 #include "bantam/run/weights/torchvision_weights.h"
 #include "tests/run/run_fixture.h"
+#include "tests/run/weights/zoo_network.h"
 
 namespace bantam::run {
 namespace {
@@ -20,13 +20,6 @@ constexpr std::size_t kClasses = 7;  // as the script has them
 
 class TorchvisionLogitsTest : public RunTest {
  protected:
-  static Graph network(const std::string& name, std::int64_t size, std::int64_t classes) {
-    const models::ZooModel& model = *models::find_zoo_model(name);
-    models::ZooOptions options = model.defaults;
-    options.classes = classes;
-    if (size > 0) options.input = Shape{size, size, 3};
-    return model.build(options);
-  }
   std::vector<float> floats(const std::string& name) const {
     const std::string bytes = read_file(path(name));
     std::vector<float> values(bytes.size() / sizeof(float));
@@ -81,8 +74,8 @@ TEST_F(TorchvisionLogitsTest, LogitsAreTorchvisionsAndComeBack) {
     const std::string name = names.emplace_back(spec.substr(0, spec.find(':')));
     const ConvertedWeights imported = import_torchvision(path(name + ".pth"), {.model = name});
     write_safetensors(path(name + ".safetensors"), imported.file);
-    Model model(runtime, Device::cpu(), network(name, std::stoll(spec.substr(spec.rfind(':') + 1)), imported.classes),
-                {});
+    Model model(runtime, Device::cpu(),
+                zoo_network(name, std::stoll(spec.substr(spec.rfind(':') + 1)), imported.classes), {});
     load_weights(model, path(name + ".safetensors"));
     const std::vector<float> ours = logits_of(model, floats(name + ".images")), theirs = floats(name + ".logits");
     ASSERT_EQ(ours.size(), theirs.size());

@@ -8,27 +8,20 @@
 
 #include "bantam/base/error.h"
 #include "bantam/data/formats/sha256.h"
-#include "bantam/models/zoo/zoo.h"
 #include "bantam/run/weights/torchvision_names.h"
 #include "bantam/run/weights/torchvision_weights.h"
 #include "tests/run/run_fixture.h"
+#include "tests/run/weights/zoo_network.h"
 
 namespace bantam::run {
 namespace {
 
 class TorchvisionTest : public RunTest {
  protected:
-  static Graph network(const std::string& name, std::int64_t size, std::int64_t classes) {
-    const models::ZooModel& model = *models::find_zoo_model(name);
-    models::ZooOptions options = model.defaults;
-    options.classes = classes;
-    if (size > 0) options.input = Shape{size, size, 3};
-    return model.build(options);
-  }
   /// A file of weights 0, 1, 2, …, over all tensors in the order of their names.
   std::filesystem::path write_counted(const std::string& name, std::int64_t classes) {
     SafetensorsFile file;
-    for (const TorchvisionTensor& tensor : torchvision_tensors(name, network(name, 0, classes)))
+    for (const TorchvisionTensor& tensor : torchvision_tensors(name, zoo_network(name, 0, classes)))
       file.tensors[tensor.own].shape = tensor.own_shape;
     float next = 0;
     for (auto& [tensor, host] : file.tensors) {
@@ -73,7 +66,7 @@ constexpr Digest kDigests[] = {
 TEST_F(TorchvisionTest, NamesAndShapesAreTorchvisions) {
   for (const auto& [name, sha256] : kDigests) {
     std::vector<std::string> lines;
-    for (const TorchvisionTensor& tensor : torchvision_tensors(name, network(name, 0, 1000))) {
+    for (const TorchvisionTensor& tensor : torchvision_tensors(name, zoo_network(name, 0, 1000))) {
       std::string extents;
       for (const std::int64_t extent : tensor.torch_shape.extents())
         extents += fmt::format("{}{}", extents.empty() ? "" : ",", extent);
@@ -99,7 +92,7 @@ TEST_F(TorchvisionTest, LayoutsAreTransposed) {
 }
 
 TEST_F(TorchvisionTest, ADenseLayerAfterAnImageReadsItInTorchvisionsOrder) {
-  const std::vector<TorchvisionTensor> tensors = torchvision_tensors("vgg11", network("vgg11", 0, 10));
+  const std::vector<TorchvisionTensor> tensors = torchvision_tensors("vgg11", zoo_network("vgg11", 0, 10));
   const auto hidden = std::ranges::find(tensors, "hidden1/weight", &TorchvisionTensor::own);
   ASSERT_NE(hidden, tensors.end());
   EXPECT_EQ(hidden->torch, "classifier.0.weight");
