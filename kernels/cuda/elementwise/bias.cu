@@ -39,27 +39,6 @@ struct AddBias {
   }
 };
 
-/// Terms of Σ dy.
-template <class T>
-struct SumTerms {
-  const T* dy;
-  template <int N>
-  __device__ std::integral_constant<int, N> start(std::int64_t) const {
-    return {};
-  }
-  template <int N>
-  __device__ Pack<T, N> load(std::int64_t at) const {
-    return load_pack<N>(dy + at);
-  }
-  template <int N>
-  __device__ void add(std::integral_constant<int, N>, const Pack<T, N>& loaded, std::int64_t, float (&sum)[N]) const {
-    float v[N];
-    unpack<N>(loaded, v);
-#pragma unroll
-    for (int n = 0; n < N; ++n) sum[n] += v[n];
-  }
-};
-
 /// A channel's sum, over what is there, or added to it.
 struct FinishBias {
   float* db;
@@ -94,7 +73,7 @@ void bias_grad(const Exec& exec, std::int64_t rows, std::int64_t channels, DType
     with_pack<T>(
         [&](auto n) {
           row_sums<decltype(n)::value, 1>(exec, rows, channels, static_cast<float*>(workspace.data),
-                                          SumTerms<T>{static_cast<const T*>(dy)}, FinishBias{db, accumulate});
+                                          ValueTerms<T>{static_cast<const T*>(dy)}, FinishBias{db, accumulate});
         },
         channels, dy);
   });

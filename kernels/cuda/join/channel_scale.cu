@@ -111,27 +111,6 @@ struct ScaleGradient {
   }
 };
 
-template <class T>
-struct Values {
-  const T* x;
-
-  template <int N>
-  __device__ std::integral_constant<int, N> start(std::int64_t) const {
-    return {};
-  }
-  template <int N>
-  __device__ Pack<T, N> load(std::int64_t at) const {
-    return load_pack<N>(x + at);
-  }
-  template <int N>
-  __device__ void add(std::integral_constant<int, N>, const Pack<T, N>& loaded, std::int64_t, float (&sum)[N]) const {
-    float v[N];
-    unpack<N>(loaded, v);
-#pragma unroll
-    for (int n = 0; n < N; ++n) sum[n] += v[n];
-  }
-};
-
 /// Where sums go, times `share`: to partials (samples, parts, channels) where there is more than one part.
 template <class F>
 struct PositionSums {
@@ -274,8 +253,9 @@ void position_mean(const Exec& exec, const ChannelScaleShape& s, const void* x, 
   const PositionSums<float> sums{mean, partials_in(s, workspace, "position_mean"), share};
   dispatch_floating(s.dtype, [&](auto tag) {
     using T = typename decltype(tag)::type;
-    with_pack<T>([&](auto n) { launch_sums<decltype(n)::value>(exec, s, Values<T>{static_cast<const T*>(x)}, sums); },
-                 s.channels, x);
+    with_pack<T>(
+        [&](auto n) { launch_sums<decltype(n)::value>(exec, s, ValueTerms<T>{static_cast<const T*>(x)}, sums); },
+        s.channels, x);
   });
 }
 

@@ -169,4 +169,26 @@ struct WriteSum {
   __device__ void operator()(std::int64_t i, float sum) const { to[i] = accumulate ? to[i] + sum : sum; }
 };
 
+/// Terms of a sum of the values themselves.
+template <class T>
+struct ValueTerms {
+  const T* x;
+
+  template <int N>
+  __device__ std::integral_constant<int, N> start(std::int64_t) const {
+    return {};
+  }
+  template <int N>
+  __device__ Pack<T, N> load(std::int64_t at) const {
+    return load_pack<N>(x + at);
+  }
+  template <int N>
+  __device__ void add(std::integral_constant<int, N>, const Pack<T, N>& loaded, std::int64_t, float (&sum)[N]) const {
+    float v[N];
+    unpack<N>(loaded, v);
+#pragma unroll
+    for (int n = 0; n < N; ++n) sum[n] += v[n];
+  }
+};
+
 }  // namespace bantam::kernels::cuda
