@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <deque>
 #include <map>
 #include <optional>
 #include <span>
@@ -96,30 +97,15 @@ class WeightsMatch {
       }
     std::ranges::sort(result_.unused);
     check_names();
-  }
-
-  /// Throws DataError before anything is copied.
-  void check_finite() const {
-    for (const auto& [name, source] : matched_) {
-      const HostTensor floats = to_float32(*source);
-      const std::span values(reinterpret_cast<const float*>(floats.bytes.data()),
-                             static_cast<std::size_t>(floats.shape.elements()));
-      if (!std::ranges::all_of(values, [](float value) { return std::isfinite(value); }))
-        fail(fmt::format("tensor '{}' has values that are not finite (NaN or infinity)", shown(name)));
-    }
+    convert();
+    check_finite();
   }
 
   /// Copies all; the host's values must last until the stream is synchronised.
   LoadedWeights copy(Stream stream) {
     for (const auto& [name, source] : matched_) {
-      const HostTensor& host = *source;
-      const std::byte* bytes = host.bytes.data();
-      if (host.dtype != DType::float32) {
-        bytes = converted_.emplace_back(to_float32(host)).bytes.data();
-        result_.converted.push_back(name);
-      }
       const Tensor& target = targets_.at(name);
-      if (target.bytes() > 0) copy_bytes(target.data(), bytes, target.bytes(), stream);
+      if (target.bytes() > 0) copy_bytes(target.data(), source->bytes.data(), target.bytes(), stream);
     }
     result_.loaded = matched_.size();
     return std::move(result_);
@@ -128,6 +114,24 @@ class WeightsMatch {
  private:
   [[noreturn]] void fail(const std::string& what) const {
     throw DataError(fmt::format("{}: {}", path_.string(), what));
+  }
+
+  /// What is matched is float32 from here on.
+  void convert() {
+    for (auto& [name, source] : matched_) {
+      if (source->dtype == DType::float32) continue;
+      source = &converted_.emplace_back(to_float32(*source));
+      result_.converted.push_back(name);
+    }
+  }
+
+  void check_finite() const {
+    for (const auto& [name, source] : matched_) {
+      const std::span values(reinterpret_cast<const float*>(source->bytes.data()),
+                             static_cast<std::size_t>(source->shape.elements()));
+      if (!std::ranges::all_of(values, [](float value) { return std::isfinite(value); }))
+        fail(fmt::format("tensor '{}' has values that are not finite (NaN or infinity)", shown(name)));
+    }
   }
 
   void name_sources() {
@@ -220,7 +224,7 @@ class WeightsMatch {
   std::map<std::string, std::pair<std::string, const HostTensor*>> sources_;  // the file's, by new name
   std::vector<std::pair<std::string, const HostTensor*>> matched_;
   std::vector<std::string> missing_, unused_;  // the latter by new names
-  std::vector<HostTensor> converted_;
+  std::deque<HostTensor> converted_;           // matched_ points into it
   LoadedWeights result_;
 };
 
@@ -244,7 +248,6 @@ std::string renamed(std::string_view name, const std::vector<WeightsOptions::Ren
 LoadedWeights load_weights(Model& model, const SafetensorsFile& file, const std::filesystem::path& path,
                            const WeightsOptions& options) {
   WeightsMatch match(model, file, path, options);
-  match.check_finite();
   const Stream stream = model.runtime().stream(model.device());
   LoadedWeights loaded = match.copy(stream);
   const Context context = model.context(Pass::train);
