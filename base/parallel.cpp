@@ -9,6 +9,7 @@
 #include <mutex>
 #include <system_error>
 #include <thread>
+#include <utility>
 #include <vector>
 
 namespace bantam {
@@ -49,8 +50,9 @@ struct Job {
   void* context;
   std::atomic<std::int64_t> next = 0;
   std::atomic<int> helpers = 0;  ///< workers inside; changed under the pool's lock
-  std::atomic_flag failed;
-  std::exception_ptr failure;  ///< written by whoever set `failed`
+  std::mutex failure_guard;
+  std::int64_t failed_part = 0;  ///< the first in order, as one thread would have met it
+  std::exception_ptr failure;    ///< what it threw
 
   bool parts_left() const { return next.load(std::memory_order_relaxed) < parts; }
 
@@ -60,10 +62,17 @@ struct Job {
       try {
         part(context, i);
       } catch (...) {
-        if (!failed.test_and_set()) failure = std::current_exception();
+        keep_failure(i, std::current_exception());
       }
     }
     inside_part = false;
+  }
+
+  void keep_failure(std::int64_t of_part, std::exception_ptr thrown) {
+    const std::lock_guard lock(failure_guard);
+    if (failure && failed_part < of_part) return;
+    failed_part = of_part;
+    failure = std::move(thrown);
   }
 };
 
@@ -149,7 +158,7 @@ void run_parts(std::int64_t parts, int threads, void (*part)(void* context, std:
           .part = part,
           .context = context};
   pool().run(job);
-  if (job.failed.test()) std::rethrow_exception(job.failure);
+  if (job.failure) std::rethrow_exception(job.failure);
 }
 
 }  // namespace bantam

@@ -73,7 +73,7 @@ void WorkerPool::run() {
       failure = std::current_exception();
     }
     lock.lock();
-    if (end_part(*job, failure)) {
+    if (end_part(*job, part, failure)) {
       std::function<void(std::int64_t)> work;
       work.swap(job->work);
       lock.unlock();
@@ -87,9 +87,10 @@ void WorkerPool::run() {
 }
 
 /// With the lock held; whether it was the task's last part.
-bool WorkerPool::end_part(Job& job, std::exception_ptr failure) {
+bool WorkerPool::end_part(Job& job, std::int64_t part, std::exception_ptr failure) {
   ++job.ended;
-  if (failure && !job.failure) {
+  if (failure && (!job.failure || part < job.failed_part)) {
+    job.failed_part = part;
     job.failure = std::move(failure);
     if (job.begun < job.parts) {
       job.parts = job.begun;

@@ -21,7 +21,8 @@ class WorkerPool {
   struct Job {
     std::function<void(std::int64_t part)> work;
     std::int64_t parts = 1, begun = 0, ended = 0;
-    std::exception_ptr failure;  ///< the first one's; parts that had not begun then are dropped
+    std::int64_t failed_part = 0;
+    std::exception_ptr failure;  ///< the first part's in order; parts that had not begun at a failure are dropped
     bool done = false;
   };
   using Ticket = std::shared_ptr<Job>;
@@ -47,7 +48,7 @@ class WorkerPool {
 
  private:
   void run();
-  bool end_part(Job& job, std::exception_ptr failure);
+  bool end_part(Job& job, std::int64_t part, std::exception_ptr failure);
 
   std::mutex guard_;
   std::condition_variable work_came_;

@@ -1,5 +1,5 @@
-// Parts over threads: each runs once, ranges depend on the shape only, the first exception comes out, and callers do
-// not disturb each other.
+// Parts over threads: each runs once, ranges depend on the shape only, the first part's exception comes out, and
+// callers do not disturb each other.
 #include "bantam/base/parallel.h"
 
 #include <atomic>
@@ -7,6 +7,7 @@
 #include <mutex>
 #include <set>
 #include <stdexcept>
+#include <string>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -38,6 +39,22 @@ TEST(ParallelParts, RethrowsAfterAllPartsEnded) {
       EXPECT_STREQ(error.what(), "part 3");
     }
     EXPECT_EQ(ended.load(), threads > 1 ? 19 : 3);  // alone, the parts after the failed one are not begun
+  }
+}
+
+// Part 3 fails last, and is still the one that one thread would have met.
+TEST(ParallelParts, OfSeveralFailuresTheFirstPartsIsRethrown) {
+  std::atomic<int> failed = 0;
+  try {
+    parallel_parts(8, 4, [&](std::int64_t i) {
+      if (i < 3) return;
+      while (i == 3 && failed < 4) std::this_thread::yield();
+      ++failed;
+      throw std::runtime_error("part " + std::to_string(i));
+    });
+    FAIL() << "the exceptions were lost";
+  } catch (const std::runtime_error& error) {
+    EXPECT_STREQ(error.what(), "part 3");
   }
 }
 

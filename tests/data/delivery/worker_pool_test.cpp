@@ -6,6 +6,7 @@
 #include <chrono>
 #include <stdexcept>
 #include <string>
+#include <thread>
 
 #include <gtest/gtest.h>
 
@@ -96,6 +97,27 @@ TEST(WorkerPool, AfterAFailureTheTasksOtherPartsAreDropped) {
   EXPECT_THROW(pool.wait(bad), std::runtime_error);
   pool.wait(next);
   EXPECT_EQ(ran, (std::vector<std::int64_t>{0, 1, 2, 100, 101}));
+}
+
+// Part 0 fails after part 1: which of two fails first does not decide which failure is told.
+TEST(WorkerPool, OfSeveralFailuresTheFirstPartsIsRethrown) {
+  WorkerPool pool;
+  pool.grow_to(2);
+  std::atomic<bool> second_begun = false;
+  const auto bad = pool.submit(
+      [&](std::int64_t part) {
+        if (part == 1) second_begun = true;
+        while (part == 0 && !second_begun) std::this_thread::yield();
+        if (part == 0) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+        throw std::runtime_error("part " + std::to_string(part));
+      },
+      2);
+  try {
+    pool.wait(bad);
+    FAIL() << "the exceptions were lost";
+  } catch (const std::runtime_error& error) {
+    EXPECT_STREQ(error.what(), "part 0");
+  }
 }
 
 // Both workers are blocked until the end drops what is queued, which lets go of `queued`. An end that drops nothing
