@@ -110,11 +110,11 @@ const std::vector<Floor> kHouse = {
      {}},
     {"engine",
      {"runtime", "program", "autograd", "ops", "ops/join", "ops/fused", "ops/image", "layers", "losses", "metrics",
-      "graph", "step", "plan", "train"},
+      "graph", "step", "plan", "train", "infer"},
      {}},
     {"data", {"files", "formats", "images", "augment", "pipeline", "delivery", "survey"}, {}},
-    {"models", {"zoo", "yaml"}, {"data"}},
-    {"run", {"config", "weights", "fit", "session", "bench", "profile", ""}, {}},
+    {"models", {"zoo", "yaml", "onnx"}, {"data"}},
+    {"run", {"config", "weights", "fit", "session", "use", "bench", "profile", ""}, {}},
     {"cli", {"config", "print", "report", "train", "plan", "see", "use", ""}, {}},
 };
 

@@ -1,0 +1,48 @@
+// Predictor: a trained network for inference, from any number of threads.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+
+#include "bantam/engine/graph/graph.h"
+#include "bantam/engine/runtime/runtime.h"
+#include "bantam/engine/train/safetensors.h"
+
+namespace bantam {
+
+struct PredictorOptions {
+  Precision precision = {};
+  std::int64_t most_batch = 32;  ///< samples of one pass; larger calls are cut into such
+  int lanes = 1;                 ///< calls that run at the same time; others wait. Each has an arena of its own
+  bool fold_batch_norm = true;
+};
+
+/// Weights lie on the device once, beside an arena for each lane, whose size is planned when it is made: a call
+/// allocates nothing. On a GPU the passes of each batch size are captured once. Results of a sample depend neither on
+/// the other samples of its call nor on other threads.
+class Predictor {
+ public:
+  /// `weights` has all parameters and buffers of `graph`. The runtime must outlive it. Throws OutOfMemory, DataError
+  /// naming a tensor that is missing, Error for a layer that cannot be planned (Layer::supports_meta).
+  Predictor(Runtime& runtime, Device device, const Graph& graph, const SafetensorsFile& weights,
+            PredictorOptions options);
+  ~Predictor();
+  Predictor(Predictor&&) noexcept;
+  Predictor& operator=(Predictor&&) = delete;
+
+  /// `inputs`: float32 in host memory, (batch, input shape), as the training's batches have them (normalised, NHWC).
+  /// `outputs`: (batch, output shape), what the graph's last layer computes. Thread-safe; blocks until it is done.
+  /// Throws ShapeError where the lengths do not agree.
+  void predict(std::span<const float> inputs, std::span<float> outputs);
+
+  const Shape& input_shape() const;     ///< of a sample
+  const Shape& output_shape() const;    ///< of a sample
+  std::uint64_t planned_bytes() const;  ///< of weights and arenas on the device
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace bantam
