@@ -1,4 +1,5 @@
 // Convolutions and dense layers: weights in ONNX' order, "same" as explicit amounts, biases and activations.
+#include <algorithm>
 #include <array>
 
 #include "bantam/engine/ops/image/transposed_conv2d.h"
@@ -87,32 +88,55 @@ LayerValue write_separable_conv2d(GraphWriter& writer, const LayerInputs& layer)
   return image(layer.output, write_activation(writer, mixed, options.activation));
 }
 
+/// Rows (or columns) after those that the input reaches: ConvTranspose's output_padding, less than the stride, and
+/// zeros beyond that.
+struct OutputEnd {
+  std::int64_t padding, zeros;
+};
+OutputEnd end_of(std::int64_t rows, std::int64_t reached, std::int64_t stride) {
+  const std::int64_t padding = std::min(rows - reached, stride - 1);
+  return {padding, rows - reached - padding};
+}
+
+/// Rows without output padding: those of the convolution's windows, less what its padding cuts off.
+Extent2d reached_output(const kernels::Conv2dShape& conv, const Shape& in) {
+  return {(in[0] - 1) * conv.stride_h + (conv.kernel_h - 1) * conv.dilation_h + 1 - conv.pad_top - conv.pad_bottom,
+          (in[1] - 1) * conv.stride_w + (conv.kernel_w - 1) * conv.dilation_w + 1 - conv.pad_left - conv.pad_right};
+}
+
+std::map<std::string, Attribute> transposed_attributes(const kernels::Conv2dShape& conv, OutputEnd bottom,
+                                                       OutputEnd right) {
+  using Integers = std::vector<std::int64_t>;
+  return {{"kernel_shape", Integers{conv.kernel_h, conv.kernel_w}},
+          {"strides", Integers{conv.stride_h, conv.stride_w}},
+          {"dilations", Integers{conv.dilation_h, conv.dilation_w}},
+          {"pads", Integers{conv.pad_top, conv.pad_left, conv.pad_bottom, conv.pad_right}},
+          {"output_padding", Integers{bottom.padding, right.padding}},
+          {"group", conv.groups}};
+}
+
 LayerValue write_transposed_conv2d(GraphWriter& writer, const LayerInputs& layer) {
   const auto& options = layer.options<TransposedConv2dOptions>();
   const Shape in = layer.value().shape;
   const Window2d window{options.kernel, options.stride, options.dilation, options.padding};
-  // The convolution whose input gradient it is has the amounts of `same`, and what output padding leaves of them.
+  // The convolution whose input gradient it is has the amounts of `same`, less what output padding undoes.
   const kernels::Conv2dShape conv =
       ops::transposed_conv2d_shape(in.prepend(1), options.filters, {window, options.output_padding}, options.groups);
-  const Padding padding{PaddingKind::explicit_, conv.pad_top, conv.pad_bottom, conv.pad_left, conv.pad_right};
+  const Extent2d reached = reached_output(conv, in);
+  const OutputEnd bottom = end_of(layer.output[0], reached.h, options.stride.h);
+  const OutputEnd right = end_of(layer.output[1], reached.w, options.stride.w);
+  const bool zeros = bottom.zeros > 0 || right.zeros > 0;
   const Shape shape{in[2], options.kernel.h, options.kernel.w, options.filters / options.groups};
   std::vector<std::string> inputs{writer.channels_first(layer.value()), image_weight(writer, "weight", shape)};
-  if (options.bias) inputs.push_back(bias_weight(writer, true, options.filters));
-  // Rows that ONNX counts: (size - 1)·stride + (kernel - 1)·dilation + 1 + output_padding - padding.
-  const auto extra = [](std::int64_t out, std::int64_t in_size, std::int64_t stride, std::int64_t span,
-                        std::int64_t pad) { return out - ((in_size - 1) * stride + span - pad); };
-  const std::vector<std::int64_t> output_padding = {
-      extra(layer.output[0], in[0], options.stride.h, (options.kernel.h - 1) * options.dilation.h + 1,
-            padding.top + padding.bottom),
-      extra(layer.output[1], in[1], options.stride.w, (options.kernel.w - 1) * options.dilation.w + 1,
-            padding.left + padding.right)};
-  const std::string y = writer.add("ConvTranspose", inputs,
-                                   {{"kernel_shape", pair(options.kernel)},
-                                    {"strides", pair(options.stride)},
-                                    {"dilations", pair(options.dilation)},
-                                    {"pads", pads(padding)},
-                                    {"output_padding", output_padding},
-                                    {"group", options.groups}});
+  if (options.bias && !zeros) inputs.push_back(bias_weight(writer, true, options.filters));
+  std::string y = writer.add("ConvTranspose", inputs, transposed_attributes(conv, bottom, right));
+  if (zeros)
+    y = write_padding(writer, y, layer.output, {PaddingKind::explicit_, 0, bottom.zeros, 0, right.zeros},
+                      ops::PaddingMode::zeros);
+  if (zeros && options.bias) {
+    const std::vector<float> bias = writer.weight("bias", {options.filters});
+    y = writer.add("Add", {y, writer.constant("bias", {options.filters, 1, 1}, bias)});
+  }
   return image(layer.output, write_activation(writer, y, options.activation));
 }
 

@@ -6,7 +6,7 @@
 zoo: every network of the zoo. layers: every kind of layer on odd shapes, in the lowest, the default and the highest opset. forms: channels last, a fixed
 batch, preprocessing and float16, for some networks. Weights are those of a network that was trained: running statistics are not 0 and 1.
 
-float32 outputs may differ by 1e-4 times the largest output, or 1e-4 where that is less than 1. Of float16 ones the bound is measured: the float32 file
+float32 outputs may differ by 1e-4. Of float16 ones the bound is measured: the float32 file
 with every weight and every node's output rounded to float16 is what a perfect float16 computation does; the distance of its outputs from the float32
 ones, times four since other roundings fall otherwise, is what a float16 file may be off.
 """
@@ -42,6 +42,9 @@ def session_of(model):
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 3
     options.intra_op_num_threads = 2
+    if any(tensor.data_type == onnx.TensorProto.FLOAT16 for tensor in model.graph.initializer):
+        # Its fusion of convolutions with batch norms computes in float16, and is off by five times what the file is.
+        options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     return onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
 
 
@@ -101,17 +104,15 @@ class Comparison:
             theirs = run(proto, images)
             if theirs.shape != ours.shape:
                 raise RuntimeError(f"shape {theirs.shape}, expected {ours.shape}")
-            if not any(word.startswith("batch=") for word in words):
-                single = run(proto, images[:1])
-                if numpy.abs(single - theirs[:1]).max() > BOUND * max(1.0, float(numpy.abs(ours).max())) * (50 if "float16" in words else 1):
-                    raise RuntimeError("a batch of one has other outputs")
             difference, allowed = float(numpy.abs(theirs - ours).max()), self.bound(model, words, images, ours)
-            spread = float(numpy.abs(ours[:1] - ours).max())
+            spread = float(numpy.abs(ours - ours.mean()).max())
+            if not any(word.startswith("batch=") for word in words):
+                difference = max(difference, float(numpy.abs(run(proto, images[:1]) - ours[:1]).max()))
             if not difference <= allowed:
                 raise RuntimeError(f"outputs differ by {difference:.3g}, {allowed:.3g} is allowed")
-            if spread < 100 * allowed and "float16" not in words:
-                raise RuntimeError(f"outputs of images differ by {spread:.3g} only")
-            print(f"{name} {' '.join(words)}: {difference:.2g} of {allowed:.2g}, images differ by {spread:.2g}", flush=True)
+            if spread < 3 * allowed:
+                raise RuntimeError(f"a constant were as near: the outputs' spread is {spread:.3g}, and {allowed:.3g} is allowed")
+            print(f"{name} {' '.join(words)}: {difference:.2g} of {allowed:.2g}, outputs have a spread of {spread:.2g}", flush=True)
         except Exception as error:  # what libraries throw has no common type
             self.failures += 1
             print(f"FAILED {name} {' '.join(words)}: {error}", flush=True)

@@ -49,13 +49,24 @@ inline Graph calibration_graph(const Graph& graph) {
   return result;
 }
 
+/// Whether the parameter is the scale of a norm at the end of a residual branch. Training keeps them small (Goyal et
+/// al., 2017): deep networks with large ones amplify every rounding.
+inline bool ends_branch(const Graph& graph, const std::string& parameter) {
+  for (NodeId node = 1; node < graph.output(); ++node)
+    if (graph.node(node).name + "/scale" == parameter) {
+      const NodeId reader = graph.only_reader(node);
+      return reader != 0 && graph.node(reader).layer->kind() == "add" && !parameter.ends_with("shortcut_norm/scale");
+    }
+  return false;
+}
+
 /// Values of vectors, which are constants where training begins; weights keep their initial values.
 inline void set_vectors(Model& model) {
   std::uint64_t seed = 100;
   for (Parameter& parameter : model.parameters().all()) {
     const std::string& name = parameter.name();
     float low = 0.0f, high = 0.0f;
-    if (name.ends_with("/scale")) low = 0.5f, high = 1.5f;
+    if (name.ends_with("/scale")) low = 0.1f, high = ends_branch(model.graph(), name) ? 0.2f : 0.5f;
     if (name.ends_with("/shift") || name.ends_with("bias")) low = -0.3f, high = 0.3f;
     if (name.ends_with("/slope")) low = -0.3f, high = 0.6f;
     if (low == high) continue;
