@@ -210,6 +210,7 @@ class WeightsMatch {
             "other",
             shown(missing_.front()), shown(*near));
     }
+    if (missing_.empty() && unused_.empty()) return "";  // all were skipped, or there are none
     if (missing_.empty()) {
       const auto near = nearest(unused_.front(), names());
       return near ? fmt::format("\n  the nearest of the model to '{}' is '{}'", shown(unused_.front()), *near)
