@@ -15,9 +15,11 @@ struct LayerInputs {
   const Layer& layer;
   std::span<LayerValue* const> values;
   Shape output;
+  std::string description;  ///< for messages
 
   LayerValue& value() const { return *values[0]; }
-  /// The options of the layer's factory. Throws ConfigError for a program's own layer of that kind.
+  /// The options of the layer's factory. Throws ConfigError where it has others: a program's own layer of that
+  /// kind, and a batch norm that a model has frozen.
   template <class Options>
   const Options& options() const {
     const Options* options = layer.options<Options>();

@@ -27,12 +27,11 @@ LayerValue write_node(GraphWriter& writer, const Graph& graph, NodeId id, std::v
   const GraphNode& node = graph.node(id);
   const auto found = writers().find(node.layer->kind());
   if (found == writers().end())
-    throw ConfigError(
-        fmt::format("{}: this kind of layer cannot be written to ONNX, only built-in ones can", graph.describe(id)));
+    throw ConfigError(fmt::format("{}: only built-in kinds of layers can be written to ONNX", graph.describe(id)));
   std::vector<LayerValue*> inputs;
   for (const NodeId input : node.inputs) inputs.push_back(&values[static_cast<std::size_t>(input)]);
   writer.begin(node.name);
-  LayerValue value = found->second(writer, {*node.layer, inputs, node.output});
+  LayerValue value = found->second(writer, {*node.layer, inputs, node.output, graph.describe(id)});
   writer.end(value);
   return value;
 }
@@ -40,10 +39,8 @@ LayerValue write_node(GraphWriter& writer, const Graph& graph, NodeId id, std::v
 }  // namespace
 
 void LayerInputs::fail_without_options() const {
-  throw ConfigError(
-      fmt::format("a layer of kind {} without the built-in one's options cannot be written to ONNX: it is "
-                  "a program's own, or a batch norm that a model has frozen",
-                  layer.kind()));
+  throw ConfigError(fmt::format("{}: it has not the options of the built-in kind, so that it cannot be written to ONNX",
+                                description));
 }
 
 Model export_graph(const Graph& graph, const SafetensorsFile& weights, const ExportOptions& options) {
