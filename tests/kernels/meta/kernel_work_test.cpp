@@ -13,6 +13,7 @@
 #include "bantam/kernels/contracts/conv/conv2d_statistics.h"
 #include "bantam/kernels/contracts/depthwise/norm_depthwise.h"
 #include "bantam/kernels/contracts/elementwise/bias.h"
+#include "bantam/kernels/contracts/elementwise/bias_activation.h"
 #include "bantam/kernels/contracts/elementwise/channel_factor.h"
 #include "bantam/kernels/contracts/elementwise/dropout.h"
 #include "bantam/kernels/contracts/elementwise/elementwise.h"
@@ -268,6 +269,17 @@ void add_elementwise(std::vector<WorkCase>& cases) {
   cases.push_back({"activation_grad",
                    [](const Exec& e) { meta::activation_grad(e, Activation::relu, 0, 20, kHalf, kSome, kSome, kSome); },
                    2 * 3 * 20, 0});
+  cases.push_back({"bias_activation_forward",
+                   [](const Exec& e) {
+                     meta::bias_activation_forward(e, {Activation::relu}, {10, 8}, kHalf, kSome, kSome, kSome, kBytes);
+                   },
+                   2 * (2 * 80 + 8) + 10, 0});
+  cases.push_back({"bias_activation_grad",
+                   [](const Exec& e) {
+                     meta::bias_activation_grad(e, {Activation::relu}, {10, 8}, kHalf, {.dy = kSome, .mask = kBytes},
+                                                {.dx = kSome, .db = kFloats}, {});
+                   },
+                   2 * 2 * 80 + 10 + 4 * 8, 0, KernelKind::pass, 2});
   cases.push_back({"bias_forward", [](const Exec& e) { meta::bias_forward(e, 10, 8, kHalf, kSome, kSome, kSome); },
                    2 * (2 * 80 + 8), 0});
   cases.push_back({"bias_grad", [](const Exec& e) { meta::bias_grad(e, 10, 8, kHalf, kSome, kFloats, false, {}); },
