@@ -569,7 +569,12 @@ void add_joins(std::vector<WorkCase>& cases) {
   cases.push_back({"concat", [=](const Exec& e) { meta::concat(e, shape, kHalf, {}, kSome); }, 2 * 2 * 160, 0});
   const SplitOutputs outputs{.data = {kSome, nullptr, kSome}, .addend = {nullptr, nullptr, kSome}};
   cases.push_back({"split",  // 30 read and written; 80 read twice and written
-                   [=](const Exec& e) { meta::split(e, shape, kHalf, kSome, outputs); }, 2 * (2 * 30 + 3 * 80), 0});
+                   [=](const Exec& e) { meta::split(e, shape, kHalf, {kSome}, outputs); }, 2 * (2 * 30 + 3 * 80), 0});
+  cases.push_back({"split",  // and each once more
+                   [=](const Exec& e) {
+                     meta::split(e, shape, kHalf, {kSome, kSome}, outputs);
+                   },
+                   2 * (3 * 30 + 4 * 80), 0});
   cases.push_back({"mean_of", [](const Exec& e) { meta::mean_of(e, 20, kHalf, {.count = 3}, kSome); }, 2 * 4 * 20, 0});
   cases.push_back(
       {"multiply", [](const Exec& e) { meta::multiply(e, 20, kHalf, kSome, kSome, kSome); }, 2 * 3 * 20, 0});
