@@ -19,6 +19,9 @@ struct BeginningWeights {
 /// DataError where the file cannot be read, is another than its SHA-256 says, or does not fit.
 BeginningWeights begin_with_weights(Model& model, const RunConfig& config);
 
+/// Throws DataError where there is no file as `model.weights` names it; nothing is read.
+void require_weights(const RunConfig& config);
+
 /// Of the file of `model.weights`. Throws DataError where it cannot be read.
 std::string sha256_of_weights(const std::filesystem::path& path);
 
