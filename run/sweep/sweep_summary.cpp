@@ -89,7 +89,7 @@ SweepResult read_result(const std::filesystem::path& folder, const RunConfig& co
   std::error_code error;
   if (!std::filesystem::exists(folder / "run.json", error)) return {};
   const RunList list = list_runs(folder);
-  if (list.runs.empty()) return {.state = "unreadable", .reason = list.unreadable.empty() ? "" : list.unreadable[0]};
+  if (list.runs.empty()) return {.state = "damaged", .reason = list.unreadable.empty() ? "" : list.unreadable[0]};
   const ListedRun& run = list.runs.front();
   SweepResult result{
       .state = run.state, .reason = run.record.reason, .ended = has_ended(run.record), .seconds = run.record.seconds};

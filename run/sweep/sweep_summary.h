@@ -25,7 +25,7 @@ Spread spread_of(std::span<const double> numbers);
 
 /// What a run's folder says of it.
 struct SweepResult {
-  /// As ListedRun::state; "none" where the run has not begun, "unreadable" where run.json is damaged, "failed" also
+  /// As ListedRun::state; "none" where the run has not begun, "damaged" where run.json is damaged, "failed" also
   /// where a run failed before it had a folder.
   std::string state = "none";
   std::string reason;
