@@ -85,7 +85,7 @@ Spread spread_of(std::span<const double> numbers) {
   return spread;
 }
 
-SweepResult read_result(const std::filesystem::path& folder, const RunConfig& config) {
+SweepResult read_result(const std::filesystem::path& folder, const std::vector<std::string>& metrics) {
   std::error_code error;
   if (!std::filesystem::exists(folder / "run.json", error)) return {};
   const RunList list = list_runs(folder);
@@ -93,7 +93,7 @@ SweepResult read_result(const std::filesystem::path& folder, const RunConfig& co
   const ListedRun& run = list.runs.front();
   SweepResult result{
       .state = run.state, .reason = run.record.reason, .ended = has_ended(run.record), .seconds = run.record.seconds};
-  read_log(folder / "metrics.jsonl", metric_names(config.train), result.values);
+  read_log(folder / "metrics.jsonl", metrics, result.values);
   if (!run.record.metric.empty() && std::isfinite(run.record.best))
     result.values["best_validation_" + run.record.metric] = run.record.best;
   return result;
@@ -101,15 +101,17 @@ SweepResult read_result(const std::filesystem::path& folder, const RunConfig& co
 
 SweepSummary summary_of(const Sweep& sweep, const std::map<std::size_t, std::string>& failures) {
   SweepSummary summary;
+  std::vector<std::vector<std::string>> metrics;  // of each setting
+  for (const SweepSetting& setting : sweep.settings()) {
+    const RunConfig config = config_of(sweep.plan(), setting);
+    metrics.push_back(metric_names(config.train));
+    if (metrics.size() > 1) continue;
+    summary.metric = config.checkpoint.best.value_or(watched_by_default(config.train));
+    summary.watched = watched_name(config, summary.metric);
+  }
   for (std::size_t i = 0; i < sweep.runs().size(); ++i) {
     const SweepRun& run = sweep.runs()[i];
-    const RunConfig config = sweep.config_of(run);
-    if (i == 0) {
-      summary.metric = config.checkpoint.best.value_or(watched_by_default(config.train));
-      summary.watched = watched_name(config, summary.metric);
-      summary.metrics = metric_names(config.train);
-    }
-    SweepResult& result = summary.results.emplace_back(read_result(run.folder, config));
+    SweepResult& result = summary.results.emplace_back(read_result(run.folder, metrics[run.setting]));
     if (const auto failure = failures.find(i); failure != failures.end()) {
       result.state = "failed";
       result.reason = failure->second;

@@ -36,8 +36,8 @@ struct SweepResult {
   std::map<std::string, double> values;
 };
 
-/// Reads the run's run.json and metrics.jsonl. `config` names the metrics.
-SweepResult read_result(const std::filesystem::path& folder, const RunConfig& config);
+/// Reads the run's run.json, and of its metrics.jsonl the named metrics.
+SweepResult read_result(const std::filesystem::path& folder, const std::vector<std::string>& metrics);
 
 struct SettingSummary {
   std::size_t setting = 0;               ///< of Sweep::settings
@@ -47,9 +47,9 @@ struct SettingSummary {
 };
 
 struct SweepSummary {
-  /// What settings are compared by: the value, of SweepResult::values, of the weights that a run keeps. That is the
-  /// best evaluation where checkpoint.best or stop_early.restore_best keeps its weights, else the last; without
-  /// evaluations the last epoch's training.
+  /// What settings are compared by, as the first setting says: the value, of SweepResult::values, of the weights that a
+  /// run keeps. That is the best evaluation where checkpoint.best or stop_early.restore_best keeps its weights, else
+  /// the last; without evaluations the last epoch's training.
   std::string watched;
   WatchedMetric metric;
   std::vector<std::string> metrics;      ///< loss, and what the configuration counts
