@@ -12,6 +12,7 @@
 
 #include "bantam/base/error.h"
 #include "bantam/engine/layers/layers.h"
+#include "bantam/engine/layers/norm_options.h"
 
 namespace bantam {
 namespace {
@@ -224,7 +225,7 @@ class Rewriting {
 
   /// w' = w·a, b' = b·a + (shift - mean·a) with a = scale/√(variance + ε), by output channel.
   bool fold_norm(NodeId id) {
-    const auto* norm = node(id).layer->options<BatchNormOptions>();
+    const auto* norm = batch_norm_options(*node(id).layer);
     const NodeId before = producer(id);
     if (norm == nullptr || before == 0 || readers(before) != 1) return false;
     GraphNode& layer = node(before);

@@ -68,6 +68,9 @@ TEST_P(FoldBatchNorm, NormsWithoutScaleOrShiftAreFolded) {
   (void)folded(with_norm(conv2d({.filters = 6}), {.scale = false, .shift = false}), 1);
 }
 
+// As fine-tuning with frozen norms has them.
+TEST_P(FoldBatchNorm, FrozenNormsAreFolded) { (void)folded(with_norm(conv2d({.filters = 6}), {.frozen = true}), 1); }
+
 TEST_P(FoldBatchNorm, NormsOfWhatOthersReadOrOfAnActivationStay) {
   Graph graph({6, 6, 4});
   const NodeId conv = graph.add("conv", conv2d({.filters = 4, .padding = Padding::same()}));
