@@ -34,19 +34,42 @@ struct BenchDataOptions {
 };
 
 nlohmann::ordered_json json_of(const RunConfig& config, const run::LoaderMeasurement& measured) {
-  return {{"config", config.name},
-          {"device", to_string(config.device)},
-          {"batch", measured.batch_size},
-          {"workers", measured.workers},
-          {"depth", measured.depth},
-          {"images", measured.images},
-          {"seconds", measured.seconds},
-          {"images_per_s", measured.images_per_s()},
-          {"waited_share", measured.waited_seconds / measured.seconds},
-          {"busy_processors", measured.cpu_seconds / measured.seconds},
-          {"cpu_us_per_image", 1e6 * measured.cpu_seconds / static_cast<double>(measured.images)},
-          {"fetch_us", measured.fetch_us},
-          {"stored_bytes", measured.stored_bytes}};
+  nlohmann::ordered_json json = {
+      {"config", config.name},
+      {"device", to_string(config.device)},
+      {"batch", measured.batch_size},
+      {"workers", measured.workers},
+      {"depth", measured.depth},
+      {"images", measured.images},
+      {"seconds", measured.seconds},
+      {"images_per_s", measured.images_per_s()},
+      {"waited_share", measured.waited_seconds / measured.seconds},
+      {"busy_processors", measured.cpu_seconds / measured.seconds},
+      {"cpu_us_per_image", 1e6 * measured.cpu_seconds / static_cast<double>(measured.images)},
+      {"fetch_us", measured.fetch_us},
+      {"stored_bytes", measured.stored_bytes}};
+  json["decoder"] = measured.decoder.empty() ? nlohmann::ordered_json() : nlohmann::ordered_json(measured.decoder);
+  if (measured.gpu)
+    json["gpu_decoding"] = {{"gpu_files", measured.gpu->gpu_files},
+                            {"cpu_files", measured.gpu->cpu_files},
+                            {"device_bytes", measured.gpu->device_bytes},
+                            {"host_bytes", measured.gpu->host_bytes},
+                            {"peak_device_bytes", measured.gpu->peak_device_bytes},
+                            {"peak_host_bytes", measured.gpu->peak_host_bytes}};
+  return json;
+}
+
+std::string decoder_text(const run::LoaderMeasurement& measured) {
+  if (measured.decoder.empty()) return {};
+  std::string text = fmt::format("decoder     {}", measured.decoder);
+  if (measured.gpu) {
+    const run::GpuDecoding& gpu = *measured.gpu;
+    text += fmt::format(": {} files; {} by the CPU\n", format_count(gpu.gpu_files), format_count(gpu.cpu_files));
+    text += fmt::format("            reserves {} of the GPU and {} of host memory, of which nvJPEG used {} and {}",
+                        format_byte_size(gpu.device_bytes), format_byte_size(gpu.host_bytes),
+                        format_byte_size(gpu.peak_device_bytes), format_byte_size(gpu.peak_host_bytes));
+  }
+  return text + "\n";
 }
 
 std::string text_of(const RunConfig& config, const run::LoaderMeasurement& measured) {
@@ -59,7 +82,7 @@ std::string text_of(const RunConfig& config, const run::LoaderMeasurement& measu
                       100 * measured.waited_seconds / measured.seconds, measured.cpu_seconds / measured.seconds);
   text += fmt::format("an image    {:.1f} us of processor time; reading its {} alone {:.1f} us\n", each,
                       format_byte_size(static_cast<std::uint64_t>(measured.stored_bytes)), measured.fetch_us);
-  return text;
+  return text + decoder_text(measured);
 }
 
 /// As `train` decides it, but for the flags.

@@ -66,6 +66,21 @@ void check_own_validation(const ConfigNode& node, const DataOptions& options, co
                         text(facts.class_names)));
 }
 
+DecodeKind read_decode(ConfigMap& data, const DatasetFacts& facts) {
+  const auto node = data.find({"decode",
+                               "Who decodes JPEG files. cpu: libjpeg-turbo, in the workers; gpu: nvJPEG on the step's "
+                               "GPU (its library is loaded "
+                               "at run time), which leaves files that it cannot decode to the CPU; auto: cpu. Pixels "
+                               "of the two differ a little. "
+                               "See DATA.md.",
+                               "gpu", "auto"});
+  if (!node) return DecodeKind::automatic;
+  const std::string kind = node->as_choice({"auto", "cpu", "gpu"});
+  if (kind == "gpu" && !facts.has_encoded_images() && !node->is_described())
+    node->fail("decode: gpu is for formats of image files, and this one has none: leave the key out");
+  return kind == "gpu" ? DecodeKind::gpu : kind == "cpu" ? DecodeKind::cpu : DecodeKind::automatic;
+}
+
 std::string as_format(const ConfigNode& format) {
   const std::vector<std::string> known = sample_formats().names();
   const std::vector<std::string_view> names(known.begin(), known.end());
@@ -263,6 +278,7 @@ DataOptions read_data_config(const ConfigNode& data) {
        "them without shuffle and chance.",
        "[cache: auto, shuffle, batch: {size: 32}, prefetch]"});
   const DatasetFacts facts = train_facts(options);
+  options.decode = read_decode(map, facts);
   check_own_validation(stages, options, facts);
   options.pipeline = read_pipeline(stages, facts);
   read_sampling(map, options, options.pipeline);
@@ -366,7 +382,27 @@ void settle_cache(DataOptions& options, const CacheRoom& room) {
     options.pipeline.cache = gathers_on_device && bytes <= room.device_bytes ? CacheKind::device : CacheKind::ram;
 }
 
+void settle_decoder(DataOptions& options, Device device) {
+  if (options.decode == DecodeKind::automatic) options.decode = DecodeKind::cpu;
+  if (options.decode == DecodeKind::gpu && device.kind != DeviceKind::cuda)
+    throw ConfigError(fmt::format(
+        "decode: gpu needs a GPU, but the steps run on {}: use decode: cpu, or device: cuda:0", to_string(device)));
+}
+
 namespace {
+
+/// Null where the CPU decodes. As many batches at a time as workers that are asked for, and a number that does not
+/// depend on the machine where they are not: plans count them.
+std::shared_ptr<GpuDecoder> open_decoder(Runtime& runtime, const DataOptions& options, Device device) {
+  if (options.decode != DecodeKind::gpu) return nullptr;
+  constexpr std::int64_t kMost = GpuDecoder::kMostBatches;
+  const std::int64_t workers = std::clamp<std::int64_t>(options.pipeline.prefetch.workers.value_or(kMost), 1, kMost);
+  try {
+    return std::make_shared<GpuDecoder>(runtime, device, static_cast<int>(workers));
+  } catch (const DeviceError& error) {
+    throw DeviceError(fmt::format("data.decode: gpu: {}. Or let the CPU decode: data.decode: cpu", error.what()));
+  }
+}
 
 /// Of one of the sets, in a folder that is there.
 std::filesystem::path packed_file(const DataOptions& options, const std::string& set) {
@@ -392,10 +428,12 @@ OpenedData open_data(Runtime& runtime, DataOptions options, Device device, std::
       if (reader != nullptr) reader->check(options.verify, runtime.threads());
   PipelineOptions evaluated = evaluation_pipeline(options.pipeline);
   evaluated.batch_size = evaluated_batch(options);
+  settle_decoder(options, device);
+  const std::shared_ptr<GpuDecoder> decoder = open_decoder(runtime, options, device);
   const auto broken = options.skips_broken ? std::make_shared<BrokenSamples>() : nullptr;
   const auto source = [&](std::shared_ptr<const SampleReader> reader, const PipelineOptions& pipeline,
                           const std::string& set) {
-    LoaderOptions loading{.pipeline = pipeline, .device = device, .seed = seed, .broken = broken};
+    LoaderOptions loading{.pipeline = pipeline, .device = device, .seed = seed, .broken = broken, .decoder = decoder};
     if (pipeline.cache == CacheKind::disk && !device.meta) loading.packed_file = packed_file(options, set);
     if (options.on_read)
       loading.on_read = [told = options.on_read, set](std::int64_t read, std::int64_t samples) {
@@ -405,6 +443,8 @@ OpenedData open_data(Runtime& runtime, DataOptions options, Device device, std::
   };
   OpenedData data;
   data.broken = broken;
+  data.gpu_decoder = decoder;
+  if (splits.train->facts().has_encoded_images()) data.decoder = decoder != nullptr ? decoder->name() : "CPU";
   data.train = source(splits.train, options.pipeline, "train");
   data.validation = source(splits.validation, evaluated, "validation");
   if (test != nullptr) data.test = source(test, evaluated, "test");

@@ -9,6 +9,7 @@
 #include "bantam/base/config/config.h"
 #include "bantam/data/delivery/broken_samples.h"
 #include "bantam/data/formats/sample_reader.h"
+#include "bantam/data/images/gpu_decoder.h"
 #include "bantam/data/pipeline/pipeline.h"
 #include "bantam/engine/step/batch_source.h"
 
@@ -33,6 +34,13 @@ struct EvaluationOptions {
   std::int64_t batches = 0;     ///< only the first so many batches; 0: all
 };
 
+/// Who decodes JPEG files.
+enum class DecodeKind : std::uint8_t {
+  automatic,  ///< whoever opens the data decides (settle_decoder); until then the same as cpu
+  cpu,        ///< libjpeg-turbo, by the workers
+  gpu         ///< nvJPEG on the step's GPU, as far as it can (GpuDecoder), and the CPU else
+};
+
 /// All that `data:` says.
 ///
 ///     data:
@@ -43,6 +51,7 @@ struct EvaluationOptions {
 ///       verify: true             # any format: check the published SHA-256 of files, where there are some
 ///       validation: {split: 0.1} # any format; {from: test} without the key, or {path: …}: another data set
 ///       sampling: {balanced: true}  # any format: which samples an epoch has, and how many
+///       decode: gpu              # JPEG files: nvJPEG decodes them
 ///       on_error: skip           # any format: samples that cannot be read are replaced by the next ones, and counted
 ///       pipeline: […]            # see read_pipeline
 ///       evaluation: {pipeline: […]}  # stages of validation samples that do not follow from training's
@@ -50,6 +59,7 @@ struct DataOptions {
   SampleSplits source;     ///< of all samples
   std::int64_t limit = 0;  ///< of training samples; 0: all
   bool verify = false;
+  DecodeKind decode = DecodeKind::automatic;
   bool skips_broken = false;  ///< samples that cannot be read or decoded; else the first one is an error
   ValidationOptions validation;
   PipelineOptions pipeline;
@@ -101,18 +111,25 @@ SampleSplits open_splits(const DataOptions& options, std::uint64_t seed);
 /// what readers occupy. Other values are not changed.
 void settle_cache(DataOptions& options, const CacheRoom& room);
 
+/// Settles `decode: auto`: cpu, whatever the device. Throws ConfigError where `gpu` does not suit the device.
+void settle_decoder(DataOptions& options, Device device);
+
 /// A run's batches. All sources share the runtime, which must outlive them.
 struct OpenedData {
   std::unique_ptr<BatchSource> train;
   std::unique_ptr<BatchSource> validation;      ///< in order, without augmentation, every sample (of EvaluationOptions)
   std::unique_ptr<BatchSource> test;            ///< likewise; null where the validation samples are the test samples
   std::shared_ptr<const BrokenSamples> broken;  ///< of all sources; null where a broken sample is an error
+  std::shared_ptr<const GpuDecoder> gpu_decoder;  ///< of all sources; null where the CPU decodes
+  /// Who decodes image files, with all that their pixels depend on: "CPU", or GpuDecoder::name; "" where there are
+  /// none.
+  std::string decoder;
 };
 
 /// Checks the data set's files and makes the sources for steps on `device`, which read it now or as they go, as the
 /// pipeline's `cache` says. On a meta device nothing is read and batches have no values; the same memory is allocated
 /// as on the target, that of the data set on the CPU's stand-in. Throws DataError, OutOfMemory, and ConfigError where
-/// `drop_last` drops the only batch or `cache` does not suit the data.
+/// `drop_last` drops the only batch or `cache` does not suit the data; with `decode: gpu` DeviceError without nvJPEG.
 OpenedData open_data(Runtime& runtime, DataOptions options, Device device, std::uint64_t seed);
 
 }  // namespace bantam

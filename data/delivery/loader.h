@@ -10,6 +10,7 @@
 
 #include "bantam/data/delivery/broken_samples.h"
 #include "bantam/data/formats/dataset.h"
+#include "bantam/data/images/gpu_decoder.h"
 #include "bantam/data/pipeline/pipeline.h"
 #include "bantam/engine/runtime/runtime.h"
 #include "bantam/engine/step/batch_source.h"
@@ -31,6 +32,8 @@ struct LoaderOptions {
   /// Where samples that cannot be read are counted, each replaced by the next one that can; null: the first such sample
   /// is an error.
   std::shared_ptr<BrokenSamples> broken = nullptr;
+  /// Of JPEG files, as far as it can; null: the CPU decodes them. Of the same device, or the CPU's for tests.
+  std::shared_ptr<GpuDecoder> decoder = nullptr;
   /// While the split is read or packed.
   OnSamplesRead on_read = {};
   /// Use a GPU's path (a ring of host buffers, staging memory, one kernel on the step's stream) on the CPU too. For

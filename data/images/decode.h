@@ -35,6 +35,16 @@ ImageHeader read_image_header(std::span<const std::byte> file);
 /// more than kMostPixels.
 void decode_image(std::span<const std::byte> file, std::int64_t channels, Image& out);
 
+/// The pixels of a whole JPEG that another decoder has decoded (GpuDecoder): rows of RGB, not yet turned upright.
+struct StoredRgb {
+  ImageSize size;  ///< as stored
+  int orientation = 1;
+  const std::uint8_t* pixels = nullptr;  ///< null: that decoder has not decoded it
+
+  ImageSize upright_size() const;
+};
+void decode_image(const StoredRgb& decoded, std::int64_t channels, Image& out);
+
 /// The numbers of a mask: a PNG of one channel or palette as stored, without its palette's colours.
 void decode_mask(std::span<const std::byte> file, Image& out);
 
@@ -43,6 +53,9 @@ void decode_mask(std::span<const std::byte> file, Image& out);
 /// within 1/255 of those of the whole image's resampling, in the mean; else equal). A pure function of its arguments.
 /// `scratch` holds what is decoded. Rows after the window are not read: damage in them is not noticed.
 void decode_sampled(std::span<const std::byte> file, std::int64_t channels, const Sampling& sampling, Image& scratch,
+                    Image& out);
+/// The same of pixels that are decoded already.
+void decode_sampled(const StoredRgb& decoded, std::int64_t channels, const Sampling& sampling, Image& scratch,
                     Image& out);
 
 }  // namespace bantam

@@ -215,6 +215,16 @@ void settle_cache(RunConfig& config) {
   settle_cache(*config.data, {.device_bytes = is_gpu ? most : 0, .host_bytes = host_room(config)});
 }
 
+/// The error is at its key, which is there where there is one.
+void settle_decoder(ConfigMap& root, RunConfig& config) {
+  if (!config.data || root.self().is_described()) return;
+  try {
+    bantam::settle_decoder(*config.data, config.device);
+  } catch (const ConfigError& error) {
+    root.node("data").as_map().node("decode").fail(error.what());
+  }
+}
+
 void check_version(ConfigMap& root) {
   const auto version =
       root.integer({"version", "Version of the format of configurations. This program reads 1."}, {.min = 1}, 1);
@@ -332,6 +342,7 @@ RunConfig read_document(const ConfigDocument& document, const std::string& name)
   require_groups_match(root, config);
   config.checkpoint = read_checkpoint_config(root, config.train);
   settle_cache(config);
+  settle_decoder(root, config);
   root.finish();
   try {
     const Shape& output = config.model.graph.output_shape();

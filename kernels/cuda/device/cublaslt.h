@@ -13,7 +13,7 @@
 
 #include "bantam/kernels/contracts/algorithm_choices.h"
 #include "bantam/kernels/cuda/device/gemm.h"
-#include "bantam/kernels/cuda/device/shared_library.h"
+#include "bantam/base/shared_library.h"
 
 namespace bantam::kernels::cuda {
 
