@@ -1,6 +1,10 @@
 // `bantam bench data`: images a second of the training loader alone.
+#include <cerrno>
 #include <cmath>
 #include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
 #include <memory>
 
 #include <CLI/CLI.hpp>
@@ -8,6 +12,7 @@
 #include <nlohmann/json.hpp>
 
 #include "bantam/base/byte_size.h"
+#include "bantam/base/error.h"
 #include "bantam/base/text.h"
 #include "bantam/cli/config/options.h"
 #include "bantam/cli/print/bench.h"
@@ -22,7 +27,8 @@ constexpr const char* kAbout =
     "Reads training batches for --seconds, with nobody computing on them, and prints\n"
     "images a second, the share of time in which the caller waited for a batch, how\n"
     "many processors were busy, and what one image costs: reading it as stored, and\n"
-    "all else (decoding, stages, batching). A cache is filled first. On a GPU device\n"
+    "all else (decoding, stages, batching). A cache is filled first; what `disk` writes\n"
+    "lies in a temporary folder (TMPDIR), or in the one that it names. On a GPU device\n"
     "batches are copied there.\n"
     "Example: bantam bench data configs/quickstart.yaml --seconds 3";
 
@@ -99,8 +105,30 @@ RunConfig settled_config(const BenchDataOptions& options) {
   return config;
 }
 
+/// What `cache: disk` writes without a folder of its own, for as long as it is measured.
+class TemporaryFolder {
+ public:
+  TemporaryFolder() : path_((std::filesystem::temp_directory_path() / "bantam-bench-XXXXXX").string()) {
+    if (::mkdtemp(path_.data()) == nullptr)
+      throw DataError(fmt::format("no temporary folder can be made in {}: {}",
+                                  std::filesystem::temp_directory_path().string(), std::strerror(errno)));
+  }
+  ~TemporaryFolder() {
+    std::error_code ignored;
+    std::filesystem::remove_all(path_, ignored);
+  }
+  TemporaryFolder(const TemporaryFolder&) = delete;
+  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
+  std::filesystem::path path() const { return path_; }
+
+ private:
+  std::string path_;
+};
+
 int bench_data(const BenchDataOptions& options) {
-  const RunConfig config = settled_config(options);
+  RunConfig config = settled_config(options);
+  const TemporaryFolder folder;
+  config.data->run_folder = folder.path().string();
   const run::LoaderMeasurement measured = run::measure_loader(config, options.common.threads, options.seconds);
   const std::string text = options.json ? json_text(json_of(config, measured)) + "\n" : text_of(config, measured);
   std::fputs(printable(text).c_str(), stdout);

@@ -9,11 +9,12 @@
 #include "bantam/base/config/config.h"
 #include "bantam/data/delivery/broken_samples.h"
 #include "bantam/data/formats/sample_reader.h"
-#include "bantam/data/images/gpu_decoder.h"
 #include "bantam/data/pipeline/pipeline.h"
 #include "bantam/engine/step/batch_source.h"
 
 namespace bantam {
+
+class GpuDecoder;
 
 /// `data.validation`: where the samples come from that a run is evaluated on while it trains.
 struct ValidationOptions {
@@ -71,8 +72,10 @@ struct DataOptions {
 };
 
 /// Reads the value of `data`. Opens no file. Throws ConfigError at the node, also where `drop_last` drops the only
-/// batch.
-DataOptions read_data_config(const ConfigNode& data);
+/// batch. For a survey it needs no pipeline, and images need not get one size.
+DataOptions read_data_config(const ConfigNode& data, StagesFor use = StagesFor::batches);
+/// Whether training images have one size after their stages: else they make no batches.
+bool has_one_size(const DataOptions& options);
 
 /// Sizes, fields (images as stored, before a crop) and class names, without reading any data.
 DatasetFacts train_facts(const DataOptions& options);
@@ -100,6 +103,7 @@ std::uint64_t resident_bytes(const DataOptions& options);
 struct CacheRoom {
   std::uint64_t device_bytes = 0;  ///< of the step's GPU; 0 on a CPU
   std::uint64_t host_bytes = 0;    ///< of host memory
+  std::uint64_t disk_bytes = 0;    ///< of the disk that runs are written to
 };
 
 /// The samples of each split as open_data reads them: with `limit`, and with the choice of a `split` by the seed; test
@@ -107,8 +111,9 @@ struct CacheRoom {
 SampleSplits open_splits(const DataOptions& options, std::uint64_t seed);
 
 /// Settles `cache: auto`: device where the set fits there and its samples can be gathered there (one int32 target, no
-/// stage of workers), else ram; but off where it does not fit host memory, which `device` reads it into first, beside
-/// what readers occupy. Other values are not changed.
+/// stage of workers), else ram. Where it does not fit host memory, which `device` reads it into first, beside what
+/// readers occupy: disk where a cache keeps decoded samples of image files and they fit the disk, else off. Other
+/// values are not changed.
 void settle_cache(DataOptions& options, const CacheRoom& room);
 
 /// Settles `decode: auto`: cpu, whatever the device. Throws ConfigError where `gpu` does not suit the device.
@@ -124,12 +129,16 @@ struct OpenedData {
   /// Who decodes image files, with all that their pixels depend on: "CPU", or GpuDecoder::name; "" where there are
   /// none.
   std::string decoder;
+  /// What readers keep in host memory beside the allocators (resident_bytes), charged to the limit of the CPU.
+  std::shared_ptr<const void> readers_memory;
 };
 
 /// Checks the data set's files and makes the sources for steps on `device`, which read it now or as they go, as the
 /// pipeline's `cache` says. On a meta device nothing is read and batches have no values; the same memory is allocated
 /// as on the target, that of the data set on the CPU's stand-in. Throws DataError, OutOfMemory, and ConfigError where
-/// `drop_last` drops the only batch or `cache` does not suit the data; with `decode: gpu` DeviceError without nvJPEG.
+/// `drop_last` drops the only batch or `cache` does not suit the data; the limit of the CPU is lower by
+/// what readers keep in host memory, while the result lives (then OutOfMemory where it is too low); with `decode: gpu`
+/// DeviceError without nvJPEG.
 OpenedData open_data(Runtime& runtime, DataOptions options, Device device, std::uint64_t seed);
 
 }  // namespace bantam

@@ -10,12 +10,13 @@
 
 #include "bantam/data/delivery/broken_samples.h"
 #include "bantam/data/formats/dataset.h"
-#include "bantam/data/images/gpu_decoder.h"
 #include "bantam/data/pipeline/pipeline.h"
 #include "bantam/engine/runtime/runtime.h"
 #include "bantam/engine/step/batch_source.h"
 
 namespace bantam {
+
+class GpuDecoder;
 
 /// Moments at which a test may let the loader fail.
 enum class LoaderEvent : std::uint8_t {

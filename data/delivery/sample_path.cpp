@@ -2,7 +2,6 @@
 #include "bantam/data/delivery/sample_path.h"
 
 #include <algorithm>
-#include <array>
 #include <cstring>
 #include <utility>
 
@@ -275,7 +274,7 @@ std::size_t SamplePath::decode(Work& work, const StoredRgb& decoded) const {
       if (s.decoded.size != size)
         throw DataError(
             fmt::format("'{}' is {}, but its image is {}", stored_[f].name, text_of(s.decoded.size), text_of(size)));
-      check_classes(s.decoded, stored_[f].name);
+      check_classes(s.decoded, facts_, stored_[f].name);
       resample(s.decoded, whole, Interpolation::nearest, s.now[f]);
       widen(s.now[f], stored_[f]);
     } else if (window && moves_[f]) {
@@ -284,18 +283,6 @@ std::size_t SamplePath::decode(Work& work, const StoredRgb& decoded) const {
     }
   }
   return window ? 1 : 0;
-}
-
-/// Where classes have names, a mask holds their numbers and the ignored one alone.
-void SamplePath::check_classes(const Image& mask, const std::string& field) const {
-  if (facts_.class_names.empty()) return;
-  std::array<bool, 256> seen{};
-  for (const std::uint8_t number : mask.pixels) seen[number] = true;
-  for (std::size_t number = facts_.class_names.size(); number < seen.size(); ++number)
-    if (seen[number] && facts_.ignored_label != static_cast<std::int32_t>(number))
-      throw DataError(fmt::format("'{}' has the number {}, but the data have {} classes, from 0{}", field, number,
-                                  facts_.class_names.size(),
-                                  facts_.ignored_label ? fmt::format(", and {} for none", *facts_.ignored_label) : ""));
 }
 
 void SamplePath::take_region(Work& work, const Augmentation& stage) const {

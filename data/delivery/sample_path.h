@@ -70,7 +70,6 @@ class SamplePath {
   std::size_t decode(Work& work) const;
   std::size_t decode(Work& work, const StoredRgb& decoded) const;
   void read_values(Work& work) const;
-  void check_classes(const Image& mask, const std::string& field) const;
   void take_region(Work& work, const Augmentation& stage) const;
   void apply(Work& work, const Augmentation& stage) const;
   void finish(const Work& work) const;

@@ -130,6 +130,17 @@ void decode_mask(std::span<const std::byte> file, Image& out) {
   PngDecoder(file).read_numbers(out);
 }
 
+void check_classes(const Image& mask, const DatasetFacts& facts, const std::string& field) {
+  if (facts.class_names.empty()) return;
+  std::array<bool, 256> seen{};
+  for (const std::uint8_t number : mask.pixels) seen[number] = true;
+  for (std::size_t number = facts.class_names.size(); number < seen.size(); ++number)
+    if (seen[number] && facts.ignored_label != static_cast<std::int32_t>(number))
+      throw DataError(fmt::format("'{}' has the number {}, but the data have {} classes, from 0{}", field, number,
+                                  facts.class_names.size(),
+                                  facts.ignored_label ? fmt::format(", and {} for none", *facts.ignored_label) : ""));
+}
+
 void decode_sampled(std::span<const std::byte> file, std::int64_t channels, const Sampling& sampling, Image& scratch,
                     Image& out) {
   check_channels(channels);

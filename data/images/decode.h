@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <string>
 
 #include "bantam/data/images/image.h"
 
@@ -47,6 +48,10 @@ void decode_image(const StoredRgb& decoded, std::int64_t channels, Image& out);
 
 /// The numbers of a mask: a PNG of one channel or palette as stored, without its palette's colours.
 void decode_mask(std::span<const std::byte> file, Image& out);
+
+/// Throws DataError, which names `field` and the number, where the data's classes have names and a pixel of the mask is
+/// neither one of their numbers nor the ignored one.
+void check_classes(const Image& mask, const DatasetFacts& facts, const std::string& field);
 
 /// `sampling` of the file's image, bilinear. Decodes no more than it needs: rows and columns around the window, and an
 /// upright JPEG at 1/2, 1/4 or 1/8 where that still has twice as many rows and columns as are wanted (values are then

@@ -19,12 +19,14 @@ struct Reading {
   PipelineOptions options;
   DatasetFacts facts;
   bool normalized = false;
+  StagesFor use = StagesFor::batches;
 
   /// Checks what was read so far against the samples, and reports at `node`. Images may still get one size `later`.
   void check(const ConfigNode& node, bool later) const {
     try {
       (void)batch_targets(options.mix, facts);
-      if (!later || stage_forms(options.augmentations, facts).has_one_size()) (void)batch_shape(options, facts);
+      if ((!later && use == StagesFor::batches) || stage_forms(options.augmentations, facts).has_one_size())
+        (void)batch_shape(options, facts);
     } catch (const ShapeError& error) {
       node.fail(error.what());
     } catch (const ConfigError& error) {
@@ -267,11 +269,12 @@ bool read_stages(const ConfigNode& stages, Reading& reading) {
 
 }  // namespace
 
-PipelineOptions read_pipeline(const ConfigNode& stages, const DatasetFacts& facts) {
+PipelineOptions read_pipeline(const ConfigNode& stages, const DatasetFacts& facts, StagesFor use) {
   describe_stages(stages, facts);
   Reading reading;
   reading.facts = facts;
-  if (!read_stages(stages, reading))
+  reading.use = use;
+  if (!read_stages(stages, reading) && use == StagesFor::batches)
     stages.fail("the pipeline has no 'batch' stage; add one, such as `- batch: {size: 32}`");
   return reading.options;
 }

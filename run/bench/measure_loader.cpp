@@ -10,6 +10,7 @@
 #include "bantam/base/clock.h"
 #include "bantam/base/error.h"
 #include "bantam/data/delivery/loader.h"
+#include "bantam/data/images/gpu_decoder.h"
 
 namespace bantam::run {
 namespace {
