@@ -58,6 +58,13 @@ void check_evaluation(const ConfigNode& node, const PipelineOptions& pipeline, c
                           evaluated.out_w, trained.out_h, trained.out_w));
 }
 
+/// What the batches of training and validation need.
+void check_stages(const ConfigNode& stages, const DataOptions& options, const DatasetFacts& facts) {
+  check_drop_last(stages, options.pipeline, epoch_samples(options));
+  check_pixel_targets(stages, options.pipeline, facts);
+  check_evaluation(stages, options.pipeline, facts);
+}
+
 /// Another data set's class numbers mean what the training samples' do.
 void check_own_validation(const ConfigNode& node, const DataOptions& options, const DatasetFacts& facts) {
   if (options.validation.own == nullptr || node.is_described()) return;
@@ -66,6 +73,18 @@ void check_own_validation(const ConfigNode& node, const DataOptions& options, co
   const auto text = [](const std::vector<std::string>& classes) { return shown(join(classes, ", ", " and "), 200); };
   node.fail(fmt::format("the classes of data.validation are {}, but those of the training samples are {}", text(names),
                         text(facts.class_names)));
+}
+
+/// Nothing where a survey's data have none.
+std::optional<ConfigNode> find_pipeline(ConfigMap& data, StagesFor use) {
+  const ConfigKey key{
+      "pipeline",
+      "Stages that samples pass, each a name or a name with its options, each once: cache, shuffle, augmentations, "
+      "then normalize, then one_hot, mixup and cutmix, batch (the only required one), prefetch. Held-out samples pass "
+      "them without shuffle and chance.",
+      "[cache: auto, shuffle, batch: {size: 32}, prefetch]"};
+  if (use == StagesFor::survey) return data.find(key);
+  return data.node(key);
 }
 
 DecodeKind read_decode(ConfigMap& data, const DatasetFacts& facts) {
@@ -276,14 +295,7 @@ DataOptions read_data_config(const ConfigNode& data, StagesFor use) {
                   "A sample that cannot be read or decoded. fail: the run ends with an error that names it; skip: the "
                   "next sample that can be read comes in its place, and the run's summary counts and names them."},
                  {"fail", "skip"}, "fail") == "skip";
-  const ConfigKey pipeline_key{
-      "pipeline",
-      "Stages that samples pass, each a name or a name with its options, each once: cache, shuffle, augmentations, "
-      "then normalize, then one_hot, mixup and cutmix, batch (the only required one), prefetch. Held-out samples pass "
-      "them without shuffle and chance.",
-      "[cache: auto, shuffle, batch: {size: 32}, prefetch]"};
-  const bool batches = use == StagesFor::batches;
-  const std::optional<ConfigNode> written = batches ? map.node(pipeline_key) : map.find(pipeline_key);
+  const std::optional<ConfigNode> written = find_pipeline(map, use);
   const ConfigNode stages = written.value_or(map.self());
   const DatasetFacts facts = train_facts(options);
   options.decode = read_decode(map, facts);
@@ -292,10 +304,8 @@ DataOptions read_data_config(const ConfigNode& data, StagesFor use) {
   read_sampling(map, options, options.pipeline);
   read_evaluation(map, facts, options);
   map.finish();
-  if (!written || (!batches && !has_one_size(options))) return options;
-  check_drop_last(stages, options.pipeline, epoch_samples(options));
-  check_pixel_targets(stages, options.pipeline, facts);
-  check_evaluation(stages, options.pipeline, facts);
+  if (!written || (use == StagesFor::survey && !has_one_size(options))) return options;
+  check_stages(stages, options, facts);
   return options;
 }
 

@@ -114,7 +114,7 @@ struct GpuDecoder::Impl {
   ~Impl();
   void allocate(Runtime& runtime, std::size_t batches);
   void create_handle();
-  void create_slots(Runtime& runtime, std::size_t batches);
+  void create_slots(std::size_t batches);
   std::size_t bytes_needed(std::span<const std::byte> file, StoredRgb& picture) const;
   std::span<const StoredRgb> decode(Slot& slot, std::span<const std::span<const std::byte>> files);
   int decode_together(Slot& slot, std::span<const std::span<const std::byte>> files,
@@ -129,8 +129,9 @@ GpuDecoder::Impl::Impl(Runtime& runtime, Device device, int batches) : device(de
   if (device.meta) return;
   const DeviceScope scope(device);
   library = std::make_unique<NvjpegLibrary>();
+  synchronize(runtime.stream(device));  // which may still use what lay where the block is
   create_handle();
-  create_slots(runtime, count);
+  create_slots(count);
   if (device.kind == DeviceKind::cuda) runtime.note_overhead(device, "nvJPEG");
 }
 
@@ -171,24 +172,18 @@ void GpuDecoder::Impl::create_handle() {
         fmt::format("nvJPEG {} does not work on {}: status {}", library->version(), to_string(device), status));
 }
 
-void GpuDecoder::Impl::create_slots(Runtime& runtime, std::size_t batches) {
-  Event allocated(device);  // the compute stream may still use what lay there
-  allocated.record(runtime.stream(device));
+void GpuDecoder::Impl::create_slots(std::size_t batches) {
   for (std::size_t i = 0; i < batches; ++i) {
     slots.push_back(std::make_unique<Slot>(device));
     Slot& slot = *slots.back();
     slot.device_pictures = device_memory.as<std::byte>() + i * kPictureBytes;
     slot.host_pictures = host_memory.as<std::byte>() + i * kPictureBytes;
-    allocated.make_wait(slot.stream.get());
     free_slots.push_back(i);
-  }
-  synchronize(runtime.stream(device));  // nvJPEG writes to its block before a batch does
-  for (const auto& slot : slots) {
     void* created = nullptr;
     if (const int status = library->create_state(handle.get(), &created); status != NvjpegApi::success)
       throw DeviceError(fmt::format("nvJPEG {} cannot make a decoding state on {}: status {}", library->version(),
                                     to_string(device), status));
-    slot->state = {created, library->destroy_state};
+    slot.state = {created, library->destroy_state};
   }
 }
 

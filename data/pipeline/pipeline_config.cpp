@@ -40,9 +40,9 @@ void read_cache(const ConfigNode& node, Reading& reading) {
       "Where samples lie while the run reads them; the bits of batches do not depend on it. device: in the GPU's "
       "memory; ram: in host memory, read once; disk: in one file a set in the run's folder, written once, which "
       "`{disk: FOLDER}` puts elsewhere; off: nowhere, read at each use; auto: on a GPU device where the set is small, "
-      "else ram, and off where host memory does not hold it. What is kept are the samples after the stages without "
-      "chance that come first (resize, center_crop), or the files where images have no one size by then. ram without "
-      "this stage.",
+      "else ram; where host memory does not hold it, disk if that saves decoding, else off. What is kept are the "
+      "samples after the stages without chance that come first (resize, center_crop), or the files where images have "
+      "no one size by then. ram without this stage.",
       "cache: auto");
   PipelineOptions& options = reading.options;
   if (node.is_map()) {
