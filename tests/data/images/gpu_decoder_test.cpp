@@ -11,9 +11,9 @@
 #include "bantam/base/error.h"
 #include "bantam/data/images/memory_block.h"
 #include "bantam/data/images/nvjpeg_library.h"
-#include "tests/data/support.h"
 #include "tests/data/images/fake_nvjpeg.h"
 #include "tests/data/images/image_files.h"
+#include "tests/data/support.h"
 
 namespace bantam {
 namespace {
