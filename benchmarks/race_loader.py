@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 """Bantam's training loader beside PyTorch's DataLoader with torchvision on the same folder of photographs and cores, in turn, in one call.
 
-  benchmarks/race_loader.py DIR --bantam build/bantam [--cores 2,8,16] [--alternations 3] [--seconds 5]
+  benchmarks/race_loader.py DIR --bantam build/bantam [--cores 2,8,16] [--alternations 3] [--seconds 5] [--gpu]
 
 DIR has class folders, or train/ and val/ with those (benchmarks/make_jpegs.py writes one). Each alternation runs `bantam bench data` (cache off,
 random_resized_crop 224, flip, normalise, float32 batches in host memory) and benchmarks/peers/torch_loader.py with both decoders, all pinned to
 the same cores. A line a count of cores: medians over the alternations, and the ratio of Bantam's to the faster peer's with its least and most.
+--gpu adds batches that go to cuda:0, decoded by the CPU and by nvJPEG (data.decode).
 """
 import argparse
 import json
@@ -47,10 +48,13 @@ def objects(command, cores):
 def alternation(options, config, cores):
     """Images a second by program."""
     common = ["--seconds", str(options.seconds), "--batch-size", str(options.batch_size)]
-    ours = objects([options.bantam, "bench", "data", config, "--json", "--threads", str(cores), *common], cores)[0]
+    bench = [options.bantam, "bench", "data", config, "--json", "--threads", str(cores), *common]
+    ours = {"bantam": objects(bench, cores)[0]["images_per_s"]}
+    for decoder in ("cpu", "gpu") if options.gpu else ():
+        ours[f"to the GPU, decode: {decoder}"] = objects([*bench, "device=cuda:0", f"data.decode={decoder}"], cores)[0]["images_per_s"]
     peer = str(pathlib.Path(__file__).parent / "peers" / "torch_loader.py")
     rates = {entry["decoder"]: entry["images_per_s"] for entry in objects([options.python, peer, options.folder, "--cores", str(cores), *common], cores)}
-    return {"bantam": ours["images_per_s"], **rates}
+    return {**ours, **rates}
 
 
 def main():
@@ -62,6 +66,7 @@ def main():
     parser.add_argument("--alternations", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=5)
     parser.add_argument("--batch-size", type=int, default=64)
+    parser.add_argument("--gpu", action="store_true", help="also batches on cuda:0, decoded by the CPU and by nvJPEG")
     parser.add_argument("--json", action="store_true", help="one object a line")
     options = parser.parse_args()
     options.bantam = os.path.abspath(options.bantam)

@@ -224,6 +224,7 @@ nlohmann::ordered_json json_of(const DataReport& report) {
   Json json = {{"config", report.config}, {"format", report.format}, {"splits", Json::array()}};
   for (const DataReport::Split& split : report.splits) json["splits"].push_back(json_of(split));
   json["pipeline"] = {{"training", json_of(report.training)}, {"evaluation", json_of(report.evaluation)}};
+  json["one_size"] = report.one_size;
   json["epoch"] = {{"samples", report.epoch_samples}, {"draw", report.draw}};
   const std::string normalize = normalize_line(report);
   json["normalize"] = normalize.empty() ? Json(nullptr) : Json(normalize);
@@ -239,6 +240,10 @@ std::string text_of(const DataReport& report) {
   for (const DataReport::Split& split : report.splits) text += text_of(split);
   text += classes_text(report) + "\n";
   text += steps_text("training", report.training) + steps_text("evaluation", report.evaluation);
+  if (!report.one_size)
+    text +=
+        "sizes         differ: to train, add a stage such as `resize: {size: [128, 128]}`\n"
+        "              or `random_resized_crop: {size: 224}`\n";
   text += epoch_text(report) + cache_text(report);
   std::string normalize = normalize_line(report);
   if (normalize.empty()) return text;

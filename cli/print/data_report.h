@@ -28,6 +28,7 @@ struct DataReport {
   bool cache_is_auto = false;
   std::uint64_t cache_bytes = 0;  ///< of all splits; 0: nothing is cached
   bool caches_files = false;      ///< as stored; else samples after the stages that belong to reading
+  bool one_size = true;           ///< whether training images get one size, without which there are no batches
 };
 
 /// A `normalize` stage by the training split's own mean and deviation, as YAML; empty where nothing was read, and where

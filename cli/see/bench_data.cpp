@@ -1,6 +1,10 @@
 // `bantam bench data`: images a second of the training loader alone.
+#include <cerrno>
 #include <cmath>
 #include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
 #include <memory>
 
 #include <CLI/CLI.hpp>
@@ -8,6 +12,7 @@
 #include <nlohmann/json.hpp>
 
 #include "bantam/base/byte_size.h"
+#include "bantam/base/error.h"
 #include "bantam/base/text.h"
 #include "bantam/cli/config/options.h"
 #include "bantam/cli/print/bench.h"
@@ -22,7 +27,8 @@ constexpr const char* kAbout =
     "Reads training batches for --seconds, with nobody computing on them, and prints\n"
     "images a second, the share of time in which the caller waited for a batch, how\n"
     "many processors were busy, and what one image costs: reading it as stored, and\n"
-    "all else (decoding, stages, batching). A cache is filled first. On a GPU device\n"
+    "all else (decoding, stages, batching). A cache is filled first; what `disk` writes\n"
+    "lies in a temporary folder (TMPDIR), or in the one that it names. On a GPU device\n"
     "batches are copied there.\n"
     "Example: bantam bench data configs/quickstart.yaml --seconds 3";
 
@@ -34,19 +40,42 @@ struct BenchDataOptions {
 };
 
 nlohmann::ordered_json json_of(const RunConfig& config, const run::LoaderMeasurement& measured) {
-  return {{"config", config.name},
-          {"device", to_string(config.device)},
-          {"batch", measured.batch_size},
-          {"workers", measured.workers},
-          {"depth", measured.depth},
-          {"images", measured.images},
-          {"seconds", measured.seconds},
-          {"images_per_s", measured.images_per_s()},
-          {"waited_share", measured.waited_seconds / measured.seconds},
-          {"busy_processors", measured.cpu_seconds / measured.seconds},
-          {"cpu_us_per_image", 1e6 * measured.cpu_seconds / static_cast<double>(measured.images)},
-          {"fetch_us", measured.fetch_us},
-          {"stored_bytes", measured.stored_bytes}};
+  nlohmann::ordered_json json = {
+      {"config", config.name},
+      {"device", to_string(config.device)},
+      {"batch", measured.batch_size},
+      {"workers", measured.workers},
+      {"depth", measured.depth},
+      {"images", measured.images},
+      {"seconds", measured.seconds},
+      {"images_per_s", measured.images_per_s()},
+      {"waited_share", measured.waited_seconds / measured.seconds},
+      {"busy_processors", measured.cpu_seconds / measured.seconds},
+      {"cpu_us_per_image", 1e6 * measured.cpu_seconds / static_cast<double>(measured.images)},
+      {"fetch_us", measured.fetch_us},
+      {"stored_bytes", measured.stored_bytes}};
+  json["decoder"] = measured.decoder.empty() ? nlohmann::ordered_json() : nlohmann::ordered_json(measured.decoder);
+  if (measured.gpu)
+    json["gpu_decoding"] = {{"gpu_files", measured.gpu->gpu_files},
+                            {"cpu_files", measured.gpu->cpu_files},
+                            {"device_bytes", measured.gpu->device_bytes},
+                            {"host_bytes", measured.gpu->host_bytes},
+                            {"peak_device_bytes", measured.gpu->peak_device_bytes},
+                            {"peak_host_bytes", measured.gpu->peak_host_bytes}};
+  return json;
+}
+
+std::string decoder_text(const run::LoaderMeasurement& measured) {
+  if (measured.decoder.empty()) return {};
+  std::string text = fmt::format("decoder     {}", measured.decoder);
+  if (measured.gpu) {
+    const run::GpuDecoding& gpu = *measured.gpu;
+    text += fmt::format(": {} files; {} by the CPU\n", format_count(gpu.gpu_files), format_count(gpu.cpu_files));
+    text += fmt::format("            reserves {} of the GPU and {} of host memory, of which nvJPEG used {} and {}",
+                        format_byte_size(gpu.device_bytes), format_byte_size(gpu.host_bytes),
+                        format_byte_size(gpu.peak_device_bytes), format_byte_size(gpu.peak_host_bytes));
+  }
+  return text + "\n";
 }
 
 std::string text_of(const RunConfig& config, const run::LoaderMeasurement& measured) {
@@ -59,7 +88,7 @@ std::string text_of(const RunConfig& config, const run::LoaderMeasurement& measu
                       100 * measured.waited_seconds / measured.seconds, measured.cpu_seconds / measured.seconds);
   text += fmt::format("an image    {:.1f} us of processor time; reading its {} alone {:.1f} us\n", each,
                       format_byte_size(static_cast<std::uint64_t>(measured.stored_bytes)), measured.fetch_us);
-  return text;
+  return text + decoder_text(measured);
 }
 
 /// As `train` decides it, but for the flags.
@@ -76,8 +105,30 @@ RunConfig settled_config(const BenchDataOptions& options) {
   return config;
 }
 
+/// What `cache: disk` writes without a folder of its own, for as long as it is measured.
+class TemporaryFolder {
+ public:
+  TemporaryFolder() : path_((std::filesystem::temp_directory_path() / "bantam-bench-XXXXXX").string()) {
+    if (::mkdtemp(path_.data()) == nullptr)
+      throw DataError(fmt::format("no temporary folder can be made in {}: {}",
+                                  std::filesystem::temp_directory_path().string(), std::strerror(errno)));
+  }
+  ~TemporaryFolder() {
+    std::error_code ignored;
+    std::filesystem::remove_all(path_, ignored);
+  }
+  TemporaryFolder(const TemporaryFolder&) = delete;
+  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
+  std::filesystem::path path() const { return path_; }
+
+ private:
+  std::string path_;
+};
+
 int bench_data(const BenchDataOptions& options) {
-  const RunConfig config = settled_config(options);
+  RunConfig config = settled_config(options);
+  const TemporaryFolder folder;
+  config.data->run_folder = folder.path().string();
   const run::LoaderMeasurement measured = run::measure_loader(config, options.common.threads, options.seconds);
   const std::string text = options.json ? json_text(json_of(config, measured)) + "\n" : text_of(config, measured);
   std::fputs(printable(text).c_str(), stdout);

@@ -83,7 +83,8 @@ DataReport survey(const RunConfig& config, const SampleSplits& splits, const Dat
                     .training = pipeline_steps(data.pipeline, facts),
                     .evaluation = pipeline_steps(evaluation_pipeline(data.pipeline), facts),
                     .epoch_samples = data.pipeline.sampling.epoch_samples(facts.size),
-                    .draw = draw_name(data.pipeline.sampling.draw)};
+                    .draw = draw_name(data.pipeline.sampling.draw),
+                    .one_size = has_one_size(data)};
   const SurveyOptions options{.threads = threads, .most_bytes = verb.check ? 0 : SurveyOptions().most_bytes};
   const auto add = [&](const char* name, const std::shared_ptr<const SampleReader>& reader) {
     if (reader == nullptr) return;
@@ -131,7 +132,7 @@ Image stored_image(const SampleReader& reader, std::int64_t index) {
 std::vector<PageSample> page_samples(const RunConfig& config, const DataReport& report,
                                      const std::shared_ptr<const SampleReader>& train, const DataVerb& verb) {
   const std::vector<std::int32_t> chosen = chosen_for_page(report, verb.samples);
-  if (chosen.empty()) return {};
+  if (chosen.empty() || !report.one_size) return {};
   const auto runtime = run::make_runtime(config, verb.common.threads);
   const auto reader = chosen_samples(train, chosen);
   const PipelineOptions& pipeline = config.data->pipeline;
@@ -146,7 +147,7 @@ std::vector<PageSample> page_samples(const RunConfig& config, const DataReport& 
 }
 
 int run_data(const DataVerb& verb) {
-  const RunConfig config = read_config(verb.common);
+  const RunConfig config = run::read_survey_config(verb.common.config, all_overrides(verb.common));
   if (!config.data) config.document.root().fail_at_key("missing key 'data'");
   const SampleSplits splits = open_splits(*config.data, config.seed);
   const auto runtime = run::make_runtime(config, verb.common.threads);

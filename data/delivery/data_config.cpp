@@ -11,11 +11,13 @@
 
 #include <fmt/format.h>
 
+#include "bantam/base/byte_size.h"
 #include "bantam/base/error.h"
 #include "bantam/base/text.h"
 #include "bantam/data/delivery/loader.h"
 #include "bantam/data/delivery/sample_weights.h"
 #include "bantam/data/formats/sample_reader.h"
+#include "bantam/data/images/gpu_decoder.h"
 #include "bantam/data/pipeline/epoch_order.h"
 
 namespace bantam {
@@ -56,6 +58,13 @@ void check_evaluation(const ConfigNode& node, const PipelineOptions& pipeline, c
                           evaluated.out_w, trained.out_h, trained.out_w));
 }
 
+/// What the batches of training and validation need.
+void check_stages(const ConfigNode& stages, const DataOptions& options, const DatasetFacts& facts) {
+  check_drop_last(stages, options.pipeline, epoch_samples(options));
+  check_pixel_targets(stages, options.pipeline, facts);
+  check_evaluation(stages, options.pipeline, facts);
+}
+
 /// Another data set's class numbers mean what the training samples' do.
 void check_own_validation(const ConfigNode& node, const DataOptions& options, const DatasetFacts& facts) {
   if (options.validation.own == nullptr || node.is_described()) return;
@@ -64,6 +73,32 @@ void check_own_validation(const ConfigNode& node, const DataOptions& options, co
   const auto text = [](const std::vector<std::string>& classes) { return shown(join(classes, ", ", " and "), 200); };
   node.fail(fmt::format("the classes of data.validation are {}, but those of the training samples are {}", text(names),
                         text(facts.class_names)));
+}
+
+/// Nothing where a survey's data have none.
+std::optional<ConfigNode> find_pipeline(ConfigMap& data, StagesFor use) {
+  const ConfigKey key{
+      "pipeline",
+      "Stages that samples pass, each a name or a name with its options, each once: cache, shuffle, augmentations, "
+      "then normalize, then one_hot, mixup and cutmix, batch (the only required one), prefetch. Held-out samples pass "
+      "them without shuffle and chance.",
+      "[cache: auto, shuffle, batch: {size: 32}, prefetch]"};
+  if (use == StagesFor::survey) return data.find(key);
+  return data.node(key);
+}
+
+DecodeKind read_decode(ConfigMap& data, const DatasetFacts& facts) {
+  const auto node = data.find(
+      {"decode",
+       "Who decodes JPEG files. cpu: libjpeg-turbo, in the workers; gpu: nvJPEG on the step's GPU (its library is "
+       "loaded "
+       "at run time), and the CPU what it cannot decode; auto: cpu. Pixels of the two differ a little. See DATA.md.",
+       "gpu", "auto"});
+  if (!node) return DecodeKind::automatic;
+  const std::string kind = node->as_choice({"auto", "cpu", "gpu"});
+  if (kind == "gpu" && !facts.has_encoded_images() && !node->is_described())
+    node->fail("decode: gpu is for formats of image files, and this one has none: remove the key");
+  return kind == "gpu" ? DecodeKind::gpu : kind == "cpu" ? DecodeKind::cpu : DecodeKind::automatic;
 }
 
 std::string as_format(const ConfigNode& format) {
@@ -229,7 +264,11 @@ std::int64_t evaluated_samples(const DataOptions& options) {
 
 }  // namespace
 
-DataOptions read_data_config(const ConfigNode& data) {
+bool has_one_size(const DataOptions& options) {
+  return stage_forms(options.pipeline.augmentations, train_facts(options)).has_one_size();
+}
+
+DataOptions read_data_config(const ConfigNode& data, StagesFor use) {
   ConfigMap map = data.as_map();
   map.describe("The data set, and its way into batches. See DATA.md.",
                "data:\n  format: cifar10\n  path: data/cifar-10-batches-bin\n  pipeline:\n    - shuffle\n"
@@ -242,11 +281,11 @@ DataOptions read_data_config(const ConfigNode& data) {
                                                  "generated"}));
   options.source = read_beside(sample_formats(), map, "format", format);
   // Read only where given: without a limit there is no number that says "all".
-  if (const auto limit =
-          map.find({"limit",
-                    "Only so many training samples, for trials: the first ones; of image_folder, whose samples stand "
-                    "class after class, evenly spread ones.",
-                    "1000", "all samples"}))
+  if (const auto limit = map.find(
+          {"limit",
+           "Only so many training samples, for trials: the first ones; evenly spread ones where samples stand class "
+           "after class, as those of image_folder do, and the rows of a sorted CSV file.",
+           "1000", "all samples"}))
     options.limit = limit->as_integer({.min = 1});
   options.verify =
       map.boolean({"verify", "Check the published SHA-256 of the files first, where there are some."}, false);
@@ -256,21 +295,17 @@ DataOptions read_data_config(const ConfigNode& data) {
                   "A sample that cannot be read or decoded. fail: the run ends with an error that names it; skip: the "
                   "next sample that can be read comes in its place, and the run's summary counts and names them."},
                  {"fail", "skip"}, "fail") == "skip";
-  const ConfigNode stages = map.node(
-      {"pipeline",
-       "Stages that samples pass, each a name or a name with its options, each once: cache, shuffle, augmentations, "
-       "then normalize, then one_hot, mixup and cutmix, batch (the only required one), prefetch. Held-out samples pass "
-       "them without shuffle and chance.",
-       "[cache: auto, shuffle, batch: {size: 32}, prefetch]"});
+  const std::optional<ConfigNode> written = find_pipeline(map, use);
+  const ConfigNode stages = written.value_or(map.self());
   const DatasetFacts facts = train_facts(options);
+  options.decode = read_decode(map, facts);
   check_own_validation(stages, options, facts);
-  options.pipeline = read_pipeline(stages, facts);
+  if (written) options.pipeline = read_pipeline(stages, facts, use);
   read_sampling(map, options, options.pipeline);
   read_evaluation(map, facts, options);
   map.finish();
-  check_drop_last(stages, options.pipeline, epoch_samples(options));
-  check_pixel_targets(stages, options.pipeline, facts);
-  check_evaluation(stages, options.pipeline, facts);
+  if (!written || (use == StagesFor::survey && !has_one_size(options))) return options;
+  check_stages(stages, options, facts);
   return options;
 }
 
@@ -350,6 +385,15 @@ std::uint64_t resident_bytes(const DataOptions& options) {
   return bytes;
 }
 
+namespace {
+
+/// Whether a cache keeps samples that were decoded from image files.
+bool saves_decoding(const DataOptions& options) {
+  return train_facts(options).has_encoded_images() && cached_sets(options)[0].encoded_bytes == 0;
+}
+
+}  // namespace
+
 void settle_cache(DataOptions& options, const CacheRoom& room) {
   if (options.pipeline.cache != CacheKind::automatic) return;
   std::uint64_t bytes = resident_bytes(options);
@@ -361,12 +405,57 @@ void settle_cache(DataOptions& options, const CacheRoom& room) {
   const bool gathers_on_device = facts.has_int32_target() && !options.pipeline.mix.any() &&
                                  !has_workers(options.pipeline) && !has_workers(evaluation_pipeline(options.pipeline));
   if (bytes > room.host_bytes)
-    options.pipeline.cache = CacheKind::off;
+    options.pipeline.cache = saves_decoding(options) && bytes <= room.disk_bytes ? CacheKind::disk : CacheKind::off;
   else
     options.pipeline.cache = gathers_on_device && bytes <= room.device_bytes ? CacheKind::device : CacheKind::ram;
 }
 
+void settle_decoder(DataOptions& options, Device device) {
+  if (options.decode == DecodeKind::automatic) options.decode = DecodeKind::cpu;
+  if (options.decode == DecodeKind::gpu && device.kind != DeviceKind::cuda)
+    throw ConfigError(fmt::format(
+        "decode: gpu needs a GPU, but the steps run on {}: use decode: cpu, or device: cuda:0", to_string(device)));
+}
+
 namespace {
+
+/// Null where the CPU decodes. As many batches at a time as workers that are asked for, and a number that does not
+/// depend on the machine where they are not: plans count them.
+std::shared_ptr<GpuDecoder> open_decoder(Runtime& runtime, const DataOptions& options, Device device) {
+  if (options.decode != DecodeKind::gpu) return nullptr;
+  constexpr std::int64_t kMost = GpuDecoder::kMostBatches;
+  const std::int64_t workers = std::clamp<std::int64_t>(options.pipeline.prefetch.workers.value_or(kMost), 1, kMost);
+  try {
+    return std::make_shared<GpuDecoder>(runtime, device, static_cast<int>(workers));
+  } catch (const DeviceError& error) {
+    throw DeviceError(fmt::format("data.decode: gpu: {}. Or let the CPU decode: data.decode: cpu", error.what()));
+  }
+}
+
+/// Lowers the limit of the CPU by what readers keep beside its allocator, as long as the result lives.
+std::shared_ptr<const void> charge_to_limit(Runtime& runtime, std::uint64_t bytes, Device device) {
+  const Device cpu = device.meta ? Device::meta_of(Device::cpu()) : Device::cpu();
+  const std::uint64_t limit = runtime.limit(cpu);
+  if (limit == 0 || bytes == 0) return nullptr;
+  const auto fail = [&](std::string_view cause) {
+    throw OutOfMemory(
+        fmt::format("the limit of {} is too small: {}\n  the data set's files keep {} of host memory from "
+                    "their first use on (decompressed archives, tables): unpack them, or raise the "
+                    "limit{}",
+                    to_string(cpu), format_byte_size(limit), format_byte_size(bytes), cause),
+        {.requested_bytes = bytes, .limit_bytes = limit});
+  };
+  if (bytes >= limit) fail("");
+  try {
+    runtime.set_limit(cpu, limit - bytes);
+  } catch (const OutOfMemory& error) {
+    fail(fmt::format("\n  {}", error.what()));
+  }
+  return {&runtime, [bytes, cpu](const void* of) {
+            Runtime& runtime = *static_cast<Runtime*>(const_cast<void*>(of));
+            if (const std::uint64_t now = runtime.limit(cpu); now > 0) runtime.set_limit(cpu, now + bytes);
+          }};
+}
 
 /// Of one of the sets, in a folder that is there.
 std::filesystem::path packed_file(const DataOptions& options, const std::string& set) {
@@ -392,10 +481,14 @@ OpenedData open_data(Runtime& runtime, DataOptions options, Device device, std::
       if (reader != nullptr) reader->check(options.verify, runtime.threads());
   PipelineOptions evaluated = evaluation_pipeline(options.pipeline);
   evaluated.batch_size = evaluated_batch(options);
+  settle_decoder(options, device);
+  OpenedData data;
+  data.readers_memory = charge_to_limit(runtime, resident_bytes(options), device);
+  const std::shared_ptr<GpuDecoder> decoder = open_decoder(runtime, options, device);
   const auto broken = options.skips_broken ? std::make_shared<BrokenSamples>() : nullptr;
   const auto source = [&](std::shared_ptr<const SampleReader> reader, const PipelineOptions& pipeline,
                           const std::string& set) {
-    LoaderOptions loading{.pipeline = pipeline, .device = device, .seed = seed, .broken = broken};
+    LoaderOptions loading{.pipeline = pipeline, .device = device, .seed = seed, .broken = broken, .decoder = decoder};
     if (pipeline.cache == CacheKind::disk && !device.meta) loading.packed_file = packed_file(options, set);
     if (options.on_read)
       loading.on_read = [told = options.on_read, set](std::int64_t read, std::int64_t samples) {
@@ -403,8 +496,9 @@ OpenedData open_data(Runtime& runtime, DataOptions options, Device device, std::
       };
     return std::make_unique<ImageBatchSource>(runtime, std::move(reader), std::move(loading));
   };
-  OpenedData data;
   data.broken = broken;
+  data.gpu_decoder = decoder;
+  if (splits.train->facts().has_encoded_images()) data.decoder = decoder != nullptr ? decoder->name() : "CPU";
   data.train = source(splits.train, options.pipeline, "train");
   data.validation = source(splits.validation, evaluated, "validation");
   if (test != nullptr) data.test = source(test, evaluated, "test");

@@ -14,6 +14,8 @@
 
 namespace bantam {
 
+class GpuDecoder;
+
 /// `data.validation`: where the samples come from that a run is evaluated on while it trains.
 struct ValidationOptions {
   /// Share of the training samples that is held out, chosen at random by the seed alone; 0: none is. The choice does
@@ -33,6 +35,13 @@ struct EvaluationOptions {
   std::int64_t batches = 0;     ///< only the first so many batches; 0: all
 };
 
+/// Who decodes JPEG files.
+enum class DecodeKind : std::uint8_t {
+  automatic,  ///< whoever opens the data decides (settle_decoder); until then the same as cpu
+  cpu,        ///< libjpeg-turbo, by the workers
+  gpu         ///< nvJPEG on the step's GPU, as far as it can (GpuDecoder), and the CPU else
+};
+
 /// All that `data:` says.
 ///
 ///     data:
@@ -43,6 +52,7 @@ struct EvaluationOptions {
 ///       verify: true             # any format: check the published SHA-256 of files, where there are some
 ///       validation: {split: 0.1} # any format; {from: test} without the key, or {path: …}: another data set
 ///       sampling: {balanced: true}  # any format: which samples an epoch has, and how many
+///       decode: gpu              # JPEG files: nvJPEG decodes them
 ///       on_error: skip           # any format: samples that cannot be read are replaced by the next ones, and counted
 ///       pipeline: […]            # see read_pipeline
 ///       evaluation: {pipeline: […]}  # stages of validation samples that do not follow from training's
@@ -50,6 +60,7 @@ struct DataOptions {
   SampleSplits source;     ///< of all samples
   std::int64_t limit = 0;  ///< of training samples; 0: all
   bool verify = false;
+  DecodeKind decode = DecodeKind::automatic;
   bool skips_broken = false;  ///< samples that cannot be read or decoded; else the first one is an error
   ValidationOptions validation;
   PipelineOptions pipeline;
@@ -61,8 +72,10 @@ struct DataOptions {
 };
 
 /// Reads the value of `data`. Opens no file. Throws ConfigError at the node, also where `drop_last` drops the only
-/// batch.
-DataOptions read_data_config(const ConfigNode& data);
+/// batch. For a survey it needs no pipeline, and images need not get one size.
+DataOptions read_data_config(const ConfigNode& data, StagesFor use = StagesFor::batches);
+/// Whether training images have one size after their stages: else they make no batches.
+bool has_one_size(const DataOptions& options);
 
 /// Sizes, fields (images as stored, before a crop) and class names, without reading any data.
 DatasetFacts train_facts(const DataOptions& options);
@@ -90,6 +103,7 @@ std::uint64_t resident_bytes(const DataOptions& options);
 struct CacheRoom {
   std::uint64_t device_bytes = 0;  ///< of the step's GPU; 0 on a CPU
   std::uint64_t host_bytes = 0;    ///< of host memory
+  std::uint64_t disk_bytes = 0;    ///< of the disk that runs are written to
 };
 
 /// The samples of each split as open_data reads them: with `limit`, and with the choice of a `split` by the seed; test
@@ -97,9 +111,13 @@ struct CacheRoom {
 SampleSplits open_splits(const DataOptions& options, std::uint64_t seed);
 
 /// Settles `cache: auto`: device where the set fits there and its samples can be gathered there (one int32 target, no
-/// stage of workers), else ram; but off where it does not fit host memory, which `device` reads it into first, beside
-/// what readers occupy. Other values are not changed.
+/// stage of workers), else ram. Where it does not fit host memory, which `device` reads it into first, beside what
+/// readers occupy: disk where a cache keeps decoded samples of image files and they fit the disk, else off. Other
+/// values are not changed.
 void settle_cache(DataOptions& options, const CacheRoom& room);
+
+/// Settles `decode: auto`: cpu, whatever the device. Throws ConfigError where `gpu` does not suit the device.
+void settle_decoder(DataOptions& options, Device device);
 
 /// A run's batches. All sources share the runtime, which must outlive them.
 struct OpenedData {
@@ -107,12 +125,20 @@ struct OpenedData {
   std::unique_ptr<BatchSource> validation;      ///< in order, without augmentation, every sample (of EvaluationOptions)
   std::unique_ptr<BatchSource> test;            ///< likewise; null where the validation samples are the test samples
   std::shared_ptr<const BrokenSamples> broken;  ///< of all sources; null where a broken sample is an error
+  std::shared_ptr<const GpuDecoder> gpu_decoder;  ///< of all sources; null where the CPU decodes
+  /// Who decodes image files, with all that their pixels depend on: "CPU", or GpuDecoder::name; "" where there are
+  /// none.
+  std::string decoder;
+  /// What readers keep in host memory beside the allocators (resident_bytes), charged to the limit of the CPU.
+  std::shared_ptr<const void> readers_memory;
 };
 
 /// Checks the data set's files and makes the sources for steps on `device`, which read it now or as they go, as the
 /// pipeline's `cache` says. On a meta device nothing is read and batches have no values; the same memory is allocated
 /// as on the target, that of the data set on the CPU's stand-in. Throws DataError, OutOfMemory, and ConfigError where
-/// `drop_last` drops the only batch or `cache` does not suit the data.
+/// `drop_last` drops the only batch or `cache` does not suit the data; the limit of the CPU is lower by
+/// what readers keep in host memory, while the result lives (then OutOfMemory where it is too low); with `decode: gpu`
+/// DeviceError without nvJPEG.
 OpenedData open_data(Runtime& runtime, DataOptions options, Device device, std::uint64_t seed);
 
 }  // namespace bantam

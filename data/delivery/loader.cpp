@@ -31,12 +31,14 @@ struct Making {
   std::int64_t part_rows = 1;  ///< that one worker makes at a time
   bool shares = false;         ///< a batch has more than one such part
 
-  Making(const StageForms& forms, CacheKind cache, const kernels::ImageBatchShape& shape) {
+  Making(const StageForms& forms, const LoaderOptions& options, const kernels::ImageBatchShape& shape) {
     // A part costs a lock; so many bytes of stored images cost far more, most of all where they are decoded.
     constexpr std::int64_t kSlowBytes = std::int64_t{1} << 16, kFastBytes = std::int64_t{1} << 20;
+    const CacheKind cache = options.pipeline.cache;
     slow = cache == CacheKind::off || cache == CacheKind::disk || !forms.worker.empty();
     const std::int64_t row_bytes = std::max<std::int64_t>(1, forms.gathered.elements());
     part_rows = std::max<std::int64_t>(1, (slow ? kSlowBytes : kFastBytes) / row_bytes);
+    if (options.decoder != nullptr) part_rows = std::max(part_rows, GpuDecoder::kMostFiles);
     shares = shape.batch > part_rows;
   }
   std::int64_t parts(std::int64_t size) const { return (size + part_rows - 1) / part_rows; }
@@ -132,7 +134,7 @@ struct ImageBatchSource::Impl {
         shape(batch_shape(options.pipeline, stored)),
         planner(forms.placed, shape, options.seed),
         threads(runtime.threads()),
-        making(forms, options.pipeline.cache, shape),
+        making(forms, options, shape),
         tuner(make_tuner(options, threads, making)) {
     check_sizes(options.pipeline, facts.size, epoch_samples());
     if (!options.device.meta) weights = weights_of(*reader, options.pipeline.sampling, threads);
@@ -146,7 +148,7 @@ struct ImageBatchSource::Impl {
 
   DeliveryParts make_parts(Runtime& runtime, std::shared_ptr<const SampleReader> reader,
                            std::shared_ptr<const Dataset> dataset) const {
-    SamplePath::Stages stages{forms.worker, forms.gathered, options.seed};
+    SamplePath::Stages stages{forms.worker, forms.gathered, options.seed, options.decoder};
     const bool reads = !forms.reading.empty() || options.broken != nullptr;  // the reader's samples are not the cache's
     if (options.pipeline.cache == CacheKind::off) {
       dataset.reset();
@@ -173,16 +175,20 @@ struct ImageBatchSource::Impl {
             .device = options.device};
   }
 
+  SamplePath::Stages reading_stages() const { return {forms.reading, forms.stored, options.seed, options.decoder}; }
+
   /// In the packed file, what a cache in host memory holds too. On a meta device nothing is written.
   std::shared_ptr<const SampleReader> packed(std::shared_ptr<const SampleReader> reader, int packers) const {
     const bool skips = options.broken != nullptr;
     if (forms.stored.elements() > 0)
-      reader = read_through(std::move(reader), {forms.reading, forms.stored, options.seed}, options.broken);
+      reader = read_through(std::move(reader), reading_stages(), options.broken);
     else if (skips)
       reader = fetched_or_empty(std::move(reader));
     if (options.device.meta) return reader;
     std::string recipe = to_string(forms.stored);
     for (const auto& stage : forms.reading) recipe += fmt::format(" {}", stage->name());
+    if (forms.stored.elements() > 0 && options.decoder != nullptr && stored.has_encoded_images())
+      recipe += fmt::format(", decoded by {}", options.decoder->name());
     if (skips) recipe += ", broken samples replaced";  // without on_error: skip they are to be named
     return PackedFile::open(std::move(reader), options.packed_file,
                             {.threads = packers, .recipe = recipe, .on_read = options.on_read});
@@ -191,9 +197,7 @@ struct ImageBatchSource::Impl {
   /// Samples in host memory, after the stages that belong to reading.
   std::shared_ptr<const Dataset> cached(Runtime& runtime, std::shared_ptr<const SampleReader> reader) const {
     if (options.device.meta) return Dataset::stand_in(runtime, with_image_shape(stored, forms.stored), options.device);
-    return read_dataset(runtime,
-                        *read_through(std::move(reader), {forms.reading, forms.stored, options.seed}, options.broken),
-                        options.on_read);
+    return read_dataset(runtime, *read_through(std::move(reader), reading_stages(), options.broken), options.on_read);
   }
 
   std::int64_t epoch_samples() const { return options.pipeline.sampling.epoch_samples(facts.size); }

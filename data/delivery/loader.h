@@ -16,6 +16,8 @@
 
 namespace bantam {
 
+class GpuDecoder;
+
 /// Moments at which a test may let the loader fail.
 enum class LoaderEvent : std::uint8_t {
   grow,    ///< before worker threads are looked for
@@ -31,6 +33,8 @@ struct LoaderOptions {
   /// Where samples that cannot be read are counted, each replaced by the next one that can; null: the first such sample
   /// is an error.
   std::shared_ptr<BrokenSamples> broken = nullptr;
+  /// Of JPEG files, as far as it can; null: the CPU decodes them. Of the same device, or the CPU's for tests.
+  std::shared_ptr<GpuDecoder> decoder = nullptr;
   /// While the split is read or packed.
   OnSamplesRead on_read = {};
   /// Use a GPU's path (a ring of host buffers, staging memory, one kernel on the step's stream) on the CPU too. For

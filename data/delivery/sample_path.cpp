@@ -2,7 +2,6 @@
 #include "bantam/data/delivery/sample_path.h"
 
 #include <algorithm>
-#include <array>
 #include <cstring>
 #include <utility>
 
@@ -106,6 +105,7 @@ struct SamplePath::Work {
   Place place;
   std::span<const std::span<std::byte>> out;
   Scratch& scratch;
+  FetchedSample* fetched = nullptr;  ///< the sample, where it was fetched before
 };
 
 SamplePath::SamplePath(std::shared_ptr<const SampleReader> reader, Stages stages, std::shared_ptr<BrokenSamples> broken)
@@ -117,6 +117,7 @@ SamplePath::SamplePath(std::shared_ptr<const SampleReader> reader, Stages stages
   moves_.push_back(stored.image_shape.rank() == 3);
   for (const SampleField& target : stored.targets) moves_.push_back(is_pixel_target(target, stored.image_shape));
   fetches_ = std::ranges::any_of(stored_, [](const SampleField& f) { return f.encoding != FieldEncoding::values; });
+  decodes_ = stored_[0].encoding == FieldEncoding::image;
   straight_ = !fetches_ && std::ranges::none_of(stages_.stages, [](const auto& s) { return s->has_region_form(); });
   for (std::size_t f = 0; f < stored_.size(); ++f) {
     const bool one_byte = stored_[f].dtype == DType::uint8 || stored_[f].dtype == DType::int32;
@@ -128,12 +129,12 @@ SamplePath::SamplePath(std::shared_ptr<const SampleReader> reader, Stages stages
 }
 
 void SamplePath::read(std::int64_t index, std::int64_t epoch, std::span<const std::span<std::byte>> fields) const {
-  if (broken_ == nullptr) return read_one({index, index, epoch}, fields);
+  if (broken_ == nullptr) return read_one({index, index, epoch}, fields, nullptr);
   std::string first;
   for (std::int64_t tried = 0; tried < facts_.size; ++tried) {
     const std::int64_t stored = (index + tried) % facts_.size;
     try {
-      return read_one({stored, index, epoch}, fields);
+      return read_one({stored, index, epoch}, fields, nullptr);
     } catch (const DataError& error) {
       broken_->add(reader_.get(), stored, {reader_->name_of(stored), error.what()});
       if (first.empty()) first = error.what();
@@ -142,10 +143,33 @@ void SamplePath::read(std::int64_t index, std::int64_t epoch, std::span<const st
   throw DataError(fmt::format("none of {} samples can be read; the first: {}", facts_.size, first));
 }
 
-void SamplePath::read_one(const Place& place, std::span<const std::span<std::byte>> fields) const {
+void SamplePath::fetch(std::int64_t index, FetchedSample& sample) const {
+  sample.image = {};
+  sample.fields.resize(stored_.size());
+  sample.is_fetched = true;
+  try {
+    reader_->fetch(index, sample.fields);
+  } catch (const DataError&) {
+    sample.is_fetched = false;
+  }
+}
+
+bool SamplePath::read_fetched(std::int64_t index, std::int64_t epoch, FetchedSample& sample,
+                              std::span<const std::span<std::byte>> fields) const {
+  if (!sample.is_fetched) return false;
+  try {
+    read_one({index, index, epoch}, fields, &sample);
+  } catch (const DataError&) {
+    return false;
+  }
+  return true;
+}
+
+void SamplePath::read_one(const Place& place, std::span<const std::span<std::byte>> fields,
+                          FetchedSample* fetched) const {
   if (straight_) return read_straight(place, fields);
   const BorrowedScratch scratch;
-  Work work{place, fields, *scratch};
+  Work work{place, fields, *scratch, fetched};
   (*scratch).now.resize(stored_.size());
   (*scratch).next.resize(stored_.size());
   for (std::size_t i = begin(work); i < stages_.stages.size(); ++i) {
@@ -174,8 +198,12 @@ std::size_t SamplePath::begin(Work& work) const {
     return 0;
   }
   std::vector<std::vector<std::byte>>& stored = work.scratch.stored;
-  stored.resize(stored_.size());
-  reader_->fetch(work.place.stored, stored);
+  if (work.fetched != nullptr) {
+    stored.swap(work.fetched->fields);  // what it gets is fetched into for a later sample
+  } else {
+    stored.resize(stored_.size());
+    reader_->fetch(work.place.stored, stored);
+  }
   if (std::ranges::all_of(stored, &std::vector<std::byte>::empty))  // fetched_or_empty's
     throw DataError(
         fmt::format("{}: could not be read when the cache was filled", reader_->name_of(work.place.stored)));
@@ -208,19 +236,35 @@ void SamplePath::read_values(Work& work) const {
   reader_->read(work.place.stored, row);
 }
 
-/// Files into `now`; the first stage's window, where it has one, is decoded alone.
+/// Files into `now`, the image by the GPU where it can.
 std::size_t SamplePath::decode(Work& work) const {
+  if (work.fetched != nullptr || decoder() == nullptr)
+    return decode(work, work.fetched != nullptr ? work.fetched->image : StoredRgb());
+  GpuDecoder::Batch batch(*decoder());
+  const std::span<const std::byte> file = work.scratch.stored[0];
+  return decode(work, batch.decode({&file, 1})[0]);
+}
+
+/// `decoded`: the image's pixels, where it has some. The first stage's window, where it has one, is decoded alone.
+std::size_t SamplePath::decode(Work& work, const StoredRgb& decoded) const {
   Scratch& s = work.scratch;
   const std::int64_t channels = stored_[0].shape[2];
-  const bool encoded = stored_[0].encoding == FieldEncoding::image;
-  const ImageSize size = encoded ? read_image_header(s.stored[0]).size : s.now[0].size;
+  const bool encoded = decodes_, by_gpu = decoded.pixels != nullptr;
+  const ImageSize size = by_gpu    ? decoded.upright_size()
+                         : encoded ? read_image_header(s.stored[0]).size
+                                   : s.now[0].size;
   const Augmentation* first = encoded && !stages_.stages.empty() ? stages_.stages[0].get() : nullptr;
   Sampling whole{.window = size, .size = size};
   const bool window = first != nullptr && first->has_region_form();
   if (window) {
     PhiloxSequence random = stage_random(*first, stages_.seed, work.place.epoch, work.place.index);
     whole = sampling_of(*first, size, random);
-    decode_sampled(s.stored[0], channels, whole, s.decoded, s.now[0]);
+    if (by_gpu)
+      decode_sampled(decoded, channels, whole, s.decoded, s.now[0]);
+    else
+      decode_sampled(s.stored[0], channels, whole, s.decoded, s.now[0]);
+  } else if (by_gpu) {
+    decode_image(decoded, channels, s.now[0]);
   } else if (encoded) {
     decode_image(s.stored[0], channels, s.now[0]);
   }
@@ -230,7 +274,7 @@ std::size_t SamplePath::decode(Work& work) const {
       if (s.decoded.size != size)
         throw DataError(
             fmt::format("'{}' is {}, but its image is {}", stored_[f].name, text_of(s.decoded.size), text_of(size)));
-      check_classes(s.decoded, stored_[f].name);
+      check_classes(s.decoded, facts_, stored_[f].name);
       resample(s.decoded, whole, Interpolation::nearest, s.now[f]);
       widen(s.now[f], stored_[f]);
     } else if (window && moves_[f]) {
@@ -239,18 +283,6 @@ std::size_t SamplePath::decode(Work& work) const {
     }
   }
   return window ? 1 : 0;
-}
-
-/// Where classes have names, a mask holds their numbers and the ignored one alone.
-void SamplePath::check_classes(const Image& mask, const std::string& field) const {
-  if (facts_.class_names.empty()) return;
-  std::array<bool, 256> seen{};
-  for (const std::uint8_t number : mask.pixels) seen[number] = true;
-  for (std::size_t number = facts_.class_names.size(); number < seen.size(); ++number)
-    if (seen[number] && facts_.ignored_label != static_cast<std::int32_t>(number))
-      throw DataError(fmt::format("'{}' has the number {}, but the data have {} classes, from 0{}", field, number,
-                                  facts_.class_names.size(),
-                                  facts_.ignored_label ? fmt::format(", and {} for none", *facts_.ignored_label) : ""));
 }
 
 void SamplePath::take_region(Work& work, const Augmentation& stage) const {

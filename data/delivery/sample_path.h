@@ -10,19 +10,29 @@
 #include "bantam/data/augment/augmentation.h"
 #include "bantam/data/delivery/broken_samples.h"
 #include "bantam/data/formats/sample_reader.h"
-#include "bantam/data/images/image.h"
+#include "bantam/data/images/gpu_decoder.h"
 
 namespace bantam {
+
+/// A sample on its way whose stored fields were fetched before, so that its image could be decoded together with
+/// others.
+struct FetchedSample {
+  std::vector<std::vector<std::byte>> fields;
+  bool is_fetched = false;  ///< else it could not be
+  StoredRgb image;          ///< without pixels: to be decoded by the CPU
+};
 
 /// What it writes depends on (reader, stages, seed, epoch, sample) only. Thread-safe; each thread keeps the images it
 /// works on, so that no sample after the first few allocates memory.
 class SamplePath {
  public:
-  /// Stages that turn the reader's images into those of `shape`.
+  /// Stages that turn the reader's images into those of `shape`; `decoder` decodes JPEG files as far as it can, null:
+  /// the CPU does.
   struct Stages {
     Augmentations stages;
     Shape shape;
     std::uint64_t seed = 0;
+    std::shared_ptr<GpuDecoder> decoder = nullptr;
   };
 
   /// `broken`: a sample that throws DataError is counted there and the next one that can be read comes in its place;
@@ -38,6 +48,15 @@ class SamplePath {
   /// Writes sample `index`, one buffer a field. Throws DataError, and what reader and stages throw.
   void read(std::int64_t index, std::int64_t epoch, std::span<const std::span<std::byte>> fields) const;
 
+  /// What decodes several samples' images together; null: each is decoded as it is read.
+  GpuDecoder* decoder() const { return fetches_ && decodes_ ? stages_.decoder.get() : nullptr; }
+  /// Throws nothing for a sample that cannot be fetched: `read` does.
+  void fetch(std::int64_t index, FetchedSample& sample) const;
+  /// The same as `read` of a sample that was fetched, and perhaps decoded. False, with nothing promised of `fields`,
+  /// where `read` is to find out what is wrong with it, or to replace it.
+  bool read_fetched(std::int64_t index, std::int64_t epoch, FetchedSample& sample,
+                    std::span<const std::span<std::byte>> fields) const;
+
  private:
   struct Work;
   /// Random numbers are those of `index` where another sample is read in its place, so that they do not depend on
@@ -45,12 +64,12 @@ class SamplePath {
   struct Place {
     std::int64_t stored, index, epoch;
   };
-  void read_one(const Place& place, std::span<const std::span<std::byte>> fields) const;
+  void read_one(const Place& place, std::span<const std::span<std::byte>> fields, FetchedSample* fetched) const;
   void read_straight(const Place& place, std::span<const std::span<std::byte>> fields) const;
   std::size_t begin(Work& work) const;
   std::size_t decode(Work& work) const;
+  std::size_t decode(Work& work, const StoredRgb& decoded) const;
   void read_values(Work& work) const;
-  void check_classes(const Image& mask, const std::string& field) const;
   void take_region(Work& work, const Augmentation& stage) const;
   void apply(Work& work, const Augmentation& stage) const;
   void finish(const Work& work) const;
@@ -63,6 +82,7 @@ class SamplePath {
   std::vector<SampleField> fields_;
   std::vector<bool> moves_;  ///< a field: images and pixel targets
   bool fetches_ = false;     ///< some field is encoded
+  bool decodes_ = false;     ///< the images are
   bool straight_ = false;    ///< the reader writes into the buffers, which stages change in place
 };
 

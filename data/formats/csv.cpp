@@ -201,6 +201,16 @@ void CsvSet::write_targets(const CsvTable& table, std::int64_t row,
   if (!options_.columns.targets.empty()) copy_row(table.targets);
 }
 
+/// Whether the rows of each class stand together, and there are two classes or more.
+bool stands_class_after_class(const CsvTable& table) {
+  std::set<std::int32_t> seen;
+  for (std::size_t row = 0; row < table.labels.size(); ++row) {
+    const bool goes_on = row > 0 && table.labels[row] == table.labels[row - 1];
+    if (!goes_on && !seen.insert(table.labels[row]).second) return false;
+  }
+  return seen.size() > 1;
+}
+
 /// Images of one file.
 class CsvImages : public ImageFileReader {
  public:
@@ -235,6 +245,7 @@ class CsvImages : public ImageFileReader {
     set_->write_targets(table(), index, targets);
   }
   std::vector<float> weights() const override { return table().weights; }
+  bool sorted_by_class() const override { return stands_class_after_class(table()); }
   std::uint64_t resident_bytes() const override { return static_cast<std::uint64_t>(table().bytes()); }
 
  private:
@@ -276,6 +287,7 @@ class CsvNumbers : public SampleReader {
     set_->write_targets(table(), index, targets);
   }
   std::vector<float> weights() const override { return table().weights; }
+  bool sorted_by_class() const override { return stands_class_after_class(table()); }
   std::uint64_t resident_bytes() const override { return static_cast<std::uint64_t>(table().bytes()); }
 
  private:

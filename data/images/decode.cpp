@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "bantam/base/error.h"
+#include "bantam/data/images/channels.h"
 #include "bantam/data/images/jpeg.h"
 #include "bantam/data/images/orientation.h"
 #include "bantam/data/images/png.h"
@@ -80,6 +81,23 @@ void read_jpeg(JpegDecoder& jpeg, const PixelBox& upright, int denominator, std:
   orient(stored, orientation, out);
 }
 
+/// The part of a decoded picture that `box` shows, as stored.
+void copy_rows(const StoredRgb& decoded, const PixelBox& box, std::int64_t channels, Image& out) {
+  constexpr std::int64_t kRgb = 3;
+  out.reshape(box.size, channels);
+  for (std::int64_t y = 0; y < box.size.height; ++y)
+    convert_pixels(PixelLayout::rgb, decoded.pixels + ((box.top + y) * decoded.size.width + box.left) * kRgb, channels,
+                   out.pixels.data() + static_cast<std::size_t>(y) * out.row_bytes(), box.size.width);
+}
+
+void read_rgb(const StoredRgb& decoded, const PixelBox& upright, std::int64_t channels, Image& out) {
+  const PixelBox box = stored_box(upright, decoded.size, decoded.orientation);
+  if (decoded.orientation == 1) return copy_rows(decoded, box, channels, out);
+  Image stored;
+  copy_rows(decoded, box, channels, stored);
+  orient(stored, decoded.orientation, out);
+}
+
 }  // namespace
 
 ImageHeader read_image_header(std::span<const std::byte> file) {
@@ -100,9 +118,27 @@ void decode_image(std::span<const std::byte> file, std::int64_t channels, Image&
   read_jpeg(jpeg, {0, 0, oriented(header.size, header.orientation)}, 1, channels, out);
 }
 
+ImageSize StoredRgb::upright_size() const { return oriented(size, orientation); }
+
+void decode_image(const StoredRgb& decoded, std::int64_t channels, Image& out) {
+  check_channels(channels);
+  read_rgb(decoded, {0, 0, decoded.upright_size()}, channels, out);
+}
+
 void decode_mask(std::span<const std::byte> file, Image& out) {
   if (type_of(file) != ImageFileType::png) throw DataError("a mask is a PNG file, this one is a JPEG");
   PngDecoder(file).read_numbers(out);
+}
+
+void check_classes(const Image& mask, const DatasetFacts& facts, const std::string& field) {
+  if (facts.class_names.empty()) return;
+  std::array<bool, 256> seen{};
+  for (const std::uint8_t number : mask.pixels) seen[number] = true;
+  for (std::size_t number = facts.class_names.size(); number < seen.size(); ++number)
+    if (seen[number] && facts.ignored_label != static_cast<std::int32_t>(number))
+      throw DataError(fmt::format("'{}' has the number {}, but the data have {} classes, from 0{}", field, number,
+                                  facts.class_names.size(),
+                                  facts.ignored_label ? fmt::format(", and {} for none", *facts.ignored_label) : ""));
 }
 
 void decode_sampled(std::span<const std::byte> file, std::int64_t channels, const Sampling& sampling, Image& scratch,
@@ -124,6 +160,14 @@ void decode_sampled(std::span<const std::byte> file, std::int64_t channels, cons
   read_jpeg(jpeg, box, denominator, channels, scratch);
   resample_reduced(scratch, {window.top - box.top * denominator, window.left - box.left * denominator, denominator},
                    sampling, out);
+}
+
+void decode_sampled(const StoredRgb& decoded, std::int64_t channels, const Sampling& sampling, Image& scratch,
+                    Image& out) {
+  check_channels(channels);
+  check_within(sampling, decoded.upright_size());
+  read_rgb(decoded, {sampling.top, sampling.left, sampling.window}, channels, scratch);
+  resample_reduced(scratch, {0, 0, 1}, sampling, out);
 }
 
 }  // namespace bantam

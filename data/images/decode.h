@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <string>
 
 #include "bantam/data/images/image.h"
 
@@ -35,14 +36,31 @@ ImageHeader read_image_header(std::span<const std::byte> file);
 /// more than kMostPixels.
 void decode_image(std::span<const std::byte> file, std::int64_t channels, Image& out);
 
+/// The pixels of a whole JPEG that another decoder has decoded (GpuDecoder): rows of RGB, not yet turned upright.
+struct StoredRgb {
+  ImageSize size;  ///< as stored
+  int orientation = 1;
+  const std::uint8_t* pixels = nullptr;  ///< null: that decoder has not decoded it
+
+  ImageSize upright_size() const;
+};
+void decode_image(const StoredRgb& decoded, std::int64_t channels, Image& out);
+
 /// The numbers of a mask: a PNG of one channel or palette as stored, without its palette's colours.
 void decode_mask(std::span<const std::byte> file, Image& out);
+
+/// Throws DataError, which names `field` and the number, where the data's classes have names and a pixel of the mask is
+/// neither one of their numbers nor the ignored one.
+void check_classes(const Image& mask, const DatasetFacts& facts, const std::string& field);
 
 /// `sampling` of the file's image, bilinear. Decodes no more than it needs: rows and columns around the window, and an
 /// upright JPEG at 1/2, 1/4 or 1/8 where that still has twice as many rows and columns as are wanted (values are then
 /// within 1/255 of those of the whole image's resampling, in the mean; else equal). A pure function of its arguments.
 /// `scratch` holds what is decoded. Rows after the window are not read: damage in them is not noticed.
 void decode_sampled(std::span<const std::byte> file, std::int64_t channels, const Sampling& sampling, Image& scratch,
+                    Image& out);
+/// The same of pixels that are decoded already.
+void decode_sampled(const StoredRgb& decoded, std::int64_t channels, const Sampling& sampling, Image& scratch,
                     Image& out);
 
 }  // namespace bantam

@@ -111,6 +111,22 @@ ImageHeader JpegDecoder::stored_header() const {
           state_->orientation};
 }
 
+bool JpegDecoder::has_common_form() const {
+  const jpeg_decompress_struct& info = state_->info;
+  if (info.arith_code || info.data_precision != 8) return false;
+  const jpeg_component_info* parts = info.comp_info;
+  const auto sampled = [](const jpeg_component_info& part, int across, int down) {
+    return part.h_samp_factor == across && part.v_samp_factor == down;
+  };
+  if (info.jpeg_color_space == JCS_GRAYSCALE) return sampled(parts[0], 1, 1);
+  return info.jpeg_color_space == JCS_YCbCr && parts[0].h_samp_factor <= 2 && parts[0].v_samp_factor <= 2 &&
+         sampled(parts[1], 1, 1) && sampled(parts[2], 1, 1);
+}
+
+bool JpegDecoder::has_one_scan() const {
+  return !state_->info.progressive_mode && state_->info.comps_in_scan == state_->info.num_components;
+}
+
 ImageSize JpegDecoder::reduced_size(int denominator) const {
   const std::int64_t d = denominator;
   return {(state_->info.image_height + d - 1) / d, (state_->info.image_width + d - 1) / d};

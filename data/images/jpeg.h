@@ -20,6 +20,11 @@ class JpegDecoder {
 
   /// Extents as stored, not those of the upright image. Channels: 1 or 3 (also of CMYK).
   ImageHeader stored_header() const;
+  /// Whether other decoders, on other hardware, read this form too: 8 bits, Huffman codes, grey or Y'CbCr of chroma
+  /// sampling 4:4:4, 4:2:2, 4:4:0 or 4:2:0.
+  bool has_common_form() const;
+  /// Whether all pixels come in one scan, as in most files that are not progressive.
+  bool has_one_scan() const;
   /// The image's extents at 1 / `denominator` (1, 2, 4 or 8).
   ImageSize reduced_size(int denominator) const;
   /// Writes `box` of the image at 1 / `denominator`, in the stored orientation: the same values as of the whole

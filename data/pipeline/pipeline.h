@@ -71,12 +71,15 @@ struct PipelineOptions {
   PrefetchOptions prefetch{.depth = 0, .workers = 0};
 };
 
+/// Whether images must get one size, and samples a batch.
+enum class StagesFor : std::uint8_t { batches, survey };
+
 /// Reads the list of stages for samples of `facts`. Order, checked: cache, shuffle, augmentations that a worker can
 /// apply (host or region form), then normalize and those of device form alone in any order, then one_hot, mixup and
 /// cutmix, then batch (the only one required), prefetch; each once. The keys of batch are `size` (a number or auto)
 /// and, for auto, `max` and `multiple_of`. Throws ConfigError at the node, also where images of differing sizes never
 /// get one size.
-PipelineOptions read_pipeline(const ConfigNode& stages, const DatasetFacts& facts);
+PipelineOptions read_pipeline(const ConfigNode& stages, const DatasetFacts& facts, StagesFor use = StagesFor::batches);
 
 /// Reads `data.evaluation.pipeline`: augmentations and normalize alone. Throws ConfigError at the node.
 EvaluationStages read_evaluation_stages(const ConfigNode& stages, const DatasetFacts& facts);

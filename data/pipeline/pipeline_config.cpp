@@ -19,12 +19,14 @@ struct Reading {
   PipelineOptions options;
   DatasetFacts facts;
   bool normalized = false;
+  StagesFor use = StagesFor::batches;
 
   /// Checks what was read so far against the samples, and reports at `node`. Images may still get one size `later`.
   void check(const ConfigNode& node, bool later) const {
     try {
       (void)batch_targets(options.mix, facts);
-      if (!later || stage_forms(options.augmentations, facts).has_one_size()) (void)batch_shape(options, facts);
+      if ((!later && use == StagesFor::batches) || stage_forms(options.augmentations, facts).has_one_size())
+        (void)batch_shape(options, facts);
     } catch (const ShapeError& error) {
       node.fail(error.what());
     } catch (const ConfigError& error) {
@@ -38,9 +40,9 @@ void read_cache(const ConfigNode& node, Reading& reading) {
       "Where samples lie while the run reads them; the bits of batches do not depend on it. device: in the GPU's "
       "memory; ram: in host memory, read once; disk: in one file a set in the run's folder, written once, which "
       "`{disk: FOLDER}` puts elsewhere; off: nowhere, read at each use; auto: on a GPU device where the set is small, "
-      "else ram, and off where host memory does not hold it. What is kept are the samples after the stages without "
-      "chance that come first (resize, center_crop), or the files where images have no one size by then. ram without "
-      "this stage.",
+      "else ram; where host memory does not hold it, disk if that saves decoding, else off. What is kept are the "
+      "samples after the stages without chance that come first (resize, center_crop), or the files where images have "
+      "no one size by then. ram without this stage.",
       "cache: auto");
   PipelineOptions& options = reading.options;
   if (node.is_map()) {
@@ -267,11 +269,12 @@ bool read_stages(const ConfigNode& stages, Reading& reading) {
 
 }  // namespace
 
-PipelineOptions read_pipeline(const ConfigNode& stages, const DatasetFacts& facts) {
+PipelineOptions read_pipeline(const ConfigNode& stages, const DatasetFacts& facts, StagesFor use) {
   describe_stages(stages, facts);
   Reading reading;
   reading.facts = facts;
-  if (!read_stages(stages, reading))
+  reading.use = use;
+  if (!read_stages(stages, reading) && use == StagesFor::batches)
     stages.fail("the pipeline has no 'batch' stage; add one, such as `- batch: {size: 32}`");
   return reading.options;
 }

@@ -154,9 +154,10 @@ class Reading {
       if (mask_.size != image_.size)
         throw DataError(fmt::format("the mask has {} x {} pixels, the image {} x {}", mask_.size.width,
                                     mask_.size.height, image_.size.width, image_.size.height));
+      check_classes(mask_, facts_, facts_.targets[t].name);
       if (static_cast<int>(t) != class_target_) continue;
       for (const std::uint8_t label : mask_.pixels)
-        if (label < facts_.class_names.size() || facts_.class_names.empty()) count(part.counts, label);
+        if (facts_.ignored_label != static_cast<std::int32_t>(label)) count(part.counts, label);
     }
   }
 

@@ -10,6 +10,7 @@
 #include "bantam/base/clock.h"
 #include "bantam/base/error.h"
 #include "bantam/data/delivery/loader.h"
+#include "bantam/data/images/gpu_decoder.h"
 
 namespace bantam::run {
 namespace {
@@ -67,6 +68,19 @@ void measure_fetches(const SampleReader& reader, LoaderMeasurement& measured) {
   measured.stored_bytes = bytes / static_cast<double>(std::max<std::int64_t>(done, 1));
 }
 
+void note_decoder(const OpenedData& data, LoaderMeasurement& measured) {
+  measured.decoder = data.decoder;
+  if (data.gpu_decoder == nullptr) return;
+  const GpuDecoder& decoder = *data.gpu_decoder;
+  const DecoderCounts files = decoder.counts();
+  measured.gpu = {files.gpu,
+                  files.cpu,
+                  decoder.device_bytes(),
+                  decoder.host_bytes(),
+                  decoder.peak_device_bytes(),
+                  decoder.peak_host_bytes()};
+}
+
 }  // namespace
 
 LoaderMeasurement measure_loader(const RunConfig& config, int threads, double seconds) {
@@ -90,6 +104,7 @@ LoaderMeasurement measure_loader(const RunConfig& config, int threads, double se
   measured.seconds = seconds_since(begin);
   measured.cpu_seconds = cpu_seconds() - cpu;
   measured.waited_seconds = batches.waited_seconds() - waited;
+  note_decoder(data, measured);
   measured.batch_size = data.train->batch_size();
   if (const auto* source = dynamic_cast<const ImageBatchSource*>(data.train.get())) {
     measured.workers = source->workers();

@@ -2,10 +2,19 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
+#include <string>
 
 #include "bantam/run/config/run_config.h"
 
 namespace bantam::run {
+
+/// What a GPU's decoder did, from its start on, and the memory that is reserved for it.
+struct GpuDecoding {
+  std::int64_t gpu_files = 0, cpu_files = 0;
+  std::uint64_t device_bytes = 0, host_bytes = 0;
+  std::uint64_t peak_device_bytes = 0, peak_host_bytes = 0;  ///< of that, nvJPEG's own at most
+};
 
 struct LoaderMeasurement {
   std::int64_t images = 0, batches = 0, batch_size = 0;
@@ -15,6 +24,8 @@ struct LoaderMeasurement {
   double cpu_seconds = 0;               ///< of all threads
   double fetch_us = 0;                  ///< of one thread that reads one stored sample, without decoding it
   double stored_bytes = 0;              ///< of one sample
+  std::string decoder;                  ///< OpenedData's; "" where there are no image files
+  std::optional<GpuDecoding> gpu;       ///< where a GPU decodes
 
   double images_per_s() const { return static_cast<double>(images) / seconds; }
 };

@@ -198,6 +198,13 @@ std::uint64_t host_room(const RunConfig& config) {
   return most / 4 * kQuarters;
 }
 
+/// For a cache that nobody asked for: a quarter of what is free where runs are written.
+std::uint64_t disk_room() {
+  std::error_code error;
+  const std::filesystem::space_info space = std::filesystem::space(".", error);
+  return error ? 0 : space.available / 4;
+}
+
 /// `cache: auto`: on a GPU the data sets lie on the device where they are a small share of the run's limit, or, where
 /// nothing bounds it, small for any GPU; nowhere, where host memory does not hold them. For the device a rule of the
 /// configuration alone, so that plans hold.
@@ -212,7 +219,26 @@ void settle_cache(RunConfig& config) {
   if (config.device.is_logical() && split != config.memory.logical.end())
     most = std::min(most, split->second.at(static_cast<std::size_t>(config.device.share)) / kShare);
   const bool is_gpu = config.device.kind == DeviceKind::cuda;
-  settle_cache(*config.data, {.device_bytes = is_gpu ? most : 0, .host_bytes = host_room(config)});
+  settle_cache(*config.data,
+               {.device_bytes = is_gpu ? most : 0, .host_bytes = host_room(config), .disk_bytes = disk_room()});
+}
+
+/// The error is at its key, which is there where there is one.
+void settle_decoder(ConfigMap& root, RunConfig& config) {
+  if (!config.data || root.self().is_described()) return;
+  try {
+    bantam::settle_decoder(*config.data, config.device);
+  } catch (const ConfigError& error) {
+    root.node("data").as_map().node("decode").fail(error.what());
+  }
+}
+
+void read_data(ConfigMap& root, RunConfig& config, StagesFor use) {
+  const auto data = root.find({"data", "The data set and its way into batches.", "",
+                               "no data: enough for summary, plan and bench, not for train"});
+  if (!data) return;
+  config.data = read_data_config(*data, use);
+  settle_decoder(root, config);
 }
 
 void check_version(ConfigMap& root) {
@@ -289,6 +315,12 @@ RunConfig read_run_config(const std::filesystem::path& path, std::span<const std
   return parse_run_config(ConfigDocument::read_text(path), path, overrides, data);
 }
 
+RunConfig read_survey_config(const std::filesystem::path& path, std::span<const std::string> overrides) {
+  ConfigDocument document = ConfigDocument::parse(ConfigDocument::read_text(path), path.string(), overrides);
+  document.set_synonyms(kSynonyms);
+  return read_document(document, path.stem().string(), StagesFor::survey);
+}
+
 RunConfig parse_run_config(std::string_view text, const std::filesystem::path& path,
                            std::span<const std::string> overrides, DataSection data) {
   ConfigDocument document = ConfigDocument::parse(text, path.string(), overrides);
@@ -297,6 +329,7 @@ RunConfig parse_run_config(std::string_view text, const std::filesystem::path& p
 }
 
 RunConfig read_document(const ConfigDocument& document, const std::string& name, DataSection section) {
+RunConfig read_document(const ConfigDocument& document, const std::string& name, StagesFor use) {
   ConfigMap root = document.map();
   check_version(root);
   const auto seed = static_cast<std::uint64_t>(root.integer(
@@ -304,6 +337,19 @@ RunConfig read_document(const ConfigDocument& document, const std::string& name,
       {.min = 0}, 42));
   const Device device = read_device(root);
   const Precision precision = read_precision(root, device);
+  if (use == StagesFor::survey && !root.has("model")) {
+    RunConfig config{.document = document,
+                     .name = name,
+                     .seed = seed,
+                     .device = device,
+                     .precision = precision,
+                     .model = {name, Graph({1}), root.self(), root.self()}};
+    config.memory =
+        read_memory(root.map_or_empty({"memory", "Limits, budget, and what happens when memory runs out."}));
+    read_data(root, config, use);
+    settle_cache(config);
+    return config;
+  }
   RunConfig config{.document = document,
                    .name = name,
                    .seed = seed,
@@ -325,14 +371,15 @@ RunConfig read_document(const ConfigDocument& document, const std::string& name,
                                    "no data: enough for summary, plan and bench, not for train"});
       data && section == DataSection::read)
     config.data = read_data_config(*data);
+  read_data(root, config, use);
   config.train = read_train_config(root.map_or_empty({"train", "Epochs, loss, optimizer: how the model is trained."}),
                                    config.device);
   if (config.model.weights && !config.train.initial_weights.empty() && !root.self().is_described())
     root.node("train").as_map().node("initial_weights").fail("model.weights names the weights to begin with already");
   if (config.data) config.data->evaluation = config.train.evaluation;
+  settle_cache(config);
   require_groups_match(root, config);
   config.checkpoint = read_checkpoint_config(root, config.train);
-  settle_cache(config);
   root.finish();
   try {
     const Shape& output = config.model.graph.output_shape();

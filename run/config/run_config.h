@@ -130,8 +130,14 @@ RunConfig read_run_config(const std::filesystem::path& path, std::span<const std
 RunConfig parse_run_config(std::string_view text, const std::filesystem::path& path,
                            std::span<const std::string> overrides, DataSection data = DataSection::read);
 
+/// The same for a survey of the data: the configuration need not have a model, a pipeline, or images of one size. Of
+/// one without a model the keys besides version, seed, device, precision, memory and data are not read, and the model
+/// is empty.
+RunConfig read_survey_config(const std::filesystem::path& path, std::span<const std::string> overrides);
+
 /// The same of a document that is parsed already, or that describes the keys (schema.h).
 RunConfig read_document(const ConfigDocument& document, const std::string& name, DataSection data = DataSection::read);
+RunConfig read_document(const ConfigDocument& document, const std::string& name, StagesFor use = StagesFor::batches);
 
 /// What the run's device, or the one that it is planned for, sustains in this precision, by its profile.
 DeviceRates rates_of(const RunConfig& config, Precision precision);

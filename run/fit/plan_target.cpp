@@ -15,7 +15,11 @@ constexpr std::uint64_t kPage = 2u << 20;  // the driver's: pools are counted in
 
 PlanTarget plan_target(const RunConfig& config, const std::optional<DeviceProfile>& named) {
   const bool counts = config.device.kind == DeviceKind::cuda && !config.device.is_logical();
-  return {.profile = named ? *named : profile_of(config.device), .counts = counts, .machine = !named};
+  const bool host = config.device.whole() == Device::cpu() && !config.device.is_logical();
+  return {.profile = named ? *named : profile_of(config.device),
+          .counts = counts,
+          .readers_bytes = host && config.data ? resident_bytes(*config.data) : 0,
+          .machine = !named};
 }
 
 PlanTarget measured_target(const RunConfig& config) {
@@ -36,7 +40,7 @@ PlanTarget measured_target(const RunConfig& config) {
 }
 
 std::uint64_t bytes_besides_pool(const PlanTarget& target) {
-  return target.counts ? total_bytes(target.profile.overhead) + target.reserve_bytes : 0;
+  return target.counts ? total_bytes(target.profile.overhead) + target.reserve_bytes : target.readers_bytes;
 }
 
 std::uint64_t pool_bytes_under(const PlanTarget& target, std::uint64_t memory) {
@@ -50,7 +54,7 @@ std::uint64_t process_bytes(const PlanTarget& target, std::uint64_t pool_bytes) 
 }
 
 std::uint64_t limit_bytes_for(const PlanTarget& target, std::uint64_t pool_bytes) {
-  return target.counts ? process_bytes(target, pool_bytes) + kLateReserve : pool_bytes;
+  return target.counts ? process_bytes(target, pool_bytes) + kLateReserve : pool_bytes + target.readers_bytes;
 }
 
 }  // namespace bantam::run

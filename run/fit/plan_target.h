@@ -17,6 +17,8 @@ struct PlanTarget {
   /// Kept free under a limit besides the profile's overhead: a profile has the kernels in that, a measurement before
   /// the run does not.
   std::uint64_t reserve_bytes = kLateReserve;
+  /// Of a CPU's limit: what the data set's readers keep beside the pool.
+  std::uint64_t readers_bytes = 0;
   bool machine = true;  ///< false: the profile was named, whatever this machine has
 };
 

@@ -18,6 +18,7 @@ constexpr auto kFree = std::to_array<std::string_view>({"version",
                                                         "recompute",
                                                         "algorithms",
                                                         "checkpoint",
+                                                        "data.decode",  // add_data: who decodes in fact
                                                         "data.on_error",
                                                         "data.path",
                                                         "data.validation.path",
@@ -85,6 +86,7 @@ void add_data(Fingerprint& fingerprint, const OpenedData& data) {
   fact("validation samples", samples(*data.validation));
   if (data.test != nullptr) fact("test samples", samples(*data.test));
   fact("image", to_string(data.train->image_shape()));
+  if (!data.decoder.empty()) fact("decoder", data.decoder);
   fact("classes", fmt::format("{}", data.train->classes()));
 }
 

@@ -11,9 +11,9 @@
 
 #include <cublasLt.h>
 
+#include "bantam/base/shared_library.h"
 #include "bantam/kernels/contracts/algorithm_choices.h"
 #include "bantam/kernels/cuda/device/gemm.h"
-#include "bantam/kernels/cuda/device/shared_library.h"
 
 namespace bantam::kernels::cuda {
 

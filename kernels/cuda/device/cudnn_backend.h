@@ -7,7 +7,7 @@
 
 #include <cudnn.h>
 
-#include "bantam/kernels/cuda/device/shared_library.h"
+#include "bantam/base/shared_library.h"
 
 namespace bantam::kernels::cuda {
 

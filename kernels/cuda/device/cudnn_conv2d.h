@@ -9,10 +9,10 @@
 
 #include <cudnn.h>
 
+#include "bantam/base/shared_library.h"
 #include "bantam/kernels/contracts/algorithm_choices.h"
 #include "bantam/kernels/contracts/conv/conv2d.h"
 #include "bantam/kernels/cuda/device/cudnn_plans.h"
-#include "bantam/kernels/cuda/device/shared_library.h"
 
 namespace bantam::kernels::cuda {
 

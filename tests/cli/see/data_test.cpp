@@ -135,6 +135,31 @@ TEST_F(Data, ListsBrokenFiles) {
   EXPECT_EQ(run({"data", "folder.yaml", "--out", "page.html"}).code, 0) << "without --check a word of it is enough";
 }
 
+// Before there is a model, a pipeline, or a size.
+TEST_F(Data, NeedsNeitherAModelNorOneSize) {
+  write_folder();
+  write("early.yaml", "data:\n  format: image_folder\n  path: photos\n");
+  const Outcome outcome = run({"data", "early.yaml", "--json", "--out", "page.html"});
+  ASSERT_EQ(outcome.code, 0) << outcome.err;
+  const nlohmann::json json = outcome.last_json();
+  EXPECT_EQ(json["splits"][0]["samples"], 18);
+  EXPECT_EQ(json["splits"][0]["sizes"]["largest"], (nlohmann::json{{"height", 31}, {"width", 30}}));
+  EXPECT_EQ(json["one_size"], false);
+  EXPECT_EQ(count_of(read("page.html"), "<img"), 0u) << "there are no batches to show";
+  const Outcome words = run({"data", "early.yaml", "--check"});
+  EXPECT_EQ(words.code, 0);
+  EXPECT_NE(words.out.find("add a stage such as `resize"), std::string::npos) << words.out;
+  write("flip.yaml",
+        "data:\n  format: image_folder\n  path: photos\n  pipeline: [random_flip, batch: {size: 4}]\n"
+        "model: {input: [20, 20, 3], layers: [flatten, dense: {units: 2}]}\n");
+  EXPECT_EQ(run({"data", "flip.yaml"}).code, 0);
+  EXPECT_EQ(run({"plan", "flip.yaml"}).code, 2) << "training needs one size";
+  write("wrong.yaml", "data:\n  format: image_folder\n  path: photos\n  sed: 3\n");
+  const Outcome wrong = run({"data", "wrong.yaml"});
+  EXPECT_EQ(wrong.code, 2);
+  EXPECT_NE(wrong.err.find("wrong.yaml:4:3"), std::string::npos) << wrong.err;
+}
+
 TEST_F(Data, NeedsData) {
   write("none.yaml", "model: {input: [4, 4, 1], layers: [flatten, dense: {units: 2}]}\n");
   const Outcome outcome = run({"data", "none.yaml"});
@@ -156,8 +181,26 @@ TEST_F(Data, BenchTimesTheLoader) {
   EXPECT_GT(json["cpu_us_per_image"], 0);
   EXPECT_GT(json["stored_bytes"], 60);
   EXPECT_LE(json["waited_share"], 1.0);
+  EXPECT_EQ(json["decoder"], "CPU");
   const Outcome words = run({"bench", "data", "folder.yaml", "--seconds", "0.1"});
   EXPECT_NE(words.out.find("images/s"), std::string::npos) << words.out;
+  EXPECT_NE(words.out.find("decoder     CPU\n"), std::string::npos) << words.out;
+  const Outcome refused = run({"bench", "data", "folder.yaml", "--seconds", "0.1", "device=cpu", "data.decode=gpu"});
+  EXPECT_EQ(refused.code, 2);
+  EXPECT_NE(refused.err.find("decode: gpu needs a GPU"), std::string::npos) << refused.err;
+}
+
+// What it writes goes away with it.
+TEST_F(Data, BenchOfACacheOnDiskHasATemporaryFolder) {
+  write_folder();
+  std::filesystem::create_directories(path("scratch"));
+  ::setenv("TMPDIR", path("scratch").c_str(), 1);
+  const Outcome outcome =
+      run({"bench", "data", "folder.yaml", "--seconds", "0.1", "--json", "data.pipeline.cache=disk"});
+  ::unsetenv("TMPDIR");
+  ASSERT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_GT(outcome.last_json()["images"], 0);
+  EXPECT_TRUE(std::filesystem::is_empty(path("scratch")));
 }
 
 }  // namespace

@@ -304,13 +304,14 @@ TEST(SettleEncodedCache, FollowsTheRoomThereIs) {
   sample_formats().add("pngs", [](ConfigMap&) {
     return SampleSplits{std::make_shared<PngSamples>(kSamples), std::make_shared<PngSamples>(20)};
   });
-  const auto settled = [](const std::string& stage, std::uint64_t device_bytes, std::uint64_t host_bytes) {
+  const auto settled = [](const std::string& stage, std::uint64_t device_bytes, std::uint64_t host_bytes,
+                          std::uint64_t disk_bytes = 0) {
     DataOptions options = read_data_config(
         ConfigDocument::parse("data:\n  format: pngs\n  pipeline: [cache: auto, " + stage + ", batch: {size: 8}]\n",
                               "t.yaml")
             .map()
             .node("data"));
-    settle_cache(options, {.device_bytes = device_bytes, .host_bytes = host_bytes});
+    settle_cache(options, {.device_bytes = device_bytes, .host_bytes = host_bytes, .disk_bytes = disk_bytes});
     return options.pipeline.cache;
   };
   const std::string whole = "resize: {size: [10, 12]}", chance = "random_resized_crop: {size: 10}";
@@ -319,6 +320,9 @@ TEST(SettleEncodedCache, FollowsTheRoomThereIs) {
   EXPECT_EQ(settled(whole, decoded - 1, decoded), CacheKind::ram);
   EXPECT_EQ(settled(whole, decoded, decoded - 1), CacheKind::off);
   const std::uint64_t files = PngSamples(kSamples).total_encoded_bytes() + kSamples * 4u + 20u * (10 * 10 * 3 + 4);
+  EXPECT_EQ(settled(whole, decoded, decoded - 1, decoded), CacheKind::disk);
+  EXPECT_EQ(settled(whole, decoded, decoded - 1, decoded - 1), CacheKind::off);
+  EXPECT_EQ(settled(chance, files, files - 1, files), CacheKind::off) << "the files are there already";
   EXPECT_EQ(settled(chance, files, files), CacheKind::ram);
   EXPECT_EQ(settled(chance, files, files - 1), CacheKind::off);
   EXPECT_CONTAINS(message_of<ConfigError>([&] { (void)settled("shuffle", 1, 1); }), "add `resize: {size: [H, W]}`");

@@ -3,10 +3,13 @@
 #include <algorithm>
 #include <cmath>
 
+#include <fmt/format.h>
+
 #include "bantam/base/error.h"
 #include "bantam/base/philox.h"
 #include "bantam/data/formats/csv_cells.h"
 #include "tests/data/formats/format_files.h"
+#include "tests/data/formats/short_run.h"
 
 namespace bantam {
 namespace {
@@ -292,6 +295,33 @@ TEST_F(CsvTest, MutatedFilesAreRowsOrAnError) {
   }
   EXPECT_GT(errors, 200);
   EXPECT_GT(rows, 200);
+}
+
+// Rows that stand class after class are spread, as those of an image folder; others are the first ones.
+TEST(CsvLimit, KeepsRowsOfAllClassesOfASortedFile) {
+  const TemporaryFolder folder;
+  std::string sorted = "x,label\n", mixed = sorted, of_one = sorted;
+  for (int row = 0; row < 12; ++row) {
+    sorted += fmt::format("{},{}\n", row, row < 4 ? "bee" : row < 8 ? "ant" : "cat");
+    mixed += fmt::format("{},{}\n", row, row == 11 ? "bee" : row < 8 ? "ant" : "bee");
+    of_one += fmt::format("{},ant\n", row);
+  }
+  mixed += "12,ant\n";
+  write_file(folder.path() / "sorted.csv", sorted);
+  write_file(folder.path() / "mixed.csv", mixed);
+  write_file(folder.path() / "one.csv", of_one);
+  const auto limited = [&](const std::string& name, const std::string& parts) {
+    const DataOptions options = testing::data_of(
+        fmt::format("format: csv, path: $, train: {0}.csv, {1}, label: label, limit: 6, pipeline: [batch: {{size: 2}}]",
+                    name, parts),
+        folder.path());
+    return labels_of(*open_splits(options, 1).train);
+  };
+  EXPECT_EQ(limited("sorted", "test: one.csv"), (Labels{1, 1, 0, 0, 2, 2}));
+  EXPECT_EQ(limited("mixed", "test: one.csv"), (Labels{0, 0, 0, 0, 0, 0}));
+  EXPECT_EQ(limited("one", "test: one.csv"), (Labels{0, 0, 0, 0, 0, 0}));
+  Labels split = limited("sorted", "split: 0.25");
+  EXPECT_EQ(split, (Labels{1, 1, 0, 0, 2, 2})) << "also after a split";
 }
 
 }  // namespace

@@ -130,6 +130,25 @@ TEST_P(IdxTest, ASmallStackDoes) {
   testing::on_small_stack(128 << 10, [&] { expect_ramp(*read_splits(alone, options().source).train, 0); });
 }
 
+// What is decompressed lies beside the allocators: the limit of the CPU counts it while the data are open.
+TEST_P(IdxTest, DecompressedFilesCountAgainstTheLimit) {
+  const std::uint64_t kept = GetParam() ? 16 + 8 + (kTrain + kTest) * (kHeight * kWidth + 1) + 16 + 8 : 0;
+  const std::uint64_t limit = std::uint64_t{8} << 20;
+  {
+    Runtime limited({.threads = 1, .limits = {{"cpu", limit}}});
+    {
+      const OpenedData data = open_data(limited, options(), Device::cpu(), 1);
+      EXPECT_EQ(limited.limit(Device::cpu()), limit - kept);
+      EXPECT_EQ(limited.allocator(Device::cpu()).stats().limit_bytes, limit - kept);
+    }
+    EXPECT_EQ(limited.limit(Device::cpu()), limit);
+  }
+  if (!GetParam()) return;
+  Runtime small({.threads = 1, .limits = {{"cpu", kept}}});
+  EXPECT_CONTAINS(message_of<OutOfMemory>([&] { (void)open_data(small, options(), Device::cpu(), 1); }),
+                  "unpack them, or raise the limit");
+}
+
 TEST_P(IdxTest, SizesAreThoseOfTheFiles) {
   const DataOptions found = options("verify: true");
   EXPECT_EQ(train_facts(found).size, kTrain);

@@ -71,6 +71,37 @@ TEST(SplitSurvey, CountsClassesSizesAndChannelsOfFiles) {
   }
 }
 
+/// A grey image and its mask of 2 x 2: sample i has the numbers 0, 1, 255 and i.
+class Masks : public Files {
+ public:
+  DatasetFacts facts() const override {
+    DatasetFacts facts{.size = 4, .image_shape = {0, 0, 1}, .class_names = {"a", "b", "c"}};
+    facts.targets = {{"labels", {0, 0}, DType::int32, FieldEncoding::mask}};
+    facts.ignored_label = 255;
+    return facts;
+  }
+  void fetch(std::int64_t index, std::span<std::vector<std::byte>> fields) const override {
+    Image image;
+    image.reshape({2, 2}, 1);
+    image.pixels = {0, 1, 255, static_cast<std::uint8_t>(index)};
+    const std::string file = encode_png(image);
+    for (std::vector<std::byte>& field : fields) {
+      field.resize(file.size());
+      std::memcpy(field.data(), file.data(), file.size());
+    }
+  }
+};
+
+TEST(SplitSurvey, AMaskOfANumberThatIsNoClassIsBroken) {
+  const SplitSurvey survey = survey_split(Masks(), {.most_bytes = 0});
+  ASSERT_EQ(survey.broken.size(), 1u);
+  EXPECT_EQ(survey.broken[0].name, "3.png");
+  EXPECT_EQ(survey.broken[0].reason,
+            "'labels' has the number 3, but the data have 3 classes, from 0, and 255 for none");
+  EXPECT_EQ(survey.class_counts, (std::vector<std::int64_t>{4, 4, 1}));
+  EXPECT_EQ(survey.read, 3);
+}
+
 TEST(SplitSurvey, ReadsAShareOfALargeSet) {
   Runtime runtime({.threads = 2});
   const auto set = testing::ramp_dataset(runtime, 1000);

@@ -82,6 +82,24 @@ TEST_F(FingerprintTest, FactsOfTheDataCountWhereBothAreKnown) {
   EXPECT_EQ(differences(was, of_data(tiny())), std::vector<std::string>{"data (classes): was 100, is 10"});
 }
 
+// What the configuration says of it may differ between machines: `auto` is settled, and `gpu` names no library.
+TEST_F(FingerprintTest, WhoDecodesFilesCountsAndNotTheKey) {
+  EXPECT_EQ(changes(tiny(), tiny({"data.decode=cpu"})), std::vector<std::string>{});
+  Runtime runtime({.threads = 1});
+  const RunConfig config = tiny();
+  OpenedData data = open_data(runtime, *config.data, config.device, config.seed);
+  const auto by = [&](const std::string& decoder) {
+    Fingerprint fingerprint;
+    data.decoder = decoder;
+    add_data(fingerprint, data);
+    return fingerprint;
+  };
+  EXPECT_FALSE(by("").contains("data (decoder)")) << "no image files";
+  EXPECT_EQ(differences(by("CPU"), by("nvJPEG 12.3, hardware")),
+            std::vector<std::string>{"data (decoder): was CPU, is nvJPEG 12.3, hardware"});
+  EXPECT_EQ(differences(by(""), by("CPU")), std::vector<std::string>{}) << "an older run's is not known";
+}
+
 TEST_F(FingerprintTest, KeysThatComeAndGoAreNamed) {
   EXPECT_EQ(differences({{"a", "1"}, {"c", "3"}}, {{"b", "2"}, {"c", "3"}}),
             (std::vector<std::string>{"a: was 1, is gone", "b: is new (2)"}));

@@ -1,5 +1,5 @@
 // dlopen, with messages that say what to do.
-#include "bantam/kernels/cuda/device/shared_library.h"
+#include "bantam/base/shared_library.h"
 
 #include <dlfcn.h>
 #include <fmt/core.h>
@@ -7,7 +7,7 @@
 
 #include "bantam/base/error.h"
 
-namespace bantam::kernels::cuda {
+namespace bantam {
 
 SharedLibrary::SharedLibrary(const char* product, const std::vector<std::string>& names) : product_(product) {
   std::string cause;
@@ -33,4 +33,4 @@ void* SharedLibrary::find(const char* symbol) const {
                                 product_, opened_, symbol));
 }
 
-}  // namespace bantam::kernels::cuda
+}  // namespace bantam

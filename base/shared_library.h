@@ -1,11 +1,11 @@
 // A shared library opened at run time: the program starts without CUDA's libraries, and without the 50 ms that linking
-// costs.
+// them costs.
 #pragma once
 
 #include <string>
 #include <vector>
 
-namespace bantam::kernels::cuda {
+namespace bantam {
 
 /// Stays loaded until the process ends: CUDA libraries do not unload cleanly.
 class SharedLibrary {
@@ -27,4 +27,4 @@ class SharedLibrary {
   void* handle_ = nullptr;
 };
 
-}  // namespace bantam::kernels::cuda
+}  // namespace bantam
