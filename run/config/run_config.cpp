@@ -233,11 +233,12 @@ void settle_decoder(ConfigMap& root, RunConfig& config) {
   }
 }
 
-void read_data(ConfigMap& root, RunConfig& config, StagesFor use) {
+void read_data(ConfigMap& root, RunConfig& config, DataSection section) {
   const auto data = root.find({"data", "The data set and its way into batches.", "",
                                "no data: enough for summary, plan and bench, not for train"});
-  if (!data) return;
-  config.data = read_data_config(*data, use);
+  if (!data || section == DataSection::skip) return;
+  const bool survey = section == DataSection::survey;
+  config.data = read_data_config(*data, survey ? StagesFor::survey : StagesFor::batches);
   settle_decoder(root, config);
 }
 
@@ -318,7 +319,7 @@ RunConfig read_run_config(const std::filesystem::path& path, std::span<const std
 RunConfig read_survey_config(const std::filesystem::path& path, std::span<const std::string> overrides) {
   ConfigDocument document = ConfigDocument::parse(ConfigDocument::read_text(path), path.string(), overrides);
   document.set_synonyms(kSynonyms);
-  return read_document(document, path.stem().string(), StagesFor::survey);
+  return read_document(document, path.stem().string(), DataSection::survey);
 }
 
 RunConfig parse_run_config(std::string_view text, const std::filesystem::path& path,
@@ -329,7 +330,6 @@ RunConfig parse_run_config(std::string_view text, const std::filesystem::path& p
 }
 
 RunConfig read_document(const ConfigDocument& document, const std::string& name, DataSection section) {
-RunConfig read_document(const ConfigDocument& document, const std::string& name, StagesFor use) {
   ConfigMap root = document.map();
   check_version(root);
   const auto seed = static_cast<std::uint64_t>(root.integer(
@@ -337,7 +337,7 @@ RunConfig read_document(const ConfigDocument& document, const std::string& name,
       {.min = 0}, 42));
   const Device device = read_device(root);
   const Precision precision = read_precision(root, device);
-  if (use == StagesFor::survey && !root.has("model")) {
+  if (section == DataSection::survey && !root.has("model")) {
     RunConfig config{.document = document,
                      .name = name,
                      .seed = seed,
@@ -346,7 +346,7 @@ RunConfig read_document(const ConfigDocument& document, const std::string& name,
                      .model = {name, Graph({1}), root.self(), root.self()}};
     config.memory =
         read_memory(root.map_or_empty({"memory", "Limits, budget, and what happens when memory runs out."}));
-    read_data(root, config, use);
+    read_data(root, config, section);
     settle_cache(config);
     return config;
   }
@@ -367,11 +367,7 @@ RunConfig read_document(const ConfigDocument& document, const std::string& name,
   } catch (const ConfigError& error) {
     root.node("memory").as_map().node("on_oom").fail(std::string("memory.") + error.what());
   }
-  if (const auto data = root.find({"data", "The data set and its way into batches.", "",
-                                   "no data: enough for summary, plan and bench, not for train"});
-      data && section == DataSection::read)
-    config.data = read_data_config(*data);
-  read_data(root, config, use);
+  read_data(root, config, section);
   config.train = read_train_config(root.map_or_empty({"train", "Epochs, loss, optimizer: how the model is trained."}),
                                    config.device);
   if (config.model.weights && !config.train.initial_weights.empty() && !root.self().is_described())

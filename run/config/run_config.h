@@ -119,7 +119,8 @@ struct RunConfig {
 /// Whether a configuration's data are wanted: some formats look for their files when the section is read.
 enum class DataSection : std::uint8_t {
   read,
-  skip  ///< nothing in it is looked at; `data` of the configuration is missing
+  survey,  ///< for what `bantam data` says of them: the pipeline may be missing or unfinished
+  skip     ///< nothing in it is looked at; `data` of the configuration is missing
 };
 
 /// Reads the file. Throws ConfigError with the position of whatever is wrong: types, ranges, unknown keys, shapes that
@@ -137,7 +138,6 @@ RunConfig read_survey_config(const std::filesystem::path& path, std::span<const 
 
 /// The same of a document that is parsed already, or that describes the keys (schema.h).
 RunConfig read_document(const ConfigDocument& document, const std::string& name, DataSection data = DataSection::read);
-RunConfig read_document(const ConfigDocument& document, const std::string& name, StagesFor use = StagesFor::batches);
 
 /// What the run's device, or the one that it is planned for, sustains in this precision, by its profile.
 DeviceRates rates_of(const RunConfig& config, Precision precision);
