@@ -29,13 +29,14 @@ struct Call {
   std::int64_t row_length() const { return plan.padded_row; }  // without padding that is x's own
 };
 
-/// The room of one part.
+/// The room of one part; parts of the same rows share what these read.
 struct Slot {
   Slot(const InferencePlan& plan, void* workspace, std::int64_t part) {
-    WorkspaceCutter cutter({static_cast<char*>(workspace) + static_cast<std::size_t>(part) * plan.slot_bytes(), 0});
-    padded = cutter.cut<float>(plan.padded_bytes);
-    table = cutter.cut<const float*>(plan.table_bytes);
-    edge = cutter.cut<float>(plan.edge_bytes);
+    const auto rows = static_cast<std::size_t>(part % plan.row_parts);
+    char* const begin = static_cast<char*>(workspace);
+    padded = reinterpret_cast<float*>(begin + rows * plan.slot_bytes());
+    table = reinterpret_cast<const float**>(begin + rows * plan.slot_bytes() + plan.padded_bytes);
+    edge = reinterpret_cast<float*>(begin + plan.slots_bytes() + static_cast<std::size_t>(part) * plan.edge_bytes);
   }
   float* padded;
   const float** table;  ///< by output row of the part: where its first patch begins
@@ -156,7 +157,6 @@ class PartOfCall {
   }
 
   void run() {
-    find_rows(call_, share_, slot_);
     for (std::int64_t c = 0; c < share_.columns; c += InferencePlan::kColumnGroup) {
       const std::int64_t columns = std::min(InferencePlan::kColumnGroup, share_.columns - c);
       for_each_range(call_, [&](const DepthRange& range) { multiply(range, share_.first_column + c, columns); });
@@ -269,7 +269,13 @@ void conv2d_inference(const Exec& exec, const Conv2dShape& shape, DType dtype, c
       shape,    plan_inference(shape), panel_kernels(), static_cast<const float*>(x), static_cast<const float*>(w),
       epilogue, static_cast<float*>(y)};
   require_workspace(workspace, call.plan.workspace_bytes(), "conv2d_inference");
+  const auto find = [&](std::int64_t part) {
+    find_rows(call, share_of(call, part), Slot(call.plan, workspace.data, part));
+  };
+  const bool shared = call.plan.column_parts > 1;  // else a part finds its own rows, which are in its cache then
+  if (shared) parallel_parts(call.plan.row_parts, exec.threads, find);
   parallel_parts(call.plan.parts(), exec.threads, [&](std::int64_t part) {
+    if (!shared) find(part);
     PartOfCall(call, share_of(call, part), Slot(call.plan, workspace.data, part)).run();
   });
 }

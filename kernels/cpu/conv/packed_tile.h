@@ -34,7 +34,7 @@ struct PackedTile {
 
 template <class Vector, int R, int V>
 [[gnu::always_inline]] inline void sum_tile(const PackedTile& tile, Vector (&sum)[R][V]) {
-  constexpr int kLanes = sizeof(Vector) / sizeof(float);
+  constexpr int kLanes = sizeof(Vector) / sizeof(float), kAhead = 16;  // rows of weights on their way to the cache
   const float* patches[R];
 #pragma GCC unroll 16
   for (int r = 0; r < R; ++r) patches[r] = tile.patches[r];
@@ -43,7 +43,10 @@ template <class Vector, int R, int V>
     for (std::int64_t p = 0; p < tile.depth.length; ++p, w += V * kLanes) {
       Vector right[V];
 #pragma GCC unroll 4
-      for (int v = 0; v < V; ++v) right[v] = load_vector<Vector>(w + v * kLanes);
+      for (int v = 0; v < V; ++v) {
+        right[v] = load_vector<Vector>(w + v * kLanes);
+        __builtin_prefetch(w + (kAhead * V + v) * kLanes);
+      }
 #pragma GCC unroll 16
       for (int r = 0; r < R; ++r) {
         const float left = patches[r][p];

@@ -14,7 +14,7 @@ namespace bantam::kernels::cpu {
 inline bool packs_weights(const Conv2dShape& s, DType dtype) { return dtype == DType::float32 && s.groups == 1; }
 
 /// A part computes some rows of the output (of all images, one after the other) for some of its columns (channels).
-/// Workspace: a slot for each part.
+/// Workspace: a slot for each part of the rows, then the edges of all parts.
 struct InferencePlan {
   static constexpr std::int64_t kDepth = 256;        ///< of the sum, at a time
   static constexpr std::int64_t kColumnGroup = 192;  ///< channels whose weights of kDepth stay in a cache
@@ -28,11 +28,12 @@ struct InferencePlan {
   std::int64_t padded_row = 0;   ///< floats of a row of x with its padding
   std::size_t padded_bytes = 0;  ///< of a slot: rows of x
   std::size_t table_bytes = 0;   ///< of a slot: where each output row begins to read
-  std::size_t edge_bytes = 0;    ///< of a slot: the last panel, where it is narrower
+  std::size_t edge_bytes = 0;    ///< of a part: the last panel, where it is narrower
 
   std::int64_t parts() const { return row_parts * column_parts; }
-  std::size_t slot_bytes() const { return padded_bytes + table_bytes + edge_bytes; }
-  std::size_t workspace_bytes() const { return static_cast<std::size_t>(parts()) * slot_bytes(); }
+  std::size_t slot_bytes() const { return padded_bytes + table_bytes; }
+  std::size_t slots_bytes() const { return static_cast<std::size_t>(row_parts) * slot_bytes(); }
+  std::size_t workspace_bytes() const { return slots_bytes() + static_cast<std::size_t>(parts()) * edge_bytes; }
 };
 
 /// Rows for about 384 pixels, whose sums of a column group fit a second-level cache; channels so that there are about
