@@ -139,37 +139,51 @@ TEST_P(Conv2dInferenceTest, LargeCallsMatchTheReference) {
     }
 }
 
+kernels::DepthwiseConv2dShape depthwise_shape(std::int64_t channels, std::int64_t stride, std::int64_t kernel) {
+  return {.batch = 2,
+          .in_h = 11,
+          .in_w = 9,
+          .channels = channels,
+          .kernel_h = kernel,
+          .kernel_w = kernel,
+          .stride_h = stride,
+          .stride_w = stride,
+          .pad_top = 1,
+          .pad_bottom = 1,
+          .pad_left = 0,
+          .pad_right = 2};
+}
+
+void check_depthwise(KernelDevice& device, const kernels::DepthwiseConv2dShape& s, DType dtype, const Parts& parts) {
+  const Problem p = make_problem(s.x_elements(), s.w_elements(), s.out_channels(), s.y_elements(), dtype);
+  std::vector<double> wanted = kernels::reference::depthwise_conv2d_forward(s, doubles(p.x), doubles(p.w));
+  finish(p, parts, wanted);
+  const DeviceBuffer x(device, p.x, dtype), w(device, p.w, dtype);
+  DeviceBuffer y(device, s.y_elements(), dtype);
+  const DeviceEpilogue after(device, p, parts, dtype);
+  BANTAM_KERNEL(device.exec(), depthwise_conv2d_inference, s, dtype, x.data(), w.data(), after.epilogue, y.data());
+  device.synchronize();
+  EXPECT_LE(relative_error(y.download(), wanted), tolerance(s.kernel_h * s.kernel_w, dtype))
+      << s.channels << " channels, stride " << s.stride_h << ", kernel " << s.kernel_h << ", multiplier "
+      << s.multiplier << ", " << to_string(parts.activation);
+}
+
 TEST_P(Conv2dInferenceTest, DepthwiseMatchesTheReference) {
-  for (const std::int64_t channels : {5, 16, 40})
-    for (const std::int64_t stride : {1, 2})
-      for (const std::int64_t kernel : {3, 5})
-        for (const std::int64_t multiplier : {1, 2})
-          for (const DType dtype : kTypes) {
-            const kernels::DepthwiseConv2dShape s{.batch = 2,
-                                                  .in_h = 11,
-                                                  .in_w = 9,
-                                                  .channels = channels,
-                                                  .multiplier = multiplier,
-                                                  .kernel_h = kernel,
-                                                  .kernel_w = kernel,
-                                                  .stride_h = stride,
-                                                  .stride_w = stride,
-                                                  .pad_top = 1,
-                                                  .pad_bottom = 1,
-                                                  .pad_left = 0,
-                                                  .pad_right = 2};
-            const Parts& parts = kParts[static_cast<std::size_t>(channels + stride + multiplier) % std::size(kParts)];
-            const Problem p = make_problem(s.x_elements(), s.w_elements(), s.out_channels(), s.y_elements(), dtype);
-            std::vector<double> wanted = kernels::reference::depthwise_conv2d_forward(s, doubles(p.x), doubles(p.w));
-            finish(p, parts, wanted);
-            const DeviceBuffer x(device(), p.x, dtype), w(device(), p.w, dtype);
-            DeviceBuffer y(device(), s.y_elements(), dtype);
-            const DeviceEpilogue after(device(), p, parts, dtype);
-            BANTAM_KERNEL(exec(), depthwise_conv2d_inference, s, dtype, x.data(), w.data(), after.epilogue, y.data());
-            device().synchronize();
-            EXPECT_LE(relative_error(y.download(), wanted), tolerance(kernel * kernel, dtype))
-                << channels << " channels, stride " << stride << ", kernel " << kernel;
-          }
+  for (const DType dtype : kTypes)
+    for (const Parts& parts : kParts)
+      for (const std::int64_t channels : {5, 12, 24, 32})
+        for (const std::int64_t stride : {1, 2})
+          check_depthwise(device(), depthwise_shape(channels, stride, 3), dtype, parts);
+  for (const DType dtype : kTypes) {
+    check_depthwise(device(), depthwise_shape(32, 1, 5), dtype, kParts[1]);
+    kernels::DepthwiseConv2dShape s = depthwise_shape(16, 1, 3);
+    s.multiplier = 2;
+    check_depthwise(device(), s, dtype, kParts[1]);
+    s = depthwise_shape(16, 2, 3);  // windows that are wider than the image
+    s.in_h = s.in_w = 1;
+    s.pad_top = s.pad_bottom = s.pad_left = s.pad_right = 1;
+    check_depthwise(device(), s, dtype, kParts[3]);
+  }
 }
 
 TEST_P(Conv2dInferenceTest, EpiloguesPassNaNsOn) {
