@@ -110,11 +110,12 @@ std::string compact_rate(double per_second, int digits) {
 }
 
 void add_bench(CLI::App& app, Action& action) {
-  CLI::App* bench = app.add_subcommand("bench", "Measure steps, memory, the loader, allocators");
+  CLI::App* bench = app.add_subcommand("bench", "Measure steps, inference, memory, the loader, allocators");
   bench->require_subcommand(1);
   add_bench_step(*bench, action);
   add_bench_memory(*bench, action);
   add_bench_data(*bench, action);
+  add_bench_predict(*bench, action);
   add_bench_allocator(*bench, action);
 }
 

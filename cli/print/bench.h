@@ -44,6 +44,7 @@ std::string compact_rate(double per_second, int digits = 5);
 void add_bench_step(CLI::App& bench, Action& action);
 void add_bench_memory(CLI::App& bench, Action& action);
 void add_bench_data(CLI::App& bench, Action& action);
+void add_bench_predict(CLI::App& bench, Action& action);
 void add_bench_allocator(CLI::App& bench, Action& action);
 
 }  // namespace bantam::cli

@@ -37,11 +37,10 @@ Context Context::make(Runtime& runtime, Device device, Precision precision) {
 
 Tensor Context::allocate(const Shape& shape, DType dtype, Category category) const {
   const std::size_t bytes = static_cast<std::size_t>(shape.elements()) * size_of(dtype);
-  return {std::make_shared<Storage>(runtime->allocator(device), bytes, stream, AllocationTag{category, path}), shape,
-          dtype};
+  return {std::make_shared<Storage>(allocator(), bytes, stream, AllocationTag{category, path}), shape, dtype};
 }
 
-Scratch Context::scratch(std::size_t bytes) const { return {runtime->allocator(device), bytes, stream, path}; }
+Scratch Context::scratch(std::size_t bytes) const { return {allocator(), bytes, stream, path}; }
 
 Tensor Context::upload_bytes(const Shape& shape, DType dtype, const void* values, Category category) const {
   Tensor tensor = allocate(shape, dtype, category);

@@ -77,6 +77,8 @@ struct Context {
   Device device;
   Stream stream;
   kernels::Exec exec;
+  /// Where tensors and scratch memory come from; null: the runtime's allocator of the device.
+  BfcAllocator* memory = nullptr;
   Precision precision;
   Pass pass = Pass::train;
   Tape* tape = nullptr;   ///< null: nothing is recorded
@@ -98,6 +100,7 @@ struct Context {
   /// A context on the device's compute stream.
   static Context make(Runtime& runtime, Device device, Precision precision = {});
 
+  BfcAllocator& allocator() const { return memory != nullptr ? *memory : runtime->allocator(device); }
   /// An uninitialised tensor.
   Tensor allocate(const Shape& shape, DType dtype, Category category = Category::activation) const;
   /// `count` bytes of scratch memory (none for 0).

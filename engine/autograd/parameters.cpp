@@ -91,10 +91,7 @@ void ParameterArena::materialize(const Context& context, std::uint64_t seed) {
       if (last->frozen() == frozen) lay_out(*last);
   // The norm of the gradients, which clips, adds split-K partial sums without asking whether their span moves yet.
   partial_->allow(std::ranges::none_of(groups_, [](const ParameterGroup& g) { return g.frozen_updates > 0; }));
-  compute_dtype_ = context.precision.compute();
-  master_ = zero_slot(context, slot_elements_, DType::float32, Category::parameter, "parameters/master");
-  if (compute_dtype_ != DType::float32)
-    compute_ = zero_slot(context, slot_elements_, compute_dtype_, Category::parameter, "parameters/compute");
+  allocate_weights(context);
   gradient_ = zero_slot(context, trainable_elements_, DType::float32, Category::gradient, "parameters/gradient");
   if (context.device.meta) return;
   for (const Parameter& parameter : parameters_) {
@@ -106,6 +103,37 @@ void ParameterArena::materialize(const Context& context, std::uint64_t seed) {
   }
   refresh_compute(context);
   synchronize(context.stream);
+}
+
+void ParameterArena::allocate_weights(const Context& context) {
+  compute_dtype_ = context.precision.compute();
+  master_ = zero_slot(context, slot_elements_, DType::float32, Category::parameter, "parameters/master");
+  if (compute_dtype_ != DType::float32)
+    compute_ = zero_slot(context, slot_elements_, compute_dtype_, Category::parameter, "parameters/compute");
+}
+
+/// Those without a compute copy come first, so that `release_masters` keeps a beginning of the slot.
+void ParameterArena::materialize_for_inference(const Context& context) {
+  stream_ = context.stream;
+  slot_elements_ = 0;
+  for (const bool keeps_master : {true, false})
+    for (Parameter& parameter : parameters_) {
+      if (parameter.spec().keep_float32 != keeps_master) continue;
+      parameter.spec_.frozen = true;
+      lay_out(parameter);
+    }
+  allocate_weights(context);
+}
+
+void ParameterArena::release_masters(const Context& context) {
+  if (!compute_.defined()) return;
+  std::int64_t kept = 0;
+  for (const Parameter& parameter : parameters_)
+    if (parameter.spec().keep_float32)
+      kept += round_up(std::max<std::int64_t>(parameter.shape().elements(), 1), kernels::kSpanGranule);
+  const Tensor all = std::exchange(master_, Tensor());
+  master_ = zero_slot(context, kept, DType::float32, Category::parameter, "parameters/master");
+  if (kept > 0) copy_bytes(master_.data(), all.data(), master_.bytes(), context.stream);
 }
 
 Parameter* ParameterArena::find(std::string_view name) {
@@ -174,9 +202,13 @@ const Buffer* BufferArena::find(std::string_view name) const {
   return found == buffers_.end() ? nullptr : &*found;
 }
 
+void BufferArena::materialize_for_inference(const Context& context) {
+  if (elements_ > 0) current_ = zero_slot(context, elements_, DType::float32, Category::parameter, "buffers/current");
+}
+
 void BufferArena::materialize(const Context& context) {
   if (elements_ == 0) return;
-  current_ = zero_slot(context, elements_, DType::float32, Category::parameter, "buffers/current");
+  materialize_for_inference(context);
   next_ = zero_slot(context, elements_, DType::float32, Category::parameter, "buffers/next");
   for (const Buffer& buffer : buffers_)
     BANTAM_KERNEL(context.exec, fill, buffer.shape.elements(), DType::float32, buffer.initial, current(buffer).data());
@@ -184,10 +216,12 @@ void BufferArena::materialize(const Context& context) {
 }
 
 Tensor BufferArena::current(const Buffer& buffer) const { return current_.slice(buffer.offset, buffer.shape); }
-Tensor BufferArena::next(const Buffer& buffer) const { return next_.slice(buffer.offset, buffer.shape); }
+Tensor BufferArena::next(const Buffer& buffer) const {
+  return next_.defined() ? next_.slice(buffer.offset, buffer.shape) : Tensor();
+}
 
 void BufferArena::reset_next(const Context& context) {
-  if (elements_ > 0) copy_bytes(next_.data(), current_.data(), current_.bytes(), context.stream);
+  if (next_.defined()) copy_bytes(next_.data(), current_.data(), current_.bytes(), context.stream);
 }
 
 }  // namespace bantam

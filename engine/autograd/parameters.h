@@ -151,6 +151,10 @@ class ParameterArena {
   Parameter& declare(ParameterSpec spec);
   /// Lays out and allocates the slots, and writes initial values, each a pure function of (seed, name, shape).
   void materialize(const Context& context, std::uint64_t seed);
+  /// The same for inference: without gradients, and without values, which are loaded next.
+  void materialize_for_inference(const Context& context);
+  /// After loading, for inference: masters that have a compute copy are released.
+  void release_masters(const Context& context);
 
   std::deque<Parameter>& all() { return parameters_; }
   const std::deque<Parameter>& all() const { return parameters_; }
@@ -194,6 +198,7 @@ class ParameterArena {
   friend class Parameter;
   std::deque<Parameter> parameters_;
   void lay_out(Parameter& parameter);
+  void allocate_weights(const Context& context);
 
   std::vector<ParameterGroup> groups_;
   std::vector<Parameter*> spans_;
@@ -225,12 +230,15 @@ class BufferArena {
   /// Null where there is none.
   const Buffer* find(std::string_view name) const;
   void materialize(const Context& context);
+  /// The same for inference: there are no next values.
+  void materialize_for_inference(const Context& context);
   std::deque<Buffer>& all() { return buffers_; }
   const std::deque<Buffer>& all() const { return buffers_; }
   std::int64_t elements() const { return elements_; }
   const Tensor& current() const { return current_; }
   const Tensor& next() const { return next_; }
   Tensor current(const Buffer& buffer) const;
+  /// Undefined in inference.
   Tensor next(const Buffer& buffer) const;
   /// next = current (after loading).
   void reset_next(const Context& context);

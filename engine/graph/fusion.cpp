@@ -1,6 +1,7 @@
 // The search for patterns over a graph.
 #include "bantam/engine/graph/fusion.h"
 
+#include <algorithm>
 #include <span>
 
 #include "bantam/engine/graph/graph.h"
@@ -9,10 +10,18 @@
 namespace bantam {
 namespace {
 
+/// Whether `node` reads the one before it once, and nothing else, or, where it may, only what is before `first`.
+bool continues_chain(const Graph& graph, NodeId first, NodeId node, bool reads_outside) {
+  const std::vector<NodeId>& inputs = graph.node(node).inputs;
+  const auto others = std::ranges::count_if(inputs, [&](NodeId input) { return input < first; });
+  return std::ranges::count(inputs, node - 1) == 1 && others + 1 == std::ssize(inputs) &&
+         (reads_outside || others == 0);
+}
+
 /// Whether [first, last] is a chain: each node reads the one before it, and nobody else does.
-bool is_chain(const Graph& graph, NodeId first, NodeId last) {
+bool is_chain(const Graph& graph, NodeId first, NodeId last, bool reads_outside) {
   for (NodeId node = first + 1; node <= last; ++node)
-    if (graph.node(node).inputs != std::vector<NodeId>{node - 1}) return false;
+    if (!continues_chain(graph, first, node, reads_outside)) return false;
   for (NodeId node = first + 2; node <= graph.output(); ++node)
     for (const NodeId input : graph.node(node).inputs)
       if (input >= first && input < last && node != input + 1) return false;
@@ -21,11 +30,14 @@ bool is_chain(const Graph& graph, NodeId first, NodeId last) {
 
 /// What begins at `first`, by the first pattern that matches; without a pattern where none does.
 Fusion fusion_at(const Graph& graph, NodeId first, const FusionTarget& target) {
-  for (const std::span<const FusionPattern> table :
-       {fusion::kNormChains, fusion::kSeparableBlocks, fusion::kClassifierHeads})
+  using Table = std::span<const FusionPattern>;
+  const Table none;
+  for (const Table table :
+       {fusion::kNormChains, fusion::kSeparableBlocks, target.inference ? none : fusion::kClassifierHeads,
+        target.inference ? fusion::kInferenceChains : none})
     for (const FusionPattern& pattern : table) {
       const NodeId last = pattern.match(graph, first, target);
-      if (last == 0 || !is_chain(graph, first, last)) continue;
+      if (last == 0 || !is_chain(graph, first, last, pattern.reads_outside)) continue;
       Fusion found{first, last, &pattern};
       if (pattern.defers_norm != nullptr) found.defers_norm = pattern.defers_norm(graph, found, target);
       return found;

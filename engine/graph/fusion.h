@@ -29,6 +29,7 @@ struct Fusion {
 struct FusionTarget {
   DType compute = DType::float32;
   DeviceKind device = DeviceKind::cpu;
+  bool inference = false;  ///< nothing but forward in evaluation runs, of a graph that is folded
 };
 
 /// One kind of chain, an entry of a table in engine/graph/; patterns.h names the tables.
@@ -46,6 +47,9 @@ struct FusionPattern {
   bool makes_loss = false;
   /// Whether the op can defer the norm that ends it to the next node, which alone reads it; null: never.
   bool (*defers_norm)(const Graph& graph, const Fusion& fusion, const FusionTarget& target) = nullptr;
+  /// The nodes after the first may also read values from before the chain. The op's inputs are those of the first node,
+  /// then these.
+  bool reads_outside = false;
 };
 
 /// The fusions of a graph, in its order; none overlap. A pure function of its arguments.

@@ -240,6 +240,7 @@ StepProgram lower(const Graph& graph, const RecomputeOptions& recompute, std::sp
 StepProgram lower(const Graph& graph, const RecomputeOptions& recompute, bool fusion, const FusionTarget& target) {
   if (!fusion) return lower(graph, recompute);
   StepProgram program = lower(graph, recompute, find_fusions(graph, target));
+  if (target.inference) return program;
   for (ProgramSegment& segment : program.segments)
     for (NodePlan& plan : segment.nodes)
       if (plan.fusion == nullptr) plan.statistics_for = fusion::norm_after_conv(graph, plan.first, target);

@@ -2,6 +2,7 @@
 #include "bantam/engine/graph/model.h"
 
 #include <algorithm>
+#include <iterator>
 
 #include <fmt/format.h>
 
@@ -41,9 +42,26 @@ Model::Model(Runtime& runtime, Device device, Graph graph, ModelOptions options)
   }
   check_parameters();
   lower_graph();
+  materialize();
+}
+
+void Model::materialize() {
   const Context setup = context(Pass::train);
-  parameters_.materialize(setup, options_.seed);
-  buffers_.materialize(setup);
+  if (options_.inference) {
+    parameters_.materialize_for_inference(setup);
+    buffers_.materialize_for_inference(setup);
+  } else {
+    parameters_.materialize(setup, options_.seed);
+    buffers_.materialize(setup);
+  }
+}
+
+void Model::prepare_inference() {
+  const Context setup = context(Pass::evaluate);
+  for (const ProgramSegment& segment : program_->segments)
+    for (const NodePlan& plan : segment.nodes) bound(plan.first).prepare_inference(setup);
+  parameters_.release_masters(setup);
+  synchronize(setup.stream);
 }
 
 Model::~Model() = default;
@@ -63,8 +81,9 @@ bool Model::has_backward(int position, const std::vector<Tensor>& values) const 
 }
 
 void Model::lower_graph() {
-  program_ = std::make_unique<StepProgram>(lower(graph_, options_.recompute, options_.fusion,
-                                                 {.compute = options_.precision.compute(), .device = device_.kind}));
+  program_ = std::make_unique<StepProgram>(
+      lower(graph_, options_.recompute, options_.fusion,
+            {.compute = options_.precision.compute(), .device = device_.kind, .inference = options_.inference}));
   fused_.resize(graph_.nodes().size());
   last_reader_.resize(graph_.nodes().size(), -1);
   for (std::size_t s = 0; s < program_->segments.size(); ++s) {
@@ -79,6 +98,14 @@ void Model::lower_graph() {
   for (ProgramSegment& segment : program_->segments)
     for (NodePlan& plan : segment.nodes)
       if (plan.statistics_for != 0) plan.norm_after = dynamic_cast<const NormSource*>(&bound(plan.statistics_for));
+}
+
+std::vector<NodeId> Model::inputs_of(const NodePlan& plan) const {
+  std::vector<NodeId> inputs = graph_.node(plan.first).inputs;
+  for (NodeId node = plan.first + 1; node <= plan.last; ++node)
+    std::ranges::copy_if(graph_.node(node).inputs, std::back_inserter(inputs),
+                         [&](NodeId input) { return input < plan.first; });
+  return inputs;
 }
 
 BoundLayer& Model::bound(NodeId node) const {
@@ -150,11 +177,11 @@ Tensor Model::run_nodes(const Context& context, int position, std::vector<Tensor
   };
   for (const NodePlan& plan : segment.nodes) {
     check_meta(context, plan);
-    const std::vector<NodeId>& inputs = graph_.node(plan.first).inputs;
+    const std::vector<NodeId> inputs = inputs_of(plan);
     std::vector<Tensor> operands;
     for (const NodeId input : inputs) operands.push_back(values[index(input)]);
     for (const NodeId input : inputs)
-      if (!read_later(input, plan.first)) values[index(input)] = Tensor();
+      if (!read_later(input, plan.last)) values[index(input)] = Tensor();
     Context local = context.at(paths_[index(plan.first)]);
     local.node = &plan;
     values[index(plan.last)] = bound(plan.first).forward(local, operands);

@@ -33,6 +33,9 @@ struct ModelOptions {
   bool fusion = true;  ///< chains of layers run as one op where there is one (fusion.h)
   /// Parameters that are frozen, or have an optimizer's values of their own.
   std::vector<ParameterGroup> groups = {};
+  /// For forward in evaluation alone (Predictor): no gradients have memory, weights have no initial values, and
+  /// `prepare_inference` follows once they are loaded.
+  bool inference = false;
 };
 
 /// For looking into a step (TrainingStep::look_into): called as its values come, in the order of the work. No hook is
@@ -79,15 +82,22 @@ class Model {
   const BufferArena& buffers() const { return buffers_; }
   Runtime& runtime() const { return runtime_; }
   Device device() const { return device_; }
+  /// Of a model for inference whose weights were loaded: brings them into the order that layers read, and releases the
+  /// masters of those that have a compute copy. From then on they can neither be read by name nor loaded. Forward may
+  /// be called by several threads at once, with contexts whose streams and allocators differ.
+  void prepare_inference();
   /// Adds weights and buffers to the list of what outlives a step.
   void register_state(StateRegistry& registry);
 
  private:
   void lower_graph();
+  void materialize();
   void check_parameters() const;
   /// Whether backward has work in a segment: it has parameters that are not frozen, or reads values that want
   /// gradients.
   bool has_backward(int position, const std::vector<Tensor>& values) const;
+  /// The nodes that an operation reads: its first node's inputs, then what its others read from before it.
+  std::vector<NodeId> inputs_of(const NodePlan& plan) const;
   /// What runs an operation that begins with `node`.
   BoundLayer& bound(NodeId node) const;
   void check_meta(const Context& context, const NodePlan& plan) const;

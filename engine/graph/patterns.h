@@ -14,6 +14,10 @@ extern const std::span<const FusionPattern> kSeparableBlocks;
 /// Ends of classifiers, which are one op with the loss (classifier_head.cpp).
 extern const std::span<const FusionPattern> kClassifierHeads;
 
+/// For inference alone: convolutions and dense layers with bias, activation and the sum after them
+/// (inference_chains.cpp).
+extern const std::span<const FusionPattern> kInferenceChains;
+
 /// No chain of its own: the batch norm whose batch statistics the convolution `node` computes as it writes its output
 /// (NodePlan::statistics_for); 0 where there is none. On CUDA, of convolutions without bias and activation whose only
 /// reader is a batch norm, where the kernel can (kernels/contracts/conv/conv2d_statistics.h). Each of the two may run

@@ -15,18 +15,25 @@ struct PredictorOptions {
   Precision precision = {};
   std::int64_t most_batch = 32;  ///< samples of one pass; larger calls are cut into such
   int lanes = 1;                 ///< calls that run at the same time; others wait. Each has an arena of its own
-  bool fold_batch_norm = true;
+  bool fold_batch_norm = true;   ///< fold_for_inference; false: the graph's own operations
+  /// On a GPU libraries' kernels are chosen by timing while it is made: faster, and two predictors may then differ in
+  /// rounding. Nothing elsewhere.
+  bool time_algorithms = true;
 };
 
 /// Weights lie on the device once, beside an arena for each lane, whose size is planned when it is made: a call
-/// allocates nothing. On a GPU the passes of each batch size are captured once. Results of a sample depend neither on
-/// the other samples of its call nor on other threads.
+/// allocates no memory of devices, nor page-locked memory. Passes are planned for most_batch samples and for each power
+/// of two below, and a call's samples are cut into such passes; on a GPU each is captured once, and one that is nearly
+/// full may be filled up. Results of a sample depend neither on the other samples of its call nor on other threads. In
+/// float32 on the CPU a convolution, depthwise or not, and a dense layer compute the same bits in passes of every size;
+/// otherwise passes of two sizes may differ in rounding.
 class Predictor {
  public:
   /// `weights` has all parameters and buffers of `graph`. The runtime must outlive it. Throws OutOfMemory, DataError
-  /// naming a tensor that is missing, Error for a layer that cannot be planned (Layer::supports_meta).
+  /// naming a tensor that is missing, Error for a layer that cannot be planned (Layer::supports_meta) and for options
+  /// below 1.
   Predictor(Runtime& runtime, Device device, const Graph& graph, const SafetensorsFile& weights,
-            PredictorOptions options);
+            PredictorOptions options = {});
   ~Predictor();
   Predictor(Predictor&&) noexcept;
   Predictor& operator=(Predictor&&) = delete;
@@ -35,6 +42,9 @@ class Predictor {
   /// `outputs`: (batch, output shape), what the graph's last layer computes. Thread-safe; blocks until it is done.
   /// Throws ShapeError where the lengths do not agree.
   void predict(std::span<const float> inputs, std::span<float> outputs);
+  /// For measurements: the passes of a call of `batch` samples, without copies between host and device, on what lies in
+  /// a lane's memory on the GPU. Elsewhere nothing runs.
+  void run_resident(std::int64_t batch);
 
   const Shape& input_shape() const;     ///< of a sample
   const Shape& output_shape() const;    ///< of a sample

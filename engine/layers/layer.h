@@ -45,6 +45,9 @@ class BoundLayer {
   /// the last holder of its memory, the op may then work in place. On a meta device it is called only where its Layer
   /// `supports_meta`.
   virtual Tensor forward(const Context& context, std::span<Tensor> inputs) = 0;
+  /// For a model that is for inference, once its weights are there and before its first forward: brings them into the
+  /// order that forward then reads. May allocate.
+  virtual void prepare_inference(const Context& context) { (void)context; }
 };
 
 /// A layer's description: immutable, usable in many models. Shapes are without the batch axis.

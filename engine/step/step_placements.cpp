@@ -17,16 +17,6 @@ namespace {
 constexpr int kMostDepartures = 3;
 constexpr std::int64_t kMostIterations = 4000;
 
-/// A trace in which everything began and ended, as buffers; nothing where something did not.
-std::vector<PlannerBuffer> closed_buffers(const AllocationTrace& trace) {
-  std::vector<PlannerBuffer> buffers;
-  for (const TraceInterval& interval : trace.intervals()) {
-    if (interval.lower == TraceInterval::kBefore || interval.upper == TraceInterval::kStillLive) return {};
-    buffers.push_back({static_cast<std::int64_t>(buffers.size()), interval.lower, interval.upper, interval.bytes});
-  }
-  return buffers;
-}
-
 /// Notes an allocator's calls for a scope.
 class Tracing {
  public:
@@ -40,6 +30,23 @@ class Tracing {
 };
 
 }  // namespace
+
+std::vector<PlannerBuffer> closed_buffers(const AllocationTrace& trace) {
+  std::vector<PlannerBuffer> buffers;
+  for (const TraceInterval& interval : trace.intervals()) {
+    if (interval.lower == TraceInterval::kBefore || interval.upper == TraceInterval::kStillLive) return {};
+    buffers.push_back({static_cast<std::int64_t>(buffers.size()), interval.lower, interval.upper, interval.bytes});
+  }
+  return buffers;
+}
+
+std::shared_ptr<const PlacementPlan> solve_placements(const std::vector<PlannerBuffer>& buffers,
+                                                      std::uint64_t capacity) {
+  if (buffers.empty()) return nullptr;
+  const ArenaPlan arena =
+      solve_arena(buffers, {.alignment = BfcAllocator::kGranule, .capacity = capacity, .iterations = kMostIterations});
+  return std::make_shared<const PlacementPlan>(buffers, arena);
+}
 
 /// The step on the stand-in, in a runtime of its own. It never fails for lack of memory.
 struct StepPlacements::Rehearsal {
@@ -144,11 +151,7 @@ bool StepPlacements::learn(const PartTrace& trace) {
 }
 
 std::shared_ptr<const PlacementPlan> StepPlacements::solve(const std::vector<PlannerBuffer>& buffers) const {
-  if (buffers.empty()) return nullptr;
-  // An arena that is there anyway is small enough. Few placements are tried: a run should not wait long to begin.
-  const ArenaPlan arena = solve_arena(
-      buffers, {.alignment = BfcAllocator::kGranule, .capacity = arena_bytes(), .iterations = kMostIterations});
-  return std::make_shared<const PlacementPlan>(buffers, arena);
+  return solve_placements(buffers, arena_bytes());  // an arena that is there anyway is small enough
 }
 
 void StepPlacements::drop_above(std::int64_t samples) {

@@ -17,6 +17,13 @@ namespace bantam {
 struct LossOptions;
 struct StepShapes;
 
+/// A trace in which everything began and ended, as buffers; nothing where something did not.
+std::vector<PlannerBuffer> closed_buffers(const AllocationTrace& trace);
+/// Places of such buffers in one arena, of which one of `capacity` bytes is small enough; null for no buffers. Few
+/// placements are tried: a run should not wait long to begin.
+std::shared_ptr<const PlacementPlan> solve_placements(const std::vector<PlannerBuffer>& buffers,
+                                                      std::uint64_t capacity);
+
 /// The parts of training between which no memory of a step is alive, except partial gradients, which a micro-batch
 /// keeps for the update; the update allocates nothing.
 enum class StepPart : std::uint8_t {

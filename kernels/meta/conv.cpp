@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "bantam/kernels/contracts/conv/conv2d.h"
+#include "bantam/kernels/contracts/conv/conv2d_inference.h"
 #include "bantam/kernels/contracts/conv/conv2d_statistics.h"
 #include "bantam/kernels/meta/work.h"
 
@@ -41,6 +42,16 @@ void conv2d_forward_statistics(const Exec& exec, const Conv2dShape& s, DType dty
   if (statistics.wanted()) ++work.passes;  // of y, or of the parts that were made with it
   if (statistics.wanted() && !conv2d_writes_statistics(s, dtype)) work.bytes += bytes_of(s.y_elements(), dtype);
   note(exec, "conv2d_forward_statistics", work);
+}
+
+void conv2d_pack_weights(const Exec& exec, const Conv2dShape& s, DType dtype, void*, Workspace) {
+  note(exec, "conv2d_pack_weights", {.bytes = bytes_of(2 * s.w_elements(), dtype)});
+}
+
+void conv2d_inference(const Exec& exec, const Conv2dShape& s, DType dtype, const void*, const void*,
+                      const Epilogue& epilogue, void*, Workspace) {
+  const std::int64_t more = epilogue_elements(epilogue, s.y_elements(), s.out_channels);
+  note(exec, "conv2d_inference", products(s, forward_bytes(s, dtype) + bytes_of(more, dtype)));
 }
 
 void conv2d_grad_input(const Exec& exec, const Conv2dShape& s, DType dtype, const void*, const void*, void*,

@@ -1,5 +1,6 @@
 // Work of depthwise convolutions, alone and between two norms.
 #include "bantam/kernels/contracts/depthwise/depthwise_conv2d.h"
+#include "bantam/kernels/contracts/depthwise/depthwise_inference.h"
 #include "bantam/kernels/contracts/depthwise/norm_depthwise.h"
 #include "bantam/kernels/meta/work.h"
 
@@ -21,6 +22,13 @@ std::int64_t gradient_bytes(const VectorGradients& gradients, std::int64_t chann
 void depthwise_conv2d_forward(const Exec& exec, const DepthwiseConv2dShape& s, DType dtype, const void*, const void*,
                               void*) {
   note(exec, "depthwise_conv2d_forward", taps(s, bytes_of(s.x_elements() + s.w_elements() + s.y_elements(), dtype)));
+}
+
+void depthwise_conv2d_inference(const Exec& exec, const DepthwiseConv2dShape& s, DType dtype, const void*, const void*,
+                                const Epilogue& epilogue, void*) {
+  const std::int64_t more = epilogue_elements(epilogue, s.y_elements(), s.out_channels());
+  note(exec, "depthwise_conv2d_inference",
+       taps(s, bytes_of(s.x_elements() + s.w_elements() + s.y_elements() + more, dtype)));
 }
 
 void depthwise_conv2d_grad_input(const Exec& exec, const DepthwiseConv2dShape& s, DType dtype, const void*, const void*,

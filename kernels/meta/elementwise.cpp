@@ -6,6 +6,7 @@
 #include "bantam/kernels/contracts/elementwise/bias_activation.h"
 #include "bantam/kernels/contracts/elementwise/channel_factor.h"
 #include "bantam/kernels/contracts/elementwise/dropout.h"
+#include "bantam/kernels/contracts/elementwise/epilogue.h"
 #include "bantam/kernels/contracts/elementwise/masked_activation.h"
 #include "bantam/kernels/meta/work.h"
 
@@ -33,6 +34,13 @@ void bias_forward(const Exec& exec, std::int64_t rows, std::int64_t channels, DT
                   void*) {
   note(exec, "bias_forward", pass(2, rows * channels, dtype, bytes_of(channels, dtype)));
 }
+void epilogue_forward(const Exec& exec, std::int64_t rows, std::int64_t channels, DType dtype, const Epilogue& epilogue,
+                      void*) {
+  const std::int64_t elements = rows * channels;
+  note(exec, "epilogue_forward",
+       pass(2, elements, dtype, bytes_of(epilogue_elements(epilogue, elements, channels), dtype)));
+}
+
 void bias_grad(const Exec& exec, std::int64_t rows, std::int64_t channels, DType dtype, const void*, float* db,
                bool accumulate, Workspace) {
   KernelWork work = pass(1, rows * channels, dtype, gradient_bytes(db, accumulate, channels));

@@ -1,6 +1,7 @@
 // Internal: noting the work of a call, and the sums that several families count.
 #pragma once
 
+#include "bantam/kernels/contracts/elementwise/epilogue.h"
 #include "bantam/kernels/contracts/exec.h"
 #include "bantam/kernels/contracts/norm/batch_norm.h"
 #include "bantam/kernels/contracts/norm/statistics_output.h"
@@ -39,6 +40,10 @@ inline std::int64_t gradient_bytes(const float* gradient, bool accumulate, std::
 }
 inline std::int64_t gradient_bytes(const ParameterTarget& target, std::int64_t elements) {
   return gradient_bytes(target.data, target.accumulate, elements);
+}
+/// What an epilogue reads, of an output of so many elements and channels.
+inline std::int64_t epilogue_elements(const Epilogue& epilogue, std::int64_t elements, std::int64_t channels) {
+  return unless_null(epilogue.bias, channels) + unless_null(epilogue.residual, elements);
 }
 
 }  // namespace bantam::kernels::meta

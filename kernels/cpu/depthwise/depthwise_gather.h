@@ -151,9 +151,14 @@ ColumnRange fast_columns(const Gather<T>& g, std::int64_t n, std::int64_t oh, co
   return columns;
 }
 
-/// Computes all of `g.out`, rows in parallel.
-template <class T>
-void run_gather(const Gather<T>& g, int threads) {
+/// Nothing follows a row.
+struct NoFinish {
+  void operator()(std::int64_t) const {}
+};
+
+/// Computes all of `g.out`, rows in parallel; finish(row) is called for each row of all images once it is there.
+template <class T, class Finish = NoFinish>
+void run_gather(const Gather<T>& g, int threads, const Finish& finish = {}) {
   const std::int64_t row_work = g.out_w * g.weight_channels() * g.h.kernel * g.w.kernel;
   const std::int64_t grain = std::max<std::int64_t>(1, 65536 / std::max<std::int64_t>(row_work, 1));
   parallel_ranges(g.batch * g.out_h, grain, threads, [&](std::int64_t first, std::int64_t last) {
@@ -172,6 +177,7 @@ void run_gather(const Gather<T>& g, int threads) {
       }
       for (std::int64_t ow = 0; ow < done.begin; ++ow) position(g, n, oh, ow, th);
       for (std::int64_t ow = done.end; ow < g.out_w; ++ow) position(g, n, oh, ow, th);
+      finish(row);
     }
   });
 }

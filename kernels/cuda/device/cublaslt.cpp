@@ -1,6 +1,7 @@
 // Row-major GEMMs through column-major cuBLASLt: the operands change places, and nothing is copied.
 #include "bantam/kernels/cuda/device/cublaslt.h"
 
+#include <algorithm>
 #include <bit>
 #include <charconv>
 #include <iterator>
@@ -26,10 +27,11 @@ std::uint32_t alignment_of(const void* address) {
 
 /// What cuBLASLt's choice for a problem is kept under.
 std::string problem_of(std::size_t version, const GemmProblem& p, std::uint32_t a, std::uint32_t b, std::uint32_t c) {
-  return fmt::format("cublaslt {} {}>{} {}x{}x{} {}{} strides={},{},{} batch={},{},{},{} align={},{},{} workspace={}",
+  const char* after = p.adds_bias ? (p.clips ? " bias relu" : " bias") : (p.clips ? " relu" : "");
+  return fmt::format("cublaslt {} {}>{} {}x{}x{} {}{} strides={},{},{} batch={},{},{},{} align={},{},{} workspace={}{}",
                      version, to_string(p.dtype), to_string(p.out_dtype), p.m, p.n, p.k, p.transpose_a ? 't' : 'n',
                      p.transpose_b ? 't' : 'n', p.a_stride, p.b_stride, p.c_stride, p.batch, p.a_batch_stride,
-                     p.b_batch_stride, p.c_batch_stride, a, b, c, p.workspace_limit);
+                     p.b_batch_stride, p.c_batch_stride, a, b, c, p.workspace_limit, after);
 }
 
 /// An algorithm as text: its words, which mean the same to the same version of the library.
@@ -108,17 +110,30 @@ void CublasLt::check(cublasStatus_t status, const char* call) const {
 bool CublasLt::matmul(const GemmProblem& problem, const GemmOperands& operands, Workspace workspace,
                       cudaStream_t stream) {
   const Call call{operands, workspace, stream};
-  const Entry& entry =
-      entry_for({problem, alignment_of(operands.a), alignment_of(operands.b), alignment_of(operands.c)}, call);
+  const std::uint32_t c_alignment = operands.residual == nullptr
+                                        ? alignment_of(operands.c)
+                                        : std::min(alignment_of(operands.c), alignment_of(operands.residual));
+  const Entry& entry = entry_for({problem, alignment_of(operands.a), alignment_of(operands.b), c_alignment}, call);
   if (!entry.usable) return false;
+  std::unique_lock<std::mutex> lock;  // the description holds the bias' address, so calls with one must not mix
+  if (problem.adds_bias) {
+    lock = std::unique_lock(guard_);
+    set_bias(entry, operands.bias);
+  }
   check(start(entry, call), "cublasLtMatmul");
   return true;
 }
 
+void CublasLt::set_bias(const Entry& entry, const void* bias) const {
+  check(api_.desc_set(entry.desc, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias, sizeof(bias)),
+        "cublasLtMatmulDescSetAttribute");
+}
+
 cublasStatus_t CublasLt::start(const Entry& entry, const Call& call) const {
-  const auto& [a, b, c, accumulate] = call.operands;
-  const float alpha = 1.0f, beta = accumulate ? 1.0f : 0.0f;
-  return api_.matmul(handle_, entry.desc, &alpha, b, entry.left, a, entry.right, &beta, c, entry.out, c, entry.out,
+  const auto& [a, b, c, accumulate, bias, residual] = call.operands;
+  const float alpha = 1.0f, beta = accumulate || residual != nullptr ? 1.0f : 0.0f;
+  const void* added = residual != nullptr ? residual : c;
+  return api_.matmul(handle_, entry.desc, &alpha, b, entry.left, a, entry.right, &beta, added, entry.out, c, entry.out,
                      &entry.algorithm, call.workspace.data, entry.workspace_bytes, call.stream);
 }
 
@@ -141,6 +156,10 @@ std::unique_ptr<CublasLt::Entry> CublasLt::make_entry(const Key& key) const {
   const std::int32_t transposed = CUBLAS_OP_T, plain = CUBLAS_OP_N;
   set_desc(CUBLASLT_MATMUL_DESC_TRANSA, p.transpose_b ? transposed : plain);
   set_desc(CUBLASLT_MATMUL_DESC_TRANSB, p.transpose_a ? transposed : plain);
+  const cublasLtEpilogue_t after = p.adds_bias ? (p.clips ? CUBLASLT_EPILOGUE_RELU_BIAS : CUBLASLT_EPILOGUE_BIAS)
+                                   : p.clips   ? CUBLASLT_EPILOGUE_RELU
+                                               : CUBLASLT_EPILOGUE_DEFAULT;
+  if (after != CUBLASLT_EPILOGUE_DEFAULT) set_desc(CUBLASLT_MATMUL_DESC_EPILOGUE, after);
   const auto layout = [&](cublasLtMatrixLayout_t& made, DType dtype, std::int64_t columns, std::int64_t rows,
                           std::int64_t stride, std::int64_t batch_stride) {
     check(api_.layout_create(&made, cuda_type(dtype), static_cast<std::uint64_t>(columns),
@@ -195,6 +214,7 @@ std::vector<cublasLtMatmulHeuristicResult_t> CublasLt::ranking(const Key& key, E
 /// What was chosen before; else the first of the ranking, or the fastest where timing is allowed now.
 void CublasLt::choose_algorithm(const Key& key, const Call& call, Entry& entry) const {
   const GemmProblem& problem = key.problem;
+  if (problem.adds_bias) set_bias(entry, call.operands.bias);  // its alignment counts
   const std::string name = problem_of(api_.version(), problem, key.a_alignment, key.b_alignment, key.c_alignment);
   const std::optional<std::string> choice = choices_.find(name);
   if (choice && restore(*choice, problem.workspace_limit, entry)) return;

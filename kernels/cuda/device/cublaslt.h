@@ -72,6 +72,7 @@ class CublasLt {
   bool restore(const std::string& choice, std::size_t workspace_limit, Entry& entry) const;
   void take_fastest(const std::vector<cublasLtMatmulHeuristicResult_t>& candidates, const Call& call,
                     Entry& entry) const;
+  void set_bias(const Entry& entry, const void* bias) const;
   cublasStatus_t start(const Entry& entry, const Call& call) const;
   void check(cublasStatus_t status, const char* call) const;
 

@@ -18,6 +18,8 @@ struct GemmProblem {
   std::size_t workspace_limit = 0;  ///< algorithms that need more are not eligible
   /// Products side by side, operands this many elements apart.
   std::int64_t batch = 1, a_batch_stride = 0, b_batch_stride = 0, c_batch_stride = 0;
+  /// For gemm_with_epilogue: a vector (n) is added to each row of C, and what is below 0 is then 0.
+  bool adds_bias = false, clips = false;
   auto operator<=>(const GemmProblem&) const = default;
 };
 
@@ -27,11 +29,18 @@ struct GemmOperands {
   const void* b = nullptr;
   void* c = nullptr;
   bool accumulate = false;
+  const void* bias = nullptr;      ///< where the problem adds_bias; in C's type
+  const void* residual = nullptr;  ///< for gemm_with_epilogue: like C, added before the bias; or null
 };
 
 /// Runs on the current device in the order of `exec.stream`: cuBLASLt, or our own kernel where it has no algorithm.
 /// Long sums of small results (weight gradients of pointwise convolutions) are cut into parts, by shapes only, added in
 /// order.
 void gemm(const Exec& exec, const GemmProblem& problem, const GemmOperands& operands, Workspace workspace);
+
+/// C = op(A)·op(B) + residual + bias, clipped where the problem says so, in one call of cuBLASLt. False, having done
+/// nothing, where it has no such kernel, or `gemm` would cut the sum.
+bool gemm_with_epilogue(const Exec& exec, const GemmProblem& problem, const GemmOperands& operands,
+                        Workspace workspace);
 
 }  // namespace bantam::kernels::cuda

@@ -197,6 +197,12 @@ void gemm(const Exec& exec, const GemmProblem& problem, const GemmOperands& oper
   }
 }
 
+bool gemm_with_epilogue(const Exec& exec, const GemmProblem& problem, const GemmOperands& operands,
+                        Workspace workspace) {
+  if (problem.m == 0 || problem.n == 0 || problem.k == 0 || split_sum(problem).full > 0) return false;
+  return Libraries::of(exec).cublaslt().matmul(problem, operands, workspace, stream_of(exec));
+}
+
 void matmul(const Exec& exec, const MatmulShape& s, DType dtype, const void* a, const void* b, const MatmulOutput& c,
             Workspace workspace) {
   check_matmul_types(dtype, c.dtype);

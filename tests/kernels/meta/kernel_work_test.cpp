@@ -10,7 +10,9 @@
 #include <gtest/gtest.h>
 
 #include "bantam/base/atomic_file.h"
+#include "bantam/kernels/contracts/conv/conv2d_inference.h"
 #include "bantam/kernels/contracts/conv/conv2d_statistics.h"
+#include "bantam/kernels/contracts/depthwise/depthwise_inference.h"
 #include "bantam/kernels/contracts/depthwise/norm_depthwise.h"
 #include "bantam/kernels/contracts/elementwise/bias.h"
 #include "bantam/kernels/contracts/elementwise/bias_activation.h"
@@ -91,6 +93,14 @@ void add_convolutions(std::vector<WorkCase>& cases) {
   cases.push_back({"conv2d_forward",
                    [](const Exec& e) { meta::conv2d_forward(e, strided_conv(), kHalf, kSome, kSome, kSome, {}); },
                    2 * (128 + 128 + 64), 2 * 64 * 16, KernelKind::product});
+  const Epilogue epilogue{.bias = kSome, .residual = kSome};
+  cases.push_back({"conv2d_pack_weights",
+                   [](const Exec& e) { meta::conv2d_pack_weights(e, image_conv(), kHalf, kSome, {}); }, 2 * 2 * 216,
+                   0});
+  cases.push_back(
+      {"conv2d_inference",  // a bias a channel, and a sum like y
+       [=](const Exec& e) { meta::conv2d_inference(e, image_conv(), kHalf, kSome, kSome, epilogue, kSome, {}); },
+       2 * (96 + 216 + 256 + 8 + 256), 2 * 256 * 27, KernelKind::convolution});
   cases.push_back({"conv2d_forward_statistics",  // two vectors are written, two written and read
                    [=](const Exec& e) {
                      meta::conv2d_forward_statistics(e, image_conv(), kHalf, kSome, kSome, kSome, statistics, {});
@@ -145,6 +155,11 @@ void add_depthwise(std::vector<WorkCase>& cases) {
   cases.push_back({"depthwise_conv2d_forward",
                    [](const Exec& e) { meta::depthwise_conv2d_forward(e, depthwise(), kHalf, kSome, kSome, kSome); },
                    2 * (256 + 72 + 256), kTaps, KernelKind::stencil});
+  cases.push_back({"depthwise_conv2d_inference",
+                   [](const Exec& e) {
+                     meta::depthwise_conv2d_inference(e, depthwise(), kHalf, kSome, kSome, {.bias = kSome}, kSome);
+                   },
+                   2 * (256 + 72 + 256 + 8), kTaps, KernelKind::stencil});
   cases.push_back({"depthwise_conv2d_grad_input",
                    [](const Exec& e) { meta::depthwise_conv2d_grad_input(e, depthwise(), kHalf, kSome, kSome, kSome); },
                    2 * (256 + 72 + 256), kTaps, KernelKind::stencil});
@@ -282,6 +297,10 @@ void add_elementwise(std::vector<WorkCase>& cases) {
                    2 * 2 * 80 + 10 + 4 * 8, 0, KernelKind::pass, 2});
   cases.push_back({"bias_forward", [](const Exec& e) { meta::bias_forward(e, 10, 8, kHalf, kSome, kSome, kSome); },
                    2 * (2 * 80 + 8), 0});
+  cases.push_back(
+      {"epilogue_forward",
+       [](const Exec& e) { meta::epilogue_forward(e, 10, 8, kHalf, {.bias = kSome, .residual = kSome}, kSome); },
+       2 * (3 * 80 + 8), 0});
   cases.push_back({"bias_grad", [](const Exec& e) { meta::bias_grad(e, 10, 8, kHalf, kSome, kFloats, false, {}); },
                    2 * 80 + 4 * 8, 0, KernelKind::pass, 2});
   const ChannelFactorShape scale{.rows = 10, .channels = 8}, shared{.rows = 10, .channels = 8, .shared = true};

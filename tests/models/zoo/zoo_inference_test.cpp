@@ -1,10 +1,12 @@
-// Networks of the zoo, folded for inference: no norm after a convolution is left, and they compute the same.
+// Networks of the zoo, folded for inference: no norm after a convolution is left, and they, and a predictor of them,
+// compute the same.
 #include <cmath>
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include "bantam/engine/infer/fold_batch_norm.h"
+#include "bantam/engine/infer/predictor.h"
 #include "bantam/models/zoo/zoo.h"
 #include "tests/engine/engine_fixture.h"
 #include "tests/engine/infer/random_weights.h"
@@ -57,6 +59,10 @@ TEST_P(ZooInference, FoldedNetworksComputeTheSame) {
   const double difference = testing::relative_difference(after, before);
   RecordProperty("difference", fmt::format("{:.2e}", difference));
   EXPECT_LT(difference, tolerance(graph));
+  Predictor predictor(runtime, Device::cpu(), graph, weights, {.most_batch = 2});
+  std::vector<float> predicted(before.size());
+  predictor.predict(inputs, predicted);
+  EXPECT_LT(testing::relative_difference(predicted, before), tolerance(graph));
   for (const float value : after) ASSERT_TRUE(std::isfinite(value));
 }
 

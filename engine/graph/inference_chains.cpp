@@ -1,0 +1,140 @@
+// Which layers run as one op in inference: a convolution or a dense layer with its bias and activation, and the sum
+// after it.
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "bantam/engine/graph/graph.h"
+#include "bantam/engine/graph/patterns.h"
+#include "bantam/engine/layers/layers.h"
+#include "bantam/engine/ops/fused/inference.h"
+#include "bantam/engine/ops/image/pad2d.h"
+
+namespace bantam::fusion {
+namespace {
+
+/// A layer that has an op of inference.
+struct InferenceLayer {
+  Window2d window;
+  std::int64_t groups = 1;
+  bool bias = false;
+  ActivationOptions activation;
+  enum class Kind : std::uint8_t { conv2d, depthwise, dense } kind = Kind::conv2d;
+  ops::PaddingMode padding_mode = ops::PaddingMode::zeros;
+};
+
+std::optional<InferenceLayer> layer_at(const Graph& graph, NodeId node) {
+  const Layer& layer = *graph.node(node).layer;
+  using Kind = InferenceLayer::Kind;
+  if (const auto* conv = layer.options<Conv2dOptions>())
+    return InferenceLayer{{conv->kernel, conv->stride, conv->dilation, conv->padding},
+                          conv->groups,
+                          conv->bias,
+                          conv->activation,
+                          Kind::conv2d,
+                          conv->padding_mode};
+  if (const auto* depthwise = layer.options<DepthwiseConv2dOptions>())
+    return InferenceLayer{{depthwise->kernel, depthwise->stride, depthwise->dilation, depthwise->padding},
+                          1,
+                          depthwise->bias,
+                          depthwise->activation,
+                          Kind::depthwise};
+  if (const auto* product = layer.options<DenseOptions>())
+    return InferenceLayer{.bias = product->bias, .activation = product->activation, .kind = Kind::dense};
+  return std::nullopt;
+}
+
+NodeId match_layer(const Graph& graph, NodeId first, const FusionTarget&) { return layer_at(graph, first) ? first : 0; }
+
+/// The activation of a sum of two, or null.
+const ActivationOptions* sum_of_two(const Graph& graph, NodeId node) {
+  if (node > graph.output() || graph.node(node).inputs.size() != 2) return nullptr;
+  const Layer& layer = *graph.node(node).layer;
+  return layer.kind() == "add" ? layer.options<ActivationOptions>() : nullptr;
+}
+
+NodeId match_sum(const Graph& graph, NodeId first, const FusionTarget&) {
+  const std::optional<InferenceLayer> layer = layer_at(graph, first);
+  if (!layer || layer->activation.kind != Activation::none) return 0;
+  return sum_of_two(graph, first + 1) != nullptr ? first + 1 : 0;
+}
+
+/// The op, over the layer's parameters.
+class BoundInferenceLayer : public BoundLayer {
+ public:
+  BoundInferenceLayer(const InferenceLayer& layer, Shape in, Parameter& weight, Parameter* bias)
+      : layer_(layer), in_(std::move(in)), weight_(weight), bias_(bias) {}
+
+  void prepare_inference(const Context& context) override {
+    if (layer_.kind == InferenceLayer::Kind::depthwise) return;
+    const auto [in, window] = padded(in_);
+    ops::pack_conv2d_weight(context, in, weight_as_filters(), window, layer_.groups);
+  }
+
+  Tensor forward(const Context& context, std::span<Tensor> inputs) override {
+    const ops::InferenceEpilogue epilogue{.bias = bias_ != nullptr ? bias_->value() : Tensor(),
+                                          .residual = inputs.size() > 1 ? std::move(inputs[1]) : Tensor(),
+                                          .f = {layer_.activation.kind, layer_.activation.slope}};
+    Tensor x = std::move(inputs[0]);
+    if (layer_.kind == InferenceLayer::Kind::depthwise)
+      return ops::depthwise_conv2d_inference(context, x, weight_.value(), layer_.window, epilogue);
+    if (layer_.kind == InferenceLayer::Kind::dense) return dense(context, x, epilogue);
+    const Window2d window = padded(in_).second;
+    if (pads()) x = ops::pad2d(context, x, layer_.window.resolve("conv2d", in_[0], in_[1]), layer_.padding_mode);
+    return ops::conv2d_inference(context, x, weight_.value(), window, layer_.groups, epilogue);
+  }
+
+ private:
+  bool pads() const {
+    return layer_.kind == InferenceLayer::Kind::conv2d && layer_.padding_mode != ops::PaddingMode::zeros &&
+           layer_.window.resolve("conv2d", in_[0], in_[1]) != Padding::symmetric(0);
+  }
+
+  /// A sample as the kernel reads it, and its window: without padding where another op has padded it.
+  std::pair<Shape, Window2d> padded(const Shape& in) const {
+    if (layer_.kind == InferenceLayer::Kind::dense) return {Shape{1, 1, in[0]}, {}};
+    if (!pads()) return {in, layer_.window};
+    const Padding amounts = layer_.window.resolve("conv2d", in[0], in[1]);
+    Window2d window = layer_.window;
+    window.padding = Padding::valid();
+    return {Shape{in[0] + amounts.top + amounts.bottom, in[1] + amounts.left + amounts.right, in[2]}, window};
+  }
+
+  /// A dense layer is a convolution of images of one pixel.
+  Tensor weight_as_filters() const {
+    const Tensor w = weight_.value();
+    return layer_.kind == InferenceLayer::Kind::dense ? w.view({w.shape()[0], 1, 1, w.shape()[1]}) : w;
+  }
+  Tensor dense(const Context& context, const Tensor& x, ops::InferenceEpilogue epilogue) const {
+    const Tensor w = weight_as_filters();
+    const Shape out{x.shape()[0], w.shape()[0]};
+    if (epilogue.residual.defined()) epilogue.residual = epilogue.residual.view({out[0], 1, 1, out[1]});
+    return ops::conv2d_inference(context, x.view({x.shape()[0], 1, 1, x.shape()[1]}), w, {}, 1, epilogue).view(out);
+  }
+
+  InferenceLayer layer_;
+  Shape in_;
+  Parameter& weight_;
+  Parameter* bias_;
+};
+
+std::unique_ptr<BoundLayer> bind(const Graph& graph, const Fusion& fusion, ParameterArena& parameters, BufferArena&) {
+  const GraphNode& node = graph.node(fusion.first);
+  InferenceLayer layer = layer_at(graph, fusion.first).value();
+  if (fusion.last > fusion.first) layer.activation = *sum_of_two(graph, fusion.last);
+  return std::make_unique<BoundInferenceLayer>(layer, graph.input_shapes(fusion.first)[0],
+                                               *parameters.find(node.name + "/weight"),
+                                               layer.bias ? parameters.find(node.name + "/bias") : nullptr);
+}
+
+constexpr FusionPattern kPatterns[] = {
+    // conv2d, depthwise_conv2d or dense without activation, add of two
+    {.name = "layer_sum", .match = match_sum, .bind = bind, .reads_outside = true},
+    // conv2d, depthwise_conv2d or dense
+    {.name = "layer_epilogue", .match = match_layer, .bind = bind}};
+
+}  // namespace
+
+const std::span<const FusionPattern> kInferenceChains = kPatterns;
+
+}  // namespace bantam::fusion

@@ -1,0 +1,41 @@
+// The epilogue of a layer on the CPU as a pass of its own: eight channels at a time, rows in parallel.
+#include "bantam/kernels/contracts/elementwise/epilogue.h"
+
+#include "bantam/kernels/cpu/device/column_sums.h"
+#include "bantam/kernels/cpu/device/convert.h"
+#include "bantam/kernels/cpu/elementwise/activation_math.h"
+
+namespace bantam::kernels::cpu {
+namespace {
+
+struct Identity8 {
+  Float8 operator()(Float8 x) const { return x; }
+};
+
+template <class T, class F>
+void run(const Exec& exec, std::int64_t rows, std::int64_t channels, const Epilogue& epilogue, T* y, const F& f) {
+  const T* bias = static_cast<const T*>(epilogue.bias);
+  const T* residual = static_cast<const T*>(epilogue.residual);
+  map_channels<1>(
+      rows, channels, exec.threads,
+      [&](std::int64_t c, float* value) { value[0] = bias != nullptr ? static_cast<float>(bias[c]) : 0.0f; },
+      [&](std::int64_t at, std::int64_t lanes, const Float8* p) {
+        Float8 sum = load_lanes(y + at, lanes) + p[0];
+        if (residual != nullptr) sum += load_lanes(residual + at, lanes);
+        store_lanes(y + at, lanes, f(sum));
+      });
+}
+
+}  // namespace
+
+void epilogue_forward(const Exec& exec, std::int64_t rows, std::int64_t channels, DType dtype, const Epilogue& epilogue,
+                      void* y) {
+  if (epilogue.empty()) return;
+  dispatch_floating(dtype, [&](auto tag) {
+    auto* to = static_cast<typename decltype(tag)::type*>(y);
+    if (epilogue.f.kind == Activation::none) return run(exec, rows, channels, epilogue, to, Identity8{});
+    with_activation8(epilogue.f, [&](const auto& f) { run(exec, rows, channels, epilogue, to, f); });
+  });
+}
+
+}  // namespace bantam::kernels::cpu

@@ -1,0 +1,19 @@
+// Workspace of convolutions for inference, by backend.
+#include "bantam/kernels/contracts/conv/conv2d_inference.h"
+
+#include "bantam/kernels/tiling/conv/inference_plan.h"
+
+namespace bantam::kernels {
+
+std::size_t conv2d_inference_workspace_bytes(const Conv2dShape& shape, DType dtype, DeviceKind target) {
+  if (target == DeviceKind::cpu && cpu::packs_weights(shape, dtype))
+    return cpu::plan_inference(shape).workspace_bytes();
+  return conv2d_workspace_bytes(shape, dtype, Conv2dPass::forward, target);
+}
+
+std::size_t conv2d_pack_workspace_bytes(const Conv2dShape& shape, DType dtype, DeviceKind target) {
+  if (target != DeviceKind::cpu || !cpu::packs_weights(shape, dtype)) return 0;
+  return aligned_bytes(shape.w_elements() * 4);
+}
+
+}  // namespace bantam::kernels
