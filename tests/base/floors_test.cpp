@@ -113,7 +113,7 @@ const std::vector<Floor> kHouse = {
       "graph", "step", "plan", "train", "infer"},
      {}},
     {"data", {"files", "formats", "images", "augment", "pipeline", "delivery", "survey"}, {}},
-    {"models", {"zoo", "yaml", "onnx"}, {"data"}},
+    {"models", {"zoo", "yaml", "onnx", "onnx/import"}, {"data"}},
     {"run", {"config", "weights", "fit", "session", "use", "bench", "profile", ""}, {}},
     {"cli", {"config", "print", "report", "train", "plan", "see", "use", ""}, {}},
 };
