@@ -110,7 +110,8 @@ void add_import(CLI::App& app, Action& action) {
   CLI::App* command = app.add_subcommand("import", "Weights or an ONNX model to train from");
   command->footer(kAbout);
   const auto options = std::make_shared<ImportOptions>();
-  command->add_option("FILE", options->file, "A state_dict (.safetensors, .pt or .pth), or a\nmodel (.onnx)")->required();
+  command->add_option("FILE", options->file, "A state_dict (.safetensors, .pt or .pth), or a\nmodel (.onnx)")
+      ->required();
   command->add_option("-o,--out", options->out,
                       "The safetensors file to write; default: FILE's\nname with -bantam, in the current folder");
   command->add_option("--from", options->from,

@@ -35,7 +35,8 @@ Files files_to_write(const ImportOnnxOptions& options) {
   for (const std::string& file : {files.config, files.weights}) {
     if (fs::equivalent(options.file, file, error)) throw ConfigError("-o names the file that is read");
     if (options.out.empty() && fs::exists(file, error))
-      throw ConfigError(fmt::format("{} is there already: -o {} replaces it", printable(file), printable(name.string())));
+      throw ConfigError(
+          fmt::format("{} is there already: -o {} replaces it", printable(file), printable(name.string())));
   }
   return files;
 }
@@ -64,8 +65,9 @@ std::string weights_text(const Files& files, const onnx::ImportedNetwork& networ
 
 std::string config_text(const ImportOnnxOptions& options, const onnx::Model& model, const Files& files,
                         const onnx::ImportedNetwork& network) {
-  std::string text = fmt::format("# {} ({}) as `bantam import` reads it. `bantam train` needs `data` and `train` beside it.\n",
-                                 shown(fs::path(options.file).filename().string()), exporter_of(model));
+  std::string text =
+      fmt::format("# {} ({}) as `bantam import` reads it. `bantam train` needs `data` and `train` beside it.\n",
+                  shown(fs::path(options.file).filename().string()), exporter_of(model));
   for (const std::string& note : network.notes) text += fmt::format("# {}\n", shown(note, 200));
   return text + fmt::format("model:\n  weights: {}\n{}", weights_text(files, network), indented(network.yaml));
 }
@@ -130,7 +132,8 @@ std::string yaml_text(const std::string& name) {
 
 bool is_onnx_file(const std::string& file) {
   std::string extension = fs::path(file).extension().string();
-  std::ranges::transform(extension, extension.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  std::ranges::transform(extension, extension.begin(),
+                         [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
   return extension == ".onnx";
 }
 

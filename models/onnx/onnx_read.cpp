@@ -70,11 +70,10 @@ struct TypeFacts {
   bool floating;
   std::string_view name;
 };
-constexpr TypeFacts kTypes[] = {{Type::float32, 4, true, "float32"},  {Type::uint8, 1, false, "uint8"},
-                                {Type::int8, 1, false, "int8"},       {Type::int32, 4, false, "int32"},
-                                {Type::int64, 8, false, "int64"},     {Type::boolean, 1, false, "bool"},
-                                {Type::float16, 2, true, "float16"},  {Type::float64, 8, true, "float64"},
-                                {Type::bfloat16, 2, true, "bfloat16"}};
+constexpr TypeFacts kTypes[] = {
+    {Type::float32, 4, true, "float32"}, {Type::uint8, 1, false, "uint8"},    {Type::int8, 1, false, "int8"},
+    {Type::int32, 4, false, "int32"},    {Type::int64, 8, false, "int64"},    {Type::boolean, 1, false, "bool"},
+    {Type::float16, 2, true, "float16"}, {Type::float64, 8, true, "float64"}, {Type::bfloat16, 2, true, "bfloat16"}};
 
 const TypeFacts* find_type(std::int64_t type) {
   for (const TypeFacts& facts : kTypes)
@@ -177,7 +176,8 @@ void set_data(Tensor& tensor, const TensorFields& fields) {
     append_narrowed(tensor.data, fields.narrow, type.bytes);
   const std::int64_t bytes = checked_elements(tensor.dims) * type.bytes;
   if (std::ssize(tensor.data) != bytes)
-    throw DataError(fmt::format("{} bytes of values; its extents and {} need {}", tensor.data.size(), type.name, bytes));
+    throw DataError(
+        fmt::format("{} bytes of values; its extents and {} need {}", tensor.data.size(), type.name, bytes));
 }
 
 Tensor read_tensor(std::string_view message) {
@@ -411,7 +411,8 @@ Model read_model(std::string_view message) {
 }  // namespace
 
 Model parse(std::string_view bytes, const std::filesystem::path& path) {
-  return within(fmt::format("{}: not an ONNX model that can be read", path.string()), [&] { return read_model(bytes); });
+  return within(fmt::format("{}: not an ONNX model that can be read", path.string()),
+                [&] { return read_model(bytes); });
 }
 
 Model read(const std::filesystem::path& path) { return parse(read_file(path, kMostBytes), path); }

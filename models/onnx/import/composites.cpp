@@ -54,7 +54,8 @@ class Composites {
   std::optional<double> scalar(const std::string& value) const {
     const Tensor* tensor = constants_.find(value);
     if (tensor == nullptr || tensor->elements() != 1 || tensor->type == Type::int64) return std::nullopt;
-    if (tensor->type != Type::float32 && tensor->type != Type::float16 && tensor->type != Type::float64) return std::nullopt;
+    if (tensor->type != Type::float32 && tensor->type != Type::float16 && tensor->type != Type::float64)
+      return std::nullopt;
     return tensor->as_floats()[0];
   }
 

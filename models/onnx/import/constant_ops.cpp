@@ -81,7 +81,8 @@ Tensor gathered(const Call& call, const Tensor& tensor, const Dims& dims, std::s
   Tensor result{.type = tensor.type, .dims = dims};
   const auto bytes = static_cast<std::size_t>(bytes_of_element(tensor));
   result.data.reserve(places.size() * bytes);
-  for (const std::int64_t place : places) result.data.append(tensor.data, static_cast<std::size_t>(place) * bytes, bytes);
+  for (const std::int64_t place : places)
+    result.data.append(tensor.data, static_cast<std::size_t>(place) * bytes, bytes);
   return result;
 }
 
@@ -123,7 +124,8 @@ Tensor cast(const Call& call) {
   const Tensor& tensor = call.input(0);
   const std::int64_t to = integer(call.node, "to", 0);
   const bool to_float = to == 1 || to == 10 || to == 11 || to == 16, to_integer = to == 6 || to == 7;
-  if (!to_float && !to_integer) fail(call.node, fmt::format("to element type {}; expected a float, int32 or int64", to));
+  if (!to_float && !to_integer)
+    fail(call.node, fmt::format("to element type {}; expected a float, int32 or int64", to));
   if (is_floating(tensor) == to_float) return tensor;
   if (to_float) {
     const Dims values = tensor.as_integers();
@@ -217,8 +219,8 @@ Tensor concatenated(const Call& call) {
     dims[axis] += tensor.dims[axis];
   }
   (void)call.elements_of(dims);
-  const std::int64_t outer =
-      std::accumulate(dims.begin(), dims.begin() + static_cast<std::ptrdiff_t>(axis), std::int64_t{1}, std::multiplies<>());
+  const std::int64_t outer = std::accumulate(dims.begin(), dims.begin() + static_cast<std::ptrdiff_t>(axis),
+                                             std::int64_t{1}, std::multiplies<>());
   Tensor result{.type = first.type, .dims = dims};
   if (result.elements() == 0) return result;
   for (std::int64_t o = 0; o < outer; ++o)
@@ -240,7 +242,8 @@ Tensor gathered_axis(const Call& call) {
   (void)call.elements_of(dims);
   const Dims strides = strides_of(tensor.dims);
   const auto split = static_cast<std::ptrdiff_t>(axis);
-  const Dims before(tensor.dims.begin(), tensor.dims.begin() + split), after(tensor.dims.begin() + split + 1, tensor.dims.end());
+  const Dims before(tensor.dims.begin(), tensor.dims.begin() + split),
+      after(tensor.dims.begin() + split + 1, tensor.dims.end());
   Dims places;
   for (const std::int64_t outer : places_of(before, strides))
     for (std::int64_t index : indices.as_integers()) {
@@ -252,19 +255,38 @@ Tensor gathered_axis(const Call& call) {
   return gathered(call, tensor, dims, places);
 }
 
+/// Begin and number of values of a range with any step, as NumPy has it.
+std::pair<std::int64_t, std::int64_t> stepped(const Call& call, const SliceRange& range, std::int64_t extent) {
+  if (range.step == 0) fail(call.node, "a step of 0");
+  const bool back = range.step < 0;
+  const auto place = [&](std::int64_t at) {
+    return std::clamp<std::int64_t>(at < 0 ? std::max(at, -extent - 1) + extent : at, back ? -1 : 0,
+                                    back ? extent - 1 : extent);
+  };
+  const std::int64_t start = place(range.start), end = place(range.end);
+  const std::int64_t distance = back ? start - end : end - start;
+  const std::int64_t step = std::min<std::int64_t>(back ? -std::max(range.step, -extent - 1) : range.step, extent + 1);
+  return {start, distance <= 0 ? 0 : (distance + step - 1) / step};
+}
+
 Tensor sliced(const Call& call) {
   const Tensor& tensor = call.input(0);
-  Dims dims = tensor.dims;
+  Dims dims = tensor.dims, strides = strides_of(tensor.dims);
   std::int64_t begin = 0;
-  const Dims strides = strides_of(tensor.dims);
-  for (const SliceRange& given : slice_ranges(call.node, call.inputs)) {
-    const SliceRange range = resolved(call.node, given, tensor.dims);
-    const auto axis = static_cast<std::size_t>(range.axis);
-    dims[axis] = range.end - range.start;
-    begin += range.start * strides[axis];
+  for (const SliceRange& range : slice_ranges(call.node, call.inputs)) {
+    const std::size_t axis = checked_axis(call.node, range.axis, dims.size());
+    const auto [start, count] = stepped(call, range, tensor.dims[axis]);
+    begin += start * strides[axis];
+    dims[axis] = count;
+    strides[axis] *= std::clamp(range.step, -tensor.dims[axis] - 1, tensor.dims[axis] + 1);
   }
   if (std::ranges::count(dims, 0) > 0) return gathered(call, tensor, dims, {});
   return gathered(call, tensor, dims, places_of(dims, strides, begin));
+}
+
+Tensor shape_of(const Call& call) {
+  const Dims& dims = call.input(0).dims;
+  return Tensor::of("", {std::ssize(dims)}, dims);
 }
 
 Tensor filled(const Call& call) {
@@ -323,13 +345,13 @@ Tensor arithmetic(const Call& call) {
     return combined<float>(call, call.input(0).as_floats(), call.input(1).as_floats(), [&](float a, float b) {
       return op == "Add" ? a + b : op == "Sub" ? a - b : op == "Mul" ? a * b : op == "Div" ? a / b : std::pow(a, b);
     });
-  return combined<std::int64_t>(
-      call, call.input(0).as_integers(), call.input(1).as_integers(), [&](std::int64_t a, std::int64_t b) {
-        if (a == kBatch || b == kBatch) fail(call.node, "computes with the batch's size");
-        if (op == "Pow") fail(call.node, "of integers");
-        if (op == "Div" && (b == 0 || b == -1)) fail(call.node, "divides by 0 or -1");
-        return op == "Div" ? a / b : wrapped(a, b, op);
-      });
+  return combined<std::int64_t>(call, call.input(0).as_integers(), call.input(1).as_integers(),
+                                [&](std::int64_t a, std::int64_t b) {
+                                  if (a == kBatch || b == kBatch) fail(call.node, "computes with the batch's size");
+                                  if (op == "Pow") fail(call.node, "of integers");
+                                  if (op == "Div" && (b == 0 || b == -1)) fail(call.node, "divides by 0 or -1");
+                                  return op == "Div" ? a / b : wrapped(a, b, op);
+                                });
 }
 
 Tensor of_each(const Call& call, float (*function)(float)) {
@@ -352,6 +374,7 @@ constexpr std::pair<std::string_view, Function> kFunctions[] = {
     {"Concat", concatenated},
     {"Gather", gathered_axis},
     {"Slice", sliced},
+    {"Shape", shape_of},
     {"ConstantOfShape", filled},
     {"Add", arithmetic},
     {"Sub", arithmetic},
@@ -370,7 +393,8 @@ constexpr std::pair<std::string_view, Function> kFunctions[] = {
 Computed compute(const Node& node, const std::vector<const Tensor*>& inputs, std::int64_t most_elements) {
   const auto* found = std::ranges::find(kFunctions, node.op, &std::pair<std::string_view, Function>::first);
   if (found == std::end(kFunctions)) return {.known = false};
-  constexpr std::string_view kReadNothing[] = {"ConstantOfShape", "Concat", "Identity", "Cast"};  // that may be empty
+  constexpr std::string_view kReadNothing[] = {"ConstantOfShape", "Concat", "Identity", "Cast",
+                                               "Shape"};  // that may be empty
   if (!inputs.empty() && inputs[0] != nullptr && inputs[0]->elements() == 0 &&
       std::ranges::find(kReadNothing, node.op) == std::end(kReadNothing))
     fail(node, "reads a constant without values");
@@ -382,7 +406,8 @@ std::vector<SliceRange> slice_ranges(const Node& node, const std::vector<const T
     if (input < inputs.size() && inputs[input] != nullptr) return inputs[input]->as_integers();
     return integers(node, attribute);
   };
-  const Dims starts = values(1, "starts"), ends = values(2, "ends"), axes = values(3, "axes"), steps = values(4, "steps");
+  const Dims starts = values(1, "starts"), ends = values(2, "ends"), axes = values(3, "axes"),
+             steps = values(4, "steps");
   if (starts.empty() || ends.size() != starts.size() || (!axes.empty() && axes.size() != starts.size()) ||
       (!steps.empty() && steps.size() != starts.size()))
     fail(node, "starts, ends, axes and steps do not fit, or are no constants");

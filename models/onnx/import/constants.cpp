@@ -33,8 +33,8 @@ void Constants::set(const std::string& name, Tensor tensor) {
 }
 
 bool Constants::reads_constants_alone(const Node& node) const {
-  return std::ranges::all_of(
-      node.inputs, [&](const std::string& input) { return input.empty() || by_name_.contains(input); });
+  return std::ranges::all_of(node.inputs,
+                             [&](const std::string& input) { return input.empty() || by_name_.contains(input); });
 }
 
 bool Constants::compute(const Node& node) {

@@ -49,7 +49,8 @@ struct SliceRange {
 };
 /// `starts`, `ends`, `axes` and `steps` of the node's attributes or of its inputs 1 to 4, as they stand there.
 std::vector<SliceRange> slice_ranges(const Node& node, const std::vector<const Tensor*>& inputs);
-/// With axis, start and end from 0 to the extent. Throws DataError for steps other than 1, where `node` is not computed.
+/// With axis, start and end from 0 to the extent. Throws DataError for steps other than 1, where `node` is not
+/// computed.
 SliceRange resolved(const Node& node, SliceRange range, const std::vector<std::int64_t>& extents);
 
 }  // namespace bantam::onnx

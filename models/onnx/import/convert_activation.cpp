@@ -21,8 +21,8 @@ void add_elementwise(Importer& importer, const Node& node, ImportedLayer layer) 
 /// `kOp` has the same name in small letters, or the one beside it.
 void convert_plain(Importer& importer, const Node& node) {
   constexpr std::pair<std::string_view, std::string_view> kKinds[] = {
-      {"Relu", "relu"},         {"Sigmoid", "sigmoid"}, {"Tanh", "tanh"},           {"Softplus", "softplus"},
-      {"HardSwish", "hard_swish"}, {"Mish", "mish"},     {"Gelu", "gelu"}};
+      {"Relu", "relu"}, {"Sigmoid", "sigmoid"}, {"Tanh", "tanh"}, {"Softplus", "softplus"}, {"HardSwish", "hard_swish"},
+      {"Mish", "mish"}, {"Gelu", "gelu"}};
   const auto* kind = std::ranges::find(kKinds, node.op, &std::pair<std::string_view, std::string_view>::first);
   add_elementwise(importer, node, {.kind = std::string(kind->second)});
 }
@@ -110,8 +110,9 @@ void convert_softmax(Importer& importer, const Node& node) {
   View view = softmax_view(importer, node);
   view.layer = importer.add(node, {.kind = "softmax", .inputs = {view.layer}});
   if (importer.is_output(node.outputs.empty() ? "" : node.outputs[0]))
-    importer.note(describe(node) +
-                  ": the network ends with softmax, which losses of class labels compute themselves: remove it to train");
+    importer.note(
+        describe(node) +
+        ": the network ends with softmax, which losses of class labels compute themselves: remove it to train");
   importer.define(node, std::move(view));
 }
 

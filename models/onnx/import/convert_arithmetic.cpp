@@ -36,7 +36,8 @@ Joined alike(Importer& importer, const Node& node) {
     return joined;
   }
   for (std::size_t i = 0; i < node.inputs.size(); ++i)
-    if (!same_arrangement(importer.value(node, i), joined.view)) fail(node, "inputs whose values lie in different orders");
+    if (!same_arrangement(importer.value(node, i), joined.view))
+      fail(node, "inputs whose values lie in different orders");
   joined.view = importer.vector(node, 0);
   return joined;
 }
@@ -125,6 +126,9 @@ void multiply_tensor(ImportedLayer& layer, const std::string& name, const std::v
   found->second = host_tensor(found->second.shape, values);
 }
 
+constexpr const char* kOfInput =
+    "the first layer scales and shifts the network's input, as `normalize` does in a pipeline";
+
 /// y = factor · x, a factor a channel.
 void scale(Importer& importer, const Node& node, ByChannel factors) {
   View& view = factors.view;
@@ -143,7 +147,7 @@ void scale(Importer& importer, const Node& node, ByChannel factors) {
   }
   ImportedLayer layer{.kind = "layer_scale", .inputs = {view.layer}};
   layer.tensors.emplace("scale", channels_tensor(factors.values));
-  if (view.layer == kInput) importer.note(describe(node) + ": the network scales its input itself, as layers that are trained");
+  if (view.layer == kInput) importer.note(kOfInput);
   view.layer = importer.add(node, std::move(layer));
   importer.define(node, std::move(view));
 }
@@ -166,11 +170,13 @@ void shift(Importer& importer, const Node& node, ByChannel terms) {
     }
   }
   if (layers.shape(view.layer).rank() != 3)
-    fail(node, "a constant is added to what is neither an image nor a convolution, matrix product or norm without bias");
+    fail(node,
+         "a constant is added to what is neither an image nor a convolution, matrix product or norm without bias");
   ImportedLayer layer{.kind = "depthwise_conv2d", .options = {{"kernel", "1"}}, .inputs = {view.layer}};
-  layer.tensors.emplace("weight", host_tensor({1, 1, std::ssize(terms.values)}, std::vector<float>(terms.values.size(), 1)));
+  layer.tensors.emplace("weight",
+                        host_tensor({1, 1, std::ssize(terms.values)}, std::vector<float>(terms.values.size(), 1)));
   layer.tensors.emplace("bias", channels_tensor(terms.values));
-  if (view.layer == kInput) importer.note(describe(node) + ": the network shifts its input itself, as layers that are trained");
+  if (view.layer == kInput) importer.note(kOfInput);
   view.layer = importer.add(node, std::move(layer));
   importer.define(node, std::move(view));
 }

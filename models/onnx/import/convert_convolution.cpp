@@ -49,7 +49,8 @@ void set_bias(Importer& importer, const Node& node, ImportedLayer& layer) {
 const Tensor& convolution_weight(Importer& importer, const Node& node) {
   const Tensor& weight = importer.needed_constant(node, 1, "the weight");
   if (weight.dims.size() != 4)
-    fail(node, fmt::format("a weight of {} axes; expected 4, of a convolution over height and width", weight.dims.size()));
+    fail(node,
+         fmt::format("a weight of {} axes; expected 4, of a convolution over height and width", weight.dims.size()));
   if (weight.elements() == 0) fail(node, "a weight without values");
   const std::vector<std::int64_t> kernel = integers(node, "kernel_shape");
   if (!kernel.empty() && kernel != std::vector<std::int64_t>(weight.dims.begin() + 2, weight.dims.end()))
@@ -164,7 +165,8 @@ void convert_gemm(Importer& importer, const Node& node) {
   } else {
     std::vector<float> values = bias->as_floats();
     if (values.size() == 1) values.assign(static_cast<std::size_t>(matrix.units), values[0]);
-    if (std::ssize(values) != matrix.units || (!bias->dims.empty() && bias->dims.back() != std::ssize(values) && bias->elements() != 1))
+    if (std::ssize(values) != matrix.units ||
+        (!bias->dims.empty() && bias->dims.back() != std::ssize(values) && bias->elements() != 1))
       fail(node, fmt::format("a bias of {} values; expected {}", values.size(), matrix.units));
     for (float& value : values) value *= number(node, "beta", 1);
     layer.tensors.emplace("bias", host_tensor({matrix.units}, values));

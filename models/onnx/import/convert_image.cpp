@@ -125,13 +125,13 @@ void convert_resize(Importer& importer, const Node& node) {
     if (!old && !repeats_pixels(node, coordinates))
       fail(node, fmt::format("nearest pixels by {} and {}; expected asymmetric and floor", coordinates,
                              text(node, "nearest_mode", "round_prefer_floor")));
-  } else if (mode == "linear" && (coordinates == "align_corners" || coordinates == "half_pixel" ||
-                                  coordinates == "pytorch_half_pixel")) {
+  } else if (mode == "linear" &&
+             (coordinates == "align_corners" || coordinates == "half_pixel" || coordinates == "pytorch_half_pixel")) {
     layer.set("interpolation", "bilinear");
     if (coordinates == "align_corners") layer.set("align_corners", "true");
   } else {
-    fail(node, fmt::format("mode {} by {}; expected nearest, or linear by half_pixel or align_corners", mode,
-                           coordinates));
+    fail(node,
+         fmt::format("mode {} by {}; expected nearest, or linear by half_pixel or align_corners", mode, coordinates));
   }
   importer.define_image(node, importer.add(node, std::move(layer)));
 }
@@ -179,9 +179,8 @@ void convert_concat(Importer& importer, const Node& node) {
 }
 
 constexpr std::pair<std::string_view, Converter> kConverters[] = {
-    {"Pad", convert_pad},         {"Slice", convert_slice},
-    {"Resize", convert_resize},   {"Upsample", convert_resize},
-    {"Concat", convert_concat},   {"DepthToSpace", convert_depth_to_space},
+    {"Pad", convert_pad},         {"Slice", convert_slice},   {"Resize", convert_resize},
+    {"Upsample", convert_resize}, {"Concat", convert_concat}, {"DepthToSpace", convert_depth_to_space},
 };
 
 }  // namespace

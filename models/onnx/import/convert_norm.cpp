@@ -42,14 +42,13 @@ HostTensor channel_tensor(Importer& importer, const Node& node, const View& view
 
 void convert_batch_norm(Importer& importer, const Node& node) {
   if (integer(node, "training_mode", 0) != 0)
-    importer.note(describe(node) + ": was exported for training; its running statistics are used");
+    importer.note("BatchNormalization: exported for training; the running statistics are used");
   View view = channels_last(importer, node);
   ImportedLayer layer{.kind = "batch_norm", .inputs = {view.layer}, .name = scale_name(node, 1)};
   layer.set("momentum", number_text(number(node, "momentum", 0.9f)));
   layer.set("epsilon", number_text(number(node, "epsilon", 1e-5f)));
   constexpr const char* kNames[] = {"scale", "shift", "running_mean", "running_variance"};
-  for (std::size_t i = 0; i < 4; ++i)
-    layer.tensors.emplace(kNames[i], channel_tensor(importer, node, view, i + 1));
+  for (std::size_t i = 0; i < 4; ++i) layer.tensors.emplace(kNames[i], channel_tensor(importer, node, view, i + 1));
   view.layer = importer.add(node, std::move(layer));
   importer.define(node, std::move(view));
 }
@@ -92,7 +91,8 @@ void set_group_tensors(Importer& importer, const Node& node, ImportedLayer& laye
       continue;
     }
     std::vector<float> spread;
-    for (std::int64_t c = 0; c < channels; ++c) spread.push_back(values[static_cast<std::size_t>(c / (channels / count))]);
+    for (std::int64_t c = 0; c < channels; ++c)
+      spread.push_back(values[static_cast<std::size_t>(c / (channels / count))]);
     layer.tensors.emplace(kNames[i], host_tensor({channels}, spread));
   }
 }

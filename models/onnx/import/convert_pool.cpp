@@ -37,13 +37,15 @@ void pool_axes(Importer& importer, const Node& node, const std::vector<bool>& re
     else
       channels = axis;
   }
-  if (!channels || order.empty() || view.axes.size() != 3) fail(node, "expected to reduce the height and width of images");
+  if (!channels || order.empty() || view.axes.size() != 3)
+    fail(node, "expected to reduce the height and width of images");
   order.push_back(*channels);
   const Shape& shape = importer.layers().shape(view.layer);
   if (!is_in_order(view, order) || shape.rank() != 3 || shape[2] != view.extent(*channels))
     fail(node, "expected to reduce the height and width of images");
   const bool mean = node.op == "GlobalAveragePool" || node.op == "ReduceMean";
-  const int pool = importer.add(node, {.kind = mean ? "global_average_pool" : "global_max_pool", .inputs = {view.layer}});
+  const int pool =
+      importer.add(node, {.kind = mean ? "global_average_pool" : "global_max_pool", .inputs = {view.layer}});
   View result = view_of(pool, importer.layers().shape(pool), std::vector<int>{0});
   const std::vector<int> last = result.axes[0];
   result.axes.clear();

@@ -109,7 +109,8 @@ void convert_unsqueeze(Importer& importer, const Node& node) {
   if (rank > 8) fail(node, fmt::format("makes a value of {} axes; expected at most 8", rank));
   std::vector<bool> added(rank);
   for (const std::int64_t axis : axes) added[checked_axis(node, axis, rank)] = true;
-  if (added[0] || std::ranges::count(added, true) != std::ssize(axes)) fail(node, "adds an axis before the batch, or twice");
+  if (added[0] || std::ranges::count(added, true) != std::ssize(axes))
+    fail(node, "adds an axis before the batch, or twice");
   std::vector<std::vector<int>> all;
   for (std::size_t i = 1, next = 0; i < rank; ++i) all.push_back(added[i] ? std::vector<int>{} : view.axes[next++]);
   view.axes = std::move(all);
@@ -121,15 +122,17 @@ void convert_shape(Importer& importer, const Node& node) {
   extents.insert(extents.begin(), kBatch);
   const std::int64_t count = std::ssize(extents);
   const auto place = [&](std::int64_t at) { return std::clamp<std::int64_t>(at < 0 ? at + count : at, 0, count); };
-  const std::int64_t start = place(integer(node, "start", 0)), end = std::max(place(integer(node, "end", count)), start);
-  importer.define_constant(node, Tensor::of("", {end - start},
-                                            std::span<const std::int64_t>(extents).subspan(
-                                                static_cast<std::size_t>(start), static_cast<std::size_t>(end - start))));
+  const std::int64_t start = place(integer(node, "start", 0)),
+                     end = std::max(place(integer(node, "end", count)), start);
+  importer.define_constant(
+      node, Tensor::of("", {end - start},
+                       std::span<const std::int64_t>(extents).subspan(static_cast<std::size_t>(start),
+                                                                      static_cast<std::size_t>(end - start))));
 }
 
 constexpr std::pair<std::string_view, Converter> kConverters[] = {
-    {"Identity", convert_nothing}, {"Cast", convert_cast},       {"Flatten", convert_flatten},
-    {"Reshape", convert_reshape},  {"Transpose", convert_transpose}, {"Squeeze", convert_squeeze},
+    {"Identity", convert_nothing},    {"Cast", convert_cast},           {"Flatten", convert_flatten},
+    {"Reshape", convert_reshape},     {"Transpose", convert_transpose}, {"Squeeze", convert_squeeze},
     {"Unsqueeze", convert_unsqueeze}, {"Shape", convert_shape}};
 
 }  // namespace

@@ -31,10 +31,9 @@ Converter find_converter(const Node& node) {
   static const auto all = all_converters();
   const auto found = std::ranges::find(all, node.op, &std::pair<std::string_view, Converter>::first);
   if (node.domain.empty() && found != all.end()) return found->second;
-  fail(node, node.domain.empty()
-                 ? fmt::format("there is no layer for this op; there are layers for {}",
-                               join(supported_ops(), ", ", " and "))
-                 : fmt::format("ops of the domain '{}' are not supported", shown(node.domain)));
+  fail(node, node.domain.empty() ? fmt::format("there is no layer for this op; there are layers for {}",
+                                               join(supported_ops(), ", ", " and "))
+                                 : fmt::format("ops of the domain '{}' are not supported", shown(node.domain)));
 }
 
 /// Inputs of a graph that are no initializers, which older files list as well.
@@ -77,9 +76,9 @@ bool begins_with_transpose(const Model& model, std::string value) {
 std::string text_of(const Value& value) {
   std::vector<std::string> extents;
   for (std::size_t i = 0; i < value.dims.size(); ++i)
-    extents.push_back(value.dims[i] >= 0                                       ? fmt::format("{}", value.dims[i])
+    extents.push_back(value.dims[i] >= 0                                  ? fmt::format("{}", value.dims[i])
                       : i < value.names.size() && !value.names[i].empty() ? shown(value.names[i], 24)
-                                                                               : "?");
+                                                                          : "?");
   return "(" + join(extents, ", ", ", ") + ")";
 }
 
@@ -109,7 +108,8 @@ Importer::Importer(const Model& model, const ImportOptions& options)
 Shape Importer::input_shape() {
   std::vector<std::int64_t> dims = input_.dims;
   const auto refuse = [&](std::string_view expected) {
-    throw DataError(fmt::format("the input '{}' has the extents {}; {}", shown(input_.name), text_of(input_), expected));
+    throw DataError(
+        fmt::format("the input '{}' has the extents {}; {}", shown(input_.name), text_of(input_), expected));
   };
   if (dims.size() < 2 || dims.size() > 4)
     refuse("expected (batch, channels, height, width), (batch, height, width, channels) or (batch, features)");
@@ -236,6 +236,10 @@ void Importer::define_constant(const Node& node, Tensor tensor) {
   constants_.set(node.outputs[0], std::move(tensor));
 }
 
+void Importer::note(std::string text) {
+  if (std::ranges::find(notes_, text) == notes_.end()) notes_.push_back(std::move(text));
+}
+
 bool Importer::is_exclusive(int layer) const { return layer != kInput && !shared_.contains(layer); }
 
 std::optional<std::vector<float>> Importer::channel_values(const Node& node, const View& view,
@@ -275,7 +279,8 @@ void Importer::find_needed(const std::vector<Node>& nodes) {
   std::set<std::string> needed{output_};
   uses_[output_] = 2;  // whoever reads the network's output is not among the nodes
   for (auto node = rest.rbegin(); node != rest.rend(); ++node) {
-    if (std::ranges::none_of(node->outputs, [&](const std::string& output) { return needed.contains(output); })) continue;
+    if (std::ranges::none_of(node->outputs, [&](const std::string& output) { return needed.contains(output); }))
+      continue;
     for (const std::string& input : node->inputs)
       if (!input.empty()) {
         needed.insert(input);
@@ -321,7 +326,7 @@ int Importer::output_layer() {
   return view.layer;
 }
 
-/// Gives the last dense layer other units, without its tensors.
+/// The last dense layer has other units from now on.
 void Importer::leave_out_classifier(int layer) {
   ImportedLayer& classifier = layers_[layer];
   if (options_.classes == 0) return;
@@ -355,7 +360,6 @@ ImportedNetwork Importer::network() {
     }
   const std::string input = to_string(layers_.shape(kInput));
   network.yaml = fmt::format("input: [{}]\nlayers:\n{}", input.substr(1, input.size() - 2), layers_text(layers_));
-  const std::string text = "model:\n  " + network.yaml;
   return network;
 }
 

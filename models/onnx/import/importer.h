@@ -1,4 +1,5 @@
-// Importer: walks over a model's nodes and keeps, for each value, where it lies; and what converters of nodes ask of it.
+// Importer: walks over a model's nodes and keeps, for each value, where it lies; and what converters of nodes ask of
+// it.
 #pragma once
 
 #include <cstdint>
@@ -61,8 +62,8 @@ class Importer {
   std::int64_t opset() const { return model_.opset; }
   /// The batch's number where the model has one.
   std::optional<std::int64_t> batch() const { return batch_; }
-  void note(std::string text) { notes_.push_back(std::move(text)); }
-  /// The layer that normalises the network's input, if any: for a note.
+  /// Once, whatever says it.
+  void note(std::string text);
   bool is_output(const std::string& value) const { return value == output_; }
 
  private:

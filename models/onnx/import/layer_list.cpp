@@ -14,7 +14,8 @@ namespace bantam::onnx {
 namespace {
 
 LayerPtr read_layer(const ImportedLayer& layer) {
-  const ConfigDocument document = ConfigDocument::parse(fmt::format("layer: {{{}}}", layer.options.empty() ? layer.kind + ": {}" : layer.text()), "layer");
+  const ConfigDocument document = ConfigDocument::parse(
+      fmt::format("layer: {{{}}}", layer.options.empty() ? layer.kind + ": {}" : layer.text()), "layer");
   return read_registered(models::layer_kinds(), document.map().node("layer"));
 }
 

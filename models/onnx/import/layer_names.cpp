@@ -69,7 +69,7 @@ bool is_default_name(std::string_view name, std::string_view kind) {
 bool is_word(std::string_view name) {
   std::string lower(name);
   std::ranges::transform(lower, lower.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-  const std::set<std::string> words{"true", "false", "null", "yes", "no", "on", "off", "y", "n", "nan", "inf", "input"};
+  const std::set<std::string> words{"true", "false", "null", "yes", "no", "on", "off", "nan", "inf", "input"};
   return words.contains(lower);
 }
 
@@ -129,7 +129,8 @@ void LayerList::check_tensors(int layer) const {
     declared.erase(found);
   }
   if (!declared.empty())
-    throw DataError(fmt::format("{}: as {}: no values for its {}", checked.node, checked.kind, declared.begin()->first));
+    throw DataError(
+        fmt::format("{}: as {}: no values for its {}", checked.node, checked.kind, declared.begin()->first));
 }
 
 void LayerList::finish() {

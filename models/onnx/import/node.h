@@ -21,8 +21,7 @@ bool has_attribute(const Node& node, const std::string& name);
 std::int64_t integer(const Node& node, const std::string& name, std::int64_t otherwise);
 float number(const Node& node, const std::string& name, float otherwise);
 std::string text(const Node& node, const std::string& name, std::string otherwise);
-std::vector<std::int64_t> integers(const Node& node, const std::string& name,
-                                   std::vector<std::int64_t> otherwise = {});
+std::vector<std::int64_t> integers(const Node& node, const std::string& name, std::vector<std::int64_t> otherwise = {});
 
 /// `axis` of `rank` axes, counted from 0; negative ones count from the end. Throws DataError outside.
 std::size_t checked_axis(const Node& node, std::int64_t axis, std::size_t rank);

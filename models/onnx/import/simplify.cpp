@@ -11,9 +11,8 @@
 namespace bantam::onnx {
 namespace {
 
-constexpr std::array<std::string_view, 8> kWithActivation = {"conv2d",      "depthwise_conv2d", "transposed_conv2d",
-                                                             "dense",       "batch_norm",       "group_norm",
-                                                             "instance_norm", "add"};
+constexpr std::array<std::string_view, 8> kWithActivation = {
+    "conv2d", "depthwise_conv2d", "transposed_conv2d", "dense", "batch_norm", "group_norm", "instance_norm", "add"};
 
 /// Kinds that are an activation by themselves, as `activation:` names them.
 bool is_activation(const ImportedLayer& layer) {

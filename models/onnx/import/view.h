@@ -42,7 +42,8 @@ std::optional<View> reshaped(View view, std::span<const std::int64_t> extents);
 /// Whether the layer's output has the elements of `axes`, one axis of the view after the other, in this order.
 bool is_in_order(const View& view, std::span<const std::size_t> axes);
 
-/// Whether an axis of the view has `extent` values that lie together, in any order: the last ones of the layer's output.
+/// Whether an axis of the view has `extent` values that lie together, in any order: the last ones of the layer's
+/// output.
 bool is_innermost(const View& view, std::size_t axis, std::int64_t extent);
 
 /// By place in the layer's output, flattened, the place in the value, flattened.

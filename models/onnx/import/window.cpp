@@ -57,7 +57,8 @@ void set_amounts(ImportedLayer& layer, std::string_view key, const std::array<st
   const auto [top, left, bottom, right] = pads;
   if (top == bottom && left == right) return layer.set(key, pair_text(top, left));
   std::string sides;
-  const std::pair<const char*, std::int64_t> named[] = {{"top", top}, {"bottom", bottom}, {"left", left}, {"right", right}};
+  const std::pair<const char*, std::int64_t> named[] = {
+      {"top", top}, {"bottom", bottom}, {"left", left}, {"right", right}};
   for (const auto& [side, pixels] : named)
     if (pixels != 0) sides += fmt::format("{}{}: {}", sides.empty() ? "" : ", ", side, pixels);
   layer.set(key, "{" + sides + "}");

@@ -14,7 +14,8 @@ struct ImageWindow {
   bool same = false;                   ///< as many as Keras' `same` adds, at the sides where it adds them
 };
 
-/// Of a node that slides over an image (h, w, c) or, transposed, the other way. Throws DataError for other than two axes.
+/// Of a node that slides over an image (h, w, c) or, transposed, the other way. Throws DataError for other than two
+/// axes.
 ImageWindow read_window(const Node& node, std::span<const std::int64_t> kernel, const Shape& image);
 
 /// `padding: …` where there is any.

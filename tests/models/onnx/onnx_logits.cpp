@@ -21,8 +21,7 @@ int run(const char* model_file, const char* inputs, const char* outputs) {
   std::vector<float> values(bytes.size() / sizeof(float));
   std::memcpy(values.data(), bytes.data(), bytes.size());
   const std::vector<float> results = testing::outputs_of(*model, values);
-  write_file_atomically(outputs,
-                        {reinterpret_cast<const char*>(results.data()), results.size() * sizeof(float)});
+  write_file_atomically(outputs, {reinterpret_cast<const char*>(results.data()), results.size() * sizeof(float)});
   write_file_atomically(std::string(outputs) + ".yaml", "model:\n" + testing::indented(network.yaml));
   for (const std::string& note : network.notes) fmt::print("note: {}\n", note);
   return 0;
