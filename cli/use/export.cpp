@@ -1,4 +1,4 @@
-// `bantam export`: a run's weights for other programs.
+// `bantam export`: a run's weights for torchvision, or its network as an ONNX file.
 #include <cstdio>
 #include <filesystem>
 #include <memory>
@@ -13,6 +13,7 @@
 #include "bantam/base/text.h"
 #include "bantam/cli/config/options.h"
 #include "bantam/cli/print/json_text.h"
+#include "bantam/cli/use/export_onnx.h"
 #include "bantam/cli/use/written_file.h"
 #include "bantam/run/weights/torchvision_names.h"
 #include "bantam/run/weights/torchvision_weights.h"
@@ -23,12 +24,15 @@ namespace {
 constexpr const char* kAbout =
     "Writes the weights of one of the zoo's networks as a state_dict of the same\n"
     "network of torchvision, in a safetensors file, and says how Python loads it.\n"
-    "Which network it is follows from the tensors, or is named with --model.\n"
-    "Example: bantam export runs/pets -o pets.safetensors";
+    "Which network it is follows from the tensors, or is named with --model. With\n"
+    "--onnx, any network as an ONNX file for inference, with its weights.\n"
+    "Examples: bantam export runs/pets -o pets.safetensors\n"
+    "          bantam export runs/pets --onnx pets.onnx --fold-batch-norm";
 
 struct ExportOptions {
   std::string path, out, to = "torchvision";
   run::TorchvisionOptions torchvision;
+  OnnxFileOptions onnx;
   bool json = false;
 };
 
@@ -49,6 +53,11 @@ double width_of(const std::filesystem::path& run, double otherwise) {
 }
 
 int run_export(ExportOptions options) {
+  if (!options.onnx.file.empty()) {
+    options.onnx.path = options.path;
+    options.onnx.json = options.json;
+    return export_onnx(options.onnx);
+  }
   if (options.to != "torchvision")
     throw ConfigError(fmt::format("--to: unknown '{}'; there is torchvision", shown(options.to)));
   if (options.torchvision.width == 1.0) options.torchvision.width = width_of(options.path, 1.0);
@@ -80,17 +89,21 @@ int run_export(ExportOptions options) {
 }  // namespace
 
 void add_export(CLI::App& app, Action& action) {
-  CLI::App* command = app.add_subcommand("export", "A run's weights for torchvision");
+  CLI::App* command = app.add_subcommand("export", "A run's network as an ONNX file, or its\nweights for torchvision");
   command->footer(kAbout);
   const auto options = std::make_shared<ExportOptions>();
   command->add_option("PATH", options->path, "A run, or a file of weights")->required();
-  command->add_option("-o,--out", options->out,
-                      "The safetensors file to write; default: PATH's\nname with -torchvision, in the current folder");
-  command->add_option("--to", options->to, "Whose names the tensors shall have: torchvision")->capture_default_str();
-  command->add_option("--model", options->torchvision.model,
-                      "The zoo's network; default: the one that\nhas the tensors");
-  command
-      ->add_option("--width", options->torchvision.width, "Width of the zoo's network: width_mult;\ndefault: the run's")
+  CLI::Option* onnx = add_onnx_flags(*command, options->onnx);
+  const auto torchvision = [onnx](CLI::Option* option) { return option->excludes(onnx); };
+  torchvision(command->add_option(
+      "-o,--out", options->out,
+      "The safetensors file to write; default: PATH's\nname with -torchvision, in the current folder"));
+  torchvision(command->add_option("--to", options->to, "Whose names the tensors shall have: torchvision"))
+      ->capture_default_str();
+  torchvision(command->add_option("--model", options->torchvision.model,
+                                  "The zoo's network; default: the one that\nhas the tensors"));
+  torchvision(command->add_option("--width", options->torchvision.width,
+                                  "Width of the zoo's network: width_mult;\ndefault: the run's"))
       ->capture_default_str();
   command->add_flag("--json", options->json, "One JSON object instead of text");
   command->callback([&action, options] { action = [options] { return run_export(*options); }; });

@@ -72,6 +72,7 @@ struct WeightsOptions {
   bool strict = true;
   /// With `strict` false: a tensor of another shape counts as missing; else it is an error.
   bool skip_other_shapes = false;
+  bool advises = true;  ///< messages say how these options would help
 };
 
 /// What load_weights has done. Names are the model's, those of `unused` the file's; sorted.

@@ -180,11 +180,12 @@ class WeightsMatch {
     const HostTensor& tensor = *found->second.second;
     if (tensor.shape != shape || !is_floating(tensor.dtype)) {
       if (options_.skip_other_shapes) return result_.initial.push_back(name);
-      fail(
-          fmt::format("tensor '{}' is {} {}, the model's '{}' is float32 {}\n  a layer that shall begin anew is left "
-                      "out with skip: [\"{}/*\"]",
-                      shown(found->second.first), to_string(tensor.dtype), to_string(tensor.shape), shown(name),
-                      to_string(shape), shown(name.substr(0, name.rfind('/')))));
+      fail(fmt::format("tensor '{}' is {} {}, the model's '{}' is float32 {}{}", shown(found->second.first),
+                       to_string(tensor.dtype), to_string(tensor.shape), shown(name), to_string(shape),
+                       options_.advises
+                           ? fmt::format("\n  a layer that shall begin anew is left out with skip: [\"{}/*\"]",
+                                         shown(name.substr(0, name.rfind('/'))))
+                           : ""));
     }
     matched_.emplace_back(name, &tensor);
   }
@@ -195,7 +196,7 @@ class WeightsMatch {
     std::string text = matched_.empty() ? "no tensor fits the model" : "its tensors are not those of the model";
     if (!missing_.empty()) text += fmt::format("\n  missing: {}", some_of(missing_));
     if (!unused_.empty()) text += fmt::format("\n  unexpected: {}", some_of(unused_));
-    text += advice();
+    if (options_.advises) text += advice();
     fail(text);
   }
 
@@ -209,6 +210,7 @@ class WeightsMatch {
             "other",
             shown(missing_.front()), shown(*near));
     }
+    if (missing_.empty() && unused_.empty()) return "";  // all were skipped, or there are none
     if (missing_.empty()) {
       const auto near = nearest(unused_.front(), names());
       return near ? fmt::format("\n  the nearest of the model to '{}' is '{}'", shown(unused_.front()), *near)

@@ -285,18 +285,18 @@ constexpr ConfigSynonym kSynonyms[] = {{"lr", "learning_rate", ""},
 
 }  // namespace
 
-RunConfig read_run_config(const std::filesystem::path& path, std::span<const std::string> overrides) {
-  return parse_run_config(ConfigDocument::read_text(path), path, overrides);
+RunConfig read_run_config(const std::filesystem::path& path, std::span<const std::string> overrides, DataSection data) {
+  return parse_run_config(ConfigDocument::read_text(path), path, overrides, data);
 }
 
 RunConfig parse_run_config(std::string_view text, const std::filesystem::path& path,
-                           std::span<const std::string> overrides) {
+                           std::span<const std::string> overrides, DataSection data) {
   ConfigDocument document = ConfigDocument::parse(text, path.string(), overrides);
   document.set_synonyms(kSynonyms);
-  return read_document(document, path.stem().string());
+  return read_document(document, path.stem().string(), data);
 }
 
-RunConfig read_document(const ConfigDocument& document, const std::string& name) {
+RunConfig read_document(const ConfigDocument& document, const std::string& name, DataSection section) {
   ConfigMap root = document.map();
   check_version(root);
   const auto seed = static_cast<std::uint64_t>(root.integer(
@@ -322,7 +322,8 @@ RunConfig read_document(const ConfigDocument& document, const std::string& name)
     root.node("memory").as_map().node("on_oom").fail(std::string("memory.") + error.what());
   }
   if (const auto data = root.find({"data", "The data set and its way into batches.", "",
-                                   "no data: enough for summary, plan and bench, not for train"}))
+                                   "no data: enough for summary, plan and bench, not for train"});
+      data && section == DataSection::read)
     config.data = read_data_config(*data);
   config.train = read_train_config(root.map_or_empty({"train", "Epochs, loss, optimizer: how the model is trained."}),
                                    config.device);

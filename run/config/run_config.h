@@ -116,15 +116,22 @@ struct RunConfig {
   CheckpointConfig checkpoint;
 };
 
+/// Whether a configuration's data are wanted: some formats look for their files when the section is read.
+enum class DataSection : std::uint8_t {
+  read,
+  skip  ///< nothing in it is looked at; `data` of the configuration is missing
+};
+
 /// Reads the file. Throws ConfigError with the position of whatever is wrong: types, ranges, unknown keys, shapes that
 /// do not fit, names that do not exist. Whether an explicitly named device exists is not asked here.
-RunConfig read_run_config(const std::filesystem::path& path, std::span<const std::string> overrides);
+RunConfig read_run_config(const std::filesystem::path& path, std::span<const std::string> overrides,
+                          DataSection data = DataSection::read);
 /// The same of a text that was read from `path` before.
 RunConfig parse_run_config(std::string_view text, const std::filesystem::path& path,
-                           std::span<const std::string> overrides);
+                           std::span<const std::string> overrides, DataSection data = DataSection::read);
 
 /// The same of a document that is parsed already, or that describes the keys (schema.h).
-RunConfig read_document(const ConfigDocument& document, const std::string& name);
+RunConfig read_document(const ConfigDocument& document, const std::string& name, DataSection data = DataSection::read);
 
 /// What the run's device, or the one that it is planned for, sustains in this precision, by its profile.
 DeviceRates rates_of(const RunConfig& config, Precision precision);

@@ -14,15 +14,6 @@
 namespace bantam::run {
 namespace {
 
-/// Files of PyTorch are zip archives, or, before PyTorch 1.6, pickles.
-void refuse_other_formats(std::string_view bytes, const std::filesystem::path& path) {
-  if (!bytes.starts_with("PK\3\4") && !bytes.starts_with("\x80\x02")) return;
-  throw DataError(
-      fmt::format("{}: is a file of PyTorch, not safetensors\n  `bantam import {} -o weights.safetensors` makes one of "
-                  "it, for a network of torchvision",
-                  path.string(), shown(path.string())));
-}
-
 /// "a, b, c and 5 others".
 std::string names_text(const std::vector<std::string>& names) {
   constexpr std::size_t kMost = 8;
@@ -46,6 +37,15 @@ std::string text_of(const LoadedWeights& loaded, const std::filesystem::path& pa
 }
 
 }  // namespace
+
+/// Files of PyTorch are zip archives, or, before PyTorch 1.6, pickles.
+void refuse_other_formats(std::string_view bytes, const std::filesystem::path& path) {
+  if (!bytes.starts_with("PK\3\4") && !bytes.starts_with("\x80\x02")) return;
+  throw DataError(
+      fmt::format("{}: is a file of PyTorch, not safetensors\n  `bantam import {} -o weights.safetensors` makes one of "
+                  "it, for a network of torchvision",
+                  path.string(), shown(path.string())));
+}
 
 BeginningWeights begin_with_weights(Model& model, const RunConfig& config) {
   const std::optional<models::ModelWeights>& weights = config.model.weights;

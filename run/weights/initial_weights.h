@@ -3,6 +3,7 @@
 
 #include <filesystem>
 #include <string>
+#include <string_view>
 
 #include "bantam/engine/graph/model.h"
 #include "bantam/run/config/run_config.h"
@@ -18,6 +19,9 @@ struct BeginningWeights {
 /// Reads the file of `model.weights` or `train.initial_weights`, if any, into the model; waits for the device. Throws
 /// DataError where the file cannot be read, is another than its SHA-256 says, or does not fit.
 BeginningWeights begin_with_weights(Model& model, const RunConfig& config);
+
+/// Throws DataError where `bytes`, those of the file `path`, begin as a file of PyTorch does.
+void refuse_other_formats(std::string_view bytes, const std::filesystem::path& path);
 
 /// Of the file of `model.weights`. Throws DataError where it cannot be read.
 std::string sha256_of_weights(const std::filesystem::path& path);

@@ -117,6 +117,7 @@ TEST_P(WeightsByNameTest, NamesWhatDoesNotFit) {
   EXPECT_EQ(error_of(more, {}),
             "w.safetensors: its tensors are not those of the model\n  unexpected: 'head/weigth'\n  the nearest of the "
             "model to 'head/weigth' is 'head/weight'");
+  EXPECT_EQ(error_of(file(), {.skip = {"*"}}), "w.safetensors: no tensor fits the model");
   EXPECT_EQ(error_of(file(), {.skip = {"haed/*"}}),
             "w.safetensors: skip: 'haed/*' matches no tensor of the model; did you mean 'head/*'?");
   EXPECT_EQ(error_of(file(), {.rename = {{"features.*", "*"}}}),

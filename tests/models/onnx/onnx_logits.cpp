@@ -1,4 +1,4 @@
-// For compare_with_onnxruntime.py: a network imported from an ONNX file computes the outputs of a batch.
+// For compare_import.py: a network imported from an ONNX file computes the outputs of a batch.
 // onnx_logits MODEL.onnx INPUTS OUTPUTS: float32 values, images as (batch, height, width, channels).
 #include <cstdio>
 #include <cstring>

@@ -1,0 +1,110 @@
+// Flags of an ONNX file, and what is said of it.
+#include "bantam/cli/use/export_onnx.h"
+
+#include <cstdio>
+#include <filesystem>
+
+#include <CLI/CLI.hpp>
+#include <fmt/format.h>
+
+#include "bantam/base/atomic_file.h"
+#include "bantam/base/byte_size.h"
+#include "bantam/base/error.h"
+#include "bantam/base/text.h"
+#include "bantam/cli/print/json_text.h"
+
+namespace bantam::cli {
+namespace {
+
+std::string_view type_name(onnx::Type type) { return type == onnx::Type::uint8 ? "uint8" : "float32"; }
+
+nlohmann::ordered_json shape_json(const onnx::Value& value) {
+  nlohmann::ordered_json dims = nlohmann::ordered_json::array();
+  for (std::size_t i = 0; i < value.dims.size(); ++i) {
+    if (value.dims[i] < 0)
+      dims.push_back(value.names[i]);
+    else
+      dims.push_back(value.dims[i]);
+  }
+  return dims;
+}
+
+/// "input float32 (batch, 3, 32, 32)".
+std::string value_text(const onnx::Value& value) {
+  std::vector<std::string> dims;
+  for (const auto& dim : shape_json(value)) dims.push_back(dim.is_string() ? dim.get<std::string>() : dim.dump());
+  return fmt::format("{} {} ({})", value.name, type_name(value.type), join(dims, ", ", ", "));
+}
+
+void print_text(const OnnxFileOptions& options, const run::OnnxNetwork& network, std::size_t bytes) {
+  const onnx::Model& model = network.model;
+  fmt::print("{}: {}, opset {}, {} nodes, {} tensors, {}{}\n", printable(options.file), shown(model.graph_name),
+             model.opset, model.nodes.size(), model.initializers.size(), format_byte_size(bytes),
+             options.onnx.float16 ? ", float16" : "");
+  if (options.onnx.fold_batch_norm) fmt::print("batch norms folded: {}\n", network.folded);
+  fmt::print("{}, {}\n", value_text(model.inputs[0]),
+             options.onnx.preprocessing ? "pixels from 0 to 255, of the network's size"
+                                        : "images after all stages of the run's evaluation pipeline");
+  fmt::print("{}\n", value_text(model.outputs[0]));
+}
+
+void print_json(const OnnxFileOptions& options, const run::OnnxNetwork& network, std::size_t bytes) {
+  const onnx::Model& model = network.model;
+  const auto value = [](const onnx::Value& v) {
+    return nlohmann::ordered_json{{"name", v.name}, {"type", type_name(v.type)}, {"shape", shape_json(v)}};
+  };
+  const nlohmann::ordered_json json = {{"file", options.file},
+                                       {"model", model.graph_name},
+                                       {"opset", model.opset},
+                                       {"nodes", model.nodes.size()},
+                                       {"tensors", model.initializers.size()},
+                                       {"bytes", bytes},
+                                       {"folded", network.folded},
+                                       {"float16", options.onnx.float16},
+                                       {"input", value(model.inputs[0])},
+                                       {"output", value(model.outputs[0])}};
+  fmt::print("{}\n", json_text(json));
+}
+
+}  // namespace
+
+CLI::Option* add_onnx_flags(CLI::App& command, OnnxFileOptions& options) {
+  CLI::Option* onnx = command.add_option("--onnx", options.file, "Write this ONNX file instead");
+  const auto only = [onnx](CLI::Option* option) { return option->needs(onnx)->group("Of --onnx"); };
+  only(command.add_option("--opset", options.onnx.opset, "Version of ONNX' operators"))
+      ->check(CLI::Range(std::int64_t{13}, std::int64_t{21}))
+      ->capture_default_str();
+  only(command.add_flag("--fold-batch-norm", options.onnx.fold_batch_norm,
+                        "Batch norms become part of the weights before\nthem"));
+  only(command.add_flag("--float16", options.onnx.float16, "Weights and computation; input and output stay\nfloat32"));
+  only(command.add_option("--input", options.input, "Order of images' axes, also of the output's:\nnchw or nhwc"))
+      ->capture_default_str();
+  only(command.add_option("--batch", options.onnx.batch, "Images of a batch; default: any number"))
+      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 24));
+  only(command.add_flag("--preprocessing", options.onnx.preprocessing,
+                        "The input is uint8 pixels; the graph normalises\nthem as the run did"));
+  only(command.add_option("--checkpoint", options.model.checkpoint,
+                          "best, last or a number of updates; default: the\nrun's end"));
+  only(command.add_flag("--ema", options.model.ema, "The averaged weights (train.ema)"));
+  only(command.add_option("--config", options.config, "Configuration of a weights file"));
+  return onnx;
+}
+
+int export_onnx(OnnxFileOptions options) {
+  if (options.input != "nchw" && options.input != "nhwc")
+    throw ConfigError(fmt::format("--input: expected nchw or nhwc, got '{}'", shown(options.input)));
+  std::error_code error;
+  if (std::filesystem::equivalent(options.path, options.file, error))
+    throw ConfigError("--onnx names the file that is read");
+  options.onnx.nhwc_input = options.input == "nhwc";
+  options.model.config = options.config;
+  options.model.with_data = options.onnx.preprocessing;
+  const run::OnnxNetwork network =
+      run::onnx_network(run::open_trained_model(options.path, options.model), options.onnx);
+  const std::string bytes = onnx::serialize(network.model);
+  write_file_atomically(options.file, bytes);
+  options.json ? print_json(options, network, bytes.size()) : print_text(options, network, bytes.size());
+  return 0;
+}
+
+}  // namespace bantam::cli

@@ -1,0 +1,29 @@
+// `bantam export RUN --onnx FILE`: a run's network as an ONNX file.
+#pragma once
+
+#include <string>
+
+#include "bantam/run/use/onnx_network.h"
+
+namespace CLI {
+class App;
+class Option;
+}  // namespace CLI
+
+namespace bantam::cli {
+
+struct OnnxFileOptions {
+  std::string path, file;  ///< what is read; the file to write
+  run::TrainedModelOptions model;
+  run::OnnxOptions onnx;
+  std::string config, input = "nchw";
+  bool json = false;
+};
+
+/// --onnx and the flags that go with it alone; returns --onnx.
+CLI::Option* add_onnx_flags(CLI::App& command, OnnxFileOptions& options);
+
+/// Writes the file and says what is in it; returns the exit code.
+int export_onnx(OnnxFileOptions options);
+
+}  // namespace bantam::cli
