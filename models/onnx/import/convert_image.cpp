@@ -1,6 +1,8 @@
 // Layers that change the height and width of images, and concatenation of channels.
 #include <algorithm>
+#include <array>
 #include <cmath>
+#include <optional>
 
 #include <fmt/format.h>
 
@@ -145,11 +147,48 @@ void convert_depth_to_space(Importer& importer, const Node& node) {
   importer.define_image(node, importer.add(node, std::move(layer)));
 }
 
+/// How many rows (axis 2) or columns (3) the crop `layer` of `image` keeps, where those are the first or the last ones.
+std::optional<std::int64_t> kept_end(const LayerList& layers, int layer, int image, std::size_t axis, bool last) {
+  if (layer == kInput || layers[layer].kind != "crop" || layers[layer].inputs[0] != image) return std::nullopt;
+  const Shape &all = layers.shape(image), &kept = layers.shape(layer);
+  const int along = static_cast<int>(axis) - 2;
+  std::array<std::int64_t, 4> cut{};
+  cut[axis - (last ? 2 : 0)] = all[along] - kept[along];
+  ImportedLayer expected{.kind = "crop"};
+  set_amounts(expected, "cropping", cut);
+  return expected.options == layers[layer].options ? std::optional(kept[along]) : std::nullopt;
+}
+
+/// An image between its last rows and its first ones, or columns: circular padding, as exporters write it. False where
+/// the node joins other values.
+bool convert_circular(Importer& importer, const Node& node, std::size_t axis) {
+  const std::size_t count = node.inputs.size();
+  for (std::size_t whole = 0; whole < count && count <= 3; ++whole) {
+    const int image = importer.image(node, whole);
+    Amounts added{};
+    bool fits = true;
+    for (std::size_t i = 0; i < count; ++i) {
+      if (i == whole) continue;
+      const bool before = i + 1 == whole;
+      const auto kept = kept_end(importer.layers(), importer.image(node, i), image, axis, before);
+      fits = fits && kept && (before || i == whole + 1);
+      added[axis - (before ? 2 : 0)] = kept.value_or(0);
+    }
+    if (!fits) continue;
+    ImportedLayer layer{.kind = "zero_padding", .options = {{"mode", "circular"}}, .inputs = {image}};
+    set_amounts(layer, "padding", added);
+    importer.define_image(node, importer.add(node, std::move(layer)));
+    return true;
+  }
+  return false;
+}
+
 /// Along the last axis of the layers' outputs, which the node's axis must be.
 void convert_concat(Importer& importer, const Node& node) {
   if (node.inputs.size() == 1) return importer.define(node, importer.value(node, 0));
   const std::size_t rank = importer.value(node, 0).axes.size() + 1;
   const std::size_t axis = checked_axis(node, integer(node, "axis", 1), rank);
+  if (rank == 4 && axis > 1 && convert_circular(importer, node, axis)) return;
   std::vector<int> layers;
   std::vector<int> order{0};
   if (rank == 2 && axis == 1) {

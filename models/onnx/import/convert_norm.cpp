@@ -102,19 +102,20 @@ void convert_instance_norm(Importer& importer, const Node& node) {
   View view = merged(importer.value(node, 0));
   const Shape& shape = importer.layers().shape(view.layer);
   const std::int64_t groups = view.axes.size() > 1 ? view.extent(0) : 0;
-  if (view.axes.size() < 2 || shape.rank() != 3 || shape[2] % std::max<std::int64_t>(groups, 1) != 0)
+  const std::int64_t channels = shape.rank() > 0 ? shape[-1] : 1;
+  if (view.axes.size() < 2 || channels % std::max<std::int64_t>(groups, 1) != 0)
     fail(node, "expected images (batch, channels, height, width)");
   // The channels are the last axis; their first atom must be the groups.
   std::size_t first = view.atoms.size();
-  for (std::int64_t rest = shape[2]; rest > 1 && first > 0; rest /= view.atoms[first]) --first;
+  for (std::int64_t rest = channels; rest > 1 && first > 0; rest /= view.atoms[first]) --first;
   const std::vector<int>& axis = view.axes[0];
   if (groups > 1 && (axis.size() != 1 || static_cast<std::size_t>(axis[0]) != first))
     fail(node, "normalises an axis that is not that of the channels or of groups of them");
-  ImportedLayer layer{.kind = groups == shape[2] ? "instance_norm" : "group_norm", .inputs = {view.layer}};
+  ImportedLayer layer{.kind = groups == channels ? "instance_norm" : "group_norm", .inputs = {view.layer}};
   layer.name = scale_name(node, 1);
-  if (groups != shape[2]) layer.set("groups", fmt::format("{}", groups));
+  if (groups != channels) layer.set("groups", fmt::format("{}", groups));
   layer.set("epsilon", number_text(number(node, "epsilon", 1e-5f)));
-  set_group_tensors(importer, node, layer, shape[2]);
+  set_group_tensors(importer, node, layer, channels);
   view.layer = importer.add(node, std::move(layer));
   importer.define(node, std::move(view));
 }

@@ -29,7 +29,7 @@ void convert_flatten(Importer& importer, const Node& node) {
   const View& view = importer.value(node, 0);
   const std::size_t axes = view.axes.size() + 1;
   const std::int64_t axis = integer(node, "axis", 1);
-  if (axis != 1 && axis + static_cast<std::int64_t>(axes) != 1) fail(node, fmt::format("axis {}; expected 1", axis));
+  if (axis != 1 && axis != 1 - static_cast<std::int64_t>(axes)) fail(node, fmt::format("axis {}; expected 1", axis));
   define_reshaped(importer, node, {view.elements()});
 }
 

@@ -31,7 +31,7 @@ inline Graph graph_of(const ImportedNetwork& network) {
 /// On the CPU, with its weights, all of which the network must use.
 inline std::unique_ptr<bantam::Model> bound(Runtime& runtime, const ImportedNetwork& network) {
   auto model = std::make_unique<bantam::Model>(runtime, Device::cpu(), graph_of(network), ModelOptions{});
-  load_weights(*model, network.weights, "imported.safetensors", {});
+  if (!network.weights.tensors.empty()) load_weights(*model, network.weights, "imported.safetensors", {});
   return model;
 }
 
