@@ -86,7 +86,8 @@ void set_group_tensors(Importer& importer, const Node& node, ImportedLayer& laye
     const std::int64_t count = std::ssize(values);
     if (count == 0 || channels % count != 0 || channels > (1 << 24))
       fail(node, fmt::format("input {} has {} values; there are {} channels", i + 1, count, channels));
-    if (channels != count && all_are(values, i == 0 ? 1.0f : 0.0f)) {
+    const bool by_exporter = channels != count || node.op == "InstanceNormalization";  // which has no form without them
+    if (by_exporter && all_are(values, i == 0 ? 1.0f : 0.0f)) {
       layer.set(kNames[i], "false");
       continue;
     }
