@@ -22,12 +22,14 @@ namespace bantam::cli {
 namespace {
 
 constexpr const char* kAbout =
-    "Writes the weights of one of the zoo's networks as a state_dict of the same\n"
-    "network of torchvision, in a safetensors file, and says how Python loads it.\n"
-    "Which network it is follows from the tensors, or is named with --model. With\n"
-    "--onnx, any network as an ONNX file for inference, with its weights.\n"
-    "Examples: bantam export runs/pets -o pets.safetensors\n"
-    "          bantam export runs/pets --onnx pets.onnx --fold-batch-norm";
+    "--onnx writes any network as a file for inference. Without it the weights of one\n"
+    "of the zoo's networks become a state_dict of the same network of torchvision,\n"
+    "in a safetensors file; which network follows from the tensors.\n"
+    "Examples: bantam export runs/pets --onnx pets.onnx --fold-batch-norm\n"
+    "          bantam export runs/pets -o pets.safetensors";
+
+/// Groups of flags, by what is written.
+constexpr const char* kOfTorchvision = "With torchvision";
 
 struct ExportOptions {
   std::string path, out, to = "torchvision";
@@ -86,6 +88,14 @@ int run_export(ExportOptions options) {
   return 0;
 }
 
+/// Throws ConfigError where a flag of the other format was typed.
+void check_flags(const CLI::App& command, const std::string& other, bool needs_onnx) {
+  for (const CLI::Option* option : command.get_options())
+    if (option->count() > 0 && option->get_group() == other)
+      throw ConfigError(
+          fmt::format("{} {}", option->get_name(), needs_onnx ? "goes with --onnx FILE" : "does not go with --onnx"));
+}
+
 }  // namespace
 
 void add_export(CLI::App& app, Action& action) {
@@ -93,20 +103,22 @@ void add_export(CLI::App& app, Action& action) {
   command->footer(kAbout);
   const auto options = std::make_shared<ExportOptions>();
   command->add_option("PATH", options->path, "A run, or a file of weights")->required();
-  CLI::Option* onnx = add_onnx_flags(*command, options->onnx);
-  const auto torchvision = [onnx](CLI::Option* option) { return option->excludes(onnx); };
-  torchvision(command->add_option(
-      "-o,--out", options->out,
-      "The safetensors file to write; default: PATH's\nname with -torchvision, in the current folder"));
+  command->add_option("--onnx", options->onnx.file, "Write the network as this ONNX file");
+  const auto torchvision = [](CLI::Option* option) { return option->group(kOfTorchvision); };
+  torchvision(command->add_option("-o,--out", options->out,
+                                  "The safetensors file to write; default: PATH's\nname with -torchvision, here"));
   torchvision(command->add_option("--to", options->to, "Whose names the tensors shall have: torchvision"))
       ->capture_default_str();
-  torchvision(command->add_option("--model", options->torchvision.model,
-                                  "The zoo's network; default: the one that\nhas the tensors"));
-  torchvision(command->add_option("--width", options->torchvision.width,
-                                  "Width of the zoo's network: width_mult;\ndefault: the run's"))
+  torchvision(
+      command->add_option("--model", options->torchvision.model, "The zoo's network, where tensors fit several"));
+  torchvision(command->add_option("--width", options->torchvision.width, "Its width_mult; default: the run's"))
       ->capture_default_str();
+  add_onnx_flags(*command, options->onnx);
   command->add_flag("--json", options->json, "One JSON object instead of text");
-  command->callback([&action, options] { action = [options] { return run_export(*options); }; });
+  command->callback([&action, command, options] {
+    check_flags(*command, options->onnx.file.empty() ? kOfOnnx : kOfTorchvision, options->onnx.file.empty());
+    action = [options] { return run_export(*options); };
+  });
 }
 
 }  // namespace bantam::cli

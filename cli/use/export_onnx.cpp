@@ -48,12 +48,14 @@ void print_text(const OnnxFileOptions& options, const run::OnnxNetwork& network,
   fmt::print("{}\n", value_text(model.outputs[0]));
 }
 
-void print_json(const OnnxFileOptions& options, const run::OnnxNetwork& network, std::size_t bytes) {
+void print_json(const OnnxFileOptions& options, const run::TrainedModel& trained, const run::OnnxNetwork& network,
+                std::size_t bytes) {
   const onnx::Model& model = network.model;
   const auto value = [](const onnx::Value& v) {
     return nlohmann::ordered_json{{"name", v.name}, {"type", type_name(v.type)}, {"shape", shape_json(v)}};
   };
   const nlohmann::ordered_json json = {{"file", options.file},
+                                       {"weights", trained.weights_file.string()},
                                        {"model", model.graph_name},
                                        {"opset", model.opset},
                                        {"nodes", model.nodes.size()},
@@ -68,26 +70,22 @@ void print_json(const OnnxFileOptions& options, const run::OnnxNetwork& network,
 
 }  // namespace
 
-CLI::Option* add_onnx_flags(CLI::App& command, OnnxFileOptions& options) {
-  CLI::Option* onnx = command.add_option("--onnx", options.file, "Write this ONNX file instead");
-  const auto only = [onnx](CLI::Option* option) { return option->needs(onnx)->group("Of --onnx"); };
-  only(command.add_option("--opset", options.onnx.opset, "Version of ONNX' operators"))
+void add_onnx_flags(CLI::App& command, OnnxFileOptions& options) {
+  const auto only = [](CLI::Option* option) { return option->group(kOfOnnx); };
+  only(command.add_option("--opset", options.onnx.opset, "Version of ONNX' operators, 13 to 21"))
       ->check(CLI::Range(std::int64_t{13}, std::int64_t{21}))
-      ->capture_default_str();
-  only(command.add_flag("--fold-batch-norm", options.onnx.fold_batch_norm,
-                        "Batch norms become part of the weights before\nthem"));
-  only(command.add_flag("--float16", options.onnx.float16, "Weights and computation; input and output stay\nfloat32"));
-  only(command.add_option("--input", options.input, "Order of images' axes, also of the output's:\nnchw or nhwc"))
-      ->capture_default_str();
+      ->option_text("INT=17");
+  only(command.add_flag("--fold-batch-norm", options.onnx.fold_batch_norm, "Batch norms become part of the weights"));
+  only(command.add_flag("--float16", options.onnx.float16, "Computes in float16; input, output stay float32"));
+  only(command.add_option("--input", options.input, "Order of images' axes: nchw or nhwc"))->capture_default_str();
   only(command.add_option("--batch", options.onnx.batch, "Images of a batch; default: any number"))
-      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 24));
+      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 24))
+      ->option_text("INT");
   only(command.add_flag("--preprocessing", options.onnx.preprocessing,
-                        "The input is uint8 pixels; the graph normalises\nthem as the run did"));
-  only(command.add_option("--checkpoint", options.model.checkpoint,
-                          "best, last or a number of updates; default: the\nrun's end"));
+                        "The input is pixels, which the graph normalises"));
+  only(command.add_option("--checkpoint", options.model.checkpoint, "best, last or a number of updates"));
   only(command.add_flag("--ema", options.model.ema, "The averaged weights (train.ema)"));
   only(command.add_option("--config", options.config, "Configuration of a weights file"));
-  return onnx;
 }
 
 int export_onnx(OnnxFileOptions options) {
@@ -99,11 +97,14 @@ int export_onnx(OnnxFileOptions options) {
   options.onnx.nhwc_input = options.input == "nhwc";
   options.model.config = options.config;
   options.model.with_data = options.onnx.preprocessing;
-  const run::OnnxNetwork network =
-      run::onnx_network(run::open_trained_model(options.path, options.model), options.onnx);
+  const run::TrainedModel trained = run::open_trained_model(options.path, options.model);
+  const run::OnnxNetwork network = run::onnx_network(trained, options.onnx);
   const std::string bytes = onnx::serialize(network.model);
   write_file_atomically(options.file, bytes);
-  options.json ? print_json(options, network, bytes.size()) : print_text(options, network, bytes.size());
+  if (options.json)
+    print_json(options, trained, network, bytes.size());
+  else
+    print_text(options, network, bytes.size());
   return 0;
 }
 

@@ -7,7 +7,6 @@
 
 namespace CLI {
 class App;
-class Option;
 }  // namespace CLI
 
 namespace bantam::cli {
@@ -20,8 +19,9 @@ struct OnnxFileOptions {
   bool json = false;
 };
 
-/// --onnx and the flags that go with it alone; returns --onnx.
-CLI::Option* add_onnx_flags(CLI::App& command, OnnxFileOptions& options);
+/// The group of the flags that go with --onnx alone.
+inline constexpr const char* kOfOnnx = "With --onnx";
+void add_onnx_flags(CLI::App& command, OnnxFileOptions& options);
 
 /// Writes the file and says what is in it; returns the exit code.
 int export_onnx(OnnxFileOptions options);

@@ -2,6 +2,7 @@
 #include "bantam/engine/ops/batch_norm.h"
 
 #include "bantam/engine/layers/bound_norm.h"
+#include "bantam/engine/layers/norm_options.h"
 #include "bantam/engine/layers/support.h"
 
 namespace bantam {
@@ -32,6 +33,7 @@ class BoundBatchNorm : public BoundLayer, public NormSource {
 class BatchNormLayer : public BuiltInLayer {
  public:
   explicit BatchNormLayer(BatchNormOptions options) : options_(options) {}
+  const BatchNormOptions& all_options() const { return options_; }
   std::string_view kind() const override { return "batch_norm"; }
   bool uses_batch_statistics() const override { return !options_.frozen; }
   NodeTraits traits() const override {
@@ -63,5 +65,10 @@ class BatchNormLayer : public BuiltInLayer {
 }  // namespace
 
 LayerPtr batch_norm(BatchNormOptions options) { return std::make_shared<BatchNormLayer>(options); }
+
+const BatchNormOptions* batch_norm_options(const Layer& layer) {
+  const auto* norm = dynamic_cast<const BatchNormLayer*>(&layer);
+  return norm != nullptr ? &norm->all_options() : nullptr;
+}
 
 }  // namespace bantam

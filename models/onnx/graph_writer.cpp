@@ -57,13 +57,15 @@ std::vector<float> permuted(std::span<const float> values, std::span<const std::
                             std::span<const std::size_t> axes) {
   std::vector<std::int64_t> steps(dims.size(), 1);  // of the values, by axis
   for (std::size_t i = dims.size() - 1; i > 0; --i) steps[i - 1] = steps[i] * dims[i];
-  std::vector<std::int64_t> place(dims.size(), 0);  // in the result
-  std::vector<float> result(values.size());
-  for (float& value : result) {
+  const std::int64_t row = dims[axes.back()], step = steps[axes.back()];  // along the result's last axis
+  std::vector<std::int64_t> place(dims.size(), 0);                        // in the result
+  std::vector<float> result;
+  result.reserve(values.size());
+  while (result.size() < values.size()) {
     std::int64_t from = 0;
-    for (std::size_t i = 0; i < axes.size(); ++i) from += place[i] * steps[axes[i]];
-    value = values[static_cast<std::size_t>(from)];
-    for (std::size_t i = axes.size(); i-- > 0 && ++place[i] == dims[axes[i]];) place[i] = 0;
+    for (std::size_t i = 0; i + 1 < axes.size(); ++i) from += place[i] * steps[axes[i]];
+    for (std::int64_t i = 0; i < row; ++i) result.push_back(values[static_cast<std::size_t>(from + i * step)]);
+    for (std::size_t i = axes.size() - 1; i-- > 0 && ++place[i] == dims[axes[i]];) place[i] = 0;
   }
   return result;
 }

@@ -19,7 +19,7 @@ struct LayerInputs {
 
   LayerValue& value() const { return *values[0]; }
   /// The options of the layer's factory. Throws ConfigError where it has others: a program's own layer of that
-  /// kind, and a batch norm that a model has frozen.
+  /// kind.
   template <class Options>
   const Options& options() const {
     const Options* options = layer.options<Options>();

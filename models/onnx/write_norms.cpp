@@ -1,6 +1,7 @@
 // Normalisations: batch, layer, group and instance norm.
 #include <cmath>
 
+#include "bantam/engine/layers/norm_options.h"
 #include "bantam/models/onnx/layer_writers.h"
 
 namespace bantam::onnx {
@@ -46,7 +47,8 @@ std::string normalized(GraphWriter& writer, const std::string& x, const LayerVal
 }
 
 LayerValue write_batch_norm(GraphWriter& writer, const LayerInputs& layer) {
-  const auto& options = layer.options<BatchNormOptions>();
+  const BatchNormOptions* norm = batch_norm_options(layer.layer);
+  const BatchNormOptions& options = norm != nullptr ? *norm : layer.options<BatchNormOptions>();
   LayerValue& x = layer.value();
   if (x.shape.rank() == 3) (void)writer.channels_first(x);
   const Order order = x.order();

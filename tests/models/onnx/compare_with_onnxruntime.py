@@ -3,7 +3,7 @@
 
   compare_with_onnxruntime.py ONNX_OUTPUTS [zoo|layers|forms] [NETWORK …]
 
-zoo: every network of the zoo. layers: every kind of layer on odd shapes, in the lowest, the default and the highest opset. forms: channels last, a fixed
+zoo: every network of the zoo, also with batch norms folded. layers: every kind of layer on odd shapes, in the lowest, the default and the highest opset. forms: channels last, a fixed
 batch, preprocessing and float16, for some networks. Weights are those of a network that was trained: running statistics are not 0 and 1.
 
 float32 outputs may differ by 1e-4. Of float16 ones the bound is measured: the float32 file
@@ -121,7 +121,7 @@ class Comparison:
 def compare_forms(comparison, networks):
     for name in networks or FORM_NETWORKS:
         for words in (["nhwc"], ["nhwc", "opset=13", "batch=3"], ["opset=13"], ["opset=21"], ["batch=3", "preprocessing"], ["nhwc", "preprocessing"],
-                      ["float16"], ["float16", "nhwc", "opset=13"], ["float16", "opset=21", "preprocessing"]):
+                      ["float16"], ["float16", "nhwc", "opset=13"], ["float16", "fold", "opset=21", "preprocessing"]):
             comparison.compare(name, ZOO[name], *words)
 
 
@@ -132,6 +132,7 @@ def main():
         if "zoo" in what:
             for name in networks or ZOO:
                 comparison.compare(name, ZOO[name])
+                comparison.compare(name, ZOO[name], "fold")
         if "layers" in what:
             for model in LAYERS:
                 for words in ([], ["nhwc", "opset=13"], ["opset=21"], ["float16"], ["float16", "opset=13"]):

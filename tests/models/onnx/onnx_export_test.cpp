@@ -228,6 +228,14 @@ TEST(ExportOnnx, VariancesOfFloat16AreInTheScale) {
   EXPECT_EQ(tensor_of(model, "batch_norm/running_variance").as_floats(), (std::vector<float>{1.0f, 1.0f}));
 }
 
+// As fine-tuning with frozen norms has them.
+TEST(ExportOnnx, WritesFrozenNormsAsOthers) {
+  Graph frozen(Shape{3, 3, 2}), free(Shape{3, 3, 2});
+  frozen.add("norm", batch_norm({.epsilon = 1e-5f, .frozen = true}));
+  free.add("norm", batch_norm({.epsilon = 1e-5f}));
+  EXPECT_EQ(serialize(exported(frozen)), serialize(exported(free)));
+}
+
 TEST(ExportOnnx, ClassNamesAreMetadata) {
   const Model model = exported(graph_of("[4]", "dense: {units: 2}"), {.class_names = {"a \"b\"", "ü"}});
   EXPECT_EQ(model.metadata.at("class_names"), "[\"a \\\"b\\\"\",\"ü\"]");
@@ -256,16 +264,16 @@ class MyLayer : public Layer {
 };
 
 TEST(ExportOnnx, NamesWhatCannotBeWritten) {
-  Graph own(Shape{4}), alike(Shape{4}), frozen(Shape{4});
+  Graph own(Shape{4}), alike(Shape{4}), norm(Shape{4});
   own.add("mine", std::make_shared<MyLayer>("my_layer"));
   alike.add("mine", std::make_shared<MyLayer>("dense"));
-  frozen.add("norm", batch_norm({.frozen = true}));
+  norm.add("mine", std::make_shared<MyLayer>("batch_norm"));
   const auto failure = [](const Graph& graph) { return error_of<ConfigError>([&] { export_graph(graph, {}, {}); }); };
   EXPECT_EQ(failure(own), "layer 'mine' (my_layer): only built-in kinds of layers can be written to ONNX");
   EXPECT_EQ(failure(alike),
             "layer 'mine' (dense): it has not the options of the built-in kind, so that it cannot be "
             "written to ONNX");
-  EXPECT_NE(failure(frozen).find("layer 'norm' (batch_norm): "), std::string::npos);
+  EXPECT_NE(failure(norm).find("layer 'mine' (batch_norm): it has not the options"), std::string::npos);
   const Graph dense = graph_of("[4]", "dense: {units: 2}");
   for (const std::int64_t opset : {12, 22})
     EXPECT_EQ(error_of<ConfigError>([&] { exported(dense, {.opset = opset}); }),

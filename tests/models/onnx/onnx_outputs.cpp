@@ -1,6 +1,6 @@
 // A network with random weights as an ONNX file, and what it computes: what compare_with_onnxruntime.py compares.
 //
-//   onnx_outputs PREFIX MODEL [opset=N] [nhwc] [float16] [batch=N] [preprocessing] [images=N]
+//   onnx_outputs PREFIX MODEL [opset=N] [nhwc] [float16] [batch=N] [preprocessing] [fold] [images=N]
 //
 // MODEL is a configuration's `model` in one line ("{zoo: resnet18, classes: 10}"). Writes PREFIX.onnx, and
 // PREFIX.safetensors with `images` (batch, height, width, channels) and `outputs`; with `preprocessing` the images are
@@ -11,6 +11,7 @@
 #include <fstream>
 #include <string>
 
+#include "bantam/engine/infer/fold_batch_norm.h"
 #include "bantam/models/onnx/onnx_export.h"
 #include "tests/models/onnx/random_network.h"
 #include "tests/models/yaml/model_text.h"
@@ -25,6 +26,7 @@ namespace {
 struct Arguments {
   ExportOptions options;
   std::int64_t images = 3;
+  bool fold = false;
 };
 
 Arguments arguments_of(const std::vector<std::string>& words) {
@@ -35,6 +37,7 @@ Arguments arguments_of(const std::vector<std::string>& words) {
     if (word.starts_with("batch=")) result.options.batch = number("batch=");
     if (word.starts_with("images=")) result.images = number("images=");
     if (word == "nhwc") result.options.nhwc_input = true;
+    if (word == "fold") result.fold = true;
     if (word == "float16") result.options.float16 = true;
     if (word == "preprocessing")
       result.options.preprocessing = Preprocessing{1.0 / 255.0, {0.485, 0.456, 0.406}, {0.229, 0.224, 0.225}};
@@ -50,6 +53,12 @@ std::vector<float> preprocessed(std::vector<float> pixels, const Preprocessing& 
   return pixels;
 }
 
+Model exported(const Graph& graph, const SafetensorsFile& weights, const Arguments& arguments) {
+  if (!arguments.fold) return export_graph(graph, weights, arguments.options);
+  const InferenceGraph folded = fold_for_inference(graph, weights);
+  return export_graph(folded.graph, folded.weights, arguments.options);
+}
+
 void run(const std::string& prefix, const std::string& model_text, const Arguments& arguments) {
   const Graph graph = models::model_from("model: " + model_text).graph;
   const std::int64_t count = arguments.images * graph.input_shape().elements();
@@ -62,7 +71,7 @@ void run(const std::string& prefix, const std::string& model_text, const Argumen
   }
   Runtime runtime({.threads = 2});
   const SafetensorsFile weights = models::random_weights(runtime, graph, inputs);
-  std::ofstream(prefix + ".onnx", std::ios::binary) << serialize(export_graph(graph, weights, arguments.options));
+  std::ofstream(prefix + ".onnx", std::ios::binary) << serialize(exported(graph, weights, arguments));
   SafetensorsFile file;
   file.tensors.emplace("images", host_tensor(graph.input_shape().prepend(arguments.images), images));
   file.tensors.emplace("outputs", host_tensor(graph.output_shape().prepend(arguments.images),

@@ -1,0 +1,98 @@
+// `bantam export --onnx`: files of runs and weights, what is said of them, and exit codes.
+#include "tests/cli/program.h"
+
+namespace bantam::cli {
+namespace {
+
+class ExportOnnxTest : public ProgramTest {
+ protected:
+  ExportOnnxTest() {
+    write("net.yaml", R"(device: cpu
+data:
+  format: generated
+  train_samples: 8
+  test_samples: 4
+  pipeline: [{normalize: {scale: 0.00392156862745098, mean: [0.5], std: [0.25]}}, {batch: {size: 4}}]
+model:
+  name: small
+  input: [32, 32, 3]
+  layers: [conv2d: {filters: 4, kernel: 3, stride: 8, bias: false}, batch_norm: {activation: relu}, flatten, dense: {units: 10}]
+train: {epochs: 2, ema: {decay: 0.5}}
+)");
+    const Outcome trained = run({"train", "net.yaml", "--run-dir", "r", "--progress", "none", "--threads", "1"});
+    EXPECT_EQ(trained.code, 0) << trained.err;
+  }
+
+  nlohmann::json exported(std::vector<std::string> arguments) {
+    arguments.insert(arguments.begin(), "export");
+    arguments.insert(arguments.end(), {"--onnx", "out.onnx", "--json"});
+    const Outcome outcome = run(arguments);
+    EXPECT_EQ(outcome.code, 0) << outcome.err;
+    return outcome.code == 0 ? outcome.last_json() : nlohmann::json();
+  }
+
+  void fails(std::vector<std::string> arguments, int code, const std::string& part) {
+    arguments.insert(arguments.begin(), "export");
+    const Outcome outcome = run(arguments);
+    EXPECT_EQ(outcome.code, code) << outcome.err;
+    EXPECT_NE(outcome.err.find(part), std::string::npos) << outcome.err;
+  }
+};
+
+TEST_F(ExportOnnxTest, WritesARunAndTellsWhatIsInIt) {
+  const nlohmann::json json = exported({"r"});
+  EXPECT_EQ(json.at("model"), "small");
+  EXPECT_EQ(json.at("weights"), "r/weights.safetensors");
+  EXPECT_EQ(json.at("opset"), 17);
+  EXPECT_EQ(json.at("nodes"), 5);  // Conv, BatchNormalization, Relu, Flatten, Gemm
+  EXPECT_EQ(json.at("tensors"), 7);
+  EXPECT_EQ(json.at("bytes"), std::filesystem::file_size(path("out.onnx")));
+  EXPECT_EQ(json.at("input").dump(), R"({"name":"input","shape":["batch",3,32,32],"type":"float32"})");
+  EXPECT_EQ(json.at("output").dump(), R"({"name":"output","shape":["batch",10],"type":"float32"})");
+  const Outcome text = run({"export", "r", "--onnx", "out.onnx"});
+  EXPECT_EQ(text.out.substr(0, text.out.find(',')), "out.onnx: small") << text.out;
+  EXPECT_NE(text.out.find("input float32 (batch, 3, 32, 32)"), std::string::npos) << text.out;
+}
+
+TEST_F(ExportOnnxTest, FlagsChangeTheFile) {
+  const nlohmann::json folded = exported({"r", "--fold-batch-norm"});
+  EXPECT_EQ(folded.at("folded"), 1);
+  EXPECT_EQ(folded.at("nodes"), 4);
+  const nlohmann::json half = exported({"r", "--float16", "--fold-batch-norm"});
+  EXPECT_EQ(half.at("float16"), true);
+  EXPECT_LT(half.at("bytes"), folded.at("bytes"));
+  EXPECT_EQ(exported({"r", "--opset", "13"}).at("opset"), 13);
+  const nlohmann::json pixels = exported({"r", "--preprocessing", "--input", "nhwc", "--batch", "2"});
+  EXPECT_EQ(pixels.at("input").dump(), R"({"name":"input","shape":[2,32,32,3],"type":"uint8"})");
+}
+
+TEST_F(ExportOnnxTest, SameInputsMakeTheSameFile) {
+  exported({"r"});
+  const std::string first = read("out.onnx");
+  exported({"r"});
+  EXPECT_EQ(read("out.onnx"), first);
+}
+
+TEST_F(ExportOnnxTest, CheckpointsAveragesAndWeightsFilesAreFound) {
+  const std::string last = newest("r", "weights.safetensors").string();
+  EXPECT_NE(last.find(exported({"r", "--checkpoint", "last"}).at("weights").get<std::string>()), std::string::npos);
+  EXPECT_EQ(exported({"r", "--ema"}).at("weights"), "r/weights-ema.safetensors");
+  std::filesystem::copy_file(path("r/weights.safetensors"), path("alone.safetensors"));
+  EXPECT_EQ(exported({"alone.safetensors", "--config", "net.yaml"}).at("model"), "small");
+  fails({"alone.safetensors", "--onnx", "x.onnx"}, 2, "configuration");
+}
+
+TEST_F(ExportOnnxTest, WhatIsWrongHasAnExitCode) {
+  fails({"gone", "--onnx", "x.onnx"}, 3, "gone");
+  fails({"r", "--opset", "17"}, 2, "--opset goes with --onnx FILE");
+  fails({"r", "--onnx", "x.onnx", "--to", "torchvision"}, 2, "--to does not go with --onnx");
+  fails({"r", "--onnx", "x.onnx", "--opset", "9"}, 2, "13 to 21");
+  fails({"r", "--onnx", "x.onnx", "--input", "hwcn"}, 2, "--input: expected nchw or nhwc, got 'hwcn'");
+  fails({"r", "--onnx", "no/x.onnx"}, 3, "no/x.onnx");
+  fails({"r/weights.safetensors", "--onnx", "r/weights.safetensors"}, 2, "--onnx names the file that is read");
+  fails({"r", "--onnx", "x.onnx", "--checkpoint", "best"}, 3, "weights-best.safetensors");
+  EXPECT_FALSE(std::filesystem::exists(path("x.onnx")));
+}
+
+}  // namespace
+}  // namespace bantam::cli
