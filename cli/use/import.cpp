@@ -122,7 +122,7 @@ void add_import(CLI::App& app, Action& action) {
       ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 24));
   command->add_option("--width", options->torchvision.width, "Width of the zoo's network: width_mult")
       ->capture_default_str();
-  command->add_option("--size", options->size, "HEIGHT,WIDTH of the images of an ONNX model that\nleaves them open")
+  command->add_option("--size", options->size, "HEIGHT,WIDTH of the images of an ONNX model that\nhas no numbers for them")
       ->delimiter(',')
       ->expected(2)
       ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 20));

@@ -10,7 +10,7 @@ namespace bantam::cli {
 struct ImportOnnxOptions {
   std::string file;
   std::string out = {};  ///< NAME of NAME.yaml and NAME.safetensors; empty: that of the file, where neither is there
-  std::vector<std::int64_t> size = {};  ///< height and width of the images, where the model leaves them open
+  std::vector<std::int64_t> size = {};  ///< height and width of the images, where the model has no numbers for them
   std::int64_t classes = 0;             ///< of the network to train; 0: the model's
   bool json = false;
 };

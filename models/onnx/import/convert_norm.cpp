@@ -77,7 +77,7 @@ void convert_layer_norm(Importer& importer, const Node& node) {
   importer.define(node, std::move(view));
 }
 
-/// Sets scale and shift of one value a group, or a channel; leaves them out where they change nothing.
+/// Sets scale and shift of one value a group, or a channel; without those that change nothing.
 void set_group_tensors(Importer& importer, const Node& node, ImportedLayer& layer, std::int64_t channels) {
   constexpr const char* kNames[] = {"scale", "shift"};
   for (const std::size_t i : {0u, 1u}) {

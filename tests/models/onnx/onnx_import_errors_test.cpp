@@ -213,6 +213,12 @@ TEST(ImportOnnxErrors, ClassesOfWhatIsNoClassifier) {
             "node '/c/Conv' (Conv): the last layer is conv2d; expected a dense one for 3 classes");
 }
 
+TEST(ImportOnnxErrors, WeightsThatAreNotFinite) {
+  Model model = conv().model();
+  model.initializers[0].data.replace(0, 4, "\x00\x00\x80\x7f"s);
+  EXPECT_EQ(error_of(model), "node '/c/Conv' (Conv): as conv2d: its weight has values that are not finite");
+}
+
 // A constant that nodes of a small file ask to be large.
 TEST(ImportOnnxErrors, ConstantsHaveASize) {
   Chain chain = conv();
