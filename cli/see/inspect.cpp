@@ -1,4 +1,5 @@
-// `bantam inspect`: tensors of a weights or state file, and what a checkpoint knows of itself.
+// `bantam inspect`: tensors of a weights or state file or an ONNX model, and what a checkpoint or model knows of
+// itself.
 #include <algorithm>
 #include <memory>
 #include <string>
@@ -71,8 +72,19 @@ Json json_of(const run::CheckpointFacts& facts, const std::string& path) {
           {"fingerprint", facts.fingerprint}};
 }
 
+Json json_of(const run::OnnxFacts& facts) {
+  return {{"ir_version", facts.ir_version},
+          {"opset", facts.opset},
+          {"producer", facts.producer},
+          {"graph", facts.graph_name},
+          {"inputs", facts.inputs},
+          {"outputs", facts.outputs},
+          {"ops", facts.ops}};
+}
+
 void print_json(const run::Inspection& inspection) {
   Json json;
+  if (inspection.onnx) json["onnx"] = json_of(*inspection.onnx);
   if (inspection.facts) json["checkpoint"] = json_of(*inspection.facts, inspection.checkpoint.string());
   json["files"] = Json::array();
   for (const InspectedFile& file : inspection.files) json["files"].push_back(json_of(file));
@@ -88,6 +100,26 @@ void print_facts(const run::CheckpointFacts& facts, const std::string& path) {
                format_count(facts.samples));
   fmt::print("  trained     {}\n", format_duration(facts.seconds));
   fmt::print("  written     {} by {}\n\n", shown(facts.written, 24), shown(facts.program, 40));
+}
+
+/// An ONNX model: who wrote it, what it reads and writes, and how many nodes of which op it has.
+void print_onnx(const run::OnnxFacts& facts, const std::string& path) {
+  fmt::print("{}\n", printable(path));
+  fmt::print("  ONNX        opset {}, IR version {}{}{}\n", facts.opset, facts.ir_version,
+             facts.producer.empty() ? "" : ", by ", shown(facts.producer, 30));
+  for (const std::string& input : facts.inputs) fmt::print("  input       {}\n", shown(input, 66));
+  for (const std::string& output : facts.outputs) fmt::print("  output      {}\n", shown(output, 66));
+  std::string line = "  nodes       ";
+  for (auto op = facts.ops.begin(); op != facts.ops.end(); ++op) {
+    const std::string word =
+        fmt::format("{} {}{}", op->second, shown(op->first, 40), std::next(op) == facts.ops.end() ? "" : ", ");
+    if (line.size() + word.size() > 80) {
+      fmt::print("{}\n", line.substr(0, line.find_last_not_of(' ') + 1));
+      line = std::string(14, ' ');
+    }
+    line += word;
+  }
+  fmt::print("{}\n\n", line);
 }
 
 std::string short_name(DType dtype) {
@@ -173,6 +205,7 @@ void print_summary(const InspectedFile& file) {
 }
 
 void print_text(const run::Inspection& inspection) {
+  if (inspection.onnx) print_onnx(*inspection.onnx, inspection.files.front().path.string());
   if (inspection.facts) print_facts(*inspection.facts, inspection.checkpoint.string());
   print_tensors(inspection.files.front());
   print_sparsity(inspection.files.front());
@@ -182,18 +215,19 @@ void print_text(const run::Inspection& inspection) {
 }  // namespace
 
 void add_inspect(CLI::App& app, Action& action) {
-  CLI::App* command = app.add_subcommand("inspect", "Tensors of a weights file, a checkpoint or a run");
+  CLI::App* command = app.add_subcommand("inspect", "What is in a weights file, ONNX model, checkpoint or run");
   command->footer(
       "Prints each tensor's shape, type, least and largest value, mean, standard\n"
       "deviation, share of zeros and count of values that are not finite (the others\n"
       "are of finite values); where weights have zeros, each layer's share of them\n"
       "(its sparsity); then totals, metadata, the checksum of the tensors and the\n"
       "file's SHA-256. Of a checkpoint also its position, metrics so far and time of\n"
-      "training. A run's folder stands for its newest checkpoint, else its weights.\n"
+      "training; of an ONNX model its inputs, outputs and ops. A run's folder stands\n"
+      "for its newest checkpoint, else its weights.\n"
       "A damaged file is an error that names what is wrong (exit code 3).\n"
       "Example: bantam inspect runs/quickstart/weights.safetensors");
   const auto options = std::make_shared<InspectOptions>();
-  command->add_option("PATH", options->path, "A safetensors file, a checkpoint or a run")->required();
+  command->add_option("PATH", options->path, "A safetensors file, ONNX model, checkpoint or run")->required();
   command->add_flag("--json", options->json, "One JSON object, with the tensors of all files");
   command->callback([&action, options] {
     action = [options] {

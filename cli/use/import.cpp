@@ -1,10 +1,10 @@
-// `bantam import`: weights of other programs to a file that a configuration's `model.weights` names.
-#include <algorithm>
-#include <cctype>
+// `bantam import`: weights of other programs to a file that a configuration's `model.weights` names; ONNX models with
+// their networks.
 #include <cstdio>
 #include <filesystem>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
@@ -15,6 +15,7 @@
 #include "bantam/base/text.h"
 #include "bantam/cli/config/options.h"
 #include "bantam/cli/print/json_text.h"
+#include "bantam/cli/use/import_onnx.h"
 #include "bantam/cli/use/written_file.h"
 #include "bantam/models/zoo/zoo.h"
 #include "bantam/run/weights/torchvision_names.h"
@@ -30,19 +31,18 @@ constexpr const char* kAbout =
     "--model. With --classes of another number than the file's, the classifier is\n"
     "left out. A file without one, or with prefixes (backbone.), is read, too.\n"
     "Example: bantam import resnet50.pth --classes 2 -o resnet50.safetensors";
+    "left out.\n"
+    "Reads an ONNX model (.onnx) and writes its network and weights: NAME.yaml, the\n"
+    "`model` of a configuration, and NAME.safetensors. -o says NAME.\n"
+    "Example: bantam import resnet50.pth --classes 2 -o resnet50.safetensors\n"
+    "         bantam import resnet50.onnx --classes 2";
 
 struct ImportOptions {
-  std::string file, out, from = "torchvision";
+  std::string file, out, from;
   run::TorchvisionOptions torchvision;
+  std::vector<std::int64_t> size;
   bool json = false;
 };
-
-/// A file's name in YAML, in quotes where it needs them.
-std::string yaml_text(const std::string& name) {
-  const auto is_plain = [](unsigned char c) { return std::isalnum(c) != 0 || c == '_' || c == '.' || c == '/'; };
-  const bool plain = std::ranges::all_of(name, [&](char c) { return is_plain(c) || c == '-'; }) && is_plain(name[0]);
-  return plain ? name : nlohmann::json(name).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
-}
 
 /// The model of a configuration that begins with the file.
 std::string model_text(const run::ConvertedWeights& weights, const ImportOptions& options) {
@@ -75,9 +75,22 @@ void print_text(const run::ConvertedWeights& weights, const ImportOptions& optio
   fmt::print("train from it: {}\n", printable(model_text(weights, options)));
 }
 
+/// Of an ONNX model. Throws ConfigError for options of weights files.
+int run_import_onnx(const ImportOptions& options) {
+  if (!options.torchvision.model.empty() || options.torchvision.width != 1.0)
+    throw ConfigError("--model and --width are of torchvision's networks; an ONNX model says what it is");
+  return import_onnx({.file = options.file,
+                      .out = options.out,
+                      .size = options.size,
+                      .classes = options.torchvision.classes,
+                      .json = options.json});
+}
+
 int run_import(ImportOptions options) {
-  if (options.from != "torchvision")
-    throw ConfigError(fmt::format("--from: unknown '{}'; there is torchvision", shown(options.from)));
+  if (options.from != "torchvision" && options.from != "onnx" && !options.from.empty())
+    throw ConfigError(fmt::format("--from: unknown '{}'; there are torchvision and onnx", shown(options.from)));
+  if (options.from == "onnx" || (options.from.empty() && is_onnx_file(options.file))) return run_import_onnx(options);
+  if (!options.size.empty()) throw ConfigError("--size is of ONNX models whose images have no size");
   options.out = file_to_write(options.out, options.file, "bantam");
   const run::ConvertedWeights weights = run::import_torchvision(options.file, options.torchvision);
   write_safetensors(options.out, weights.file);
@@ -101,13 +114,15 @@ int run_import(ImportOptions options) {
 }  // namespace
 
 void add_import(CLI::App& app, Action& action) {
-  CLI::App* command = app.add_subcommand("import", "Weights of torchvision's networks to train from");
+  CLI::App* command = app.add_subcommand("import", "Weights or an ONNX model to train from");
   command->footer(kAbout);
   const auto options = std::make_shared<ImportOptions>();
-  command->add_option("FILE", options->file, "A state_dict: .safetensors, .pt or .pth")->required();
+  command->add_option("FILE", options->file, "A state_dict (.safetensors, .pt or .pth), or a\nmodel (.onnx)")
+      ->required();
   command->add_option("-o,--out", options->out,
                       "The safetensors file to write; default: FILE's\nname with -bantam, in the current folder");
-  command->add_option("--from", options->from, "Whose names the tensors have: torchvision")->capture_default_str();
+  command->add_option("--from", options->from,
+                      "Whose names the tensors have, torchvision, or onnx;\ndefault: by FILE's ending");
   command->add_option("--model", options->torchvision.model,
                       "The zoo's network; default: the one that\nhas the tensors");
   command->add_option("--classes", options->torchvision.classes, "Classes of the network to train")
@@ -116,6 +131,10 @@ void add_import(CLI::App& app, Action& action) {
       ->capture_default_str();
   command->add_option("--key", options->torchvision.key,
                       "Which state_dict of a .pt file with several:\nstate_dict_ema, checkpoint.model");
+  command->add_option("--size", options->size, "HEIGHT,WIDTH of the images of an ONNX model that\nhas no numbers for them")
+      ->delimiter(',')
+      ->expected(2)
+      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 20));
   command->add_flag("--json", options->json, "One JSON object instead of text");
   command->callback([&action, options] { action = [options] { return run_import(*options); }; });
 }

@@ -10,15 +10,27 @@
 
 namespace bantam::onnx {
 
+struct ImportOptions {
+  /// Height and width of images, where the model does not say them; empty: it does.
+  std::vector<std::int64_t> size = {};
+  /// Of the network to train: where the last layer is a dense one of others, it has so many units, and its tensors are
+  /// left out. 0: the model's.
+  std::int64_t classes = 0;
+};
+
 /// A network that a configuration can name: `model: {…}` whose layers read `weights` (model.weights).
 struct ImportedNetwork {
   std::string yaml;         ///< the value of `model:`, a block mapping without indentation, with input and layers
   SafetensorsFile weights;  ///< in the names that the layers' parameters have
-  std::vector<std::string> notes;  ///< what was left out or changed on the way, a line each: "Dropout 'drop1' …"
+  std::vector<std::string> left_out = {};  ///< tensors of a classifier of other classes, which `weights` does not have
+  std::vector<std::string> notes = {};     ///< what was changed on the way, a line each: "node 'log' (LogSoftmax): …"
 };
 
 /// Images of `model` are (batch, channels, height, width), or (batch, height, width, channels) where it begins with a
 /// Transpose of them. Throws DataError that names the node, its op, and what is not supported about it.
-ImportedNetwork import_model(const Model& model);
+ImportedNetwork import_model(const Model& model, const ImportOptions& options = {});
+
+/// Ops that have layers here, sorted.
+std::vector<std::string> supported_ops();
 
 }  // namespace bantam::onnx

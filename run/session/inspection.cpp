@@ -13,6 +13,7 @@
 #include "bantam/base/atomic_file.h"
 #include "bantam/base/error.h"
 #include "bantam/data/formats/sha256.h"
+#include "bantam/run/session/onnx_contents.h"
 
 namespace bantam::run {
 namespace fs = std::filesystem;
@@ -23,9 +24,8 @@ constexpr std::string_view kWeights = "weights/";
 /// A weight in a file of all of a run's state.
 bool is_of_state(const InspectedTensor& tensor) { return tensor.name.starts_with(kWeights); }
 
-InspectedFile inspect_file(const fs::path& path) {
-  const std::string bytes = read_file(path);
-  SafetensorsFile file = parse_safetensors(bytes, path);
+/// Of the file's bytes, and what they were read as.
+InspectedFile inspected(const fs::path& path, const std::string& bytes, SafetensorsFile file) {
   InspectedFile found{.path = path,
                       .bytes = bytes.size(),
                       .sha256 = sha256_of(bytes),
@@ -38,6 +38,17 @@ InspectedFile inspect_file(const fs::path& path) {
                              .bytes = tensor.bytes.size(),
                              .statistics = statistics_of(tensor)});
   return found;
+}
+
+InspectedFile inspect_file(const fs::path& path) {
+  const std::string bytes = read_file(path);
+  return inspected(path, bytes, parse_safetensors(bytes, path));
+}
+
+Inspection inspect_onnx(const fs::path& path) {
+  const std::string bytes = read_file(path);
+  OnnxContents contents = onnx_contents(bytes, path);
+  return {.onnx = std::move(contents.facts), .files = {inspected(path, bytes, std::move(contents.tensors))}};
 }
 
 Inspection inspect_checkpoint(const Checkpoint& checkpoint) {
@@ -85,7 +96,7 @@ std::vector<LayerSparsity> InspectedFile::sparsity() const {
   for (const InspectedTensor& tensor : tensors) {
     if (tensor.shape.rank() < 2 || (state && !is_of_state(tensor))) continue;
     const std::string name = state ? tensor.name.substr(kWeights.size()) : tensor.name;
-    const std::size_t slash = name.rfind('/');
+    const std::size_t slash = name.find_last_of("/.");  // of other programs: "layer1.0.conv1.weight"
     LayerSparsity& layer = layers[slash == std::string::npos ? "" : name.substr(0, slash)];
     layer.weights += tensor.shape.elements();
     layer.zeros += tensor.statistics.zeros;
@@ -102,6 +113,7 @@ Inspection inspect(const fs::path& given) {
   const fs::path path = given.has_filename() ? given : given.parent_path();  // of "runs/a/"
   std::error_code error;
   if (fs::is_directory(path, error)) return inspect_folder(path);
+  if (path.extension() == ".onnx") return inspect_onnx(path);
   return {.files = {inspect_file(path)}};
 }
 

@@ -47,15 +47,24 @@ struct InspectedFile {
   std::vector<LayerSparsity> sparsity() const;
 };
 
+/// What an ONNX model is beside its tensors.
+struct OnnxFacts {
+  std::int64_t ir_version = 0, opset = 0;
+  std::string producer, graph_name;          ///< "pytorch 2.5.1"
+  std::vector<std::string> inputs, outputs;  ///< "images float32 (batch, 3, 224, 224)"
+  std::map<std::string, std::int64_t> ops;   ///< how many nodes each has
+};
+
 struct Inspection {
   std::optional<CheckpointFacts> facts;  ///< of a checkpoint
+  std::optional<OnnxFacts> onnx;         ///< of an ONNX model
   std::filesystem::path checkpoint;      ///< its folder
   std::vector<InspectedFile> files;      ///< a checkpoint's state, then its weights; else the one file
 };
 
-/// `path`: a safetensors file, a checkpoint's folder, or a run's folder, which stands for its newest checkpoint, else
-/// its weights. Every byte is read. Throws DataError naming the file and what is wrong: a file that is damaged or
-/// missing, or a folder that is neither.
+/// `path`: a safetensors file, an ONNX model (.onnx), a checkpoint's folder, or a run's folder, which stands for its
+/// newest checkpoint, else its weights. Every byte is read. Throws DataError naming the file and what is wrong: a file
+/// that is damaged or missing, or a folder that is neither.
 Inspection inspect(const std::filesystem::path& path);
 
 }  // namespace bantam::run

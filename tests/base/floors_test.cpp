@@ -115,6 +115,8 @@ const std::vector<Floor> kHouse = {
     {"data", {"files", "formats", "images", "augment", "pipeline", "delivery", "survey"}, {}},
     {"models", {"zoo", "yaml", "onnx"}, {"data"}},
     {"run", {"config", "weights", "fit", "session", "use", "bench", "profile", "", "sweep"}, {}},
+    {"models", {"zoo", "yaml", "onnx", "onnx/import"}, {"data"}},
+    {"run", {"config", "weights", "fit", "session", "use", "bench", "profile", ""}, {}},
     {"cli", {"config", "print", "report", "train", "plan", "see", "use", ""}, {}},
 };
 

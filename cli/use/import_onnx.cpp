@@ -1,0 +1,157 @@
+// The two files that an ONNX model becomes.
+#include "bantam/cli/use/import_onnx.h"
+
+#include <algorithm>
+#include <cctype>
+#include <cstdio>
+#include <filesystem>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "bantam/base/atomic_file.h"
+#include "bantam/base/byte_size.h"
+#include "bantam/base/error.h"
+#include "bantam/base/text.h"
+#include "bantam/cli/print/json_text.h"
+#include "bantam/models/onnx/onnx_import.h"
+#include "bantam/models/yaml/network.h"
+
+namespace bantam::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct Files {
+  std::string config, weights;
+};
+
+/// NAME.yaml and NAME.safetensors. Throws ConfigError where one is there already and `out` is empty.
+Files files_to_write(const ImportOnnxOptions& options) {
+  fs::path name = options.out.empty() ? fs::path(options.file).stem() : fs::path(options.out);
+  if (name.extension() == ".yaml" || name.extension() == ".safetensors") name.replace_extension();
+  const Files files{name.string() + ".yaml", name.string() + ".safetensors"};
+  std::error_code error;
+  for (const std::string& file : {files.config, files.weights}) {
+    if (fs::equivalent(options.file, file, error)) throw ConfigError("-o names the file that is read");
+    if (options.out.empty() && fs::exists(file, error))
+      throw ConfigError(
+          fmt::format("{} is there already: -o {} replaces it", printable(file), printable(name.string())));
+  }
+  return files;
+}
+
+std::string indented(const std::string& text) {
+  std::string result = "  ";
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    result += text[i];
+    if (text[i] == '\n' && i + 1 < text.size()) result += "  ";
+  }
+  return result;
+}
+
+std::string exporter_of(const onnx::Model& model) {
+  if (model.producer.empty()) return fmt::format("opset {}", model.opset);
+  return fmt::format("{}{}{}, opset {}", shown(model.producer, 40), model.producer_version.empty() ? "" : " ",
+                     shown(model.producer_version, 20), model.opset);
+}
+
+std::string weights_text(const Files& files, const onnx::ImportedNetwork& network) {
+  const std::string file = yaml_text(files.weights);
+  if (network.left_out.empty()) return file;
+  const std::string& first = network.left_out.front();
+  return fmt::format("{{file: {}, skip: [\"{}/*\"]}}", file, first.substr(0, first.rfind('/')));
+}
+
+std::string config_text(const ImportOnnxOptions& options, const onnx::Model& model, const Files& files,
+                        const onnx::ImportedNetwork& network) {
+  std::string text =
+      fmt::format("# {} ({}) as `bantam import` reads it. `bantam train` needs `data` and `train` beside it.\n",
+                  shown(fs::path(options.file).filename().string()), exporter_of(model));
+  for (const std::string& note : network.notes) text += fmt::format("# {}\n", shown(note, 200));
+  return text + fmt::format("model:\n  weights: {}\n{}", weights_text(files, network), indented(network.yaml));
+}
+
+/// What the text reads as: before it is written, it is read.
+models::ModelSpec read_back(const std::string& text, const std::string& name) {
+  const ConfigDocument document = ConfigDocument::parse(text, name);
+  return models::read_model(document.map().node("model"));
+}
+
+std::uint64_t bytes_of(const SafetensorsFile& file) {
+  std::uint64_t bytes = 0;
+  for (const auto& [name, tensor] : file.tensors) bytes += tensor.bytes.size();
+  return bytes;
+}
+
+void print_text(const ImportOnnxOptions& options, const onnx::Model& model, const Files& files,
+                const onnx::ImportedNetwork& network, const Graph& graph) {
+  fmt::print("{}: {}, {} nodes\n", printable(options.file), exporter_of(model), format_count(std::ssize(model.nodes)));
+  fmt::print("{}: {} layers of {} to {}\n", printable(files.config), format_count(graph.output()),
+             to_string(graph.input_shape()), to_string(graph.output_shape()));
+  fmt::print("{}: {} tensors, {}\n", printable(files.weights), network.weights.tensors.size(),
+             format_byte_size(bytes_of(network.weights)));
+  if (!network.left_out.empty()) fmt::print("left out, for other classes: {}\n", join(network.left_out, ", ", ", "));
+  for (const std::string& note : network.notes) fmt::print("note: {}\n", printable(note));
+}
+
+void print_json(const onnx::Model& model, const Files& files, const onnx::ImportedNetwork& network,
+                const Graph& graph) {
+  const auto extents = [](const Shape& shape) {
+    return std::vector<std::int64_t>(shape.extents().begin(), shape.extents().end());
+  };
+  const nlohmann::ordered_json json = {{"config", files.config},
+                                       {"weights", files.weights},
+                                       {"opset", model.opset},
+                                       {"producer", model.producer},
+                                       {"layers", graph.output()},
+                                       {"input", extents(graph.input_shape())},
+                                       {"output", extents(graph.output_shape())},
+                                       {"tensors", network.weights.tensors.size()},
+                                       {"bytes", bytes_of(network.weights)},
+                                       {"left_out", network.left_out},
+                                       {"notes", network.notes}};
+  fmt::print("{}\n", json_text(json));
+}
+
+onnx::ImportedNetwork imported(const ImportOnnxOptions& options, const onnx::Model& model) {
+  try {
+    return onnx::import_model(model, {.size = options.size, .classes = options.classes});
+  } catch (const DataError& error) {
+    throw DataError(fmt::format("{}: {}", options.file, error.what()));
+  }
+}
+
+}  // namespace
+
+std::string yaml_text(const std::string& name) {
+  const auto is_plain = [](unsigned char c) { return std::isalnum(c) != 0 || c == '_' || c == '.' || c == '/'; };
+  const bool plain = std::ranges::all_of(name, [&](char c) { return is_plain(c) || c == '-'; }) && is_plain(name[0]);
+  return plain ? name : nlohmann::json(name).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+}
+
+bool is_onnx_file(const std::string& file) {
+  std::string extension = fs::path(file).extension().string();
+  std::ranges::transform(extension, extension.begin(),
+                         [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  return extension == ".onnx";
+}
+
+int import_onnx(const ImportOnnxOptions& options) {
+  const Files files = files_to_write(options);
+  const onnx::Model model = onnx::read(options.file);
+  onnx::ImportedNetwork network = imported(options, model);
+  const auto names = model.metadata.find("class_names");
+  if (names != model.metadata.end() && network.left_out.empty()) network.weights.metadata.insert(*names);
+  const std::string text = config_text(options, model, files, network);
+  const models::ModelSpec spec = read_back(text, files.config);
+  write_safetensors(files.weights, network.weights);
+  write_file_atomically(files.config, text);
+  if (options.json)
+    print_json(model, files, network, spec.graph);
+  else
+    print_text(options, model, files, network, spec.graph);
+  return 0;
+}
+
+}  // namespace bantam::cli

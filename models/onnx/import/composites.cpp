@@ -1,0 +1,204 @@
+// Looks back from a product or a quotient to the values that it is of.
+#include "bantam/models/onnx/import/composites.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <numbers>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "bantam/models/onnx/import/node.h"
+
+namespace bantam::onnx {
+namespace {
+
+bool near(double value, double expected) { return std::abs(value - expected) <= 1e-5 * std::abs(expected); }
+
+class Composites {
+ public:
+  Composites(std::vector<Node> nodes, const Constants& constants) : nodes_(std::move(nodes)), constants_(constants) {
+    for (std::size_t i = 0; i < nodes_.size(); ++i) {
+      for (const std::string& input : nodes_[i].inputs) ++uses_[input];
+      for (const std::string& output : nodes_[i].outputs) makers_.emplace(output, i);
+    }
+  }
+
+  std::vector<Node> replaced() {
+    for (Node& node : nodes_)
+      for (const auto& match : {&Composites::product, &Composites::layer_norm})
+        if (auto found = (this->*match)(node)) {
+          found->name = node.name;
+          found->outputs = node.outputs;
+          node = std::move(*found);
+          break;
+        }
+    return std::move(nodes_);
+  }
+
+ private:
+  /// A product's factors that are no constants, and the product of those that are.
+  struct Product {
+    double constant = 1;
+    std::vector<std::string> factors;
+  };
+
+  const Node* maker(const std::string& value, std::string_view op) const {
+    const auto found = makers_.find(value);
+    if (found == makers_.end()) return nullptr;
+    const Node& node = nodes_[found->second];
+    return node.op == op && node.domain.empty() && node.outputs.size() == 1 && !node.inputs.empty() ? &node : nullptr;
+  }
+
+  std::optional<double> scalar(const std::string& value) const {
+    const Tensor* tensor = constants_.find(value);
+    if (tensor == nullptr || tensor->elements() != 1 || tensor->type == Type::int64) return std::nullopt;
+    if (tensor->type != Type::float32 && tensor->type != Type::float16 && tensor->type != Type::float64)
+      return std::nullopt;
+    return tensor->as_floats()[0];
+  }
+
+  /// A value read more than once is a factor as it stands: so is x of x · f(x).
+  void expand(const std::string& value, int depth, Product& product) const {
+    const Node *mul = maker(value, "Mul"), *div = maker(value, "Div");
+    const Node* node = mul != nullptr ? mul : div;
+    const auto uses = uses_.find(value);
+    if (const auto constant = scalar(value)) {
+      product.constant *= *constant;
+    } else if (node == nullptr || node->inputs.size() != 2 || depth == 0 ||
+               (depth < 4 && uses != uses_.end() && uses->second > 1) || (div != nullptr && !scalar(div->inputs[1]))) {
+      product.factors.push_back(value);
+    } else {
+      expand(node->inputs[0], depth - 1, product);
+      if (mul != nullptr)
+        expand(node->inputs[1], depth - 1, product);
+      else
+        product.constant /= *scalar(node->inputs[1]);
+    }
+  }
+  Product product_of(const std::string& value) const {
+    Product product;
+    expand(value, 4, product);
+    return product;
+  }
+
+  /// x of x + `constant`.
+  std::optional<std::string> before_add(const std::string& value, double constant) const {
+    const Node* add = maker(value, "Add");
+    if (add == nullptr || add->inputs.size() != 2) return std::nullopt;
+    for (const std::size_t i : {0u, 1u})
+      if (const auto term = scalar(add->inputs[i]); term && near(*term, constant)) return add->inputs[1 - i];
+    return std::nullopt;
+  }
+
+  /// x of min(max(x + 3, 0), 6).
+  std::optional<std::string> before_shifted_clip(const std::string& value) const {
+    const Node* clip = maker(value, "Clip");
+    if (clip == nullptr) return std::nullopt;
+    const auto bound = [&](std::size_t input, const char* attribute) -> std::optional<double> {
+      if (clip->inputs.size() > input) return scalar(clip->inputs[input]);
+      const auto found = clip->attributes.find(attribute);
+      if (found == clip->attributes.end() || !std::holds_alternative<float>(found->second)) return std::nullopt;
+      return std::get<float>(found->second);
+    };
+    const auto low = bound(1, "min"), high = bound(2, "max");
+    if (!low || !high || *low != 0 || *high != 6) return std::nullopt;
+    return before_add(clip->inputs[0], 3);
+  }
+
+  /// x of 1 + erf(x / √2).
+  std::optional<std::string> before_erf(const std::string& value) const {
+    const auto inner = before_add(value, 1);
+    const Node* erf = inner ? maker(*inner, "Erf") : nullptr;
+    if (erf == nullptr) return std::nullopt;
+    const Product scaled = product_of(erf->inputs[0]);
+    if (scaled.factors.size() != 1 || !near(scaled.constant, 1 / std::numbers::sqrt2)) return std::nullopt;
+    return scaled.factors[0];
+  }
+
+  /// The op of x · `gate` · constant.
+  std::optional<Node> gated(const std::string& x, const std::string& gate, double constant) const {
+    const auto found = [&](const char* op) { return Node{.op = op, .inputs = {x}}; };
+    if (const Node* node = maker(gate, "Sigmoid"); node != nullptr && node->inputs[0] == x && near(constant, 1))
+      return found("Swish");
+    if (const Node* node = maker(gate, "HardSigmoid"); node != nullptr && node->inputs[0] == x && near(constant, 1)) {
+      const auto alpha = node->attributes.find("alpha"), beta = node->attributes.find("beta");
+      const float* factor = alpha == node->attributes.end() ? nullptr : std::get_if<float>(&alpha->second);
+      const float* term = beta == node->attributes.end() ? nullptr : std::get_if<float>(&beta->second);
+      if (factor != nullptr && near(*factor, 1.0 / 6) && (term == nullptr || *term == 0.5f)) return found("HardSwish");
+    }
+    if (const Node* tanh = maker(gate, "Tanh"); tanh != nullptr && near(constant, 1))
+      if (const Node* node = maker(tanh->inputs[0], "Softplus"); node != nullptr && node->inputs[0] == x)
+        return found("Mish");
+    if (before_shifted_clip(gate) == x && near(constant, 1.0 / 6)) return found("HardSwish");
+    if (before_erf(gate) == x && near(constant, 0.5)) return found("Gelu");
+    return std::nullopt;
+  }
+
+  std::optional<Node> product(const Node& node) const {
+    if ((node.op != "Mul" && node.op != "Div") || node.outputs.size() != 1) return std::nullopt;
+    const Product product = product_of(node.outputs[0]);
+    const std::vector<std::string>& factors = product.factors;
+    if (factors.size() == 1 && near(product.constant, 1.0 / 6))
+      if (const auto x = before_shifted_clip(factors[0]))
+        return Node{.op = "HardSigmoid", .inputs = {*x}, .attributes = {{"alpha", 1.0f / 6}, {"beta", 0.5f}}};
+    if (factors.size() != 2) return std::nullopt;
+    if (auto found = gated(factors[0], factors[1], product.constant)) return found;
+    return gated(factors[1], factors[0], product.constant);
+  }
+
+  /// The only axis that a ReduceMean is over, which keeps it, and what it reads.
+  std::optional<std::pair<std::string, std::int64_t>> mean_of(const std::string& value) const {
+    const Node* mean = maker(value, "ReduceMean");
+    if (mean == nullptr) return std::nullopt;
+    std::vector<std::int64_t> axes;
+    if (const auto found = mean->attributes.find("axes"); found != mean->attributes.end())
+      if (const auto* values = std::get_if<std::vector<std::int64_t>>(&found->second)) axes = *values;
+    if (mean->inputs.size() > 1)
+      if (const Tensor* tensor = constants_.find(mean->inputs[1]); tensor != nullptr && tensor->type == Type::int64)
+        axes = tensor->as_integers();
+    if (axes.size() != 1 || integer(*mean, "keepdims", 1) == 0) return std::nullopt;
+    return std::pair(mean->inputs[0], axes[0]);
+  }
+
+  bool is_square(const std::string& value, const std::string& of) const {
+    if (const Node* pow = maker(value, "Pow"); pow != nullptr && pow->inputs.size() == 2)
+      return pow->inputs[0] == of && scalar(pow->inputs[1]) == 2.0;
+    const Node* mul = maker(value, "Mul");
+    return mul != nullptr && mul->inputs == std::vector<std::string>{of, of};
+  }
+
+  /// (x - mean) / √(variance + epsilon).
+  std::optional<Node> layer_norm(const Node& node) const {
+    if (node.op != "Div" || node.inputs.size() != 2) return std::nullopt;
+    const std::string& centred = node.inputs[0];
+    const Node *sub = maker(centred, "Sub"), *root = maker(node.inputs[1], "Sqrt");
+    const Node* sum = root != nullptr ? maker(root->inputs[0], "Add") : nullptr;
+    if (sub == nullptr || sub->inputs.size() != 2 || sum == nullptr || sum->inputs.size() != 2) return std::nullopt;
+    const auto mean = mean_of(sub->inputs[1]);
+    if (!mean || mean->first != sub->inputs[0]) return std::nullopt;
+    for (const std::size_t i : {0u, 1u}) {
+      const auto epsilon = scalar(sum->inputs[i]);
+      const auto variance = mean_of(sum->inputs[1 - i]);
+      if (epsilon && variance && variance->second == mean->second && is_square(variance->first, centred))
+        return Node{.op = "LayerNormalization",
+                    .inputs = {mean->first},
+                    .attributes = {{"axis", mean->second}, {"epsilon", static_cast<float>(*epsilon)}}};
+    }
+    return std::nullopt;
+  }
+
+  std::vector<Node> nodes_;
+  const Constants& constants_;
+  std::map<std::string, int> uses_;
+  std::map<std::string, std::size_t> makers_;
+};
+
+}  // namespace
+
+std::vector<Node> with_composites(std::vector<Node> nodes, const Constants& constants) {
+  return Composites(std::move(nodes), constants).replaced();
+}
+
+}  // namespace bantam::onnx

@@ -1,0 +1,437 @@
+// Ops on constants: those that move values, and arithmetic with broadcasting.
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <numeric>
+#include <span>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "bantam/base/error.h"
+#include "bantam/models/onnx/import/constants.h"
+#include "bantam/models/onnx/import/node.h"
+
+namespace bantam::onnx {
+namespace {
+
+using Dims = std::vector<std::int64_t>;
+
+/// A node, its inputs, and how many elements its result may have.
+struct Call {
+  const Node& node;
+  const std::vector<const Tensor*>& inputs;
+  std::int64_t most_elements;
+
+  const Tensor& input(std::size_t i) const {
+    if (i >= inputs.size() || inputs[i] == nullptr) fail(node, fmt::format("input {} is missing", i));
+    return *inputs[i];
+  }
+  bool has(std::size_t i) const { return i < inputs.size() && inputs[i] != nullptr; }
+  /// Of extents that were computed; throws where they are negative or too many.
+  std::int64_t elements_of(const Dims& dims) const {
+    std::int64_t elements = 1;
+    for (const std::int64_t extent : dims) {
+      if (extent < 0 || (extent > 0 && elements > most_elements / extent))
+        fail(node, "computes a constant that is too large");
+      elements *= extent;
+    }
+    return elements;
+  }
+};
+
+bool is_floating(const Tensor& tensor) {
+  return tensor.type == Type::float32 || tensor.type == Type::float16 || tensor.type == Type::float64 ||
+         tensor.type == Type::bfloat16;
+}
+
+std::int64_t bytes_of_element(const Tensor& tensor) {
+  switch (tensor.type) {
+    case Type::float64:
+    case Type::int64:
+      return 8;
+    case Type::float32:
+    case Type::int32:
+      return 4;
+    case Type::float16:
+    case Type::bfloat16:
+      return 2;
+    default:
+      return 1;
+  }
+}
+
+/// Axes from an attribute or from input `from`; of -1 and so on, the axis.
+Dims axes_of(const Call& call, std::size_t from, std::size_t rank) {
+  Dims axes = integers(call.node, "axes");
+  if (call.has(from)) axes = call.input(from).as_integers();
+  for (std::int64_t& axis : axes) axis = static_cast<std::int64_t>(checked_axis(call.node, axis, rank));
+  return axes;
+}
+
+Tensor with_dims(const Tensor& tensor, Dims dims) {
+  Tensor result = tensor;
+  result.dims = std::move(dims);
+  return result;
+}
+
+/// Elements of `tensor` at `places`, in their order.
+Tensor gathered(const Call& call, const Tensor& tensor, const Dims& dims, std::span<const std::int64_t> places) {
+  (void)call.elements_of(dims);
+  Tensor result{.type = tensor.type, .dims = dims};
+  const auto bytes = static_cast<std::size_t>(bytes_of_element(tensor));
+  result.data.reserve(places.size() * bytes);
+  for (const std::int64_t place : places)
+    result.data.append(tensor.data, static_cast<std::size_t>(place) * bytes, bytes);
+  return result;
+}
+
+/// Places in a tensor of these strides, of all indices of `dims` in their order.
+Dims places_of(const Dims& dims, const Dims& strides, std::int64_t begin = 0) {
+  Dims places{begin};
+  for (std::size_t axis = 0; axis < dims.size(); ++axis) {
+    Dims finer;
+    finer.reserve(places.size() * static_cast<std::size_t>(dims[axis]));
+    for (const std::int64_t place : places)
+      for (std::int64_t i = 0; i < dims[axis]; ++i) finer.push_back(place + i * strides[axis]);
+    places = std::move(finer);
+  }
+  return places;
+}
+
+Dims strides_of(const Dims& dims) {
+  Dims strides(dims.size(), 1);
+  for (std::size_t i = dims.size(); i-- > 1;) strides[i - 1] = strides[i] * dims[i];
+  return strides;
+}
+
+Tensor constant(const Call& call) {
+  for (const auto& [name, attribute] : call.node.attributes) {
+    if (const auto* tensor = std::get_if<Tensor>(&attribute); tensor != nullptr && name == "value") return *tensor;
+    if (const auto* value = std::get_if<float>(&attribute); value != nullptr && name == "value_float")
+      return Tensor::of("", {}, std::span(value, 1));
+    if (const auto* value = std::get_if<std::int64_t>(&attribute); value != nullptr && name == "value_int")
+      return Tensor::of("", {}, std::span(value, 1));
+    if (const auto* values = std::get_if<std::vector<float>>(&attribute); values != nullptr && name == "value_floats")
+      return Tensor::of("", {std::ssize(*values)}, *values);
+    if (const auto* values = std::get_if<Dims>(&attribute); values != nullptr && name == "value_ints")
+      return Tensor::of("", {std::ssize(*values)}, *values);
+  }
+  fail(call.node, "has no value of numbers");
+}
+
+Tensor cast(const Call& call) {
+  const Tensor& tensor = call.input(0);
+  const std::int64_t to = integer(call.node, "to", 0);
+  const bool to_float = to == 1 || to == 10 || to == 11 || to == 16, to_integer = to == 6 || to == 7;
+  if (!to_float && !to_integer)
+    fail(call.node, fmt::format("to element type {}; expected a float, int32 or int64", to));
+  if (is_floating(tensor) == to_float) return tensor;
+  if (to_float) {
+    const Dims values = tensor.as_integers();
+    return Tensor::of("", tensor.dims, std::vector<float>(values.begin(), values.end()));
+  }
+  Dims integers;
+  for (const float value : tensor.as_floats()) {
+    if (!(std::abs(value) < 1e15f)) fail(call.node, "a number that no integer is");
+    integers.push_back(static_cast<std::int64_t>(value));
+  }
+  return Tensor::of("", tensor.dims, integers);
+}
+
+Tensor transposed(const Call& call) {
+  const Tensor& tensor = call.input(0);
+  Dims perm = integers(call.node, "perm");
+  if (perm.empty())
+    for (std::size_t i = tensor.dims.size(); i-- > 0;) perm.push_back(static_cast<std::int64_t>(i));
+  const Dims strides = strides_of(tensor.dims);
+  Dims dims, steps;
+  std::vector<bool> seen(tensor.dims.size());
+  for (const std::int64_t axis : perm) {
+    const std::size_t from = checked_axis(call.node, axis, tensor.dims.size());
+    if (seen[from]) fail(call.node, "perm names an axis twice");
+    seen[from] = true;
+    dims.push_back(tensor.dims[from]);
+    steps.push_back(strides[from]);
+  }
+  if (dims.size() != tensor.dims.size()) fail(call.node, "perm does not name all axes");
+  (void)call.elements_of(dims);
+  return gathered(call, tensor, dims, places_of(dims, steps));
+}
+
+Tensor reshaped(const Call& call) {
+  const Tensor& tensor = call.input(0);
+  Dims dims = call.input(1).as_integers();
+  std::int64_t rest = tensor.elements();
+  for (std::size_t i = 0; i < dims.size(); ++i) {
+    if (dims[i] == 0 && integer(call.node, "allowzero", 0) == 0) dims[i] = i < tensor.dims.size() ? tensor.dims[i] : -2;
+    if (dims[i] == -1) continue;
+    if (dims[i] <= 0 || rest % dims[i] != 0) fail(call.node, "the shape does not fit the values");
+    rest /= dims[i];
+  }
+  const auto open = std::ranges::find(dims, -1);
+  if (open != dims.end()) *open = rest;
+  if (call.elements_of(dims) != tensor.elements()) fail(call.node, "the shape does not fit the values");
+  return with_dims(tensor, dims);
+}
+
+Tensor squeezed(const Call& call) {
+  const Tensor& tensor = call.input(0);
+  const Dims axes = axes_of(call, 1, tensor.dims.size());
+  Dims dims;
+  for (std::size_t i = 0; i < tensor.dims.size(); ++i) {
+    const bool named = std::ranges::count(axes, static_cast<std::int64_t>(i)) > 0;
+    if (named && tensor.dims[i] != 1) fail(call.node, "an axis that is removed has not one value");
+    if (!named && (!axes.empty() || tensor.dims[i] != 1)) dims.push_back(tensor.dims[i]);
+  }
+  return with_dims(tensor, dims);
+}
+
+Tensor unsqueezed(const Call& call) {
+  const Tensor& tensor = call.input(0);
+  Dims axes = integers(call.node, "axes");
+  if (call.has(1)) axes = call.input(1).as_integers();
+  const std::size_t rank = tensor.dims.size() + axes.size();
+  if (rank > 16) fail(call.node, "more than 16 axes");
+  for (std::int64_t& axis : axes) axis = static_cast<std::int64_t>(checked_axis(call.node, axis, rank));
+  Dims dims;
+  auto next = tensor.dims.begin();
+  for (std::size_t i = 0; i < rank; ++i) {
+    const bool added = std::ranges::count(axes, static_cast<std::int64_t>(i)) > 0;
+    if (!added && next == tensor.dims.end()) fail(call.node, "an axis is named twice");
+    dims.push_back(added ? 1 : *next++);
+  }
+  return with_dims(tensor, dims);
+}
+
+/// Of one or more tensors of one type along an axis.
+Tensor concatenated(const Call& call) {
+  const Tensor& first = call.input(0);
+  const std::size_t axis = checked_axis(call.node, integer(call.node, "axis", 0), first.dims.size());
+  Dims dims = first.dims;
+  dims[axis] = 0;
+  for (std::size_t i = 0; i < call.inputs.size(); ++i) {
+    const Tensor& tensor = call.input(i);
+    if (tensor.type != first.type || tensor.dims.size() != first.dims.size())
+      fail(call.node, "constants of several types or ranks");
+    for (std::size_t a = 0; a < dims.size(); ++a)
+      if (a != axis && tensor.dims[a] != dims[a]) fail(call.node, "constants whose extents do not fit");
+    dims[axis] += tensor.dims[axis];
+  }
+  (void)call.elements_of(dims);
+  const std::int64_t outer = std::accumulate(dims.begin(), dims.begin() + static_cast<std::ptrdiff_t>(axis),
+                                             std::int64_t{1}, std::multiplies<>());
+  Tensor result{.type = first.type, .dims = dims};
+  if (result.elements() == 0) return result;
+  for (std::int64_t o = 0; o < outer; ++o)
+    for (std::size_t i = 0; i < call.inputs.size(); ++i) {
+      const std::string& data = call.input(i).data;
+      const std::size_t part = data.size() / static_cast<std::size_t>(outer);
+      result.data.append(data, static_cast<std::size_t>(o) * part, part);
+    }
+  return result;
+}
+
+Tensor gathered_axis(const Call& call) {
+  const Tensor &tensor = call.input(0), &indices = call.input(1);
+  const std::size_t axis = checked_axis(call.node, integer(call.node, "axis", 0), tensor.dims.size());
+  Dims dims = tensor.dims;
+  const auto at = dims.begin() + static_cast<std::ptrdiff_t>(axis);
+  const std::int64_t extent = *at;
+  dims.insert(dims.erase(at), indices.dims.begin(), indices.dims.end());
+  (void)call.elements_of(dims);
+  const Dims strides = strides_of(tensor.dims);
+  const auto split = static_cast<std::ptrdiff_t>(axis);
+  const Dims before(tensor.dims.begin(), tensor.dims.begin() + split),
+      after(tensor.dims.begin() + split + 1, tensor.dims.end());
+  Dims places;
+  for (const std::int64_t outer : places_of(before, strides))
+    for (std::int64_t index : indices.as_integers()) {
+      if (index < -extent || index >= extent) fail(call.node, fmt::format("index {} of {}", index, extent));
+      const std::int64_t begin = outer + (index < 0 ? index + extent : index) * strides[axis];
+      const Dims inner = places_of(after, strides_of(after), begin);
+      places.insert(places.end(), inner.begin(), inner.end());
+    }
+  return gathered(call, tensor, dims, places);
+}
+
+/// Begin and number of values of a range with any step, as NumPy has it.
+std::pair<std::int64_t, std::int64_t> stepped(const Call& call, const SliceRange& range, std::int64_t extent) {
+  if (range.step == 0) fail(call.node, "a step of 0");
+  const bool back = range.step < 0;
+  const auto place = [&](std::int64_t at) {
+    return std::clamp<std::int64_t>(at < 0 ? std::max(at, -extent - 1) + extent : at, back ? -1 : 0,
+                                    back ? extent - 1 : extent);
+  };
+  const std::int64_t start = place(range.start), end = place(range.end);
+  const std::int64_t distance = back ? start - end : end - start;
+  const std::int64_t step = std::min<std::int64_t>(back ? -std::max(range.step, -extent - 1) : range.step, extent + 1);
+  return {start, distance <= 0 ? 0 : (distance + step - 1) / step};
+}
+
+Tensor sliced(const Call& call) {
+  const Tensor& tensor = call.input(0);
+  Dims dims = tensor.dims, strides = strides_of(tensor.dims);
+  std::int64_t begin = 0;
+  for (const SliceRange& range : slice_ranges(call.node, call.inputs)) {
+    const std::size_t axis = checked_axis(call.node, range.axis, dims.size());
+    const auto [start, count] = stepped(call, range, tensor.dims[axis]);
+    begin += start * strides[axis];
+    dims[axis] = count;
+    strides[axis] *= std::clamp(range.step, -tensor.dims[axis] - 1, tensor.dims[axis] + 1);
+  }
+  if (std::ranges::count(dims, 0) > 0) return gathered(call, tensor, dims, {});
+  return gathered(call, tensor, dims, places_of(dims, strides, begin));
+}
+
+Tensor shape_of(const Call& call) {
+  const Dims& dims = call.input(0).dims;
+  return Tensor::of("", {std::ssize(dims)}, dims);
+}
+
+Tensor filled(const Call& call) {
+  const Dims dims = call.input(0).as_integers();
+  const auto count = static_cast<std::size_t>(call.elements_of(dims));
+  const auto value = call.node.attributes.find("value");
+  const Tensor* one = value == call.node.attributes.end() ? nullptr : std::get_if<Tensor>(&value->second);
+  if (one == nullptr) return Tensor::of("", dims, std::vector<float>(count));
+  if (one->elements() != 1) fail(call.node, "a value of more than one number");
+  return gathered(call, *one, dims, Dims(count, 0));
+}
+
+/// The extents that both broadcast to, as NumPy has it.
+Dims broadcast(const Call& call, const Dims& a, const Dims& b) {
+  Dims dims(std::max(a.size(), b.size()), 1);
+  for (const Dims* other : {&a, &b})
+    for (std::size_t i = 0; i < other->size(); ++i) {
+      std::int64_t& extent = dims[dims.size() - other->size() + i];
+      const std::int64_t wanted = (*other)[i];
+      if (extent != 1 && wanted != 1 && extent != wanted) fail(call.node, "constants whose extents do not fit");
+      extent = extent == 1 ? wanted : extent;
+    }
+  (void)call.elements_of(dims);
+  return dims;
+}
+
+/// Places in a tensor that is broadcast to `dims`.
+Dims broadcast_places(const Dims& tensor, const Dims& dims) {
+  Dims strides(dims.size(), 0);
+  const Dims own = strides_of(tensor);
+  for (std::size_t i = 0; i < tensor.size(); ++i)
+    strides[dims.size() - tensor.size() + i] = tensor[i] == 1 ? 0 : own[i];
+  return places_of(dims, strides);
+}
+
+template <class Value>
+Tensor combined(const Call& call, const std::vector<Value>& a, const std::vector<Value>& b, auto&& function) {
+  const Dims dims = broadcast(call, call.input(0).dims, call.input(1).dims);
+  if (std::ranges::count(dims, 0) > 0) fail(call.node, "constants without values");
+  const Dims in_a = broadcast_places(call.input(0).dims, dims), in_b = broadcast_places(call.input(1).dims, dims);
+  std::vector<Value> result;
+  for (std::size_t i = 0; i < in_a.size(); ++i)
+    result.push_back(function(a[static_cast<std::size_t>(in_a[i])], b[static_cast<std::size_t>(in_b[i])]));
+  return Tensor::of("", dims, std::span<const Value>(result));
+}
+
+/// Wraps instead of overflowing, which no shape needs and a damaged file may ask for.
+std::int64_t wrapped(std::int64_t a, std::int64_t b, std::string_view op) {
+  const auto x = static_cast<std::uint64_t>(a), y = static_cast<std::uint64_t>(b);
+  return static_cast<std::int64_t>(op == "Add" ? x + y : op == "Sub" ? x - y : x * y);
+}
+
+Tensor arithmetic(const Call& call) {
+  const std::string& op = call.node.op;
+  if (is_floating(call.input(0)))
+    return combined<float>(call, call.input(0).as_floats(), call.input(1).as_floats(), [&](float a, float b) {
+      return op == "Add" ? a + b : op == "Sub" ? a - b : op == "Mul" ? a * b : op == "Div" ? a / b : std::pow(a, b);
+    });
+  return combined<std::int64_t>(call, call.input(0).as_integers(), call.input(1).as_integers(),
+                                [&](std::int64_t a, std::int64_t b) {
+                                  if (a == kBatch || b == kBatch) fail(call.node, "computes with the batch's size");
+                                  if (op == "Pow") fail(call.node, "of integers");
+                                  if (op == "Div" && (b == 0 || b == -1)) fail(call.node, "divides by 0 or -1");
+                                  return op == "Div" ? a / b : wrapped(a, b, op);
+                                });
+}
+
+Tensor of_each(const Call& call, float (*function)(float)) {
+  std::vector<float> values = call.input(0).as_floats();
+  std::ranges::transform(values, values.begin(), function);
+  return Tensor::of("", call.input(0).dims, values);
+}
+
+Tensor same(const Call& call) { return call.input(0); }
+
+using Function = Tensor (*)(const Call&);
+constexpr std::pair<std::string_view, Function> kFunctions[] = {
+    {"Constant", constant},
+    {"Identity", same},
+    {"Cast", cast},
+    {"Transpose", transposed},
+    {"Reshape", reshaped},
+    {"Squeeze", squeezed},
+    {"Unsqueeze", unsqueezed},
+    {"Concat", concatenated},
+    {"Gather", gathered_axis},
+    {"Slice", sliced},
+    {"Shape", shape_of},
+    {"ConstantOfShape", filled},
+    {"Add", arithmetic},
+    {"Sub", arithmetic},
+    {"Mul", arithmetic},
+    {"Div", arithmetic},
+    {"Pow", arithmetic},
+    {"Sqrt", [](const Call& call) { return of_each(call, [](float x) { return std::sqrt(x); }); }},
+    {"Neg", [](const Call& call) { return of_each(call, [](float x) { return -x; }); }},
+    {"Exp", [](const Call& call) { return of_each(call, [](float x) { return std::exp(x); }); }},
+    {"Floor", [](const Call& call) { return of_each(call, [](float x) { return std::floor(x); }); }},
+    {"Ceil", [](const Call& call) { return of_each(call, [](float x) { return std::ceil(x); }); }},
+    {"Reciprocal", [](const Call& call) { return of_each(call, [](float x) { return 1 / x; }); }}};
+
+}  // namespace
+
+Computed compute(const Node& node, const std::vector<const Tensor*>& inputs, std::int64_t most_elements) {
+  const auto* found = std::ranges::find(kFunctions, node.op, &std::pair<std::string_view, Function>::first);
+  if (found == std::end(kFunctions)) return {.known = false};
+  constexpr std::string_view kReadNothing[] = {"ConstantOfShape", "Concat", "Identity", "Cast",
+                                               "Shape"};  // that may be empty
+  if (!inputs.empty() && inputs[0] != nullptr && inputs[0]->elements() == 0 &&
+      std::ranges::find(kReadNothing, node.op) == std::end(kReadNothing))
+    fail(node, "reads a constant without values");
+  return {.tensor = found->second({node, inputs, most_elements})};
+}
+
+std::vector<SliceRange> slice_ranges(const Node& node, const std::vector<const Tensor*>& inputs) {
+  const auto values = [&](std::size_t input, const char* attribute) {
+    if (input < inputs.size() && inputs[input] != nullptr) return inputs[input]->as_integers();
+    return integers(node, attribute);
+  };
+  const Dims starts = values(1, "starts"), ends = values(2, "ends"), axes = values(3, "axes"),
+             steps = values(4, "steps");
+  if (starts.empty() || ends.size() != starts.size() || (!axes.empty() && axes.size() != starts.size()) ||
+      (!steps.empty() && steps.size() != starts.size()))
+    fail(node, "starts, ends, axes and steps do not fit, or are no constants");
+  std::vector<SliceRange> ranges;
+  for (std::size_t i = 0; i < starts.size(); ++i)
+    ranges.push_back({.axis = axes.empty() ? static_cast<std::int64_t>(i) : axes[i],
+                      .start = starts[i],
+                      .end = ends[i],
+                      .step = steps.empty() ? 1 : steps[i]});
+  return ranges;
+}
+
+SliceRange resolved(const Node& node, SliceRange range, const Dims& extents) {
+  const std::size_t axis = checked_axis(node, range.axis, extents.size());
+  if (range.step != 1) fail(node, fmt::format("a step of {}; expected 1", range.step));
+  const std::int64_t extent = extents[axis];
+  const auto place = [&](std::int64_t at) {
+    if (at == kBatch) return std::int64_t{0};
+    return std::clamp<std::int64_t>(at < 0 ? at + extent : at, 0, extent);
+  };
+  range.axis = static_cast<std::int64_t>(axis);
+  range.start = place(range.start);
+  range.end = std::max(place(range.end), range.start);
+  return range;
+}
+
+}  // namespace bantam::onnx

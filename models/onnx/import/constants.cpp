@@ -1,0 +1,58 @@
+// The table of constants, and which nodes are computed.
+#include "bantam/models/onnx/import/constants.h"
+
+#include <algorithm>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "bantam/base/error.h"
+#include "bantam/base/text.h"
+#include "bantam/models/onnx/import/node.h"
+
+namespace bantam::onnx {
+
+Constants::Constants(const Model& model) : elements_left_(std::int64_t{1} << 22) {
+  for (const Tensor& tensor : model.initializers) {
+    if (!by_name_.emplace(tensor.name, &tensor).second)
+      throw DataError(fmt::format("two initializers have the name '{}'", shown(tensor.name)));
+    elements_left_ += 8 * tensor.elements();
+  }
+}
+
+const Tensor* Constants::find(const std::string& name) const {
+  const auto found = by_name_.find(name);
+  return found == by_name_.end() ? nullptr : found->second;
+}
+
+void Constants::set(const std::string& name, Tensor tensor) {
+  if (by_name_.contains(name)) throw DataError(fmt::format("two values have the name '{}'", shown(name)));
+  elements_left_ -= tensor.elements();
+  computed_.push_back(std::move(tensor));
+  by_name_.emplace(name, &computed_.back());
+}
+
+bool Constants::reads_constants_alone(const Node& node) const {
+  return std::ranges::all_of(node.inputs,
+                             [&](const std::string& input) { return input.empty() || by_name_.contains(input); });
+}
+
+bool Constants::compute(const Node& node) {
+  if (node.outputs.size() != 1 || !node.domain.empty()) return false;
+  std::vector<const Tensor*> inputs;
+  for (const std::string& input : node.inputs) inputs.push_back(find(input));
+  Computed computed;
+  try {
+    computed = onnx::compute(node, inputs, std::max<std::int64_t>(elements_left_, 0));
+  } catch (const DataError& error) {
+    const std::string what = error.what();
+    if (what.starts_with(describe(node))) throw;
+    fail(node, what);
+  }
+  if (!computed.known) return false;
+  computed.tensor.name = node.outputs[0];
+  set(node.outputs[0], std::move(computed.tensor));
+  return true;
+}
+
+}  // namespace bantam::onnx

@@ -1,0 +1,56 @@
+// Constants: values of a model that do not depend on its input, computed while it is read.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <limits>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "bantam/models/onnx/onnx_model.h"
+
+namespace bantam::onnx {
+
+/// Stands for the batch's extent in integer constants, which nodes that compute a shape pass on.
+inline constexpr std::int64_t kBatch = std::numeric_limits<std::int64_t>::min();
+
+class Constants {
+ public:
+  /// The initializers of `model`, which must outlive the constants.
+  explicit Constants(const Model& model);
+
+  /// Null where the value is none.
+  const Tensor* find(const std::string& name) const;
+  /// Throws DataError where there is one of the name.
+  void set(const std::string& name, Tensor tensor);
+  /// Whether the node's outputs depend on nothing else: its inputs that are not left out are constants.
+  bool reads_constants_alone(const Node& node) const;
+  /// Computes the node's output. False where the op is none that is computed here. Throws DataError naming the node.
+  bool compute(const Node& node);
+
+ private:
+  std::map<std::string, const Tensor*> by_name_;
+  std::deque<Tensor> computed_;
+  std::int64_t elements_left_;  // that may still be computed: a damaged file could ask for any number
+};
+
+/// What `op` computes of constants (an empty place: null), with the name of the node's output. `most_elements`: of the
+/// result. Nothing is computed of ops that are not known: then `known` is false.
+struct Computed {
+  bool known = true;
+  Tensor tensor;
+};
+Computed compute(const Node& node, const std::vector<const Tensor*>& inputs, std::int64_t most_elements);
+
+/// The cut of one axis by a Slice node.
+struct SliceRange {
+  std::int64_t axis = 0, start = 0, end = 0, step = 1;
+};
+/// `starts`, `ends`, `axes` and `steps` of the node's attributes or of its inputs 1 to 4, as they stand there.
+std::vector<SliceRange> slice_ranges(const Node& node, const std::vector<const Tensor*>& inputs);
+/// With axis, start and end from 0 to the extent. Throws DataError for steps other than 1, where `node` is not
+/// computed.
+SliceRange resolved(const Node& node, SliceRange range, const std::vector<std::int64_t>& extents);
+
+}  // namespace bantam::onnx

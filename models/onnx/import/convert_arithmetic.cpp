@@ -1,0 +1,226 @@
+// Sums and products: of two values, joins; with constants, biases, scales and shifts.
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "bantam/models/onnx/import/importer.h"
+
+namespace bantam::onnx {
+namespace {
+
+/// Views of the inputs by layers of one shape whose values lie alike; the result lies as they do.
+struct Joined {
+  std::vector<int> layers;
+  View view;
+};
+
+Joined alike(Importer& importer, const Node& node) {
+  Joined joined{.view = importer.value(node, 0)};
+  bool same = true;
+  for (std::size_t i = 0; i < node.inputs.size(); ++i) {
+    const View& view = importer.value(node, i);
+    if (view.extents() != joined.view.extents())
+      fail(node, "inputs of several shapes; expected one shape, or (for a product) factors (batch, channels, 1, 1)");
+    same = same && same_arrangement(view, joined.view) &&
+           importer.layers().shape(view.layer) == importer.layers().shape(joined.view.layer);
+  }
+  const std::size_t axes = joined.view.axes.size();
+  if (!same && axes != 3 && axes != 1) fail(node, "inputs whose values lie in different orders");
+  for (std::size_t i = 0; i < node.inputs.size(); ++i)
+    joined.layers.push_back(same        ? importer.value(node, i).layer
+                            : axes == 3 ? importer.image(node, i)
+                                        : importer.vector(node, i).layer);
+  if (same) return joined;
+  if (axes == 3) {
+    joined.view = image_view(joined.layers[0], importer.layers().shape(joined.layers[0]));
+    return joined;
+  }
+  for (std::size_t i = 0; i < node.inputs.size(); ++i)
+    if (!same_arrangement(importer.value(node, i), joined.view))
+      fail(node, "inputs whose values lie in different orders");
+  joined.view = importer.vector(node, 0);
+  return joined;
+}
+
+void add_join(Importer& importer, const Node& node, const char* kind) {
+  if (node.inputs.size() == 1) return importer.define(node, importer.value(node, 0));
+  Joined joined = alike(importer, node);
+  joined.view.layer = importer.add(node, {.kind = kind, .inputs = joined.layers});
+  importer.define(node, std::move(joined.view));
+}
+
+void convert_sum(Importer& importer, const Node& node) { add_join(importer, node, "add"); }
+void convert_mean(Importer& importer, const Node& node) { add_join(importer, node, "average"); }
+
+/// Whether `factors` has one value for each channel of `x`, an image, and 1 along its other axes.
+bool scales_channels(const View& x, const View& factors) {
+  if (x.axes.size() != 3 || factors.axes.size() != 3) return false;
+  for (std::size_t axis = 0; axis < 3; ++axis)
+    if (factors.extent(axis) != 1 && (factors.extent(axis) != x.extent(axis) || !is_innermost(x, axis, x.extent(axis))))
+      return false;
+  return factors.elements() != x.elements();
+}
+
+void convert_product(Importer& importer, const Node& node) {
+  for (const std::size_t i : {0u, 1u}) {
+    const View &x = importer.value(node, i), &factors = importer.value(node, 1 - i);
+    if (!scales_channels(x, factors)) continue;
+    const Shape& shape = importer.layers().shape(x.layer);
+    const Shape& factor_shape = importer.layers().shape(factors.layer);
+    if (shape.rank() != 3 || factor_shape.rank() == 0 || factor_shape[-1] != shape[2] || factors.elements() != shape[2])
+      continue;
+    View view = x;
+    view.layer = importer.add(node, {.kind = "multiply", .inputs = {x.layer, factors.layer}});
+    return importer.define(node, std::move(view));
+  }
+  add_join(importer, node, "multiply");
+}
+
+/// Values of a constant operand for each channel, and the view that they are of.
+struct ByChannel {
+  View view;
+  std::vector<float> values;
+};
+
+ByChannel by_channel(Importer& importer, const Node& node, std::size_t value, std::size_t constant) {
+  const Tensor& tensor = importer.needed_constant(node, constant, "a number");
+  View view = importer.value(node, value);
+  if (view.axes.size() == 1 && tensor.elements() != 1) view = importer.vector(node, value);
+  auto values = importer.channel_values(node, view, tensor);
+  if (!values || values->empty())
+    fail(node, "a constant that differs within a channel; expected one number, or one a channel");
+  return {std::move(view), std::move(*values)};
+}
+
+HostTensor channels_tensor(const std::vector<float>& values) { return host_tensor({std::ssize(values)}, values); }
+
+/// A layer that may have the tensor `name`, and was read without it: its option `name` is false.
+bool lacks(const ImportedLayer& layer, const std::string& name) {
+  const std::string* option = layer.option(name);
+  return option != nullptr && *option == "false" && !layer.tensors.contains(name);
+}
+
+/// layer_scale with a shift: a depthwise convolution of one pixel with bias.
+void make_affine(LayerList& layers, int layer, const std::vector<float>& shift) {
+  ImportedLayer& affine = layers[layer];
+  const std::vector<float> scale(values_of(affine.tensors.at("scale")).begin(),
+                                 values_of(affine.tensors.at("scale")).end());
+  affine.kind = "depthwise_conv2d";
+  affine.options = {{"kernel", "1"}};
+  affine.tensors.clear();
+  affine.tensors.emplace("weight", host_tensor({1, 1, std::ssize(scale)}, scale));
+  affine.tensors.emplace("bias", channels_tensor(shift));
+  layers.check(layer);
+}
+
+/// Whether the layer was made of constant factors and terms here, so that more of them change its tensors.
+bool is_affine(const ImportedLayer& layer) {
+  return layer.kind == "layer_scale" || (layer.kind == "depthwise_conv2d" && layer.options.size() == 1);
+}
+
+void multiply_tensor(ImportedLayer& layer, const std::string& name, const std::vector<float>& factors) {
+  const auto found = layer.tensors.find(name);
+  if (found == layer.tensors.end()) return;
+  std::vector<float> values(values_of(found->second).begin(), values_of(found->second).end());
+  for (std::size_t i = 0; i < values.size(); ++i) values[i] *= factors[i % factors.size()];
+  found->second = host_tensor(found->second.shape, values);
+}
+
+constexpr const char* kOfInput =
+    "the first layer scales and shifts the network's input, as `normalize` does in a pipeline";
+
+/// y = factor · x, a factor a channel.
+void scale(Importer& importer, const Node& node, ByChannel factors) {
+  View& view = factors.view;
+  if (importer.is_exclusive(view.layer)) {
+    ImportedLayer& before = importer.layers()[view.layer];
+    const bool norm = lacks(before, "scale") && !before.tensors.contains("shift");
+    if (norm) {
+      before.erase("scale");
+      before.tensors.emplace("scale", channels_tensor(factors.values));
+      return importer.define(node, std::move(view));
+    }
+    if (is_affine(before)) {
+      for (const char* name : {"scale", "weight", "bias"}) multiply_tensor(before, name, factors.values);
+      return importer.define(node, std::move(view));
+    }
+  }
+  ImportedLayer layer{.kind = "layer_scale", .inputs = {view.layer}};
+  layer.tensors.emplace("scale", channels_tensor(factors.values));
+  if (view.layer == kInput) importer.note(kOfInput);
+  view.layer = importer.add(node, std::move(layer));
+  importer.define(node, std::move(view));
+}
+
+/// y = x + term, a term a channel.
+void shift(Importer& importer, const Node& node, ByChannel terms) {
+  View& view = terms.view;
+  LayerList& layers = importer.layers();
+  if (importer.is_exclusive(view.layer)) {
+    ImportedLayer& before = layers[view.layer];
+    for (const char* name : {"bias", "shift"})
+      if (lacks(before, name)) {
+        before.erase(name);
+        before.tensors.emplace(name, channels_tensor(terms.values));
+        return importer.define(node, std::move(view));
+      }
+    if (before.kind == "layer_scale" && before.output.rank() == 3) {
+      make_affine(layers, view.layer, terms.values);
+      return importer.define(node, std::move(view));
+    }
+  }
+  if (layers.shape(view.layer).rank() != 3)
+    fail(node,
+         "a constant is added to what is neither an image nor a convolution, matrix product or norm without bias");
+  ImportedLayer layer{.kind = "depthwise_conv2d", .options = {{"kernel", "1"}}, .inputs = {view.layer}};
+  layer.tensors.emplace("weight",
+                        host_tensor({1, 1, std::ssize(terms.values)}, std::vector<float>(terms.values.size(), 1)));
+  layer.tensors.emplace("bias", channels_tensor(terms.values));
+  if (view.layer == kInput) importer.note(kOfInput);
+  view.layer = importer.add(node, std::move(layer));
+  importer.define(node, std::move(view));
+}
+
+/// The place of the constant of two operands; nothing where both are values.
+std::optional<std::size_t> constant_operand(const Importer& importer, const Node& node) {
+  if (node.inputs.size() != 2) fail(node, fmt::format("{} inputs; expected 2", node.inputs.size()));
+  for (const std::size_t i : {0u, 1u})
+    if (importer.is_constant(node, i)) return i;
+  return std::nullopt;
+}
+
+void convert_add(Importer& importer, const Node& node) {
+  const auto constant = constant_operand(importer, node);
+  if (!constant) return add_join(importer, node, "add");
+  shift(importer, node, by_channel(importer, node, 1 - *constant, *constant));
+}
+
+void convert_mul(Importer& importer, const Node& node) {
+  const auto constant = constant_operand(importer, node);
+  if (!constant) return convert_product(importer, node);
+  scale(importer, node, by_channel(importer, node, 1 - *constant, *constant));
+}
+
+void convert_sub(Importer& importer, const Node& node) {
+  if (constant_operand(importer, node) != std::size_t{1}) fail(node, "expected a constant to be subtracted");
+  ByChannel terms = by_channel(importer, node, 0, 1);
+  for (float& term : terms.values) term = -term;
+  shift(importer, node, std::move(terms));
+}
+
+void convert_div(Importer& importer, const Node& node) {
+  if (constant_operand(importer, node) != std::size_t{1}) fail(node, "expected a constant to divide by");
+  ByChannel factors = by_channel(importer, node, 0, 1);
+  for (float& factor : factors.values) factor = 1 / factor;
+  scale(importer, node, std::move(factors));
+}
+
+constexpr std::pair<std::string_view, Converter> kConverters[] = {{"Add", convert_add}, {"Mul", convert_mul},
+                                                                  {"Sub", convert_sub}, {"Div", convert_div},
+                                                                  {"Sum", convert_sum}, {"Mean", convert_mean}};
+
+}  // namespace
+
+Converters arithmetic_converters() { return kConverters; }
+
+}  // namespace bantam::onnx

@@ -1,0 +1,222 @@
+// Convolutions and matrix products, with their weights in our order of axes.
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "bantam/base/error.h"
+#include "bantam/models/onnx/import/importer.h"
+#include "bantam/models/onnx/import/window.h"
+
+namespace bantam::onnx {
+namespace {
+
+/// Values of a weight of four axes in another order: axis i of the result is axis `order[i]` of the weight.
+std::vector<float> permuted(const Tensor& weight, const std::array<std::size_t, 4>& order) {
+  const std::vector<float> values = weight.as_floats();
+  std::array<std::int64_t, 4> strides{};
+  std::int64_t stride = 1;
+  for (std::size_t i = 4; i-- > 0; stride *= weight.dims[i]) strides[i] = stride;
+  std::array<std::int64_t, 4> extents{}, steps{};
+  for (std::size_t i = 0; i < 4; ++i) {
+    extents[i] = weight.dims[order[i]];
+    steps[i] = strides[order[i]];
+  }
+  std::vector<float> result;
+  result.reserve(values.size());
+  for (std::int64_t a = 0; a < extents[0]; ++a)
+    for (std::int64_t b = 0; b < extents[1]; ++b)
+      for (std::int64_t c = 0; c < extents[2]; ++c)
+        for (std::int64_t d = 0; d < extents[3]; ++d)
+          result.push_back(values[static_cast<std::size_t>(a * steps[0] + b * steps[1] + c * steps[2] + d * steps[3])]);
+  return result;
+}
+
+/// The module's name that a weight's name begins with: "layer1.0.conv1" of "layer1.0.conv1.weight".
+std::string module_name(const Node& node) {
+  const std::string& weight = node.inputs[1];
+  for (const std::string_view end : {".weight", "/weight"})
+    if (weight.ends_with(end)) return name_of_path(weight.substr(0, weight.size() - end.size()), node.op);
+  return "";
+}
+
+void set_bias(Importer& importer, const Node& node, ImportedLayer& layer) {
+  const Tensor* bias = importer.constant(node, 2);
+  if (bias == nullptr) return layer.set("bias", "false");
+  if (bias->dims.size() != 1) fail(node, fmt::format("a bias of {} axes; expected one", bias->dims.size()));
+  layer.tensors.emplace("bias", host_tensor({bias->dims[0]}, bias->as_floats()));
+}
+
+const Tensor& convolution_weight(Importer& importer, const Node& node) {
+  const Tensor& weight = importer.needed_constant(node, 1, "the weight");
+  if (weight.dims.size() != 4)
+    fail(node,
+         fmt::format("a weight of {} axes; expected 4, of a convolution over height and width", weight.dims.size()));
+  if (weight.elements() == 0) fail(node, "a weight without values");
+  const std::vector<std::int64_t> kernel = integers(node, "kernel_shape");
+  if (!kernel.empty() && kernel != std::vector<std::int64_t>(weight.dims.begin() + 2, weight.dims.end()))
+    fail(node, "kernel_shape is not that of the weight");
+  return weight;
+}
+
+void set_window(ImportedLayer& layer, const ImageWindow& window) {
+  layer.set("kernel", pair_text(window.kernel[0], window.kernel[1]));
+  if (window.stride != std::array<std::int64_t, 2>{1, 1})
+    layer.set("stride", pair_text(window.stride[0], window.stride[1]));
+  if (window.dilation != std::array<std::int64_t, 2>{1, 1})
+    layer.set("dilation", pair_text(window.dilation[0], window.dilation[1]));
+  set_padding(layer, window);
+}
+
+void convert_conv(Importer& importer, const Node& node) {
+  const Tensor& weight = convolution_weight(importer, node);
+  const int image = importer.image(node, 0);
+  const Shape in = importer.layers().shape(image);
+  const std::int64_t groups = integer(node, "group", 1), filters = weight.dims[0], depth = weight.dims[1];
+  if (groups < 1 || in[2] % groups != 0 || in[2] / groups != depth || filters % groups != 0)
+    fail(node, fmt::format("a weight of {} filters over {} channels, in {} groups, does not fit {} channels", filters,
+                           depth, groups, in[2]));
+  const ImageWindow window = read_window(node, std::span(weight.dims).subspan(2), in);
+  const bool depthwise = groups == in[2] && groups > 1;
+  ImportedLayer layer{.kind = depthwise ? "depthwise_conv2d" : "conv2d", .inputs = {image}, .name = module_name(node)};
+  if (!depthwise) layer.set("filters", fmt::format("{}", filters));
+  set_window(layer, window);
+  if (depthwise && filters != groups) layer.set("multiplier", fmt::format("{}", filters / groups));
+  if (!depthwise && groups != 1) layer.set("groups", fmt::format("{}", groups));
+  const auto [h, w] = window.kernel;
+  layer.tensors.emplace("weight", depthwise ? host_tensor({h, w, filters}, permuted(weight, {2, 3, 0, 1}))
+                                            : host_tensor({filters, h, w, depth}, permuted(weight, {0, 2, 3, 1})));
+  set_bias(importer, node, layer);
+  importer.define_image(node, importer.add(node, std::move(layer)));
+}
+
+void convert_transposed(Importer& importer, const Node& node) {
+  const Tensor& weight = convolution_weight(importer, node);
+  const int image = importer.image(node, 0);
+  const Shape in = importer.layers().shape(image);
+  const std::int64_t groups = integer(node, "group", 1), depth = weight.dims[1];
+  if (weight.dims[0] != in[2] || groups < 1 || in[2] % groups != 0 || depth > (1 << 24) || groups > (1 << 24))
+    fail(node, fmt::format("a weight of {} channels in {} groups does not fit {}", weight.dims[0], groups, in[2]));
+  if (has_attribute(node, "output_shape")) fail(node, "output_shape is not supported; pads are");
+  ImageWindow window = read_window(node, std::span(weight.dims).subspan(2), in);
+  const std::string automatic = text(node, "auto_pad", "NOTSET");
+  if (automatic == "SAME_LOWER") fail(node, "auto_pad SAME_LOWER is not supported; SAME_UPPER is");
+  window.same = automatic == "SAME_UPPER";
+  ImportedLayer layer{.kind = "transposed_conv2d", .inputs = {image}, .name = module_name(node)};
+  layer.set("filters", fmt::format("{}", depth * groups));
+  set_window(layer, window);
+  const std::vector<std::int64_t> more = integers(node, "output_padding", {0, 0});
+  if (more.size() != 2) fail(node, "output_padding: expected two numbers");
+  if (more[0] != 0 || more[1] != 0) layer.set("output_padding", pair_text(more[0], more[1]));
+  if (groups != 1) layer.set("groups", fmt::format("{}", groups));
+  const auto [h, w] = window.kernel;
+  layer.tensors.emplace("weight", host_tensor({in[2], h, w, depth}, permuted(weight, {0, 2, 3, 1})));
+  set_bias(importer, node, layer);
+  importer.define_image(node, importer.add(node, std::move(layer)));
+}
+
+/// A matrix of a node: element (unit, input) at unit · units_step + input · inputs_step.
+struct Matrix {
+  std::vector<float> values;
+  std::int64_t units = 0, inputs = 0, units_step = 0, inputs_step = 0;
+};
+
+Matrix matrix_of(Importer& importer, const Node& node, bool transposed) {
+  const Tensor& weight = importer.needed_constant(node, 1, "the weight");
+  if (weight.dims.size() != 2 || weight.elements() == 0)
+    fail(node, fmt::format("a weight of {} axes; expected 2", weight.dims.size()));
+  const std::int64_t rows = weight.dims[0], columns = weight.dims[1];
+  if (transposed) return {weight.as_floats(), rows, columns, columns, 1};
+  return {weight.as_floats(), columns, rows, 1, columns};
+}
+
+/// (units, inputs), the inputs in the order in which the layer before has them.
+std::vector<float> ordered(const Matrix& matrix, std::span<const std::int64_t> inputs, float factor) {
+  std::vector<float> values;
+  values.reserve(matrix.values.size());
+  for (std::int64_t unit = 0; unit < matrix.units; ++unit)
+    for (const std::int64_t input : inputs)
+      values.push_back(factor *
+                       matrix.values[static_cast<std::size_t>(unit * matrix.units_step + input * matrix.inputs_step)]);
+  return values;
+}
+
+/// Of a value (batch, n). Returns the layer.
+int add_dense(Importer& importer, const Node& node, const Matrix& matrix, ImportedLayer layer) {
+  const View view = importer.vector(node, 0);
+  if (view.extent(0) != matrix.inputs)
+    fail(node, fmt::format("a weight for {} inputs; there are {}", matrix.inputs, view.extent(0)));
+  layer.kind = "dense";
+  layer.inputs = {view.layer};
+  layer.name = module_name(node);
+  layer.options.insert(layer.options.begin(), {"units", fmt::format("{}", matrix.units)});
+  const float alpha = node.op == "Gemm" ? number(node, "alpha", 1) : 1;
+  layer.tensors.emplace("weight",
+                        host_tensor({matrix.units, matrix.inputs}, ordered(matrix, value_places(view), alpha)));
+  return importer.add(node, std::move(layer));
+}
+
+void convert_gemm(Importer& importer, const Node& node) {
+  if (integer(node, "transA", 0) != 0) fail(node, "transA is not supported: the batch is the first axis");
+  const Matrix matrix = matrix_of(importer, node, integer(node, "transB", 0) != 0);
+  ImportedLayer layer;
+  const Tensor* bias = importer.constant(node, 2);
+  if (bias == nullptr) {
+    layer.set("bias", "false");
+  } else {
+    std::vector<float> values = bias->as_floats();
+    if (values.size() == 1) values.assign(static_cast<std::size_t>(matrix.units), values[0]);
+    if (std::ssize(values) != matrix.units ||
+        (!bias->dims.empty() && bias->dims.back() != std::ssize(values) && bias->elements() != 1))
+      fail(node, fmt::format("a bias of {} values; expected {}", values.size(), matrix.units));
+    for (float& value : values) value *= number(node, "beta", 1);
+    layer.tensors.emplace("bias", host_tensor({matrix.units}, values));
+  }
+  const int dense = add_dense(importer, node, matrix, std::move(layer));
+  importer.define(node, view_of(dense, importer.layers().shape(dense), std::vector<int>{0}));
+}
+
+/// Of more axes, over the last one, which must be that of an image's channels: a 1 x 1 convolution.
+void convert_pointwise(Importer& importer, const Node& node, const Matrix& matrix) {
+  View view = merged(importer.value(node, 0));
+  const Shape shape = importer.layers().shape(view.layer);
+  const std::vector<int> last = view.axes.back();
+  const bool channels = shape.rank() == 3 && shape[-1] == matrix.inputs && last.size() <= 1 &&
+                        is_innermost(view, view.axes.size() - 1, matrix.inputs);
+  if (!channels)
+    fail(node, fmt::format("a matrix product over {} values of a value of {} axes; expected (batch, features), or the "
+                           "channels of an image in the last axis",
+                           matrix.inputs, view.axes.size() + 1));
+  std::vector<std::int64_t> order(static_cast<std::size_t>(matrix.inputs));
+  for (std::size_t i = 0; i < order.size(); ++i) order[i] = static_cast<std::int64_t>(i);
+  ImportedLayer layer{.kind = "conv2d",
+                      .options = {{"filters", fmt::format("{}", matrix.units)}, {"kernel", "1"}, {"bias", "false"}},
+                      .inputs = {view.layer},
+                      .name = module_name(node)};
+  layer.tensors.emplace("weight", host_tensor({matrix.units, 1, 1, matrix.inputs}, ordered(matrix, order, 1)));
+  view.layer = importer.add(node, std::move(layer));
+  if (!last.empty()) view.atoms.pop_back();
+  view.axes.back().clear();
+  if (matrix.units > 1) {
+    view.axes.back().push_back(static_cast<int>(view.atoms.size()));
+    view.atoms.push_back(matrix.units);
+  }
+  importer.define(node, std::move(view));
+}
+
+void convert_matmul(Importer& importer, const Node& node) {
+  if (importer.is_constant(node, 0) || !importer.is_constant(node, 1))
+    fail(node, "expected the network's values times a constant matrix; products of two values have no layer");
+  const Matrix matrix = matrix_of(importer, node, false);
+  if (importer.value(node, 0).axes.size() != 1) return convert_pointwise(importer, node, matrix);
+  const int dense = add_dense(importer, node, matrix, {.options = {{"bias", "false"}}});
+  importer.define(node, view_of(dense, importer.layers().shape(dense), std::vector<int>{0}));
+}
+
+constexpr std::pair<std::string_view, Converter> kConverters[] = {
+    {"Conv", convert_conv}, {"ConvTranspose", convert_transposed}, {"Gemm", convert_gemm}, {"MatMul", convert_matmul}};
+
+}  // namespace
+
+Converters convolution_converters() { return kConverters; }
+
+}  // namespace bantam::onnx

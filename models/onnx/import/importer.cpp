@@ -1,0 +1,376 @@
+// From nodes to layers, one after the other; then the list is simplified, named and written.
+#include "bantam/models/onnx/import/importer.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include <fmt/format.h>
+
+#include "bantam/base/config/config.h"
+#include "bantam/base/error.h"
+#include "bantam/base/text.h"
+#include "bantam/models/onnx/import/composites.h"
+#include "bantam/models/yaml/network.h"
+
+namespace bantam::onnx {
+namespace {
+
+constexpr std::int64_t kMostChannels = std::int64_t{1} << 24;  // as a configuration's
+constexpr std::int64_t kMostExtent = std::int64_t{1} << 20;
+
+std::vector<std::pair<std::string_view, Converter>> all_converters() {
+  std::vector<std::pair<std::string_view, Converter>> all;
+  for (const Converters converters :
+       {convolution_converters(), norm_converters(), pool_converters(), activation_converters(),
+        arithmetic_converters(), image_converters(), view_converters()})
+    all.insert(all.end(), converters.begin(), converters.end());
+  return all;
+}
+
+Converter find_converter(const Node& node) {
+  static const auto all = all_converters();
+  const auto found = std::ranges::find(all, node.op, &std::pair<std::string_view, Converter>::first);
+  if (node.domain.empty() && found != all.end()) return found->second;
+  fail(node, node.domain.empty() ? fmt::format("there is no layer for this op; there are layers for {}",
+                                               join(supported_ops(), ", ", " and "))
+                                 : fmt::format("ops of the domain '{}' are not supported", shown(node.domain)));
+}
+
+/// Inputs of a graph that are no initializers, which older files list as well.
+const Value& only_input(const Model& model, const Constants& constants) {
+  std::vector<const Value*> inputs;
+  std::vector<std::string> names;
+  for (const Value& input : model.inputs)
+    if (constants.find(input.name) == nullptr) {
+      inputs.push_back(&input);
+      names.push_back("'" + shown(input.name) + "'");
+    }
+  if (inputs.size() != 1)
+    throw DataError(fmt::format("the model has {} inputs{}; expected one", inputs.size(),
+                                names.empty() ? "" : " (" + join(names, ", ", " and ") + ")"));
+  return *inputs[0];
+}
+
+const std::string& only_output(const Model& model) {
+  if (model.outputs.size() != 1) {
+    std::vector<std::string> names;
+    for (const Value& output : model.outputs) names.push_back("'" + shown(output.name) + "'");
+    throw DataError(fmt::format("the model has {} outputs{}; expected one", names.size(),
+                                names.empty() ? "" : " (" + join(names, ", ", " and ") + ")"));
+  }
+  return model.outputs[0].name;
+}
+
+/// Whether images reach the first Transpose, to (batch, channels, height, width), through ops of single values alone.
+bool begins_with_transpose(const Model& model, std::string value) {
+  for (const Node& node : model.nodes) {
+    if (std::ranges::find(node.inputs, value) == node.inputs.end() || node.outputs.empty()) continue;
+    if (node.op == "Transpose") return integers(node, "perm") == std::vector<std::int64_t>{0, 3, 1, 2};
+    constexpr std::string_view kOfValues[] = {"Cast", "Mul", "Div", "Add", "Sub", "Identity"};
+    if (std::ranges::find(kOfValues, node.op) == std::end(kOfValues)) return false;
+    value = node.outputs[0];
+  }
+  return false;
+}
+
+std::string text_of(const Value& value) {
+  std::vector<std::string> extents;
+  for (std::size_t i = 0; i < value.dims.size(); ++i)
+    extents.push_back(value.dims[i] >= 0                                  ? fmt::format("{}", value.dims[i])
+                      : i < value.names.size() && !value.names[i].empty() ? shown(value.names[i], 24)
+                                                                          : "?");
+  return "(" + join(extents, ", ", ", ") + ")";
+}
+
+}  // namespace
+
+std::string pair_text(std::int64_t a, std::int64_t b) {
+  return a == b ? fmt::format("{}", a) : fmt::format("[{}, {}]", a, b);
+}
+
+std::vector<std::string> supported_ops() {
+  std::vector<std::string> ops{"Constant"};
+  for (const auto& [op, convert] : all_converters()) ops.emplace_back(op);
+  std::ranges::sort(ops);
+  return ops;
+}
+
+Importer::Importer(const Model& model, const ImportOptions& options)
+    : model_(model),
+      options_(options),
+      constants_(model),
+      input_(only_input(model, constants_)),
+      output_(only_output(model)),
+      layers_(input_shape()) {
+  define_input();
+}
+
+Shape Importer::input_shape() {
+  std::vector<std::int64_t> dims = input_.dims;
+  const auto refuse = [&](std::string_view expected) {
+    throw DataError(
+        fmt::format("the input '{}' has the extents {}; {}", shown(input_.name), text_of(input_), expected));
+  };
+  if (dims.size() < 2 || dims.size() > 4)
+    refuse("expected (batch, channels, height, width), (batch, height, width, channels) or (batch, features)");
+  if (dims[0] > 0) batch_ = dims[0];
+  const bool last = dims.size() == 4 && begins_with_transpose(model_, input_.name);
+  if (!options_.size.empty()) {
+    if (dims.size() != 4 || options_.size.size() != 2) refuse("a height and a width are of images alone");
+    for (const std::size_t i : {0u, 1u}) {
+      std::int64_t& extent = dims[i + (last ? 1 : 2)];
+      if (extent >= 0 && extent != options_.size[i]) refuse("its height and width cannot be others");
+      extent = options_.size[i];
+    }
+  }
+  for (std::size_t i = 1; i < dims.size(); ++i)
+    if (dims[i] < 1 || dims[i] > kMostExtent)
+      refuse(fmt::format("expected numbers from 1 to {} but for the batch: say the height and the width", kMostExtent));
+  if (dims.size() == 2) return Shape{dims[1]};
+  if (dims.size() == 3) return Shape{dims[1], dims[2], 1};
+  return last ? Shape{dims[1], dims[2], dims[3]} : Shape{dims[2], dims[3], dims[1]};
+}
+
+void Importer::define_input() {
+  const Shape& shape = layers_.shape(kInput);
+  const bool last = input_.dims.size() == 4 && begins_with_transpose(model_, input_.name);
+  View view = image_view(kInput, shape.rank() == 3 ? shape : Shape{1, 1, shape[0]});
+  if (shape.rank() == 1) view = view_of(kInput, shape, std::vector<int>{0});
+  if (input_.dims.size() == 3) view = view_of(kInput, shape, std::vector<int>{0, 1});
+  if (last) view = view_of(kInput, shape, std::vector<int>{0, 1, 2});
+  if (last) note("images are (height, width, channels), as in the model");
+  values_.emplace(input_.name, std::move(view));
+}
+
+bool Importer::has(const Node& node, std::size_t input) const {
+  return input < node.inputs.size() && !node.inputs[input].empty();
+}
+
+bool Importer::is_constant(const Node& node, std::size_t input) const {
+  return has(node, input) && constants_.find(node.inputs[input]) != nullptr;
+}
+
+const View& Importer::value(const Node& node, std::size_t input) const {
+  if (!has(node, input)) fail(node, fmt::format("input {} is missing", input));
+  const auto found = values_.find(node.inputs[input]);
+  if (found != values_.end()) return found->second;
+  fail(node, fmt::format("input '{}' {}", shown(node.inputs[input]),
+                         is_constant(node, input) ? "is a constant; expected what the network computes"
+                                                  : "is computed by no node before"));
+}
+
+const Tensor* Importer::constant(const Node& node, std::size_t input) const {
+  if (!has(node, input)) return nullptr;
+  if (const Tensor* tensor = constants_.find(node.inputs[input])) return tensor;
+  fail(node, fmt::format("input {} ('{}') depends on the network's input; expected a constant", input,
+                         shown(node.inputs[input])));
+}
+
+const Tensor& Importer::needed_constant(const Node& node, std::size_t input, std::string_view what) const {
+  if (const Tensor* tensor = constant(node, input)) return *tensor;
+  fail(node, fmt::format("input {} is missing: {}", input, what));
+}
+
+std::vector<const Tensor*> Importer::constants(const Node& node) const {
+  std::vector<const Tensor*> tensors;
+  for (const std::string& input : node.inputs) tensors.push_back(constants_.find(input));
+  return tensors;
+}
+
+/// The view by a layer whose output has this shape, the axes of the value in this order.
+View Importer::ordered(const Node& node, std::size_t input, std::span<const std::size_t> axes, const Shape& shape) {
+  View view = value(node, input);
+  if (layers_.shape(view.layer) == shape) return view;
+  const std::string extents = to_string(shape);
+  const bool pool = view.layer != kInput && layers_[view.layer].kind.starts_with("global_");
+  if (pool && shape.rank() == 3 && is_exclusive(view.layer) && axes.size() == 3) {
+    layers_[view.layer].set("keepdims", "true");
+    layers_.check(view.layer);
+  } else if (shape.rank() == 1) {
+    view.layer = add(node, {.kind = "flatten", .inputs = {view.layer}, .name = "flatten"});
+  } else {
+    view.layer = add(node, {.kind = "reshape",
+                            .options = {{"shape", "[" + extents.substr(1, extents.size() - 2) + "]"}},
+                            .inputs = {view.layer},
+                            .name = "reshape"});
+  }
+  return view;
+}
+
+int Importer::image(const Node& node, std::size_t input) {
+  const View& view = value(node, input);
+  if (view.axes.size() != 3)
+    fail(node, fmt::format("a value of {} axes; expected 4: (batch, channels, height, width)", view.axes.size() + 1));
+  constexpr std::size_t kOrder[] = {1, 2, 0};
+  if (!is_in_order(view, kOrder))
+    fail(node, "its input was transposed or reshaped so that it is no image of channels that lie together");
+  return ordered(node, input, kOrder, {view.extent(1), view.extent(2), view.extent(0)}).layer;
+}
+
+View Importer::vector(const Node& node, std::size_t input) {
+  const View& view = value(node, input);
+  if (view.axes.size() != 1)
+    fail(node, fmt::format("a value of {} axes; expected 2: (batch, features)", view.axes.size() + 1));
+  constexpr std::size_t kOrder[] = {0};
+  return ordered(node, input, kOrder, {view.extent(0)});
+}
+
+int Importer::add(const Node& node, ImportedLayer layer) {
+  if (layer.name.empty()) layer.name = name_of_path(node.name, node.op);
+  layer.node = describe(node);
+  return layers_.add(std::move(layer));
+}
+
+void Importer::define(const Node& node, View view) {
+  if (node.outputs.empty() || node.outputs[0].empty()) fail(node, "has no output");
+  const std::string& name = node.outputs[0];
+  for (std::size_t i = 1; i < node.outputs.size(); ++i)
+    if (uses_.contains(node.outputs[i])) fail(node, fmt::format("output {} is used; layers have one", i));
+  if (uses_[name] > 1) shared_.insert(view.layer);
+  if (constants_.find(name) != nullptr || !values_.emplace(name, std::move(view)).second)
+    fail(node, fmt::format("two values have the name '{}'", shown(name)));
+}
+
+void Importer::define_constant(const Node& node, Tensor tensor) {
+  if (node.outputs.empty()) fail(node, "has no output");
+  constants_.set(node.outputs[0], std::move(tensor));
+}
+
+void Importer::note(std::string text) {
+  if (std::ranges::find(notes_, text) == notes_.end()) notes_.push_back(std::move(text));
+}
+
+bool Importer::is_exclusive(int layer) const { return layer != kInput && !shared_.contains(layer); }
+
+std::optional<std::vector<float>> Importer::channel_values(const Node& node, const View& view,
+                                                           const Tensor& constant) const {
+  const Shape& shape = layers_.shape(view.layer);
+  const std::int64_t channels = shape.rank() > 0 ? shape[-1] : 1;
+  if (channels > kMostChannels) fail(node, fmt::format("{} channels; expected at most {}", channels, kMostChannels));
+  const std::vector<float> values = constant.as_floats();
+  const auto size = static_cast<std::size_t>(channels);
+  if (values.size() == 1) return std::vector<float>(size, values[0]);
+  const std::size_t axes = view.axes.size(), rank = constant.dims.size();
+  if (rank > axes + 1 || (rank == axes + 1 && constant.dims[0] != 1)) return std::nullopt;
+  // The one axis along which the constant differs must be the layer's last one.
+  std::optional<std::size_t> differs;
+  for (std::size_t i = 0; i < rank; ++i) {
+    const std::int64_t extent = constant.dims[rank - 1 - i];
+    if (extent == 1) continue;
+    if (differs || extent != channels || !is_innermost(view, axes - 1 - i, channels)) return std::nullopt;
+    differs = axes - 1 - i;
+  }
+  if (!differs) return std::nullopt;
+  View last{.atoms = {}, .axes = {{}}};
+  const int begin = static_cast<int>(view.atoms.size() - view.axes[*differs].size());
+  for (const int atom : view.axes[*differs]) last.axes[0].push_back(atom - begin);
+  last.atoms.assign(view.atoms.begin() + begin, view.atoms.end());
+  std::vector<float> ordered;
+  for (const std::int64_t place : value_places(last)) ordered.push_back(values[static_cast<std::size_t>(place)]);
+  return ordered;
+}
+
+/// Nodes that the output depends on, in their order. Constants are computed on the way, and groups of nodes replaced.
+void Importer::find_needed(const std::vector<Node>& nodes) {
+  std::vector<Node> rest;
+  for (const Node& node : nodes)
+    if (!constants_.reads_constants_alone(node) || !constants_.compute(node)) rest.push_back(node);
+  rest = with_composites(std::move(rest), constants_);
+  std::set<std::string> needed{output_};
+  uses_[output_] = 2;  // whoever reads the network's output is not among the nodes
+  for (auto node = rest.rbegin(); node != rest.rend(); ++node) {
+    if (std::ranges::none_of(node->outputs, [&](const std::string& output) { return needed.contains(output); }))
+      continue;
+    for (const std::string& input : node->inputs)
+      if (!input.empty()) {
+        needed.insert(input);
+        ++uses_[input];
+      }
+    nodes_.push_back(*node);
+  }
+  std::ranges::reverse(nodes_);
+  if (uses_[input_.name] > 1) shared_.insert(kInput);
+}
+
+void Importer::convert(const Node& node) {
+  if (node.domain.empty() && constants_.reads_constants_alone(node) && constants_.compute(node)) return;
+  const Converter converter = find_converter(node);
+  const std::string place = describe(node);
+  try {
+    converter(*this, node);
+  } catch (const Error& error) {
+    const std::string what = error.what();
+    if (what.starts_with("node ")) throw DataError(what);
+    throw DataError(place + ": " + what);
+  }
+}
+
+int Importer::output_layer() {
+  const auto found = values_.find(output_);
+  if (found == values_.end())
+    throw DataError(fmt::format("the output '{}' {}", shown(output_),
+                                constants_.find(output_) ? "is a constant" : "is computed by no node"));
+  const Node end{.name = output_, .op = "output", .inputs = {output_}};
+  const std::size_t axes = found->second.axes.size();
+  View view = found->second;
+  if (axes == 1) view = vector(end, 0);
+  std::vector<std::size_t> order(axes), image{1, 2, 0};
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  if (!is_in_order(view, order)) {
+    if (axes != 3 || !is_in_order(view, image))
+      fail(end, "its values lie in another order than the model's, and no weights follow that could be permuted");
+    view.layer = this->image(end, 0);
+    note(fmt::format("the output is (height, width, channels) = {}", to_string(layers_.shape(view.layer))));
+  }
+  if (view.layer == kInput) throw DataError("the model has no layers");
+  return view.layer;
+}
+
+/// The last dense layer has other units from now on.
+void Importer::leave_out_classifier(int layer) {
+  ImportedLayer& classifier = layers_[layer];
+  if (options_.classes == 0) return;
+  const std::string* units = classifier.option("units");
+  if (classifier.kind != "dense" || units == nullptr)
+    throw DataError(fmt::format("{}: the last layer is {}; expected a dense one for {} classes", classifier.node,
+                                classifier.kind, options_.classes));
+  if (*units == fmt::format("{}", options_.classes)) return;
+  for (auto& [key, value] : classifier.options)
+    if (key == "units") value = fmt::format("{}", options_.classes);
+  layers_.check(layer);
+}
+
+ImportedNetwork Importer::network() {
+  find_needed(model_.nodes);
+  for (const Node& node : nodes_) convert(node);
+  layers_.simplify(output_layer());
+  layers_.finish();
+  const int last = layers_.size() - 1;
+  const std::string units = layers_[last].option("units") ? *layers_[last].option("units") : "";
+  leave_out_classifier(last);
+  const bool other = options_.classes > 0 && units != *layers_[last].option("units");
+  ImportedNetwork network{.notes = std::move(notes_)};
+  for (int i = 0; i < layers_.size(); ++i)
+    for (auto& [name, tensor] : layers_[i].tensors) {
+      const std::string full = layers_[i].name + "/" + name;
+      if (other && i == last)
+        network.left_out.push_back(full);
+      else
+        network.weights.tensors.emplace(full, std::move(tensor));
+    }
+  const std::string input = to_string(layers_.shape(kInput));
+  network.yaml = fmt::format("input: [{}]\nlayers:\n{}", input.substr(1, input.size() - 2), layers_text(layers_));
+  return network;
+}
+
+ImportedNetwork import_model(const Model& model, const ImportOptions& options) {
+  try {
+    return Importer(model, options).network();
+  } catch (const ShapeError& error) {
+    throw DataError(error.what());
+  } catch (const ConfigError& error) {
+    throw DataError(error.what());
+  }
+}
+
+}  // namespace bantam::onnx

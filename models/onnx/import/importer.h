@@ -1,0 +1,108 @@
+// Importer: walks over a model's nodes and keeps, for each value, where it lies; and what converters of nodes ask of
+// it.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <set>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "bantam/models/onnx/import/constants.h"
+#include "bantam/models/onnx/import/layer_list.h"
+#include "bantam/models/onnx/import/node.h"
+#include "bantam/models/onnx/import/view.h"
+#include "bantam/models/onnx/onnx_import.h"
+
+namespace bantam::onnx {
+
+class Importer {
+ public:
+  Importer(const Model& model, const ImportOptions& options);
+
+  ImportedNetwork network();
+
+  // For converters. Numbers of inputs count from 0; all throw DataError naming the node.
+
+  bool has(const Node& node, std::size_t input) const;
+  bool is_constant(const Node& node, std::size_t input) const;
+  /// A value that the network computes.
+  const View& value(const Node& node, std::size_t input) const;
+  /// One that it does not; null where the input is left out.
+  const Tensor* constant(const Node& node, std::size_t input) const;
+  const Tensor& needed_constant(const Node& node, std::size_t input, std::string_view what) const;
+  /// Inputs as constants; null where they are values or left out.
+  std::vector<const Tensor*> constants(const Node& node) const;
+
+  /// The layer whose output (h, w, c) is this value (batch, c, h, w).
+  int image(const Node& node, std::size_t input);
+  /// The view of a value (batch, n) by a layer whose output is (n), in any order.
+  View vector(const Node& node, std::size_t input);
+
+  LayerList& layers() { return layers_; }
+  const LayerList& layers() const { return layers_; }
+  /// Appends a layer that comes from the node; its name is the node's unless `name` says another.
+  int add(const Node& node, ImportedLayer layer);
+  /// The node's first output lies so.
+  void define(const Node& node, View view);
+  void define_constant(const Node& node, Tensor tensor);
+  /// The node's output is an image that the layer makes.
+  void define_image(const Node& node, int layer) { define(node, image_view(layer, layers_.shape(layer))); }
+
+  /// Whether nothing but the value that is converted reads the layer, so that the layer may be changed.
+  bool is_exclusive(int layer) const;
+  /// `constant`, broadcast to the view, as one value for each of the last axis of the layer's output; nothing where it
+  /// differs along others.
+  std::optional<std::vector<float>> channel_values(const Node& node, const View& view, const Tensor& constant) const;
+
+  std::int64_t opset() const { return model_.opset; }
+  /// The batch's number where the model has one.
+  std::optional<std::int64_t> batch() const { return batch_; }
+  /// Once, whatever says it.
+  void note(std::string text);
+  bool is_output(const std::string& value) const { return value == output_; }
+
+ private:
+  Shape input_shape();
+  void define_input();
+  void find_needed(const std::vector<Node>& nodes);
+  void convert_all();
+  void convert(const Node& node);
+  int output_layer();
+  void leave_out_classifier(int layer);
+  View ordered(const Node& node, std::size_t input, std::span<const std::size_t> axes, const Shape& shape);
+
+  const Model& model_;
+  ImportOptions options_;
+  Constants constants_;
+  Value input_;
+  std::vector<int> input_axes_;  // of the layer's input shape, by axis of the model's input
+  std::optional<std::int64_t> batch_;
+  std::string output_;
+  std::vector<Node> nodes_;  // those that the output needs
+  LayerList layers_;
+  std::map<std::string, View> values_;
+  std::map<std::string, int> uses_;  // of values, by needed nodes and the output
+  std::set<int> shared_;             // layers that several values or readers have
+  std::vector<std::string> notes_;
+};
+
+/// By an op's name: what adds its layers.
+using Converter = void (*)(Importer& importer, const Node& node);
+using Converters = std::span<const std::pair<std::string_view, Converter>>;
+Converters convolution_converters();  ///< Conv, ConvTranspose, Gemm, MatMul
+Converters norm_converters();
+Converters pool_converters();
+Converters activation_converters();
+Converters arithmetic_converters();
+Converters image_converters();  ///< Pad, Slice, Resize, DepthToSpace, Concat
+Converters view_converters();   ///< Flatten, Reshape, Transpose, Shape, what changes nothing
+
+/// "3" of {3, 3}, "[3, 5]" of others.
+std::string pair_text(std::int64_t a, std::int64_t b);
+
+}  // namespace bantam::onnx

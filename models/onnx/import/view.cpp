@@ -1,0 +1,156 @@
+// Atoms of a view, cut and merged.
+#include "bantam/models/onnx/import/view.h"
+
+#include <algorithm>
+#include <functional>
+#include <numeric>
+#include <utility>
+
+namespace bantam::onnx {
+namespace {
+
+std::size_t index(int atom) { return static_cast<std::size_t>(atom); }
+
+/// Cuts `atom` into one of `first` values and the rest.
+void split(View& view, int atom, std::int64_t first) {
+  const std::int64_t rest = view.atoms[index(atom)] / first;
+  view.atoms[index(atom)] = first;
+  view.atoms.insert(view.atoms.begin() + atom + 1, rest);
+  for (std::vector<int>& axis : view.axes) {
+    for (int& other : axis) other += other > atom ? 1 : 0;
+    const auto at = std::ranges::find(axis, atom);
+    if (at != axis.end()) axis.insert(at + 1, atom + 1);
+  }
+}
+
+/// The reverse: `atom` and the one after it become one.
+void merge(View& view, int atom) {
+  view.atoms[index(atom)] *= view.atoms[index(atom) + 1];
+  view.atoms.erase(view.atoms.begin() + atom + 1);
+  for (std::vector<int>& axis : view.axes) {
+    std::erase(axis, atom + 1);
+    for (int& other : axis) other -= other > atom ? 1 : 0;
+  }
+}
+
+bool merges(const View& view, int atom) {
+  return std::ranges::any_of(view.axes, [&](const std::vector<int>& axis) {
+    const auto at = std::ranges::find(axis, atom);
+    return at != axis.end() && at + 1 != axis.end() && *(at + 1) == atom + 1;
+  });
+}
+
+}  // namespace
+
+std::int64_t View::extent(std::size_t axis) const {
+  return std::accumulate(axes[axis].begin(), axes[axis].end(), std::int64_t{1},
+                         [&](std::int64_t product, int atom) { return product * atoms[index(atom)]; });
+}
+
+std::vector<std::int64_t> View::extents() const {
+  std::vector<std::int64_t> extents;
+  for (std::size_t i = 0; i < axes.size(); ++i) extents.push_back(extent(i));
+  return extents;
+}
+
+std::int64_t View::elements() const {
+  return std::accumulate(atoms.begin(), atoms.end(), std::int64_t{1}, std::multiplies<>());
+}
+
+View view_of(int layer, const Shape& shape, std::span<const int> axes) {
+  View view{.layer = layer};
+  std::vector<int> atom_of;  // by axis of the shape; -1: none
+  for (const std::int64_t extent : shape.extents()) {
+    atom_of.push_back(extent > 1 ? static_cast<int>(view.atoms.size()) : -1);
+    if (extent > 1) view.atoms.push_back(extent);
+  }
+  for (const int axis : axes) {
+    view.axes.emplace_back();
+    if (atom_of[index(axis)] >= 0) view.axes.back().push_back(atom_of[index(axis)]);
+  }
+  return view;
+}
+
+View image_view(int layer, const Shape& shape) { return view_of(layer, shape, std::vector<int>{2, 0, 1}); }
+
+View merged(View view) {
+  for (int atom = 0; atom + 1 < std::ssize(view.atoms);)
+    if (merges(view, atom))
+      merge(view, atom);
+    else
+      ++atom;
+  return view;
+}
+
+bool same_arrangement(const View& a, const View& b) {
+  const View x = merged(a), y = merged(b);
+  return x.atoms == y.atoms && x.axes == y.axes;
+}
+
+std::optional<View> reshaped(View view, std::span<const std::int64_t> extents) {
+  view = merged(std::move(view));
+  // All atoms as one axis, which splitting keeps up to date; the new axes are cut off its beginning.
+  std::vector<int> all;
+  for (const std::vector<int>& axis : view.axes) all.insert(all.end(), axis.begin(), axis.end());
+  view.axes = {std::move(all)};
+  std::vector<std::size_t> counts;
+  std::size_t at = 0;
+  for (std::int64_t extent : extents) {
+    const std::size_t begin = at;
+    while (extent > 1) {
+      if (at == view.axes[0].size()) return std::nullopt;
+      const int atom = view.axes[0][at];
+      const std::int64_t values = view.atoms[index(atom)];
+      if (extent % values != 0) {
+        if (values % extent != 0) return std::nullopt;
+        split(view, atom, extent);
+      }
+      extent /= std::min(values, extent);
+      ++at;
+    }
+    counts.push_back(at - begin);
+  }
+  if (at != view.axes[0].size()) return std::nullopt;
+  std::vector<std::vector<int>> axes;
+  auto from = view.axes[0].begin();
+  for (const std::size_t count : counts) {
+    axes.emplace_back(from, from + static_cast<std::ptrdiff_t>(count));
+    from += static_cast<std::ptrdiff_t>(count);
+  }
+  view.axes = std::move(axes);
+  return view;
+}
+
+bool is_in_order(const View& view, std::span<const std::size_t> axes) {
+  int next = 0;
+  for (const std::size_t axis : axes)
+    for (const int atom : view.axes[axis])
+      if (atom != next++) return false;
+  return next == std::ssize(view.atoms);
+}
+
+bool is_innermost(const View& view, std::size_t axis, std::int64_t extent) {
+  const int first = static_cast<int>(view.atoms.size() - view.axes[axis].size());
+  return view.extent(axis) == extent && std::ranges::all_of(view.axes[axis], [&](int atom) { return atom >= first; });
+}
+
+std::vector<std::int64_t> value_places(const View& view) {
+  std::vector<std::int64_t> strides(view.atoms.size());  // in the value
+  std::int64_t stride = 1;
+  for (auto axis = view.axes.rbegin(); axis != view.axes.rend(); ++axis)
+    for (auto atom = axis->rbegin(); atom != axis->rend(); ++atom) {
+      strides[index(*atom)] = stride;
+      stride *= view.atoms[index(*atom)];
+    }
+  std::vector<std::int64_t> places{0};
+  for (std::size_t atom = 0; atom < view.atoms.size(); ++atom) {
+    std::vector<std::int64_t> finer;
+    finer.reserve(places.size() * static_cast<std::size_t>(view.atoms[atom]));
+    for (const std::int64_t place : places)
+      for (std::int64_t i = 0; i < view.atoms[atom]; ++i) finer.push_back(place + i * strides[atom]);
+    places = std::move(finer);
+  }
+  return places;
+}
+
+}  // namespace bantam::onnx

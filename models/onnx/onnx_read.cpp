@@ -1,0 +1,420 @@
+// Reads an ONNX file: its messages, field by field, into a Model.
+#include <array>
+#include <bit>
+#include <cstring>
+#include <optional>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "bantam/base/atomic_file.h"
+#include "bantam/base/error.h"
+#include "bantam/base/protobuf.h"
+#include "bantam/base/text.h"
+#include "bantam/models/onnx/onnx_model.h"
+
+static_assert(std::endian::native == std::endian::little, "tensors are copied as the file has them");
+
+namespace bantam::onnx {
+namespace {
+
+/// The format has no larger files.
+constexpr std::uint64_t kMostBytes = (std::uint64_t{1} << 31) - 1;
+
+/// Adds `place` to what `read` throws.
+template <class Read>
+auto within(const std::string& place, const Read& read) {
+  try {
+    return read();
+  } catch (const DataError& error) {
+    throw DataError(place + ": " + error.what());
+  }
+}
+
+std::string text_of(const ProtoField& field) { return std::string(field.as_bytes()); }
+
+/// A repeated number: one value, or, packed, many.
+template <class Value, class Read>
+void append(std::vector<Value>& values, const ProtoField& field, ProtoField::Type type, const Read& read) {
+  if (field.type != ProtoField::Type::bytes) {
+    values.push_back(read(field));
+    return;
+  }
+  // Packed values have no keys of their own: each is read as if it had one.
+  std::string_view rest = field.bytes;
+  const std::size_t fixed = type == ProtoField::Type::fixed32 ? 4 : 8;
+  while (!rest.empty()) {
+    std::size_t bytes = fixed;
+    if (type == ProtoField::Type::varint)
+      for (bytes = 1; bytes < rest.size() && (rest[bytes - 1] & 0x80) != 0;) ++bytes;
+    bytes = std::min(bytes, rest.size());
+    const std::string one = static_cast<char>(8 | static_cast<int>(type)) + std::string(rest.substr(0, bytes));
+    values.push_back(read(*ProtoReader(one).next()));
+    rest.remove_prefix(bytes);
+  }
+}
+
+void append(std::vector<std::int64_t>& values, const ProtoField& field) {
+  append(values, field, ProtoField::Type::varint, [](const ProtoField& one) { return one.as_integer(); });
+}
+void append(std::vector<float>& values, const ProtoField& field) {
+  append(values, field, ProtoField::Type::fixed32, [](const ProtoField& one) { return one.as_float(); });
+}
+void append(std::vector<double>& values, const ProtoField& field) {
+  append(values, field, ProtoField::Type::fixed64, [](const ProtoField& one) { return one.as_double(); });
+}
+
+struct TypeFacts {
+  Type type;
+  std::int64_t bytes;
+  bool floating;
+  std::string_view name;
+};
+constexpr TypeFacts kTypes[] = {
+    {Type::float32, 4, true, "float32"}, {Type::uint8, 1, false, "uint8"},    {Type::int8, 1, false, "int8"},
+    {Type::int32, 4, false, "int32"},    {Type::int64, 8, false, "int64"},    {Type::boolean, 1, false, "bool"},
+    {Type::float16, 2, true, "float16"}, {Type::float64, 8, true, "float64"}, {Type::bfloat16, 2, true, "bfloat16"}};
+
+const TypeFacts* find_type(std::int64_t type) {
+  for (const TypeFacts& facts : kTypes)
+    if (static_cast<std::int64_t>(facts.type) == type) return &facts;
+  return nullptr;
+}
+
+const TypeFacts& facts_of(Type type) {
+  const TypeFacts* facts = find_type(static_cast<std::int64_t>(type));
+  if (facts == nullptr) throw DataError(fmt::format("a tensor has element type {}", static_cast<int>(type)));
+  return *facts;
+}
+
+Type known_type(std::int64_t type) {
+  const TypeFacts* facts = find_type(type);
+  if (facts == nullptr)
+    throw DataError(fmt::format(
+        "element type {} of TensorProto; known are float32, float16, bfloat16, float64, int8, uint8, int32, int64 and "
+        "bool",
+        type));
+  return facts->type;
+}
+
+template <class Value>
+void append_bytes(std::string& data, const std::vector<Value>& values) {
+  data.append(reinterpret_cast<const char*>(values.data()), values.size() * sizeof(Value));
+}
+
+/// int32_data has also the bits of narrower types, a value each.
+void append_narrowed(std::string& data, const std::vector<std::int64_t>& values, std::int64_t bytes) {
+  for (const std::int64_t value : values)
+    data.append(reinterpret_cast<const char*>(&value), static_cast<std::size_t>(bytes));
+}
+
+/// A TensorProto's values as they come: raw, or in the field of their type.
+struct TensorFields {
+  std::vector<float> floats;
+  std::vector<double> doubles;
+  std::vector<std::int64_t> narrow, wide;  // int32_data, int64_data
+  std::optional<std::string_view> raw;
+  bool external = false;
+};
+
+void read_tensor_field(const ProtoField& field, Tensor& tensor, TensorFields& fields) {
+  switch (field.number) {
+    case 1:
+      return append(tensor.dims, field);
+    case 2:
+      tensor.type = known_type(field.as_integer());
+      return;
+    case 4:
+      return append(fields.floats, field);
+    case 5:
+      return append(fields.narrow, field);
+    case 7:
+      return append(fields.wide, field);
+    case 8:
+      tensor.name = text_of(field);
+      return;
+    case 9:
+      fields.raw = field.as_bytes();
+      return;
+    case 10:
+      return append(fields.doubles, field);
+    case 13:
+      fields.external = true;
+      return;
+    case 14:
+      fields.external = fields.external || field.as_integer() == 1;
+      return;
+    default:
+      return;
+  }
+}
+
+/// Throws unless the extents are from 0 on and their product is no larger than the format allows.
+std::int64_t checked_elements(const std::vector<std::int64_t>& dims) {
+  std::int64_t elements = 1;
+  for (const std::int64_t extent : dims) {
+    if (extent < 0) throw DataError(fmt::format("an extent is {}", extent));
+    if (extent > 0 && elements > static_cast<std::int64_t>(kMostBytes) / extent)
+      throw DataError("its extents are too large for a file of 2 GiB");
+    elements *= extent;
+  }
+  return elements;
+}
+
+void set_data(Tensor& tensor, const TensorFields& fields) {
+  const TypeFacts& type = facts_of(tensor.type);
+  if (fields.external) throw DataError("its values lie in another file (external data), which is not read");
+  if (fields.raw)
+    tensor.data = *fields.raw;
+  else if (tensor.type == Type::float32)
+    append_bytes(tensor.data, fields.floats);
+  else if (tensor.type == Type::float64)
+    append_bytes(tensor.data, fields.doubles);
+  else if (tensor.type == Type::int64)
+    append_bytes(tensor.data, fields.wide);
+  else
+    append_narrowed(tensor.data, fields.narrow, type.bytes);
+  const std::int64_t bytes = checked_elements(tensor.dims) * type.bytes;
+  if (std::ssize(tensor.data) != bytes)
+    throw DataError(
+        fmt::format("{} bytes of values; its extents and {} need {}", tensor.data.size(), type.name, bytes));
+}
+
+Tensor read_tensor(std::string_view message) {
+  Tensor tensor;
+  TensorFields fields;
+  bool typed = false;
+  ProtoReader reader(message);
+  while (const auto field = reader.next()) {
+    typed = typed || field->number == 2;
+    read_tensor_field(*field, tensor, fields);
+  }
+  return within(fmt::format("tensor '{}'", shown(tensor.name)), [&] {
+    if (!typed) throw DataError("no element type");
+    set_data(tensor, fields);
+    return std::move(tensor);
+  });
+}
+
+/// What an AttributeProto has, of all kinds at once; `type` says which it is.
+struct AttributeFields {
+  std::string name;
+  std::int64_t type = 0, integer = 0;
+  float number = 0;
+  std::string text;
+  std::optional<Tensor> tensor;
+  std::vector<std::int64_t> integers;
+  std::vector<float> numbers;
+  std::vector<std::string> texts;
+  std::uint32_t last = 0;  // number of the last field with a value
+};
+
+void read_attribute_field(const ProtoField& field, AttributeFields& attribute) {
+  if (field.number >= 2 && field.number <= 9) attribute.last = field.number;
+  switch (field.number) {
+    case 1:
+      attribute.name = text_of(field);
+      return;
+    case 2:
+      attribute.number = field.as_float();
+      return;
+    case 3:
+      attribute.integer = field.as_integer();
+      return;
+    case 4:
+      attribute.text = text_of(field);
+      return;
+    case 5:
+      attribute.tensor = read_tensor(field.as_bytes());
+      return;
+    case 7:
+      return append(attribute.numbers, field);
+    case 8:
+      return append(attribute.integers, field);
+    case 9:
+      attribute.texts.push_back(text_of(field));
+      return;
+    case 20:
+      attribute.type = field.as_integer();
+      return;
+    default:
+      return;
+  }
+}
+
+/// Nothing for a kind that no network here needs: graphs, sparse tensors.
+std::optional<Attribute> value_of(AttributeFields& attribute) {
+  constexpr std::array<std::int64_t, 10> kTypeOfField{0, 0, 1, 2, 3, 4, 0, 6, 7, 8};
+  if (attribute.type == 0) attribute.type = kTypeOfField[attribute.last];  // files before IR version 2
+  switch (attribute.type) {
+    case 1:
+      return attribute.number;
+    case 2:
+      return attribute.integer;
+    case 3:
+      return attribute.text;
+    case 4:
+      if (!attribute.tensor) throw DataError(fmt::format("attribute '{}' has no tensor", shown(attribute.name)));
+      return std::move(*attribute.tensor);
+    case 6:
+      return attribute.numbers;
+    case 7:
+      return attribute.integers;
+    case 8:
+      return attribute.texts;
+    default:
+      return std::nullopt;
+  }
+}
+
+void read_attribute(std::string_view message, Node& node) {
+  AttributeFields attribute;
+  ProtoReader reader(message);
+  while (const auto field = reader.next()) read_attribute_field(*field, attribute);
+  if (auto value = value_of(attribute)) node.attributes.insert_or_assign(attribute.name, std::move(*value));
+}
+
+Node read_node(std::string_view message) {
+  Node node;
+  ProtoReader reader(message);
+  while (const auto field = reader.next()) {
+    if (field->number == 1) node.inputs.push_back(text_of(*field));
+    if (field->number == 2) node.outputs.push_back(text_of(*field));
+    if (field->number == 3) node.name = text_of(*field);
+    if (field->number == 4) node.op = text_of(*field);
+    if (field->number == 5) read_attribute(field->as_bytes(), node);
+    if (field->number == 7) node.domain = text_of(*field);
+  }
+  if (node.op.empty()) throw DataError("no op");
+  if (node.domain == "ai.onnx") node.domain.clear();  // another name of ONNX's own
+  return node;
+}
+
+void read_extent(std::string_view message, Value& value) {
+  std::int64_t extent = -1;
+  std::string name;
+  ProtoReader reader(message);
+  while (const auto field = reader.next()) {
+    if (field->number == 1) extent = field->as_integer();
+    if (field->number == 2) name = text_of(*field);
+  }
+  if (extent < 0) extent = -1;  // some writers say -1 or 0 of an extent without a number
+  value.dims.push_back(extent);
+  value.names.push_back(std::move(name));
+}
+
+void read_tensor_type(std::string_view message, Value& value) {
+  ProtoReader reader(message);
+  while (const auto field = reader.next()) {
+    if (field->number == 1) value.type = known_type(field->as_integer());
+    if (field->number != 2) continue;
+    ProtoReader shape(field->as_bytes());
+    while (const auto extent = shape.next())
+      if (extent->number == 1) read_extent(extent->as_bytes(), value);
+  }
+}
+
+Value read_value(std::string_view message) {
+  Value value;
+  std::optional<std::string_view> type;
+  ProtoReader reader(message);
+  while (const auto field = reader.next()) {
+    if (field->number == 1) value.name = text_of(*field);
+    if (field->number == 2) type = field->as_bytes();
+  }
+  return within(fmt::format("'{}'", shown(value.name)), [&] {
+    bool tensor = false;
+    ProtoReader kinds(type.value_or(""));
+    while (const auto field = kinds.next()) {
+      if (field->number != 1) continue;
+      tensor = true;
+      read_tensor_type(field->as_bytes(), value);
+    }
+    if (!tensor) throw DataError("is no tensor: sequences, maps and optional values are not supported");
+    return std::move(value);
+  });
+}
+
+void read_graph_field(const ProtoField& field, Model& model) {
+  switch (field.number) {
+    case 1:
+      model.nodes.push_back(
+          within(fmt::format("node {}", model.nodes.size()), [&] { return read_node(field.as_bytes()); }));
+      return;
+    case 2:
+      model.graph_name = text_of(field);
+      return;
+    case 5:
+      model.initializers.push_back(within("initializer", [&] { return read_tensor(field.as_bytes()); }));
+      return;
+    case 11:
+      model.inputs.push_back(within("input", [&] { return read_value(field.as_bytes()); }));
+      return;
+    case 12:
+      model.outputs.push_back(within("output", [&] { return read_value(field.as_bytes()); }));
+      return;
+    case 15:
+      throw DataError("a sparse initializer, which is not supported");
+    default:
+      return;
+  }
+}
+
+void read_graph(std::string_view message, Model& model) {
+  ProtoReader reader(message);
+  while (const auto field = reader.next()) read_graph_field(*field, model);
+}
+
+std::pair<std::string, std::string> read_entry(std::string_view message) {
+  std::pair<std::string, std::string> entry;
+  ProtoReader reader(message);
+  while (const auto field = reader.next()) {
+    if (field->number == 1) entry.first = text_of(*field);
+    if (field->number == 2) entry.second = text_of(*field);
+  }
+  return entry;
+}
+
+/// The version of ONNX' own operators; nothing for another domain's.
+std::optional<std::int64_t> read_opset(std::string_view message) {
+  std::string domain;
+  std::int64_t version = 0;
+  ProtoReader reader(message);
+  while (const auto field = reader.next()) {
+    if (field->number == 1) domain = text_of(*field);
+    if (field->number == 2) version = field->as_integer();
+  }
+  return domain.empty() || domain == "ai.onnx" ? std::optional(version) : std::nullopt;
+}
+
+Model read_model(std::string_view message) {
+  Model model;
+  std::optional<std::int64_t> opset;
+  bool graph = false;
+  ProtoReader reader(message);
+  while (const auto field = reader.next()) {
+    if (field->number == 1) model.ir_version = field->as_integer();
+    if (field->number == 2) model.producer = text_of(*field);
+    if (field->number == 3) model.producer_version = text_of(*field);
+    if (field->number == 7) within("graph", [&] { read_graph(field->as_bytes(), model); });
+    if (field->number == 8)
+      if (const auto version = read_opset(field->as_bytes())) opset = version;
+    if (field->number == 14) model.metadata.insert(read_entry(field->as_bytes()));
+    graph = graph || field->number == 7;
+  }
+  if (!graph) throw DataError("it has no graph");
+  if (!opset) throw DataError("it does not say which version of ONNX' operators it uses (opset_import)");
+  model.opset = *opset;
+  return model;
+}
+
+}  // namespace
+
+Model parse(std::string_view bytes, const std::filesystem::path& path) {
+  return within(fmt::format("{}: not an ONNX model that can be read", path.string()),
+                [&] { return read_model(bytes); });
+}
+
+Model read(const std::filesystem::path& path) { return parse(read_file(path, kMostBytes), path); }
+
+}  // namespace bantam::onnx

@@ -1,0 +1,111 @@
+// From an ONNX model's values to texts and tensors.
+#include "bantam/run/session/onnx_contents.h"
+
+#include <cstring>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "bantam/base/error.h"
+#include "bantam/base/text.h"
+#include "bantam/models/onnx/onnx_model.h"
+
+namespace bantam::run {
+namespace {
+
+std::string_view name_of(onnx::Type type) {
+  switch (type) {
+    case onnx::Type::float32:
+      return "float32";
+    case onnx::Type::uint8:
+      return "uint8";
+    case onnx::Type::int8:
+      return "int8";
+    case onnx::Type::int32:
+      return "int32";
+    case onnx::Type::int64:
+      return "int64";
+    case onnx::Type::boolean:
+      return "bool";
+    case onnx::Type::float16:
+      return "float16";
+    case onnx::Type::float64:
+      return "float64";
+    case onnx::Type::bfloat16:
+      return "bfloat16";
+  }
+  return "unknown";
+}
+
+/// "images float32 (batch, 3, 224, 224)".
+std::string text_of(const onnx::Value& value) {
+  std::vector<std::string> extents;
+  for (std::size_t i = 0; i < value.dims.size(); ++i) {
+    const bool named = i < value.names.size() && !value.names[i].empty();
+    extents.push_back(value.dims[i] >= 0 ? fmt::format("{}", value.dims[i]) : named ? shown(value.names[i], 24) : "?");
+  }
+  return fmt::format("{} {} ({})", shown(value.name), name_of(value.type), fmt::join(extents, ", "));
+}
+
+HostTensor host_tensor(const onnx::Tensor& tensor) {
+  HostTensor host{.shape = Shape(tensor.dims)};
+  std::string data = tensor.data;
+  switch (tensor.type) {
+    case onnx::Type::int8: {
+      const std::vector<std::int64_t> values = tensor.as_integers();
+      const std::vector<std::int32_t> wide(values.begin(), values.end());
+      data.assign(reinterpret_cast<const char*>(wide.data()), wide.size() * sizeof(std::int32_t));
+      host.dtype = DType::int32;
+      break;
+    }
+    case onnx::Type::boolean:
+    case onnx::Type::uint8:
+      host.dtype = DType::uint8;
+      break;
+    case onnx::Type::int32:
+      host.dtype = DType::int32;
+      break;
+    case onnx::Type::int64:
+      host.dtype = DType::int64;
+      break;
+    case onnx::Type::float16:
+      host.dtype = DType::float16;
+      break;
+    case onnx::Type::bfloat16:
+      host.dtype = DType::bfloat16;
+      break;
+    case onnx::Type::float64:
+      host.dtype = DType::float64;
+      break;
+    case onnx::Type::float32:
+      break;
+  }
+  host.bytes.resize(data.size());
+  std::memcpy(host.bytes.data(), data.data(), data.size());
+  return host;
+}
+
+}  // namespace
+
+OnnxContents onnx_contents(std::string_view bytes, const std::filesystem::path& path) {
+  const onnx::Model model = onnx::parse(bytes, path);
+  OnnxContents contents{
+      .facts = {.ir_version = model.ir_version, .opset = model.opset, .graph_name = model.graph_name}};
+  OnnxFacts& facts = contents.facts;
+  facts.producer = model.producer_version.empty() ? model.producer : model.producer + " " + model.producer_version;
+  for (const onnx::Value& input : model.inputs) facts.inputs.push_back(text_of(input));
+  for (const onnx::Value& output : model.outputs) facts.outputs.push_back(text_of(output));
+  for (const onnx::Node& node : model.nodes) ++facts.ops[node.domain.empty() ? node.op : node.domain + "." + node.op];
+  contents.tensors.metadata = model.metadata;
+  for (const onnx::Tensor& tensor : model.initializers) {
+    if (tensor.name.empty()) continue;
+    try {
+      contents.tensors.tensors.emplace(tensor.name, host_tensor(tensor));
+    } catch (const ShapeError& error) {
+      throw DataError(fmt::format("{}: initializer '{}': {}", path.string(), shown(tensor.name), error.what()));
+    }
+  }
+  return contents;
+}
+
+}  // namespace bantam::run

@@ -1,0 +1,233 @@
+// What is not supported, by message: the node, its op, and what was expected.
+#include <climits>
+
+#include <gtest/gtest.h>
+
+#include "bantam/base/error.h"
+#include "bantam/models/onnx/onnx_import.h"
+#include "tests/models/onnx/small_models.h"
+
+namespace bantam::onnx {
+namespace {
+
+using namespace std::string_literals;
+using testing::Chain;
+using testing::integers;
+using testing::Integers;
+using testing::numbers;
+using testing::weight;
+
+std::string error_of(const Model& model, const ImportOptions& options = {}) {
+  try {
+    (void)import_model(model, options);
+  } catch (const DataError& error) {
+    return error.what();
+  }
+  return "";
+}
+
+struct Refused {
+  std::string name;
+  Model model;
+  std::string error;
+};
+
+void PrintTo(const Refused& c, std::ostream* out) { *out << c.name; }
+
+class ImportOnnxRefuses : public ::testing::TestWithParam<Refused> {};
+
+TEST_P(ImportOnnxRefuses, ByName) { EXPECT_EQ(error_of(GetParam().model), GetParam().error); }
+
+Chain conv() { return Chain().add("Conv", {}, {weight("c.weight", {4, 3, 1, 1})}, "/c/Conv"); }
+Tensor scalar(float value) { return Tensor::of("", {}, std::vector<float>{value}); }
+
+std::vector<Refused> windows() {
+  return {
+      {"one_axis", Chain({-1, 3, 8}).add("Conv", {}, {weight("w", {4, 3, 3})}, "c").model(),
+       "node 'c' (Conv): a weight of 3 axes; expected 4, of a convolution over height and width"},
+      {"channels", Chain().add("Conv", {}, {weight("w", {4, 2, 3, 3})}, "c").model(),
+       "node 'c' (Conv): a weight of 4 filters over 2 channels, in 1 groups, does not fit 3 channels"},
+      {"computed_weight", conv().node({.name = "d", .op = "Conv", .inputs = {"v0", "v0"}, .outputs = {"z"}}).model(),
+       "node 'd' (Conv): input 1 ('v0') depends on the network's input; expected a constant"},
+      {"without_weight", Chain().add("Conv", {}, {}, "c").model(), "node 'c' (Conv): input 1 is missing: the weight"},
+      {"too_large", Chain().add("Conv", {}, {weight("w", {4, 3, 9, 9})}, "c").model(),
+       "node 'c' (Conv): as conv2d: {filters: 4, kernel: 9, bias: false}: conv2d: a window of 9x9 does not fit an "
+       "input of 8x6 with padding 0+0, 0+0"},
+      {"pads", Chain().add("Conv", {{"pads", Integers{1, 1}}}, {weight("w", {4, 3, 3, 3})}, "c").model(),
+       "node 'c' (Conv): pads: expected four numbers from 0 on"},
+      {"strides",
+       Chain().add("MaxPool", {{"kernel_shape", Integers{2, 2}}, {"strides", Integers{2, 0}}}, {}, "p").model(),
+       "node 'p' (MaxPool): strides: 2 numbers; expected two from 1 on, of height and width"},
+      {"auto_pad", Chain().add("MaxPool", {{"kernel_shape", Integers{2, 2}}, {"auto_pad", "SOME"s}}, {}, "p").model(),
+       "node 'p' (MaxPool): auto_pad 'SOME'; expected NOTSET, SAME_UPPER, SAME_LOWER or VALID"},
+      {"attribute", Chain().add("MaxPool", {{"kernel_shape", 2.0f}}, {}, "p").model(),
+       "node 'p' (MaxPool): attribute 'kernel_shape': expected integers"},
+      {"bias", Chain().add("Conv", {}, {weight("w", {4, 3, 1, 1}), weight("b", {3})}, "c").model(),
+       "node 'c' (Conv): as conv2d: its bias has the shape (3); expected (4)"},
+  };
+}
+
+std::vector<Refused> values() {
+  return {
+      {"two_values", Chain({-1, 4}).node({.name = "m", .op = "MatMul", .inputs = {"x", "x"}, .outputs = {"z"}}).model(),
+       "node 'm' (MatMul): expected the network's values times a constant matrix; products of two values have no "
+       "layer"},
+      {"inputs", Chain({-1, 4}).add("Gemm", {}, {weight("w", {5, 2})}, "g").model(),
+       "node 'g' (Gemm): a weight for 5 inputs; there are 4"},
+      {"trans_a", Chain({-1, 4}).add("Gemm", {{"transA", std::int64_t{1}}}, {weight("w", {4, 2})}, "g").model(),
+       "node 'g' (Gemm): transA is not supported: the batch is the first axis"},
+      {"image_for_features", conv().add("Gemm", {}, {weight("w", {4, 2})}, "g").model(),
+       "node 'g' (Gemm): a value of 4 axes; expected 2: (batch, features)"},
+      {"clip", conv().add("Clip", {}, {scalar(-1), scalar(1)}, "a").model(),
+       "node 'a' (Clip): bounds -1 and 1; expected 0 and 6 (relu6), or 0 alone (relu)"},
+      {"hard_sigmoid", conv().add("HardSigmoid", {}, {}, "a").model(),
+       "node 'a' (HardSigmoid): alpha 0.2 and beta 0.5; expected 1/6 and 0.5: hard_sigmoid is PyTorch's"},
+      {"gelu", conv().add("Gelu", {{"approximate", "tanh"s}}, {}, "a").model(),
+       "node 'a' (Gelu): approximate 'tanh'; expected none: gelu is the exact one, of erf"},
+      {"within_a_channel", conv().add("Mul", {}, {weight("", {4, 8, 6})}, "m").model(),
+       "node 'm' (Mul): a constant that differs within a channel; expected one number, or one a channel"},
+      {"from_a_constant",
+       conv().node({.name = "s", .op = "Sub", .inputs = {"c.weight", "v0"}, .outputs = {"z"}}).model(),
+       "node 's' (Sub): expected a constant to be subtracted"},
+      {"softmax_of_rows", conv().add("Softmax", {{"axis", std::int64_t{3}}}, {}, "s").model(),
+       "node 's' (Softmax): over axis 3 of 4; expected that of the channels or features"},
+      {"log_softmax_within", conv().add("LogSoftmax", {{"axis", std::int64_t{1}}}, {}, "s").add("Relu").model(),
+       "node 's' (LogSoftmax): within a network; at its end it is left out"},
+      {"layer_norm_of_images",
+       conv().add("LayerNormalization", {{"axis", std::int64_t{1}}}, {weight("w", {4, 8, 6})}, "n").model(),
+       "node 'n' (LayerNormalization): normalises more than the last axis, which layer_norm does not"},
+      {"layer_norm_of_rows", conv().add("LayerNormalization", {}, {weight("w", {6})}, "n").model(),
+       "node 'n' (LayerNormalization): normalises an axis that is not that of the channels"},
+  };
+}
+
+std::vector<Refused> shapes() {
+  Chain shuffled = Chain({-1, 4, 2, 2});
+  shuffled.add("Reshape", {}, {integers("", {0, 2, 2, 2, 2})})
+      .add("Transpose", {{"perm", Integers{0, 2, 1, 3, 4}}})
+      .add("Reshape", {}, {integers("", {0, 4, 2, 2})})
+      .add("Conv", {}, {weight("w", {4, 4, 1, 1})}, "c");
+  return {
+      {"shuffle", shuffled.model(),
+       "node 'c' (Conv): its input was transposed or reshaped so that it is no image of channels that lie together"},
+      {"batch", conv().add("Transpose", {{"perm", Integers{1, 0, 2, 3}}}, {}, "t").model(),
+       "node 't' (Transpose): moves the batch, which is the first axis"},
+      {"reshape", conv().add("Reshape", {}, {integers("", {0, 5, -1})}, "r").model(),
+       "node 'r' (Reshape): the 192 values of a sample do not fit the new extents"},
+      {"reshape_of_the_batch", conv().add("Reshape", {}, {integers("", {7, -1})}, "r").model(),
+       "node 'r' (Reshape): expected a shape whose first extent is the batch's"},
+      {"flatten", conv().add("Flatten", {{"axis", std::int64_t{2}}}, {}, "f").model(),
+       "node 'f' (Flatten): axis 2; expected 1"},
+      {"concat",
+       conv()
+           .node({.name = "j",
+                  .op = "Concat",
+                  .inputs = {"v0", "v0"},
+                  .outputs = {"z"},
+                  .attributes = {{"axis", std::int64_t{2}}}})
+           .model(),
+       "node 'j' (Concat): along axis 2 of 4; expected that of the channels or features"},
+      {"slice", conv().add("Slice", {}, {integers("", {1}), integers("", {3}), integers("", {1})}, "s").model(),
+       "node 's' (Slice): cuts axis 1; expected the height or width of images (crop)"},
+      {"slice_steps",
+       conv()
+           .add("Slice", {}, {integers("", {0}), integers("", {8}), integers("", {2}), integers("", {2})}, "s")
+           .model(),
+       "node 's' (Slice): a step of 2; expected 1"},
+      {"pad_value", conv().add("Pad", {}, {integers("", {0, 0, 1, 1, 0, 0, 1, 1}), scalar(1)}, "p").model(),
+       "node 'p' (Pad): pads with 1; expected 0"},
+      {"resize",
+       conv().add("Resize", {{"mode", "cubic"s}}, {numbers("roi", {}), numbers("", {1, 1, 2, 2})}, "u").model(),
+       "node 'u' (Resize): mode cubic by half_pixel; expected nearest, or linear by half_pixel or align_corners"},
+      {"scale", conv().add("Resize", {}, {numbers("roi", {}), numbers("", {1, 1, 1.5f, 2})}, "u").model(),
+       "node 'u' (Resize): a scale of 1.5; expected a whole number from 1 on"},
+      {"one_axis_of_an_image", conv().add("ReduceMean", {{"axes", Integers{2}}}, {}, "m").model(),
+       "node 'm' (ReduceMean): reduces one axis of an image; expected both, height and width"},
+      {"order_of_the_output", conv().add("Flatten", {}, {}, "f").model(),
+       "node 'y' (output): its values lie in another order than the model's, and no weights follow that could be "
+       "permuted"},
+  };
+}
+
+std::string name_of(const ::testing::TestParamInfo<Refused>& info) { return info.param.name; }
+
+INSTANTIATE_TEST_SUITE_P(Windows, ImportOnnxRefuses, ::testing::ValuesIn(windows()), name_of);
+INSTANTIATE_TEST_SUITE_P(Values, ImportOnnxRefuses, ::testing::ValuesIn(values()), name_of);
+INSTANTIATE_TEST_SUITE_P(Shapes, ImportOnnxRefuses, ::testing::ValuesIn(shapes()), name_of);
+
+TEST(ImportOnnxErrors, OpsWithoutLayersAreNamed) {
+  const std::string error = error_of(conv().add("LSTM", {}, {}, "/rnn/LSTM").model());
+  EXPECT_TRUE(
+      error.starts_with("node '/rnn/LSTM' (LSTM): there is no layer for this op; there are layers for Add, "
+                        "AveragePool, BatchNormalization, "))
+      << error;
+  EXPECT_NE(error.find("Transpose, Unsqueeze and Upsample"), std::string::npos) << error;
+  Chain chain = conv();
+  EXPECT_EQ(
+      error_of(
+          chain.node({.name = "f", .op = "FusedConv", .domain = "com.microsoft", .inputs = {"v0"}, .outputs = {"z"}})
+              .model()),
+      "node 'f' (com.microsoft.FusedConv): ops of the domain 'com.microsoft' are not supported");
+}
+
+TEST(ImportOnnxErrors, ModelsThatAreNoNetworks) {
+  Model model = conv().model();
+  model.inputs.push_back({.name = "z", .dims = {-1, 2}});
+  EXPECT_EQ(error_of(model), "the model has 2 inputs ('x' and 'z'); expected one");
+  model = conv().model();
+  model.outputs.clear();
+  EXPECT_EQ(error_of(model), "the model has 0 outputs; expected one");
+  model = conv().model();
+  model.outputs[0].name = "gone";
+  EXPECT_EQ(error_of(model), "the output 'gone' is computed by no node");
+  EXPECT_EQ(error_of(Chain().add("Identity").model()), "the model has no layers");
+  model = conv().model();
+  model.nodes.push_back(model.nodes[0]);
+  EXPECT_EQ(error_of(model), "node '/c/Conv' (Conv): two values have the name 'y'");
+  model = conv().model();
+  model.nodes[0].inputs[0] = "nothing";
+  EXPECT_EQ(error_of(model), "node '/c/Conv' (Conv): input 'nothing' is computed by no node before");
+  model.initializers.push_back(model.initializers[0]);
+  EXPECT_EQ(error_of(model), "two initializers have the name 'c.weight'");
+}
+
+TEST(ImportOnnxErrors, InputsWithoutASize) {
+  Model model = conv().model();
+  model.inputs[0].dims = {-1, 3, -1, -1};
+  model.inputs[0].names = {"batch", "", "height", ""};
+  EXPECT_EQ(
+      error_of(model),
+      "the input 'x' has the extents (batch, 3, height, ?); expected numbers from 1 to 1048576 but for the batch: "
+      "say the height and the width");
+  model.inputs[0].dims = {-1, 3, 8, 6};
+  EXPECT_EQ(error_of(model, {.size = {8, 7}}),
+            "the input 'x' has the extents (batch, 3, 8, 6); its height and width cannot be others");
+  model.inputs[0].dims = {-1};
+  EXPECT_EQ(error_of(model),
+            "the input 'x' has the extents (batch); expected (batch, channels, height, width), (batch, height, width, "
+            "channels) or (batch, features)");
+}
+
+TEST(ImportOnnxErrors, ClassesOfWhatIsNoClassifier) {
+  EXPECT_EQ(error_of(conv().model(), {.classes = 3}),
+            "node '/c/Conv' (Conv): the last layer is conv2d; expected a dense one for 3 classes");
+}
+
+TEST(ImportOnnxErrors, WeightsThatAreNotFinite) {
+  Model model = conv().model();
+  model.initializers[0].data.replace(0, 4, "\x00\x00\x80\x7f"s);
+  EXPECT_EQ(error_of(model), "node '/c/Conv' (Conv): as conv2d: its weight has values that are not finite");
+}
+
+// A constant that nodes of a small file ask to be large.
+TEST(ImportOnnxErrors, ConstantsHaveASize) {
+  Chain chain = conv();
+  Model model = chain.model();
+  model.initializers.push_back(integers("huge", {std::int64_t{1} << 40}));
+  model.nodes.insert(model.nodes.begin(),
+                     {.name = "fill", .op = "ConstantOfShape", .inputs = {"huge"}, .outputs = {"constant"}});
+  EXPECT_EQ(error_of(model), "node 'fill' (ConstantOfShape): computes a constant that is too large");
+}
+
+}  // namespace
+}  // namespace bantam::onnx
