@@ -12,7 +12,7 @@
 #include "bantam/data/formats/sample_reader.h"
 #include "bantam/engine/autograd/tape.h"
 #include "bantam/engine/graph/model.h"
-#include "bantam/engine/infer/predictor.h"
+#include "bantam/models/infer/predictor.h"
 #include "bantam/engine/layers/layers.h"
 #include "bantam/engine/ops/ops.h"
 #include "bantam/engine/plan/step_plan.h"

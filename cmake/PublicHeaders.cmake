@@ -32,7 +32,7 @@ set(BANTAM_PUBLIC_HEADERS
   engine/layers/layer.h
   engine/layers/layers.h
   engine/losses/loss.h
-  engine/infer/predictor.h
+  models/infer/predictor.h
   engine/program/recompute_options.h
   models/yaml/network.h
   models/zoo/zoo.h

@@ -30,8 +30,6 @@ constexpr const char* kAbout =
     "layouts. Which network it is follows from the tensors, or is named with\n"
     "--model. With --classes of another number than the file's, the classifier is\n"
     "left out. A file without one, or with prefixes (backbone.), is read, too.\n"
-    "Example: bantam import resnet50.pth --classes 2 -o resnet50.safetensors";
-    "left out.\n"
     "Reads an ONNX model (.onnx) and writes its network and weights: NAME.yaml, the\n"
     "`model` of a configuration, and NAME.safetensors. -o says NAME.\n"
     "Example: bantam import resnet50.pth --classes 2 -o resnet50.safetensors\n"

@@ -10,7 +10,7 @@
 #include "bantam/base/clock.h"
 #include "bantam/base/philox.h"
 #include "bantam/engine/autograd/parameters.h"
-#include "bantam/engine/infer/predictor.h"
+#include "bantam/models/infer/predictor.h"
 #include "bantam/run/session/algorithm_cache.h"
 
 namespace bantam::run {

@@ -5,7 +5,7 @@
 
 #include "bantam/base/error.h"
 #include "bantam/data/delivery/data_config.h"
-#include "bantam/engine/infer/fold_batch_norm.h"
+#include "bantam/models/infer/fold_batch_norm.h"
 #include "bantam/models/onnx/onnx_export.h"
 #include "bantam/run/session/library_versions.h"
 

@@ -11,7 +11,7 @@
 #include <fstream>
 #include <string>
 
-#include "bantam/engine/infer/fold_batch_norm.h"
+#include "bantam/models/infer/fold_batch_norm.h"
 #include "bantam/models/onnx/onnx_export.h"
 #include "tests/models/onnx/random_network.h"
 #include "tests/models/yaml/model_text.h"

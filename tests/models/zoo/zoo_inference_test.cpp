@@ -5,11 +5,11 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
-#include "bantam/engine/infer/fold_batch_norm.h"
-#include "bantam/engine/infer/predictor.h"
+#include "bantam/models/infer/fold_batch_norm.h"
+#include "bantam/models/infer/predictor.h"
 #include "bantam/models/zoo/zoo.h"
 #include "tests/engine/engine_fixture.h"
-#include "tests/engine/infer/random_weights.h"
+#include "tests/models/infer/random_weights.h"
 
 namespace bantam::models {
 namespace {

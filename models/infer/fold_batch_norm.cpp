@@ -1,6 +1,6 @@
 // Rewriting a graph for inference: layers of training alone are left out, norms and activations become part of the
 // layer before them.
-#include "bantam/engine/infer/fold_batch_norm.h"
+#include "bantam/models/infer/fold_batch_norm.h"
 
 #include <cmath>
 #include <cstring>

@@ -1,10 +1,10 @@
 // Folding for inference: which norms go, what the graph then looks like, and that it computes the same.
-#include "bantam/engine/infer/fold_batch_norm.h"
+#include "bantam/models/infer/fold_batch_norm.h"
 
 #include <algorithm>
 
 #include "tests/engine/engine_fixture.h"
-#include "tests/engine/infer/random_weights.h"
+#include "tests/models/infer/random_weights.h"
 
 namespace bantam {
 namespace {

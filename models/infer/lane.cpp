@@ -1,5 +1,5 @@
 // Passes of a lane: planned on a stand-in, run from the lane's arena, captured on GPUs.
-#include "bantam/engine/infer/lane.h"
+#include "bantam/models/infer/lane.h"
 
 #include <algorithm>
 #include <cstring>

@@ -1,5 +1,5 @@
 // Calls of a Predictor: cut into passes, each in a lane that is free.
-#include "bantam/engine/infer/predictor.h"
+#include "bantam/models/infer/predictor.h"
 
 #include <algorithm>
 #include <condition_variable>
@@ -11,8 +11,8 @@
 #include <fmt/format.h>
 
 #include "bantam/base/error.h"
-#include "bantam/engine/infer/fold_batch_norm.h"
-#include "bantam/engine/infer/lane.h"
+#include "bantam/models/infer/fold_batch_norm.h"
+#include "bantam/models/infer/lane.h"
 #include "bantam/kernels/contracts/algorithm_choices.h"
 
 namespace bantam {

@@ -1,10 +1,10 @@
 // Predictor: what a Model computes, from any number of threads, cut into passes, without an allocation in a call.
-#include "bantam/engine/infer/predictor.h"
+#include "bantam/models/infer/predictor.h"
 
 #include <thread>
 
 #include "tests/engine/engine_fixture.h"
-#include "tests/engine/infer/random_weights.h"
+#include "tests/models/infer/random_weights.h"
 
 namespace bantam {
 namespace {
