@@ -68,6 +68,9 @@ void print_text(const run::ConvertedWeights& weights, const ImportOptions& optio
   if (!weights.left_out.empty())
     fmt::print("{}: {}\n", weights.classes > 0 ? "left out, for other classes" : "to be trained from the start",
                join(weights.left_out, ", ", ", "));
+  std::vector<std::string> unused = weights.ignored;
+  std::erase_if(unused, [](const std::string& name) { return name.ends_with(".num_batches_tracked"); });
+  if (!unused.empty()) fmt::print("not used: {}\n", shown_message(join(unused, ", ", ", "), 400));
   fmt::print("{}: {} tensors for {}, {}\n", printable(options.out), weights.file.tensors.size(), weights.model,
              format_byte_size(bytes_of(weights.file)));
   fmt::print("train from it: {}\n", printable(model_text(weights, options)));

@@ -1,6 +1,8 @@
 // Building graphs.
 #include "bantam/engine/graph/graph.h"
 
+#include <algorithm>
+
 #include <fmt/format.h>
 
 #include "bantam/base/error.h"
@@ -11,6 +13,7 @@ std::string block_of(const std::string& name) { return name.substr(0, name.find(
 
 Graph::Graph(Shape input) {
   nodes_.push_back({.name = "input", .output = input});
+  only_readers_.push_back(0);
   names_.insert("input");
 }
 
@@ -38,7 +41,12 @@ NodeId Graph::add(std::string name, LayerPtr layer, std::vector<NodeId> inputs) 
     throw ShapeError(fmt::format("layer '{}': {}", name, error.what()));
   }
   names_.insert(name);
+  for (const NodeId input : inputs) {
+    NodeId& reader = only_readers_[static_cast<std::size_t>(input)];
+    reader = reader == 0 ? output() + 1 : kSeveralReaders;
+  }
   nodes_.push_back({std::move(name), std::move(layer), std::move(inputs), out});
+  only_readers_.push_back(0);
   return output();
 }
 
@@ -49,14 +57,7 @@ std::vector<Shape> Graph::input_shapes(NodeId node) const {
 }
 
 NodeId Graph::only_reader(NodeId node) const {
-  NodeId reader = 0;
-  for (NodeId later = node + 1; later <= output(); ++later)
-    for (const NodeId input : this->node(later).inputs) {
-      if (input != node) continue;
-      if (reader != 0) return 0;
-      reader = later;
-    }
-  return reader;
+  return std::max<NodeId>(only_readers_[static_cast<std::size_t>(node)], 0);
 }
 
 NodeId Graph::first_without_meta() const {

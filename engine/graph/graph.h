@@ -55,9 +55,12 @@ class Graph {
   std::string describe(NodeId node) const;
 
  private:
+  static constexpr NodeId kSeveralReaders = -1;
+
   std::string unused_name(const std::string& kind);
 
   std::vector<GraphNode> nodes_;
+  std::vector<NodeId> only_readers_;                      // of each node: only_reader, or kSeveralReaders
   std::unordered_set<std::string> names_;                 // of all nodes
   std::unordered_map<std::string, int> numbers_of_kind_;  // the last number given to nodes without a name
 };

@@ -147,7 +147,9 @@ std::string Sweep::name_of(std::size_t setting, std::uint64_t seed) const {
   if (settings_.size() == 1) return fmt::format("seed={}", seed);
   const auto digits = static_cast<int>(std::to_string(settings_.size()).size());
   const std::string text = setting_text(plan_, settings_[setting], "-");
-  return fmt::format("{:0{}}-{}-seed={}", setting + 1, digits, as_file_name(text), seed);
+  const std::string values = fmt::format("{:0{}}-{}", setting + 1, digits, as_file_name(text));
+  const bool has_seed = std::ranges::find(plan_.axes, "seed", &SweepAxis::key) != plan_.axes.end();
+  return has_seed ? values : fmt::format("{}-seed={}", values, seed);
 }
 
 void Sweep::write() const {

@@ -81,7 +81,8 @@ class StateDictSearch {
 
 std::string names_of(const std::vector<StateDictSearch::Found>& found) {
   std::vector<std::string> names;
-  for (const StateDictSearch::Found& each : found) names.push_back(fmt::format("'{}'", shown(each.path)));
+  for (const StateDictSearch::Found& each : found)
+    names.push_back(each.path.empty() ? "the file itself, without --key" : fmt::format("'{}'", shown(each.path)));
   return shown(join(names, ", ", " and "), 400);
 }
 

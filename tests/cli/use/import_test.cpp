@@ -31,6 +31,12 @@ train: {epochs: 1, evaluate: false}
   EXPECT_EQ(imported.last_json().at("model"), "resnet18_cifar");
   EXPECT_EQ(imported.last_json().at("tensors"), 100);
   EXPECT_EQ(imported.last_json().at("left_out").size(), 2u);
+  const Outcome several = run({"export", "r", "-o", "several.safetensors", "--json"});
+  ASSERT_EQ(several.code, 0) << several.err;
+  const Outcome plain = run({"import", "several.safetensors", "-o", "plain.safetensors"});
+  EXPECT_EQ(plain.out.find("not used"), std::string::npos) << plain.out;
+  EXPECT_EQ(run({"import", "several.safetensors", "-o", "k.safetensors", "--key", "a"}).err,
+            "bantam: error: --key: several.safetensors is no file of PyTorch: it holds one state_dict\n");
   for (const std::vector<std::string>& verb : {std::vector<std::string>{"export", "r", "--to", "torchvision"},
                                                {"import", "r-torchvision.safetensors", "--from", "torchvision"}}) {
     const Outcome first = run(verb), again = run(verb);

@@ -94,7 +94,9 @@ TEST(Pickle, NothingIsExecuted) {
                            "b."),
                   "a state that is refused");
   EXPECT_CONTAINS(error_of("\x80\2Pa\n."), "opcode 0x50, which is refused, at byte 2");
-  EXPECT_CONTAINS(error_of("\x80\2\x81."), "opcode 0x81");
+  EXPECT_CONTAINS(error_of("\x80\2(iposix\nsystem\n."), "opcode 0x69, which is refused");
+  EXPECT_CONTAINS(error_of("\x80\2cnumpy\nndarray\n)\x81."), "a call that is refused");
+  EXPECT_CONTAINS(error_of("\x80\2cnumpy\nndarray\n)}\x92."), "a call that is refused");
   EXPECT_CONTAINS(error_of("(dp1\n."), "does not begin with a protocol");
   EXPECT_CONTAINS(error_of("\x80\5N."), "protocol 5");
 }

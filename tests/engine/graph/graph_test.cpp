@@ -40,6 +40,26 @@ TEST(GraphTest, NamesOfManyLayersAreMadeInSeconds) {
   EXPECT_EQ(graph.nodes().back().name, "activation_20000");
 }
 
+TEST(GraphTest, TheOnlyReaderOfANodeIsKnownAtOnce) {
+  Graph graph({4});
+  const NodeId a = graph.add("a", activation({.kind = Activation::relu}), {0});
+  const NodeId b = graph.add("b", activation({.kind = Activation::relu}), {a});
+  const NodeId sum = graph.add("sum", add(), {a, b});
+  const NodeId twice = graph.add("twice", add(), {sum, sum});
+  EXPECT_THROW(graph.add("gone", add(), {b, 99}), ShapeError);  // which reads nothing
+  EXPECT_EQ(graph.only_reader(0), a);
+  EXPECT_EQ(graph.only_reader(a), 0) << "b and sum read it";
+  EXPECT_EQ(graph.only_reader(b), sum);
+  EXPECT_EQ(graph.only_reader(sum), 0) << "it is read twice by one node";
+  EXPECT_EQ(graph.only_reader(twice), 0) << "nothing reads it";
+  EXPECT_EQ(Graph(graph).only_reader(b), sum);
+  Graph chain({2});
+  for (int i = 0; i < 100'000; ++i) chain.add(activation({.kind = Activation::relu}));
+  const std::clock_t begin = std::clock();
+  for (NodeId node = 0; node < chain.output(); ++node) ASSERT_EQ(chain.only_reader(node), node + 1);
+  EXPECT_LT(static_cast<double>(std::clock() - begin) / CLOCKS_PER_SEC, 2) << "5·10^9 comparisons need more";
+}
+
 TEST(GraphTest, NamesAreMadeAndChecked) {
   Graph graph({8, 8, 3});
   graph.add(conv2d({.filters = 4}));

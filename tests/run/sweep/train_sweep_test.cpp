@@ -181,6 +181,15 @@ TEST_F(TrainSweep, MoreSeedsAreTrainedLater) {
   EXPECT_THROW(sweep.set_repeat(1), ConfigError);
 }
 
+TEST_F(TrainSweep, SeedsMayBeNamed) {
+  SweepPlan seeds = plan();
+  seeds.axes = {{"seed", {"3", "9"}}};
+  const Sweep sweep = Sweep::create(seeds, path("s"), "tiny");
+  EXPECT_EQ(sweep.text_of(sweep.runs()[1]), "seed=9");
+  EXPECT_EQ(sweep.runs()[1].folder.filename(), "2-seed=9");
+  EXPECT_EQ(sweep.config_of(sweep.runs()[1]).seed, 9u);
+}
+
 TEST_F(TrainSweep, RunsThatEndedByTheClockAreLeftAsTheyAre) {
   SweepPlan timed = plan({"0.01"});
   timed.overrides = {"train.epochs=1000000", "train.max_time=1s"};

@@ -125,6 +125,7 @@ TEST_F(TorchFileTest, WhatIsRefusedIsNamed) {
            "it has several dictionaries of tensors ('a' and 'b'): name one with --key");
   contains(error_at(fixture("several.pt"), "c"),
            "there is no dictionary of tensors 'c' in it (--key); there are 'a' and 'b'");
+  contains(error_at(fixture("extra.pt"), "w"), "(--key); there are the file itself, without --key and 'extra'");
   contains(error_at(fixture("complex.pt")), "the name 'torch.ComplexFloatStorage', which is refused");
   contains(error_at(fixture("short.pt")), "tensor 'w' is of torch.ShortStorage, which is not read");
   contains(error_of("no archive"), "net.pt: is no file of PyTorch: it is no zip archive");
