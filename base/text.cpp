@@ -10,6 +10,7 @@
 #include <fmt/format.h>
 
 #include "bantam/base/error.h"
+#include "bantam/base/usual_names.h"
 
 namespace bantam {
 namespace {
@@ -73,54 +74,9 @@ std::size_t edit_distance(std::string_view a, std::string_view b) {
   return last[b.size()];
 }
 
-/// What Keras, PyTorch and their users call things, and our names of them.
-constexpr std::pair<std::string_view, std::string_view> kUsualNames[] = {
-    {"avg_pool", "average_pool"},
-    {"average_pooling2d", "average_pool"},
-    {"avgpool2d", "average_pool"},
-    {"batch_normalization", "batch_norm"},
-    {"batchnorm2d", "batch_norm"},
-    {"bce", "binary_cross_entropy"},
-    {"bfloat16", "mixed_bfloat16"},
-    {"bf16", "mixed_bfloat16"},
-    {"binary_crossentropy", "binary_cross_entropy"},
-    {"categorical_crossentropy", "softmax_cross_entropy"},
-    {"conv", "conv2d"},
-    {"cross_entropy", "softmax_cross_entropy"},
-    {"crossentropyloss", "softmax_cross_entropy"},
-    {"fc", "dense"},
-    {"float16", "mixed_float16"},
-    {"fp16", "mixed_float16"},
-    {"fp32", "float32"},
-    {"fully_connected", "dense"},
-    {"global_average_pooling2d", "global_average_pool"},
-    {"global_avg_pool", "global_average_pool"},
-    {"global_max_pooling2d", "global_max_pool"},
-    {"group_normalization", "group_norm"},
-    {"groupnormalization", "group_norm"},
-    {"half", "mixed_float16"},
-    {"kernel_size", "kernel"},
-    {"layer_normalization", "layer_norm"},
-    {"layernormalization", "layer_norm"},
-    {"linear", "dense"},
-    {"max_pooling2d", "max_pool"},
-    {"maxpool2d", "max_pool"},
-    {"mean_absolute_error", "mae"},
-    {"mean_squared_error", "mse"},
-    {"out_channels", "filters"},
-    {"out_features", "units"},
-    {"p", "rate"},
-    {"pool_size", "size"},
-    {"sparse_categorical_accuracy", "accuracy"},
-    {"sparse_categorical_crossentropy", "softmax_cross_entropy"},
-    {"strides", "stride"},
-    {"swish", "silu"},
-    {"use_bias", "bias"},
-};
-
 std::optional<std::string> nearest(std::string_view word, std::span<const std::string> candidates) {
-  for (const auto& [usual, ours] : kUsualNames)
-    if (usual == lower(word) && std::ranges::find(candidates, ours) != candidates.end()) return std::string(ours);
+  if (const auto ours = our_name(word); ours && std::ranges::find(candidates, *ours) != candidates.end())
+    return std::string(*ours);
   std::optional<std::string> best;
   std::size_t best_distance = 0;
   for (const std::string& candidate : candidates) {

@@ -66,6 +66,7 @@ int run(int argc, char** argv) {
   app.set_version_flag("--version", version);
   Action action;
   add_train(app, action);
+  add_sweep(app, action);
   add_find_lr(app, action);
   add_summary(app, action);
   add_devices(app, action);

@@ -8,6 +8,7 @@
 #include "bantam/base/config/config_recording.h"
 #include "bantam/base/config/config_tree.h"
 #include "bantam/base/text.h"
+#include "bantam/base/usual_names.h"
 
 namespace bantam {
 namespace {
@@ -135,7 +136,12 @@ void ConfigMap::fail_missing(std::string_view key) const {
                 fmt::format("unknown key '{}'{}; did you mean '{}'?", shown(child->key), where, *near));
     }
   }
-  self_.fail_at_key(fmt::format("missing key '{}'{}", key, where));
+  std::string others;  // that belong to other programs, and would be the next error
+  for (const auto& child : self_.data_->children)
+    if (const auto ours = our_name(child->key);
+        ours && std::ranges::find(asked_, child->key) == asked_.end() && !find_child(*self_.data_, *ours))
+      others += fmt::format("; and '{}' is called '{}' here", shown(child->key), *ours);
+  self_.fail_at_key(fmt::format("missing key '{}'{}{}", key, where, others));
 }
 
 ConfigNode ConfigMap::add_default(std::string_view key, std::unique_ptr<Data> value) {

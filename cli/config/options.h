@@ -66,6 +66,7 @@ using Action = std::function<int()>;
 
 /// Each adds its subcommand to `app`, which sets `action` when it is chosen.
 void add_train(CLI::App& app, Action& action);
+void add_sweep(CLI::App& app, Action& action);
 void add_find_lr(CLI::App& app, Action& action);
 void add_summary(CLI::App& app, Action& action);
 void add_devices(CLI::App& app, Action& action);

@@ -23,6 +23,7 @@
 #include "bantam/cli/print/step_json.h"
 #include "bantam/engine/plan/step_cost.h"
 #include "bantam/engine/plan/step_plan.h"
+#include "bantam/run/weights/initial_weights.h"
 
 namespace bantam::cli {
 namespace {
@@ -190,6 +191,7 @@ void print_end(const RunConfig& config, const Plan& plan) {
 int plan_config(PlanFlags options) {
   const auto profile = take_profile(options.rows.common, options.profile);
   RunConfig config = read_config(options.rows.common);
+  run::require_weights(config);
   config.planned_for = profile;
   const PlanTarget target = plan_target(config, profile);
   const std::uint64_t memory = options.memory.empty() ? 0 : parse_bytes("--memory", options.memory);

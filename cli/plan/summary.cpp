@@ -17,6 +17,7 @@
 #include "bantam/engine/ops/ops.h"
 #include "bantam/run/bench/step_session.h"
 #include "bantam/run/fit/plan_fit.h"
+#include "bantam/run/weights/initial_weights.h"
 
 namespace bantam::cli {
 namespace {
@@ -155,6 +156,7 @@ std::int64_t batch_of(const RunConfig& config, std::int64_t given) {
 int run_summary(const SummaryOptions& options) {
   const RunConfig config = read_config(options.common);
   require_model_fits(config);
+  run::require_weights(config);
   const StepCase step{batch_of(config, options.batch), config.precision, config.recompute};
   const ModelSummary summary = summarize(config, step);
   if (options.json)

@@ -128,6 +128,16 @@ std::string evaluated_line(const EvaluatedSummary& e) {
   return fmt::format("{} loss {:.4f}{}", head, e.loss, accuracy_cell("acc", e.accuracy, 4));
 }
 
+std::string run_begin_line(const SweepRunState& s) { return fmt::format("run {}/{}: {}", s.run, s.runs, s.setting); }
+
+std::string run_end_line(const SweepRunState& s) {
+  std::string line = fmt::format("run {}/{}:", s.run, s.runs);
+  for (const auto& [name, value] : s.values)
+    line += fmt::format("{} {} {:.4f}", &name == &s.values.front().first ? "" : ",", name, value);
+  line += " in " + format_duration(s.seconds);
+  return s.run < s.runs ? line + ", ETA " + format_duration(s.eta_seconds) : line;
+}
+
 std::string json_line(const ProgressState& s) {
   nlohmann::ordered_json line = {{"event", "progress"},
                                  {"epoch", s.epoch},
@@ -257,6 +267,20 @@ void Progress::evaluated(const EvaluatedSummary& evaluated) {
     write_line(json_line(evaluated));
   else
     message(evaluated_line(evaluated));
+}
+
+void Progress::run_begin(const SweepRunState& s) {
+  if (mode_ != ProgressMode::json) return message(run_begin_line(s));
+  write_line(json_text({{"event", "run_begin"}, {"run", s.run}, {"runs", s.runs}, {"setting", s.setting}}));
+}
+
+void Progress::run_end(const SweepRunState& s) {
+  if (mode_ != ProgressMode::json) return message(run_end_line(s));
+  nlohmann::ordered_json line = {{"event", "run_end"}, {"run", s.run}, {"runs", s.runs}, {"setting", s.setting}};
+  for (const auto& [name, value] : s.values) line[name] = value;
+  line["seconds"] = s.seconds;
+  line["eta_seconds"] = s.eta_seconds;
+  write_line(json_text(line));
 }
 
 void Progress::message(std::string_view text) {

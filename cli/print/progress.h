@@ -29,6 +29,15 @@ struct EvaluationState {
   double eta_seconds = 0;               ///< to the end of this evaluation
 };
 
+/// A run of a sweep that begins or has ended.
+struct SweepRunState {
+  std::int64_t run = 1, runs = 1;  ///< from 1
+  std::string setting;             ///< "learning_rate=0.1, seed=43"
+  double seconds = 0;              ///< of the run, once it has ended
+  double eta_seconds = 0;          ///< to the end of all runs, once it has ended
+  std::vector<std::pair<std::string, double>> values = {};
+};
+
 /// Samples that are read into memory or packed into a file before training begins.
 struct ReadingState {
   std::string_view set;                ///< "train"
@@ -74,6 +83,9 @@ std::string evaluation_line(const EvaluationState& state);
 std::string reading_line(const ReadingState& state);
 std::string epoch_line(const EpochSummary& epoch);
 std::string evaluated_line(const EvaluatedSummary& evaluated);
+/// "run 2/6: seed=43", and once it has ended "run 2/6: accuracy 0.9312, loss 0.2101 in 7.3s, ETA 29s".
+std::string run_begin_line(const SweepRunState& state);
+std::string run_end_line(const SweepRunState& state);
 std::string json_line(const EvaluatedSummary& evaluated);
 std::string json_line(const EvaluationState& state);
 std::string json_line(const ReadingState& state);
@@ -98,6 +110,9 @@ class Progress {
   void epoch_end(const EpochSummary& epoch);
   /// A line of its own for an evaluation between two updates, or of the test samples.
   void evaluated(const EvaluatedSummary& evaluated);
+  /// A line of its own, before and after a run of a sweep.
+  void run_begin(const SweepRunState& state);
+  void run_end(const SweepRunState& state);
   /// A line above the updating one.
   void message(std::string_view text);
   /// Prints a warning in every mode: "warning: …", or for machines {"event": "warning", "message": …}.

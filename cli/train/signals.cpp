@@ -143,6 +143,8 @@ StopOnSignal::~StopOnSignal() {
   }
 }
 
+void StopOnSignal::begin_start() { g_phase.store(Phase::starting); }
+
 void StopOnSignal::begin_training() { g_phase.store(Phase::training); }
 
 void StopOnSignal::note_saved() { g_phase.store(Phase::saved); }

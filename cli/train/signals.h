@@ -22,6 +22,8 @@ class StopOnSignal {
   StopOnSignal(const StopOnSignal&) = delete;
   StopOnSignal& operator=(const StopOnSignal&) = delete;
 
+  /// Another run of this process is starting, after one that was saved.
+  void begin_start();
   /// From here on there is something to lose.
   void begin_training();
   /// All that was trained is on the disk.

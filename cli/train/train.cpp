@@ -21,6 +21,8 @@
 #include "bantam/cli/print/oom_message.h"
 #include "bantam/cli/print/train_report.h"
 #include "bantam/cli/train/signals.h"
+#include "bantam/cli/train/sweep_session.h"
+#include "bantam/cli/train/train_printer.h"
 #include "bantam/run/session/training_run.h"
 
 namespace bantam::cli {
@@ -44,7 +46,17 @@ struct TrainOptions {
   CommonOptions common;
   std::string resume, run_dir, progress = "auto";
   bool overwrite = false, accept_changes = false, json = false, verify = false;
+  std::int64_t repeat = 1;
 };
+
+RunDirectory open_run(const std::string& folder) {
+  if (Sweep::is_in(folder))
+    throw ConfigError(
+        fmt::format("--resume: {} is the folder of a sweep, which `bantam sweep --resume {}` goes on with; or name one "
+                    "of the runs in it",
+                    folder, folder));
+  return RunDirectory::open(folder);
+}
 
 /// The configuration of a new run, or of the run to go on with, with the flags' overrides.
 RunConfig read_train_config(const TrainOptions& options, const RunDirectory* resumed) {
@@ -62,53 +74,6 @@ RunConfig read_train_config(const TrainOptions& options, const RunDirectory* res
   return read_run_config(path, overrides);
 }
 
-/// What the program says of a run, and when signals stop it.
-class TrainPrinter : public RunObserver {
- public:
-  TrainPrinter(Progress& progress, StopOnSignal& stop) : shown(progress), progress_(progress), stop_(stop) {}
-
-  void on_settled(const RunConfig& config, const Settled& settled) override {
-    config_ = config;
-    for (const std::string& message : settled.messages) progress_.message(message);
-    for (const std::string& warning : settled.warnings) progress_.warning(warning);
-  }
-  void on_read(std::string_view set, std::int64_t read, std::int64_t samples) override {
-    progress_.reading({set, read, samples});
-  }
-  void on_ready() override { stop_.begin_training(); }
-  void on_begin(const RunBeginning& run) override {
-    if (run.config.data) tell_ignored(*run.config.data);
-    shown.show_memory_of(run.runtime.allocator(run.config.device));
-    if (!run.config.train.loss.loss->counts_correct()) shown.hide_accuracy();
-    progress_.message(fmt::format("{} on {}, {}; run folder {}", run.config.model.name, to_string(run.config.device),
-                                  to_string(run.config.precision), run.directory.path().string()));
-    progress_.message(fmt::format("planned: {} in use at the peak, {} reserved", format_byte_size(run.plan.peak_bytes),
-                                  format_byte_size(run.plan.pool_bytes)));
-  }
-  void on_trained() override { progress_.close(); }
-  void on_saved() override { stop_.note_saved(); }
-  void on_message(std::string_view text) override { progress_.message(text); }
-  void on_warning(std::string_view text) override { progress_.warning(text); }
-
-  /// As far as it was settled.
-  const RunConfig& config_or(const RunConfig& open) const { return config_ ? *config_ : open; }
-  ProgressCallback shown;
-
- private:
-  /// Files among the training data that are no samples.
-  void tell_ignored(const DataOptions& data) {
-    const IgnoredFiles ignored = data.source.train->ignored();
-    if (ignored.count == 0) return;
-    progress_.message(fmt::format("ignored: {} file{} among the training data: {}{}", format_count(ignored.count),
-                                  ignored.count == 1 ? "" : "s", bantam::shown(join(ignored.examples, ", ", ", "), 200),
-                                  ignored.count > std::ssize(ignored.examples) ? ", …" : ""));
-  }
-
-  Progress& progress_;
-  StopOnSignal& stop_;
-  std::optional<RunConfig> config_;
-};
-
 std::string finished_message(const TrainOutcome& outcome) {
   const run::TrainConfig& train = outcome.config.train;
   const std::string folder = outcome.folder.string();
@@ -121,13 +86,25 @@ std::string finished_message(const TrainOutcome& outcome) {
                      train.epochs == 1 ? "" : "s");
 }
 
+/// A sweep of one setting.
+int run_repeated(const TrainOptions& options) {
+  if (options.common.config.empty())
+    throw ConfigError("train: name a CONFIG, e.g. configs/quickstart.yaml, beside --repeat");
+  SweepPlan plan = plan_of(options.common);
+  plan.repeat = options.repeat;
+  if (options.verify) plan.overrides.push_back("data.verify=true");
+  const std::string name = plan.config_path.stem().string();
+  return train_and_print(Sweep::create(std::move(plan), options.run_dir, name),
+                         {.threads = options.common.threads, .progress = options.progress, .json = options.json});
+}
+
 int run_train(const TrainOptions& options) {
   const Clock::time_point start = Clock::now();
   std::signal(SIGPIPE, SIG_IGN);  // a reader of the progress that goes away must not end the run
   StopOnSignal stop;
   Progress progress(parse_progress_mode(options.progress, stderr), stderr);
   std::optional<RunDirectory> resumed;
-  if (!options.resume.empty()) resumed.emplace(RunDirectory::open(options.resume));
+  if (!options.resume.empty()) resumed.emplace(open_run(options.resume));
   const RunConfig config = read_train_config(options, resumed ? &*resumed : nullptr);
   TrainPrinter printer(progress, stop);
   Callback* const callbacks[] = {&printer.shown};
@@ -179,11 +156,17 @@ void add_train(CLI::App& app, Action& action) {
       ->excludes("--run-dir");
   command->add_flag("--accept-changes", options->accept_changes,
                     "With --resume: go on although keys that\ndecide what an update computes have changed");
+  CLI::Option* repeat = command->add_option("--repeat", options->repeat,
+                                            "Train so often, with the seed and those after it,\nand print means and "
+                                            "deviations");
+  repeat->check(CLI::Range(1, 10'000))->excludes("--resume")->excludes("--overwrite");
   command->add_option("--progress", options->progress, "auto, bar, plain, json or none (on stderr)")
       ->capture_default_str();
   command->add_flag("--json", options->json, "Close with one JSON object instead of the summary");
   command->add_flag("--verify", options->verify, "Check the data files' SHA-256");
-  command->callback([&action, options] { action = [options] { return run_train(*options); }; });
+  command->callback([&action, options] {
+    action = [options] { return options->repeat > 1 ? run_repeated(*options) : run_train(*options); };
+  });
 }
 
 }  // namespace bantam::cli

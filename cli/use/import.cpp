@@ -16,6 +16,7 @@
 #include "bantam/cli/config/options.h"
 #include "bantam/cli/print/json_text.h"
 #include "bantam/cli/use/written_file.h"
+#include "bantam/models/zoo/zoo.h"
 #include "bantam/run/weights/torchvision_names.h"
 #include "bantam/run/weights/torchvision_weights.h"
 
@@ -27,7 +28,7 @@ constexpr const char* kAbout =
     "in it is executed) and writes the same weights with the zoo's names and\n"
     "layouts. Which network it is follows from the tensors, or is named with\n"
     "--model. With --classes of another number than the file's, the classifier is\n"
-    "left out.\n"
+    "left out. A file without one, or with prefixes (backbone.), is read, too.\n"
     "Example: bantam import resnet50.pth --classes 2 -o resnet50.safetensors";
 
 struct ImportOptions {
@@ -45,7 +46,8 @@ std::string yaml_text(const std::string& name) {
 
 /// The model of a configuration that begins with the file.
 std::string model_text(const run::ConvertedWeights& weights, const ImportOptions& options) {
-  const std::int64_t classes = options.torchvision.classes > 0 ? options.torchvision.classes : weights.classes;
+  std::int64_t classes = options.torchvision.classes > 0 ? options.torchvision.classes : weights.classes;
+  if (classes == 0) classes = models::find_zoo_model(weights.model)->defaults.classes;
   const std::string width =
       options.torchvision.width != 1.0 ? fmt::format(", width: {}", options.torchvision.width) : "";
   std::string file = yaml_text(options.out);
@@ -60,11 +62,14 @@ std::uint64_t bytes_of(const SafetensorsFile& file) {
 }
 
 void print_text(const run::ConvertedWeights& weights, const ImportOptions& options) {
-  fmt::print("{}: torchvision's {} of {} classes{}{}\n", printable(options.file),
-             run::torchvision_function(weights.model), format_count(weights.classes),
-             weights.found_at.empty() ? "" : fmt::format(", in '{}'", shown(weights.found_at)),
-             weights.prefix.empty() ? "" : fmt::format(", without the prefix '{}'", weights.prefix));
-  if (!weights.left_out.empty()) fmt::print("left out, for other classes: {}\n", join(weights.left_out, ", ", ", "));
+  fmt::print(
+      "{}: torchvision's {} {}{}{}\n", printable(options.file), run::torchvision_function(weights.model),
+      weights.classes > 0 ? fmt::format("of {} classes", format_count(weights.classes)) : "without its classifier",
+      weights.found_at.empty() ? "" : fmt::format(", in '{}'", shown(weights.found_at)),
+      weights.prefix.empty() ? "" : fmt::format(", without the prefix '{}'", weights.prefix));
+  if (!weights.left_out.empty())
+    fmt::print("{}: {}\n", weights.classes > 0 ? "left out, for other classes" : "to be trained from the start",
+               join(weights.left_out, ", ", ", "));
   fmt::print("{}: {} tensors for {}, {}\n", printable(options.out), weights.file.tensors.size(), weights.model,
              format_byte_size(bytes_of(weights.file)));
   fmt::print("train from it: {}\n", printable(model_text(weights, options)));
@@ -109,6 +114,8 @@ void add_import(CLI::App& app, Action& action) {
       ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 24));
   command->add_option("--width", options->torchvision.width, "Width of the zoo's network: width_mult")
       ->capture_default_str();
+  command->add_option("--key", options->torchvision.key,
+                      "Which state_dict of a .pt file with several:\nstate_dict_ema, checkpoint.model");
   command->add_flag("--json", options->json, "One JSON object instead of text");
   command->callback([&action, options] { action = [options] { return run_import(*options); }; });
 }

@@ -238,6 +238,7 @@ bool PickleMachine::gather(std::uint8_t opcode) {
 
 void PickleMachine::append(Kind kind, const std::vector<PickledValue*>& items) {
   PickledValue* to = pop();
+  if (to->kind == Kind::object && drops_entries(*to)) return push(to);
   if (to->kind != kind) fail(fmt::format("{} in place of {}", kind_name(to->kind), kind_name(kind)));
   if (kind == Kind::dictionary && items.size() % 2 != 0) fail("a key without a value");
   to->items.insert(to->items.end(), items.begin(), items.end());
@@ -289,6 +290,11 @@ bool PickleMachine::construct(std::uint8_t opcode) {
     case 'Q':
       push_known(persistent(*pop()), "a persistent id that is refused");
       return true;
+    case 0x92:
+      drop_keywords();
+      reduce();
+      return true;
+    case 0x81:  // of a class instead of a function
     case 'R':
       reduce();
       return true;
@@ -319,6 +325,11 @@ void PickleMachine::reduce() {
   if (arguments->kind != Kind::tuple) fail("a call without arguments");
   push_known(callee->kind == Kind::name ? call(*callee, arguments->items) : nullptr,
              "a call that is refused (nothing is executed)");
+}
+
+/// Of a class that is made with arguments by name.
+void PickleMachine::drop_keywords() {
+  if (pop()->kind != Kind::dictionary) fail("arguments by name that are no dictionary");
 }
 
 void PickleMachine::build() {

@@ -31,10 +31,13 @@ class PickleMachine {
  protected:
   /// Whether "module.name" may stand in the pickle.
   virtual bool knows(std::string_view name) const = 0;
-  /// What calling the known name `callee` with a tuple's items makes; null: the call is refused.
+  /// What calling the known name `callee`, or making an object of this class, with a tuple's items makes; null: it is
+  /// refused.
   virtual PickledValue* call(const PickledValue& callee, std::span<PickledValue* const> arguments) = 0;
   /// Sets an object's state; false: it is refused.
   virtual bool set_state(PickledValue& object, const PickledValue& state) = 0;
+  /// Whether an object may have entries like a list or a dictionary, which are then dropped.
+  virtual bool drops_entries(const PickledValue& /*object*/) const { return false; }
   /// What a persistent id stands for; null: it is refused.
   virtual PickledValue* persistent(PickledValue& /*id*/) { return nullptr; }
 
@@ -70,6 +73,7 @@ class PickleMachine {
   void push_name(const std::string& module, const std::string& name);
   void push_known(PickledValue* value, std::string_view what);
   void reduce();
+  void drop_keywords();
   void build();
 
   std::string file_;

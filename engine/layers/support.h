@@ -53,8 +53,8 @@ inline void check_positive(std::string_view kind, std::string_view name, std::in
 
 /// y = activation(x + bias), where `bias` may be null.
 inline Tensor finish(const Context& context, Tensor x, Parameter* bias, const ActivationOptions& options) {
-  if (bias != nullptr) x = ops::bias_add(context, std::move(x), bias->value());
-  return ops::activation(context, std::move(x), options.kind, options.slope);
+  if (bias == nullptr) return ops::activation(context, std::move(x), options.kind, options.slope);
+  return ops::bias_activation(context, std::move(x), bias->value(), {options.kind, options.slope});
 }
 
 /// The context of an op before `finish`, which writes the layer's output where `finish` does nothing.

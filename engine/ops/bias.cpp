@@ -1,23 +1,61 @@
-// Bias: db is a sum over rows, dx is dy itself.
+// Bias, alone and with an activation after it: db is a sum over rows of what dx is.
 #include "bantam/kernels/contracts/elementwise/bias.h"
 
 #include <fmt/format.h>
 
 #include "bantam/base/error.h"
 #include "bantam/engine/autograd/gradient_target.h"
+#include "bantam/engine/autograd/saved_tensor.h"
 #include "bantam/engine/autograd/tape.h"
 #include "bantam/engine/ops/ops.h"
+#include "bantam/kernels/contracts/elementwise/bias_activation.h"
+#include "bantam/kernels/contracts/elementwise/masked_activation.h"
 
 namespace bantam::ops {
+namespace {
 
-Tensor bias_add(const Context& context, Tensor x, const Tensor& b) {
-  context.check_device("bias_add", {&x, &b});
+kernels::BiasShape checked_shape(const Context& context, const char* op, const Tensor& x, const Tensor& b) {
+  context.check_device(op, {&x, &b});
   if (x.shape().rank() < 1 || b.shape() != Shape{x.shape()[-1]})
-    throw ShapeError(fmt::format("bias_add: x {} and bias {} do not fit; expected as many values as the last axis has",
+    throw ShapeError(fmt::format("{}: x {} and bias {} do not fit; expected as many values as the last axis has", op,
                                  to_string(x.shape()), to_string(b.shape())));
   if (x.dtype() != b.dtype())
-    throw DTypeError(fmt::format("bias_add: x is {} and the bias {}", to_string(x.dtype()), to_string(b.dtype())));
-  const std::int64_t channels = x.shape()[-1], rows = channels == 0 ? 0 : x.elements() / channels;
+    throw DTypeError(fmt::format("{}: x is {} and the bias {}", op, to_string(x.dtype()), to_string(b.dtype())));
+  const std::int64_t channels = x.shape()[-1];
+  return {.rows = channels == 0 ? 0 : x.elements() / channels, .channels = channels};
+}
+
+/// What backward reads of a forward with an activation: one of them.
+struct SavedActivation {
+  Tensor mask;        ///< of a piecewise one
+  SavedTensor input;  ///< x, where the gradient reads its input
+  SavedTensor output;
+};
+
+/// Both gradients, dx over dy where nobody else holds that. `saved` is read and released.
+Tensor gradients(const Context& context, ActivationFunction f, const kernels::BiasShape& shape, const Tensor& b,
+                 SavedActivation& saved, Tensor dy, GradientStore& store) {
+  FloatGradient db(context, b, store, FloatGradient::Unwanted::written);
+  const Tensor dx = reuse_or_allocate(context, dy);
+  const Tensor x = saved.input.defined() ? saved.input.unpack(context) : Tensor();
+  const Tensor y = saved.output.defined() ? saved.output.unpack(context) : Tensor();
+  const kernels::BiasActivationGradInputs in{
+      .dy = dy.data(),
+      .mask = saved.mask.defined() ? saved.mask.as<const std::uint8_t>() : nullptr,
+      .x = x.defined() ? x.data() : nullptr,
+      .b = b.data(),
+      .y = y.defined() ? y.data() : nullptr};
+  const Scratch scratch = context.scratch(kernels::bias_activation_grad_workspace_bytes(shape, context.device.kind));
+  BANTAM_KERNEL(context.exec, bias_activation_grad, f, shape, dy.dtype(), in,
+                {.dx = dx.data(), .db = db.data, .accumulate = db.accumulate}, scratch.get());
+  db.add_to(context, b, store);
+  return dx;
+}
+
+}  // namespace
+
+Tensor bias_add(const Context& context, Tensor x, const Tensor& b) {
+  const auto [rows, channels] = checked_shape(context, "bias_add", x, b);
   Tensor y = reuse_or_allocate(context, x);
   BANTAM_KERNEL(context.exec, bias_forward, rows, channels, x.dtype(), x.data(), b.data(), y.data());
   if (!records(context, {&x, &b})) return y;
@@ -29,6 +67,36 @@ Tensor bias_add(const Context& context, Tensor x, const Tensor& b) {
     }
     store.add(ctx, x_ref, std::move(dy));
   });
+  return y;
+}
+
+Tensor bias_activation(const Context& context, Tensor x, const Tensor& b, ActivationFunction f) {
+  if (f.kind == Activation::none) return bias_add(context, std::move(x), b);
+  const kernels::BiasShape shape = checked_shape(context, "bias_activation", x, b);
+  const bool recorded = records(context, {&x, &b});
+  const bool piecewise = kernels::is_piecewise(f.kind), keeps_input = kernels::activation_grad_reads_input(f.kind);
+  const ValueRef x_ref = x;
+  SavedActivation saved;
+  if (recorded && keeps_input) saved.input = SavedTensor(x);
+  if (recorded && piecewise)
+    saved.mask =
+        context.allocate({static_cast<std::int64_t>(kernels::activation_mask_bytes(x.elements()))}, DType::uint8);
+  Tensor y = reuse_or_allocate(context, x);  // not x where it is saved
+  const auto forward = [f, shape, b](const Context& ctx, const Tensor& from, const Tensor& to, std::uint8_t* mask) {
+    BANTAM_KERNEL(ctx.exec, bias_activation_forward, f, shape, from.dtype(), from.data(), b.data(), to.data(), mask);
+  };
+  forward(context, x, y, saved.mask.defined() ? saved.mask.as<std::uint8_t>() : nullptr);
+  if (!recorded) return y;
+  if (!piecewise && !keeps_input) saved.output = SavedTensor(y);
+  context.tape->record(context, y, [=](const Context& ctx, Tensor dy, GradientStore& store) mutable {
+    store.add(ctx, x_ref, gradients(ctx, f, shape, b, saved, std::move(dy), store));
+  });
+  if (keeps_input)
+    attach_recipe(context, y, {&saved.input}, [=, input = saved.input](const Context& ctx) {
+      const Tensor from = input.get(ctx), to = ctx.allocate(from.shape(), from.dtype());
+      forward(ctx, from, to, nullptr);
+      return to;
+    });
   return y;
 }
 

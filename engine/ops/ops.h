@@ -68,6 +68,10 @@ Tensor dense(const Context& context, const Tensor& x, const Tensor& w);
 /// memory.
 Tensor bias_add(const Context& context, Tensor x, const Tensor& b);
 
+/// y = f(x + b) in one pass, with b as for bias_add. Backward keeps what `activation` keeps, and makes both gradients
+/// in one pass.
+Tensor bias_activation(const Context& context, Tensor x, const Tensor& b, ActivationFunction f);
+
 /// y = f(x), any shape; f' at corners as Activation says. Backward keeps one bit an element where f is
 /// piecewise linear, else x or y, whichever its formula reads. Works in place where x is the last holder of its memory
 /// and backward does not read x.

@@ -3,6 +3,7 @@
 
 #include "bantam/kernels/contracts/elementwise/activation.h"
 #include "bantam/kernels/contracts/elementwise/bias.h"
+#include "bantam/kernels/contracts/elementwise/bias_activation.h"
 #include "bantam/kernels/contracts/elementwise/channel_factor.h"
 #include "bantam/kernels/contracts/elementwise/dropout.h"
 #include "bantam/kernels/contracts/elementwise/masked_activation.h"
@@ -37,6 +38,20 @@ void bias_grad(const Exec& exec, std::int64_t rows, std::int64_t channels, DType
   KernelWork work = pass(1, rows * channels, dtype, gradient_bytes(db, accumulate, channels));
   work.passes = 2;  // partial sums, and their sum
   note(exec, "bias_grad", work);
+}
+
+void bias_activation_forward(const Exec& exec, ActivationFunction, const BiasShape& s, DType dtype, const void*,
+                             const void*, void*, std::uint8_t* mask) {
+  note(exec, "bias_activation_forward",
+       pass(2, s.elements(), dtype, bytes_of(s.channels, dtype) + unless_null(mask, mask_bytes(s.elements()))));
+}
+void bias_activation_grad(const Exec& exec, ActivationFunction, const BiasShape& s, DType dtype,
+                          const BiasActivationGradInputs& in, const BiasActivationGradients& to, Workspace) {
+  const bool masked = in.mask != nullptr;
+  KernelWork work = pass(masked ? 2 : 3, s.elements(), dtype, gradient_bytes(to.db, to.accumulate, s.channels));
+  work.bytes += masked ? mask_bytes(s.elements()) : 0;
+  work.passes = 2;  // partial sums, and their sum
+  note(exec, "bias_activation_grad", work);
 }
 
 void channel_factor_forward(const Exec& exec, const ChannelFactorShape& s, DType dtype, const void*, const float*,

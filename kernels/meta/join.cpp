@@ -11,11 +11,12 @@ namespace bantam::kernels::meta {
 void concat(const Exec& exec, const JoinShape& s, DType dtype, const ConcatInputs&, void*) {
   note(exec, "concat", {.bytes = 2 * bytes_of(s.rows * (s.begin[s.count] - s.begin[0]), dtype)});
 }
-void split(const Exec& exec, const JoinShape& s, DType dtype, const void*, const SplitOutputs& outputs) {
+void split(const Exec& exec, const JoinShape& s, DType dtype, const SplitInput& input, const SplitOutputs& outputs) {
   KernelWork work;
   for (int i = 0; i < s.count; ++i) {
     if (outputs.data[i] == nullptr) continue;
-    work.bytes += (outputs.addend[i] != nullptr ? 3 : 2) * bytes_of(s.rows * s.width(i), dtype);
+    const int operands = 2 + (input.other != nullptr ? 1 : 0) + (outputs.addend[i] != nullptr ? 1 : 0);
+    work.bytes += operands * bytes_of(s.rows * s.width(i), dtype);
   }
   note(exec, "split", work);
 }

@@ -2,6 +2,8 @@
 #include "bantam/run/fit/settle.h"
 
 #include <algorithm>
+#include <filesystem>
+#include <system_error>
 #include <utility>
 
 #include <fmt/format.h>
@@ -74,6 +76,13 @@ void warn_of_probabilities(const RunConfig& config, std::vector<std::string>& wa
                                  sigmoid ? "sigmoid" : "softmax", loss));
 }
 
+/// Whether a path that depends on the current folder leads to a file.
+bool is_found_from_here(const models::ModelWeights& weights) {
+  std::error_code error;
+  const std::filesystem::path path = weights.file;
+  return path.is_relative() && std::filesystem::exists(path, error);
+}
+
 }  // namespace
 
 Settled settle(const RunConfig& config) {
@@ -89,9 +98,9 @@ Settled settle(const RunConfig& config) {
   } else if (!config.recompute_given && bytes > 0) {
     settle_recompute(config, config.data->pipeline.batch_size, bytes, settled);
   }
-  if (config.model.weights && config.model.weights->sha256.empty()) {
+  if (config.model.weights && (config.model.weights->sha256.empty() || is_found_from_here(*config.model.weights))) {
     settled.weights = config.model.weights;
-    settled.weights->sha256 = sha256_of_weights(settled.weights->file);
+    if (settled.weights->sha256.empty()) settled.weights->sha256 = sha256_of_weights(settled.weights->file);
   }
   warn_of_probabilities(config, settled.warnings);
   warn_of_unreached(config, settled.batch ? settled.batch->batch : config.data->pipeline.batch_size, settled.warnings);
@@ -112,7 +121,10 @@ RunConfig with_settled(const RunConfig& config, const Settled& settled) {
   }
   if (settled.weights) {
     other.model.weights = settled.weights;
-    write("model.weights", models::to_yaml(*settled.weights));
+    // The run may be resumed from another folder.
+    models::ModelWeights found = *settled.weights;
+    found.file = std::filesystem::absolute(found.file).lexically_normal().string();
+    write("model.weights", models::to_yaml(found));
   }
   if (settled.recompute) {
     other.recompute = settled.recompute->recompute;

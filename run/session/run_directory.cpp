@@ -43,22 +43,6 @@ void require_folder(const fs::path& path) {
     throw DataError(fmt::format("--run-dir: {} is no folder", path.string()));
 }
 
-/// runs/<name>-<date-time>, with a number appended where two runs begin in one second.
-fs::path fresh_path(const std::string& name) {
-  const std::time_t now = std::time(nullptr);
-  const std::string base = fmt::format("{}-{:%Y%m%d-%H%M%S}", name, fmt::localtime(now));
-  make_folders("runs");
-  for (int number = 1;; ++number) {
-    const fs::path path = fs::path("runs") / (number == 1 ? base : fmt::format("{}-{}", base, number));
-    std::error_code error;
-    if (fs::create_directory(path, error)) {  // false where another run was faster
-      sync_folder("runs");
-      return path;
-    }
-    if (error) throw DataError(fmt::format("{}: cannot make the run's folder: {}", path.string(), error.message()));
-  }
-}
-
 /// What a run leaves that ended before it trained (config.yaml, run.json) is in nobody's way; a configuration alone may
 /// be somebody's own.
 void require_no_run(const fs::path& given) {
@@ -89,6 +73,21 @@ bool is_temporary(const std::string& name) {
 }
 
 }  // namespace
+
+fs::path fresh_run_folder(const std::string& name) {
+  const std::time_t now = std::time(nullptr);
+  const std::string base = fmt::format("{}-{:%Y%m%d-%H%M%S}", name, fmt::localtime(now));
+  make_folders("runs");
+  for (int number = 1;; ++number) {
+    const fs::path path = fs::path("runs") / (number == 1 ? base : fmt::format("{}-{}", base, number));
+    std::error_code error;
+    if (fs::create_directory(path, error)) {  // false where another run was faster
+      sync_folder("runs");
+      return path;
+    }
+    if (error) throw DataError(fmt::format("{}: cannot make the run's folder: {}", path.string(), error.message()));
+  }
+}
 
 RunDirectory::RunDirectory(fs::path path, bool made)
     : path_(std::move(path)), made_(made), lock_(std::make_unique<RunLock>(path_)) {
@@ -131,7 +130,7 @@ void RunDirectory::require_free(const fs::path& given, bool overwrite) {
 }
 
 RunDirectory RunDirectory::create(const fs::path& given, const std::string& name, bool overwrite) {
-  if (given.empty()) return RunDirectory(fresh_path(name), true);
+  if (given.empty()) return RunDirectory(fresh_run_folder(name), true);
   require_folder(given);
   const bool made = !is_there(given);
   make_folders(given);

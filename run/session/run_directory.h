@@ -12,6 +12,9 @@
 
 namespace bantam::run {
 
+/// Makes runs/<name>-<date-time>, with a number appended where two runs begin in one second. Throws DataError.
+std::filesystem::path fresh_run_folder(const std::string& name);
+
 /// Locked (RunLock) for as long as the object lives. Files that a killed process left half-written are removed when it
 /// is made. At its end a folder that `create` made is removed if it is empty, so that a retry finds it free.
 class RunDirectory {

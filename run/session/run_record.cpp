@@ -214,6 +214,10 @@ std::optional<RunRecord> read_record(const fs::path& path) {
   }
 }
 
+bool has_ended(const RunRecord& record) {
+  return record.state == RunState::finished || (record.state == RunState::stopped && record.reason == kOutOfTime);
+}
+
 std::string git_commit_of(fs::path folder) {
   std::error_code error;
   for (;; folder = folder.parent_path()) {

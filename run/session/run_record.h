@@ -17,6 +17,9 @@ enum class RunState : std::uint8_t { starting, running, stopped, finished, faile
 
 std::string_view to_string(RunState state);
 
+/// RunRecord::reason of a run that train.max_time has stopped.
+constexpr std::string_view kOutOfTime = "train.max_time";
+
 /// Times are seconds since 1970, UTC.
 struct RunRecord {
   RunState state = RunState::starting;
@@ -57,6 +60,8 @@ void note_versions(RunRecord& record);
 void write_record(const std::filesystem::path& path, const RunRecord& record);
 /// Throws DataError naming the file and what is wrong with it.
 RunRecord load_record(const std::filesystem::path& path);
+/// Whether the run has trained as long as it was to: finished, or at the end of train.max_time.
+bool has_ended(const RunRecord& record);
 /// Nothing where there is none, or none that can be read.
 std::optional<RunRecord> read_record(const std::filesystem::path& path);
 

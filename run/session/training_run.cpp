@@ -355,7 +355,7 @@ TrainResult TrainingRun::train(RunRecord record, std::function<bool()> stop, std
 void TrainingRun::end(const TrainResult& result, RunSaver& saver, bool out_of_time) {
   if (data_.broken != nullptr) saver.set_broken(*data_.broken);
   if (out_of_time && result.stopped)
-    saver.note(RunState::stopped, "train.max_time");
+    saver.note(RunState::stopped, std::string(kOutOfTime));
   else if (result.stopped)
     saver.note(RunState::stopped, "on request");
   else

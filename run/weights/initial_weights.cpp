@@ -2,6 +2,7 @@
 #include "bantam/run/weights/initial_weights.h"
 
 #include <algorithm>
+#include <system_error>
 
 #include <fmt/format.h>
 
@@ -60,6 +61,15 @@ BeginningWeights begin_with_weights(Model& model, const RunConfig& config) {
       weights ? weights->options : WeightsOptions{.strict = false, .skip_other_shapes = true};
   const LoadedWeights loaded = load_weights(model, parse_safetensors(bytes, path), path, options);
   return {.text = text_of(loaded, path), .warns = !options.strict && !loaded.initial.empty()};
+}
+
+void require_weights(const RunConfig& config) {
+  if (!config.model.weights) return;
+  std::error_code error;
+  const std::filesystem::file_status status = std::filesystem::status(config.model.weights->file, error);
+  if (error || std::filesystem::is_directory(status))
+    throw DataError(fmt::format("model.weights: cannot read {}: {}", config.model.weights->file,
+                                error ? error.message() : "it is a folder"));
 }
 
 std::string sha256_of_weights(const std::filesystem::path& path) {

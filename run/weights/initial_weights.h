@@ -22,6 +22,8 @@ BeginningWeights begin_with_weights(Model& model, const RunConfig& config);
 
 /// Throws DataError where `bytes`, those of the file `path`, begin as a file of PyTorch does.
 void refuse_other_formats(std::string_view bytes, const std::filesystem::path& path);
+/// Throws DataError where there is no file as `model.weights` names it; nothing is read.
+void require_weights(const RunConfig& config);
 
 /// Of the file of `model.weights`. Throws DataError where it cannot be read.
 std::string sha256_of_weights(const std::filesystem::path& path);

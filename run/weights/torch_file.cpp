@@ -79,17 +79,32 @@ class StateDictSearch {
   std::set<const PickledValue*> seen_;
 };
 
-StateDictSearch::Found state_dict_of(const TorchArchive& archive, const PickledValue& root) {
+std::string names_of(const std::vector<StateDictSearch::Found>& found) {
+  std::vector<std::string> names;
+  for (const StateDictSearch::Found& each : found) names.push_back(fmt::format("'{}'", shown(each.path)));
+  return shown(join(names, ", ", " and "), 400);
+}
+
+std::string what_is(const PickledValue& root) {
+  if (is_tensor(root)) return "a tensor";
+  return is_opaque(root) ? fmt::format("an object that '{}' would make (nothing is executed)", shown(root.text))
+                         : std::string(kind_name(root.kind));
+}
+
+StateDictSearch::Found state_dict_of(const TorchArchive& archive, const PickledValue& root, const std::string& key) {
   if (root.kind != Kind::dictionary)
-    archive.fail(
-        fmt::format("it holds {}, expected a state_dict", is_tensor(root) ? "a tensor" : kind_name(root.kind)));
+    archive.fail(fmt::format("it holds {}, expected a state_dict: torch.save(model.state_dict(), …)", what_is(root)));
   const StateDictSearch search(root);
   if (search.found().empty()) archive.fail("no dictionary in it has tensors");
+  if (!key.empty()) {
+    const auto named = std::ranges::find(search.found(), key, &StateDictSearch::Found::path);
+    if (named != search.found().end()) return *named;
+    archive.fail(fmt::format("there is no dictionary of tensors '{}' in it (--key); there are {}", shown(key),
+                             names_of(search.found())));
+  }
   if (const StateDictSearch::Found* found = search.preferred()) return *found;
-  std::vector<std::string> names;
-  for (const StateDictSearch::Found& each : search.found()) names.push_back(fmt::format("'{}'", shown(each.path)));
-  archive.fail(fmt::format("it has several dictionaries of tensors ({}): save the one that is meant",
-                           shown(join(names, ", ", " and "), 400)));
+  archive.fail(
+      fmt::format("it has several dictionaries of tensors ({}): name one with --key", names_of(search.found())));
 }
 
 /// A view of a storage.
@@ -206,12 +221,12 @@ class TensorReader {
 
 }  // namespace
 
-TorchFile read_torch_file(const std::filesystem::path& path) {
+TorchFile read_torch_file(const std::filesystem::path& path, const std::string& key) {
   TorchArchive archive(path);
   const std::vector<std::uint8_t> pickle = archive.pickle();
   std::deque<PickledValue> values;
   const PickledValue& root = *TorchPickle(archive.pickle_name(), pickle, values).run();
-  const StateDictSearch::Found found = state_dict_of(archive, root);
+  const StateDictSearch::Found found = state_dict_of(archive, root, key);
   TorchFile file{.found_at = found.path};
   std::map<std::string, const PickledValue*> by_name;
   const std::vector<PickledValue*>& items = found.dictionary->items;

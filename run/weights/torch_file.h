@@ -19,9 +19,10 @@ struct TorchFile {
 
 /// Reads the zip form, which PyTorch writes from 1.6 on. Its pickle may hold dictionaries (OrderedDict, too), lists,
 /// tuples, texts, numbers, None, torch.Size, and tensors and parameters of float32, float64, float16, bfloat16, int64,
-/// int32, uint8 or bool (read as uint8) with any strides and shared storages. Every other name is refused, as are files
-/// whose checksums are wrong, the form before PyTorch 1.6, and what needs more memory than the file's size explains.
-/// Where the file is a dictionary of dictionaries, the one with tensors is found. Throws DataError.
-TorchFile read_torch_file(const std::filesystem::path& path);
+/// int32, uint8 or bool (read as uint8) with any strides and shared storages. Values of other classes are skipped
+/// (TorchPickle). Refused are other kinds of tensors, files whose checksums are wrong, the form before PyTorch 1.6, and
+/// what needs more memory than the file's size explains. Where the file is a dictionary of dictionaries, the one with
+/// tensors is found; `key`, where it is not empty, says which: "state_dict_ema", "checkpoint.model". Throws DataError.
+TorchFile read_torch_file(const std::filesystem::path& path, const std::string& key = "");
 
 }  // namespace bantam::run

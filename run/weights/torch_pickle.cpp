@@ -25,17 +25,34 @@ bool is_storage_type(std::string_view name) {
   return std::ranges::find(kTypes, name) != kTypes.end();
 }
 
+bool is_known(std::string_view name) {
+  return name == kOrderedDict || name == kSize || name == kTensor || name == kParameter || is_storage_type(name);
+}
+
+/// What tensors are made of and by.
+bool makes_tensors(std::string_view name) {
+  return name.starts_with("torch.") && (name.find("._rebuild_") != std::string_view::npos || name.ends_with("Storage"));
+}
+
 }  // namespace
 
 bool is_tensor(const PickledValue& value) { return is_object(value, "tensor"); }
 
-bool TorchPickle::knows(std::string_view name) const {
-  return name == kOrderedDict || name == kSize || name == kTensor || name == kParameter || is_storage_type(name);
+/// The objects that are known have one word.
+bool is_opaque(const PickledValue& value) {
+  return value.kind == Kind::object && value.text.find('.') != std::string::npos;
 }
+
+bool TorchPickle::knows(std::string_view name) const { return is_known(name) || !makes_tensors(name); }
 
 /// _rebuild_tensor_v2(storage, offset, size, stride, requires_grad, hooks[, metadata]), _rebuild_parameter(tensor,
 /// requires_grad, hooks), Size(extents), OrderedDict().
 PickledValue* TorchPickle::call(const PickledValue& callee, std::span<PickledValue* const> given) {
+  if (!is_known(callee.text)) {
+    PickledValue* opaque = make(Kind::object);
+    opaque->text = callee.text;
+    return opaque;
+  }
   if (callee.text == kOrderedDict && given.empty()) return make(Kind::dictionary);
   if (callee.text == kSize && given.size() == 1 && given[0]->kind == Kind::tuple) return given[0];
   if (callee.text == kParameter && given.size() == 3 && is_tensor(*given[0])) return given[0];
@@ -49,9 +66,10 @@ PickledValue* TorchPickle::call(const PickledValue& callee, std::span<PickledVal
   return made;
 }
 
-/// What an OrderedDict has beside its entries: a state_dict's `_metadata`, versions of modules.
+/// What an OrderedDict has beside its entries: a state_dict's `_metadata`, versions of modules. The members of an
+/// opaque object.
 bool TorchPickle::set_state(PickledValue& object, const PickledValue& state) {
-  return object.kind == Kind::dictionary && state.kind == Kind::dictionary;
+  return is_opaque(object) || (object.kind == Kind::dictionary && state.kind == Kind::dictionary);
 }
 
 /// ("storage", type, key, location, number of elements)

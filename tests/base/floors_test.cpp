@@ -114,7 +114,7 @@ const std::vector<Floor> kHouse = {
      {}},
     {"data", {"files", "formats", "images", "augment", "pipeline", "delivery", "survey"}, {}},
     {"models", {"zoo", "yaml", "onnx"}, {"data"}},
-    {"run", {"config", "weights", "fit", "session", "use", "bench", "profile", ""}, {}},
+    {"run", {"config", "weights", "fit", "session", "use", "bench", "profile", "", "sweep"}, {}},
     {"cli", {"config", "print", "report", "train", "plan", "see", "use", ""}, {}},
 };
 

@@ -36,6 +36,11 @@ TEST(Nearest, FindsLikelySlipsOnly) {
   EXPECT_EQ(nearest("GroupNormalization", std::vector<std::string>{"layer_norm", "group_norm"}), "group_norm");
   EXPECT_EQ(nearest("global_avg_pool", std::vector<std::string>{"global_max_pool", "global_average_pool"}),
             "global_average_pool");  // though the other is nearer
+  for (const char* word : {"GlobalAvgPool", "GlobalAveragePooling2D", "global_avg_pool2d", "AdaptiveAvgPool2d", "GAP"})
+    EXPECT_EQ(nearest(word, std::vector<std::string>{"global_max_pool", "average_pool", "global_average_pool"}),
+              "global_average_pool")
+        << word;
+  EXPECT_EQ(nearest("MaxPool2d", std::vector<std::string>{"global_max_pool", "max_pool"}), "max_pool");
   EXPECT_EQ(nearest("kernel_size", std::vector<std::string>{"filters"}), std::nullopt);
   EXPECT_EQ(nearest("a", std::vector<std::string>{}), std::nullopt);
 }

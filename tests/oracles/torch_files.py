@@ -2,10 +2,14 @@
 
 Run with PyTorch, in the folder tests/run/weights/files: python ../../../oracles/torch_files.py
 """
+import argparse
+import datetime
 import io
+import pathlib
 import zipfile
-from collections import OrderedDict
+from collections import OrderedDict, defaultdict
 
+import numpy
 import torch
 
 base = torch.arange(24, dtype=torch.float32).reshape(4, 6)
@@ -40,6 +44,13 @@ torch.save({"a": {"w": torch.ones(1)}, "b": {"w": torch.ones(1)}}, "several.pt")
 # As PyTorch's ImageNet example saves them, and a module with a dictionary as its extra state.
 torch.save({"epoch": 1, "best_acc1": torch.tensor(71.5), "state_dict": {"w": torch.tensor([1.0, 2.0])}}, "beside.pt")
 torch.save({"w": torch.tensor([1.0, 2.0]), "extra": {"v": torch.zeros(1)}}, "extra.pt")
+# As PyTorch's ImageNet example of old and timm save them: objects of other classes, and averaged weights.
+log = defaultdict(list)
+log["loss"].append(numpy.float64(0.25))
+args = argparse.Namespace(arch="resnet18", lr=0.1, device=torch.device("cpu"), dtype=torch.float16, seen={1, 2},
+                          data=pathlib.PurePosixPath("data"), at=datetime.datetime(2026, 11, 23), log=log)
+torch.save({"epoch": 1, "args": args, "state_dict": {"w": torch.tensor([1.0, 2.0])},
+            "state_dict_ema": {"w": torch.tensor([3.0, 4.0])}}, "namespace.pt")
 torch.save({"w": torch.ones(2, dtype=torch.complex64)}, "complex.pt")
 torch.save({"w": torch.ones(2, dtype=torch.int16)}, "short.pt")
 

@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include "bantam/base/error.h"
+#include "bantam/engine/autograd/gradient_operands.h"
 #include "bantam/engine/autograd/saved_tensor.h"
 #include "bantam/engine/autograd/tape.h"
 #include "bantam/engine/autograd/tensor_notes.h"
@@ -61,10 +62,22 @@ void join(const Context& context, std::span<const Tensor> inputs, const std::vec
   }
 }
 
+/// A gradient of y, as the sum of one or two tensors.
+struct SplitGradient {
+  Tensor value, other;  // the second may be undefined
+
+  SplitGradient(const Context& context, Gradient dy) {
+    const bool is_sum = dy.is_deferred() && !dy.shared() && !dy.of_norm() && !dy.operands().mask.defined();
+    if (is_sum) other = std::move(dy.operands().other);
+    value = is_sum ? std::move(dy.operands().value) : std::move(dy).tensor(context);
+  }
+  kernels::SplitInput input() const { return {value.data(), other.defined() ? other.data() : nullptr}; }
+};
+
 /// Gradients of the inputs of one call, repeated where one value stands in it more than once: its parts are
 /// added one after the other.
-void split_call(const Context& context, const kernels::JoinShape& shape, std::span<const Part> parts, const Tensor& dy,
-                GradientStore& store) {
+void split_call(const Context& context, const kernels::JoinShape& shape, std::span<const Part> parts,
+                const SplitGradient& dy, GradientStore& store) {
   std::vector<bool> done(parts.size());
   for (std::size_t i = 0; i < parts.size(); ++i) done[i] = !wants_gradient(parts[i].input);
   while (std::ranges::find(done, false) != done.end()) {
@@ -80,12 +93,12 @@ void split_call(const Context& context, const kernels::JoinShape& shape, std::sp
       if (addend.defined() && addend.sole_owner()) {
         written.emplace_back(parts[i].input, std::move(addend));
       } else {
-        written.emplace_back(parts[i].input, context.allocate(parts[i].shape, dy.dtype()));
+        written.emplace_back(parts[i].input, context.allocate(parts[i].shape, dy.value.dtype()));
         addends.push_back(std::move(addend));
       }
       outputs.data[i] = written.back().second.data();
     }
-    BANTAM_KERNEL(context.exec, split, shape, dy.dtype(), dy.data(), outputs);
+    BANTAM_KERNEL(context.exec, split, shape, dy.value.dtype(), dy.input(), outputs);
     for (auto& [input, gradient] : written) store.add(context, input, std::move(gradient));
   }
 }
@@ -132,12 +145,14 @@ Tensor concat(const Context& context, std::span<const Tensor> inputs) {
   Tensor y = context.allocate(whole, inputs.front().dtype());
   if (!context.output_unused()) join(context, inputs, parts, y);
   if (std::ranges::none_of(inputs, [&](const Tensor& input) { return records(context, {&input}); })) return y;
-  context.tape->record(context, y, [parts, whole](const Context& ctx, Tensor dy, GradientStore& store) {
-    for (std::size_t first = 0; first < parts.size(); first += kernels::kMostJoined) {
-      const kernels::JoinShape shape = call_from(whole, parts, first);
-      split_call(ctx, shape, std::span(parts).subspan(first, static_cast<std::size_t>(shape.count)), dy, store);
-    }
-  });
+  context.tape->record_deferred(
+      context, y, [parts, whole](const Context& ctx, Gradient deferred, GradientStore& store) {
+        const SplitGradient dy(ctx, std::move(deferred));
+        for (std::size_t first = 0; first < parts.size(); first += kernels::kMostJoined) {
+          const kernels::JoinShape shape = call_from(whole, parts, first);
+          split_call(ctx, shape, std::span(parts).subspan(first, static_cast<std::size_t>(shape.count)), dy, store);
+        }
+      });
   if (derives(context, 2) && mostly_kept_anyway(inputs))
     attach_concat_recipe(context, y, {inputs.begin(), inputs.end()}, parts);
   return y;

@@ -25,6 +25,11 @@ struct JoinShape {
 struct ConcatInputs {
   const void* data[kMostJoined] = {};
 };
+/// A gradient (rows, channels): x, or x + other in float32, rounded once.
+struct SplitInput {
+  const void* x = nullptr;
+  const void* other = nullptr;  ///< null: nothing
+};
 /// Where the parts go: data[i] = part i, or part i + addend[i] in float32, rounded once. Null data: nobody wants it.
 /// Addends may be null (none) or data[i] itself.
 struct SplitOutputs {
@@ -34,8 +39,9 @@ struct SplitOutputs {
 
 /// y[r, begin[i] + c] = input i [r, c]; y (rows, channels), all `dtype` (float32, float16, bfloat16). y aliases none.
 using Concat = void(const Exec&, const JoinShape& shape, DType dtype, const ConcatInputs& inputs, void* y);
-/// The way back: part i of x (rows, channels) to outputs.data[i].
-using Split = void(const Exec&, const JoinShape& shape, DType dtype, const void* x, const SplitOutputs& outputs);
+/// The way back: part i of the input to outputs.data[i].
+using Split = void(const Exec&, const JoinShape& shape, DType dtype, const SplitInput& input,
+                   const SplitOutputs& outputs);
 namespace cpu {
 Concat concat;
 Split split;

@@ -8,6 +8,7 @@
 #include "bantam/kernels/contracts/elementwise/activation.h"
 
 #include "bantam/kernels/cpu/device/blocks.h"
+#include "bantam/kernels/cpu/elementwise/activation_blocks.h"
 #include "bantam/kernels/cpu/elementwise/activation_math.h"
 
 namespace bantam::kernels::cpu {
@@ -25,7 +26,9 @@ void loop_grad(const float* saved, const float* dy, float* dx, std::int64_t n, S
   for (std::int64_t i = 0; i < n; ++i) dx[i] = dy[i] * f(saved[i]);
 }
 
-void forward_block(Activation activation, float slope, const float* x, float* y, std::int64_t n) {
+}  // namespace
+
+void activation_values(Activation activation, float slope, const float* x, float* y, std::int64_t n) {
   switch (activation) {
     case Activation::none:
       return loop(x, y, n, [](float v) { return v; });
@@ -58,7 +61,8 @@ void forward_block(Activation activation, float slope, const float* x, float* y,
   }
 }
 
-void grad_block(Activation activation, float slope, const float* saved, const float* dy, float* dx, std::int64_t n) {
+void activation_slopes(Activation activation, float slope, const float* saved, const float* dy, float* dx,
+                       std::int64_t n) {
   const auto apply = [&](auto f) { loop_grad(saved, dy, dx, n, f); };
   switch (activation) {
     case Activation::none:
@@ -92,18 +96,17 @@ void grad_block(Activation activation, float slope, const float* saved, const fl
   }
 }
 
-}  // namespace
-
 void activation_forward(const Exec& exec, Activation activation, float slope, std::int64_t count, DType dtype,
                         const void* x, void* y) {
-  map_elements(exec, count, dtype, x, y,
-               [&](const float* from, float* to, std::int64_t n) { forward_block(activation, slope, from, to, n); });
+  map_elements(exec, count, dtype, x, y, [&](const float* from, float* to, std::int64_t n) {
+    activation_values(activation, slope, from, to, n);
+  });
 }
 
 void activation_grad(const Exec& exec, Activation activation, float slope, std::int64_t count, DType dtype,
                      const void* saved, const void* dy, void* dx) {
   map_elements(exec, count, dtype, saved, dy, dx, [&](const float* s, const float* up, float* down, std::int64_t n) {
-    grad_block(activation, slope, s, up, down, n);
+    activation_slopes(activation, slope, s, up, down, n);
   });
 }
 

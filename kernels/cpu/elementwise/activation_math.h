@@ -105,6 +105,12 @@ struct Piecewise8 {
   }
 };
 
+/// All bits of a lane set where the byte's bit is.
+[[gnu::always_inline]] inline Int8 from_bits(std::uint8_t bits) {
+  const Int8 lane{1, 2, 4, 8, 16, 32, 64, 128};
+  return (lane & static_cast<std::int32_t>(bits)) != 0;
+}
+
 /// ReLU, by far the most frequent: Piecewise8 without its choices.
 struct Relu8 {
   [[gnu::always_inline]] Float8 operator()(Float8 x) const { return x < 0.0f ? Float8{} : x; }

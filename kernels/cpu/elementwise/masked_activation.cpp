@@ -12,12 +12,6 @@ namespace {
 
 constexpr std::int64_t kElementsOfPart = 32768;  // a multiple of eight: no byte of the mask has two writers
 
-/// All bits of a lane set where the byte's bit is.
-[[gnu::always_inline]] inline Int8 from_bits(std::uint8_t bits) {
-  const Int8 lane{1, 2, 4, 8, 16, 32, 64, 128};
-  return (lane & static_cast<std::int32_t>(bits)) != 0;
-}
-
 /// Calls step(offset, lanes) for every eight elements, in parallel.
 template <class Step>
 void for_each_eight(const Exec& exec, std::int64_t count, Step&& step) {

@@ -1,127 +1,18 @@
-// Activations on CUDA: one kernel a direction and type, the function chosen once a vector (the branch is the same for
-// all threads).
+// Activations on CUDA: one kernel a direction and type.
 #include "bantam/kernels/contracts/elementwise/activation.h"
 #include "bantam/kernels/cuda/device/vectorized.cuh"
-#include "bantam/kernels/cuda/elementwise/activation_math.cuh"
+#include "bantam/kernels/cuda/elementwise/activation_functions.cuh"
 
 namespace bantam::kernels::cuda {
-namespace {
-
-struct Forward {
-  Activation activation;
-  float slope;
-
-  template <int N>
-  __device__ void operator()(float (&x)[N]) const {
-    switch (activation) {
-      case Activation::none:
-        break;
-      case Activation::relu:
-        for (float& v : x) v = v < 0 ? 0.0f : v;
-        break;
-      case Activation::relu6:
-        for (float& v : x) v = v < 0 ? 0.0f : v > 6 ? 6.0f : v;
-        break;
-      case Activation::leaky_relu:
-        for (float& v : x) v = v < 0 ? slope * v : v;
-        break;
-      case Activation::gelu:
-        for (float& v : x) v = v * normcdff(v);
-        break;
-      case Activation::silu:
-        for (float& v : x) v = v * logistic(v);
-        break;
-      case Activation::sigmoid:
-        for (float& v : x) v = logistic(v);
-        break;
-      case Activation::tanh:
-        for (float& v : x) v = tanhf(v);
-        break;
-      case Activation::elu:
-        for (float& v : x) v = exponential_unit(v, slope, 1.0f);
-        break;
-      case Activation::selu:
-        for (float& v : x) v = exponential_unit(v, kSeluBelow, kSelu);
-        break;
-      case Activation::mish:
-        for (float& v : x) v = v * mish_gate(v);
-        break;
-      case Activation::hard_swish:
-        for (float& v : x) v = v * hard_sigmoid(v);
-        break;
-      case Activation::hard_sigmoid:
-        for (float& v : x) v = hard_sigmoid(v);
-        break;
-      case Activation::softplus:
-        for (float& v : x) v = softplus(v);
-        break;
-    }
-  }
-};
-
-struct Grad {
-  Activation activation;
-  float slope;
-
-  /// d holds dy and becomes dx; s is x or y.
-  template <int N>
-  __device__ void operator()(const float (&s)[N], float (&d)[N]) const {
-    switch (activation) {
-      case Activation::none:
-        break;
-      case Activation::relu:
-        for (int k = 0; k < N; ++k) d[k] *= s[k] > 0 ? 1.0f : 0.0f;
-        break;
-      case Activation::relu6:
-        for (int k = 0; k < N; ++k) d[k] *= s[k] > 0 && s[k] < 6 ? 1.0f : 0.0f;
-        break;
-      case Activation::leaky_relu:
-        for (int k = 0; k < N; ++k) d[k] *= s[k] > 0 ? 1.0f : slope;
-        break;
-      case Activation::gelu:
-        for (int k = 0; k < N; ++k) d[k] *= gelu_slope(s[k]);
-        break;
-      case Activation::silu:
-        for (int k = 0; k < N; ++k) d[k] *= silu_slope(s[k]);
-        break;
-      case Activation::sigmoid:
-        for (int k = 0; k < N; ++k) d[k] *= s[k] * (1.0f - s[k]);
-        break;
-      case Activation::tanh:
-        for (int k = 0; k < N; ++k) d[k] *= 1.0f - s[k] * s[k];
-        break;
-      case Activation::elu:
-        for (int k = 0; k < N; ++k) d[k] *= exponential_unit_slope(s[k], slope, 1.0f);
-        break;
-      case Activation::selu:
-        for (int k = 0; k < N; ++k) d[k] *= exponential_unit_slope(s[k], kSeluBelow, kSelu);
-        break;
-      case Activation::mish:
-        for (int k = 0; k < N; ++k) d[k] *= mish_slope(s[k]);
-        break;
-      case Activation::hard_swish:
-        for (int k = 0; k < N; ++k) d[k] *= hard_swish_slope(s[k]);
-        break;
-      case Activation::hard_sigmoid:
-        for (int k = 0; k < N; ++k) d[k] *= s[k] > 0 && s[k] < 1 ? 1.0f / 6 : 0.0f;
-        break;
-      case Activation::softplus:
-        for (int k = 0; k < N; ++k) d[k] *= -expm1f(-s[k]);
-        break;
-    }
-  }
-};
-
-}  // namespace
 
 void activation_forward(const Exec& exec, Activation activation, float slope, std::int64_t count, DType dtype,
                         const void* x, void* y) {
-  launch_map(exec, count, dtype, x, y, Forward{activation, slope});
+  launch_map(exec, count, dtype, x, y, ActivationValues{activation, slope});
 }
 
 void activation_grad(const Exec& exec, Activation activation, float slope, std::int64_t count, DType dtype,
                      const void* saved, const void* dy, void* dx) {
-  launch_map(exec, count, dtype, saved, dy, dx, Grad{activation, slope});
+  launch_map(exec, count, dtype, saved, dy, dx, ActivationSlopes{activation, slope});
 }
 
 }  // namespace bantam::kernels::cuda

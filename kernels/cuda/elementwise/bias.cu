@@ -39,16 +39,6 @@ struct AddBias {
   }
 };
 
-/// A channel's sum, over what is there, or added to it.
-struct FinishBias {
-  float* db;
-  bool accumulate;
-  __device__ float begin(std::int64_t c) const { return accumulate ? db[c] : 0.0f; }
-  __device__ void operator()(std::int64_t c, float before, const double (&sum)[1]) const {
-    db[c] = static_cast<float>(sum[0]) + before;
-  }
-};
-
 }  // namespace
 
 void bias_forward(const Exec& exec, std::int64_t rows, std::int64_t channels, DType dtype, const void* x, const void* b,
@@ -73,7 +63,7 @@ void bias_grad(const Exec& exec, std::int64_t rows, std::int64_t channels, DType
     with_pack<T>(
         [&](auto n) {
           row_sums<decltype(n)::value, 1>(exec, rows, channels, static_cast<float*>(workspace.data),
-                                          ValueTerms<T>{static_cast<const T*>(dy)}, FinishBias{db, accumulate});
+                                          ValueTerms<T>{static_cast<const T*>(dy)}, FinishSum{db, accumulate});
         },
         channels, dy);
   });

@@ -101,17 +101,6 @@ struct ScaleGradient {
   }
 };
 
-/// A channel's sum, over what is there, or added to it.
-struct FinishScale {
-  float* ds;
-  bool accumulate;
-
-  __device__ float begin(std::int64_t c) const { return accumulate ? ds[c] : 0.0f; }
-  __device__ void operator()(std::int64_t c, float before, const double (&sum)[1]) const {
-    ds[c] = static_cast<float>(sum[0]) + before;
-  }
-};
-
 /// The sum of all channels' sums, by one block, in a fixed order.
 __global__ void __launch_bounds__(kTileThreads)
     sum_channels_kernel(const float* totals, std::int64_t channels, float* ds, bool accumulate) {
@@ -159,7 +148,7 @@ void channel_factor_grad(const Exec& exec, const ChannelFactorShape& shape, DTyp
   }
   require_workspace(workspace, channel_factor_grad_workspace_bytes(shape, DeviceKind::cuda), "channel_factor_grad");
   float* totals = static_cast<float*>(workspace.data);  // (channels), then the parts' sums
-  const FinishScale finish = shape.shared ? FinishScale{totals, false} : FinishScale{to.ds, to.accumulate};
+  const FinishSum finish = shape.shared ? FinishSum{totals, false} : FinishSum{to.ds, to.accumulate};
   with_rule(shape, dtype, [&](auto tag, auto negative_only) {
     using T = typename decltype(tag)::type;
     const ScaleGradient<T, decltype(negative_only)::value> gradient{

@@ -22,6 +22,7 @@ __device__ inline int array_of(const JoinShape& s, std::int64_t column) {
 template <class T>
 struct Columns {
   const T* from;
+  const T* other;   // null: none; rows as in `from`
   const T* addend;  // null: none; rows as in `to`
   T* to;            // null: nobody wants them
   std::int64_t from_step, to_step;
@@ -34,21 +35,30 @@ struct Gather {
   T* y;
 
   __device__ Columns<T> at(const JoinShape& s, int i, std::int64_t column) const {
-    return {static_cast<const T*>(inputs.data[i]) + column - s.begin[i], nullptr, y + column, s.width(i), s.channels};
+    return {static_cast<const T*>(inputs.data[i]) + column - s.begin[i],
+            nullptr,
+            nullptr,
+            y + column,
+            s.width(i),
+            s.channels};
   }
 };
 
 /// And back.
 template <class T>
 struct Scatter {
-  const T* x;
+  const T *x, *other;
   SplitOutputs outputs;
 
   __device__ Columns<T> at(const JoinShape& s, int i, std::int64_t column) const {
     if (outputs.data[i] == nullptr) return {};
     const std::int64_t c = column - s.begin[i];
     const T* addend = static_cast<const T*>(outputs.addend[i]);
-    return {x + column, addend != nullptr ? addend + c : nullptr, static_cast<T*>(outputs.data[i]) + c, s.channels,
+    return {x + column,
+            other != nullptr ? other + column : nullptr,
+            addend != nullptr ? addend + c : nullptr,
+            static_cast<T*>(outputs.data[i]) + c,
+            s.channels,
             s.width(i)};
   }
 };
@@ -75,30 +85,32 @@ __global__ void __launch_bounds__(kTileThreads)
   const std::int64_t tile = std::int64_t{kRowsAtOnce} * blockDim.y, last = s.rows - 1;
   const std::int64_t first = blockIdx.y * rounds * tile, end = min(s.rows, first + rounds * tile);
   for (std::int64_t r = first + threadIdx.y; r < end; r += tile) {
-    Pack<T, N> moved[kRowsAtOnce], addend[kRowsAtOnce];
+    Pack<T, N> moved[kRowsAtOnce], other[kRowsAtOnce], addend[kRowsAtOnce];
 #pragma unroll
     for (int k = 0; k < kRowsAtOnce; ++k) {
       const std::int64_t row = min(r + k * static_cast<std::int64_t>(blockDim.y), last);
       moved[k] = load_pack<N>(at.from + row * at.from_step);
+      if (at.other != nullptr) other[k] = load_pack<N>(at.other + row * at.from_step);
       if (at.addend != nullptr) addend[k] = load_pack<N>(at.addend + row * at.to_step);
     }
 #pragma unroll
     for (int k = 0; k < kRowsAtOnce; ++k) {
       const std::int64_t row = r + k * static_cast<std::int64_t>(blockDim.y);
       if (row >= s.rows) break;
-      *reinterpret_cast<Pack<T, N>*>(at.to + row * at.to_step) =
-          at.addend != nullptr ? sum_of<N>(moved[k], addend[k]) : moved[k];
+      if (at.other != nullptr) moved[k] = sum_of<N>(moved[k], other[k]);
+      if (at.addend != nullptr) moved[k] = sum_of<N>(moved[k], addend[k]);
+      *reinterpret_cast<Pack<T, N>*>(at.to + row * at.to_step) = moved[k];
     }
   }
 }
 
 /// The largest N of 16 bytes of T, 4 and 1 of which every array has whole packs, at aligned addresses.
 template <class T, class Call>
-void with_join_pack(const JoinShape& s, const void* wide, const void* const* narrow, const void* const* addends,
+void with_join_pack(const JoinShape& s, const SplitInput& wide, const void* const* narrow, const void* const* addends,
                     Call&& call) {
   const auto fits = [&](auto n) {
     constexpr int kCount = decltype(n)::value;
-    bool whole = s.channels % kCount == 0 && packs_aligned<T, kCount>(wide);
+    bool whole = s.channels % kCount == 0 && packs_aligned<T, kCount>(wide.x, wide.other);
     for (int i = 0; i < s.count; ++i)
       whole = whole && s.begin[i] % kCount == 0 && s.begin[i + 1] % kCount == 0 &&
               packs_aligned<T, kCount>(narrow[i], addends != nullptr ? addends[i] : nullptr);
@@ -128,17 +140,18 @@ void launch(const Exec& exec, const JoinShape& s, const Move& move) {
 void concat(const Exec& exec, const JoinShape& s, DType dtype, const ConcatInputs& inputs, void* y) {
   dispatch_floating(dtype, [&](auto tag) {
     using T = typename decltype(tag)::type;
-    with_join_pack<T>(s, y, inputs.data, nullptr, [&](auto n) {
+    with_join_pack<T>(s, {y}, inputs.data, nullptr, [&](auto n) {
       launch<T, decltype(n)::value>(exec, s, Gather<T>{inputs, static_cast<T*>(y)});
     });
   });
 }
 
-void split(const Exec& exec, const JoinShape& s, DType dtype, const void* x, const SplitOutputs& outputs) {
+void split(const Exec& exec, const JoinShape& s, DType dtype, const SplitInput& input, const SplitOutputs& outputs) {
   dispatch_floating(dtype, [&](auto tag) {
     using T = typename decltype(tag)::type;
-    with_join_pack<T>(s, x, outputs.data, outputs.addend, [&](auto n) {
-      launch<T, decltype(n)::value>(exec, s, Scatter<T>{static_cast<const T*>(x), outputs});
+    with_join_pack<T>(s, input, outputs.data, outputs.addend, [&](auto n) {
+      launch<T, decltype(n)::value>(
+          exec, s, Scatter<T>{static_cast<const T*>(input.x), static_cast<const T*>(input.other), outputs});
     });
   });
 }

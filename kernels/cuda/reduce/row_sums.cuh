@@ -164,6 +164,17 @@ struct TotalSums {
   }
 };
 
+/// A channel's sum is stored, or added to what is there.
+struct FinishSum {
+  float* to;
+  bool accumulate;
+
+  __device__ float begin(std::int64_t c) const { return accumulate ? to[c] : 0.0f; }
+  __device__ void operator()(std::int64_t c, float before, const double (&sum)[1]) const {
+    to[c] = static_cast<float>(sum[0]) + before;
+  }
+};
+
 /// Launches both. `partials` has room for column_parts(rows, channels)·K·channels floats.
 template <int N, int K, class Terms, class Finish>
 void row_sums(const Exec& exec, std::int64_t rows, std::int64_t channels, float* partials, const Terms& terms,

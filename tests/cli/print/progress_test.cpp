@@ -272,6 +272,32 @@ TEST(Progress, SamplesThatAreReadOnATerminalAndSeldomElsewhere) {
   EXPECT_EQ(plain.text(), "");
 }
 
+TEST(Progress, RunsOfASweepBeginAndEnd) {
+  SweepRunState state{.run = 2, .runs = 6, .setting = "learning_rate=0.1, seed=43"};
+  EXPECT_EQ(run_begin_line(state), "run 2/6: learning_rate=0.1, seed=43");
+  state.seconds = 7.25;
+  state.eta_seconds = 29;
+  state.values = {{"accuracy", 0.93125}, {"loss", 0.25}};
+  EXPECT_EQ(run_end_line(state), "run 2/6: accuracy 0.9313, loss 0.2500 in 7.2s, ETA 29s");
+  Output machines, nobody;
+  Progress json(ProgressMode::json, machines.stream()), none(ProgressMode::none, nobody.stream());
+  for (Progress* progress : {&json, &none}) {
+    progress->run_begin(state);
+    progress->run_end(state);
+  }
+  EXPECT_EQ(nobody.text(), "");
+  const std::string text = machines.text();
+  const nlohmann::json begin = nlohmann::json::parse(text.substr(0, text.find('\n')));
+  const nlohmann::json end = nlohmann::json::parse(text.substr(text.find('\n') + 1));
+  EXPECT_EQ(begin["event"], "run_begin");
+  EXPECT_EQ(begin["setting"], "learning_rate=0.1, seed=43");
+  EXPECT_EQ(end["event"], "run_end");
+  EXPECT_EQ(end["accuracy"], 0.93125);
+  EXPECT_EQ(end["eta_seconds"], 29);
+  state.run = 6;
+  EXPECT_TRUE(run_end_line(state).ends_with("in 7.2s")) << "nothing is left";
+}
+
 TEST(Progress, AnEpochThatWasOnlyEvaluatedShowsNoTraining) {
   EpochSummary epoch = example_epoch();
   epoch.trained = false;

@@ -46,6 +46,20 @@ TEST(StopOnSignal, TheFirstSignalCountsAndItsTwinDoesNot) {
   EXPECT_EQ(std::signal(SIGTERM, SIG_DFL), SIG_DFL);
 }
 
+TEST(StopOnSignal, OneSignalIsHeardByTheRunsThatFollow) {
+  std::signal(SIGTERM, SIG_DFL);
+  StopOnSignal stop;
+  for (int run = 0; run < 2; ++run) {
+    stop.begin_start();
+    EXPECT_FALSE(stop.requested());
+    stop.begin_training();
+    stop.note_saved();
+  }
+  std::raise(SIGTERM);  // between two runs
+  stop.begin_start();
+  EXPECT_TRUE(stop.requested());
+}
+
 TEST(StopOnSignal, ExitCodes) {
   EXPECT_EQ(stop_exit_code(SIGINT), 130);
   EXPECT_EQ(stop_exit_code(SIGTERM), 75);

@@ -53,6 +53,17 @@ train: {epochs: 1, evaluate: false}
   EXPECT_NE(exported.out.find("mobilenet_v2(num_classes=10, width_mult=0.25)"), std::string::npos) << exported.out;
 }
 
+TEST_F(ImportTest, PlansNeedTheFileOfTheWeights) {
+  write("net.yaml",
+        "device: cpu\nmodel: {zoo: mobilenet_v2, width: 0.25, input: [32, 32, 3], weights: gone.safetensors}\n");
+  for (const std::vector<std::string>& verb :
+       {std::vector<std::string>{"plan", "net.yaml", "--batch-sizes", "1"}, {"summary", "net.yaml"}}) {
+    const Outcome outcome = run(verb);
+    EXPECT_EQ(outcome.code, 3) << verb[0];
+    EXPECT_EQ(outcome.err, "bantam: error: model.weights: cannot read gone.safetensors: No such file or directory\n");
+  }
+}
+
 TEST_F(ImportTest, WhatIsWrongHasAnExitCode) {
   const auto fails = [&](const std::vector<std::string>& arguments, int code, const std::string& part) {
     const Outcome outcome = run(arguments);
@@ -63,6 +74,8 @@ TEST_F(ImportTest, WhatIsWrongHasAnExitCode) {
   fails({"import", fixture("old.pt"), "-o", "x.safetensors"}, 3, "before 1.6");
   fails({"import", fixture("module.pt"), "-o", "x.safetensors"}, 3, "nothing is executed");
   fails({"import", fixture("views.pt"), "-o", "x.safetensors"}, 3, "the tensors of no network");
+  fails({"import", fixture("several.pt"), "-o", "x.safetensors"}, 3, "('a' and 'b'): name one with --key");
+  fails({"import", fixture("several.pt"), "-o", "x.safetensors", "--key", "b"}, 3, "the tensors of no network");
   fails({"import", fixture("views.pt"), "-o", "x.safetensors", "--from", "timm"}, 2, "--from: unknown 'timm'");
   fails({"import", fixture("views.pt"), "-o", "x.safetensors", "--model", "resnet5"}, 2, "did you mean 'resnet50'?");
   fails({"import", fixture("views.pt"), "-o", fixture("views.pt")}, 2, "-o names the file that is read");

@@ -111,6 +111,13 @@ TEST_P(TapeTest, EveryOpsGradientAgreesWithItsFunction) {
       ctx, image, -1, 1, [&](C c, T x) { return ops::depthwise_conv2d(c, x, depth_w, window); }, 1e-3);
   expect_directional(
       ctx, image, -1, 1, [&](C c, T x) { return ops::bias_add(c, x, bias); }, 1e-3);
+  for (const Activation activation : {Activation::leaky_relu, Activation::gelu, Activation::sigmoid})
+    expect_directional(
+        ctx, image, 0.75f, 2,
+        [&](C c, T x) {
+          return ops::bias_activation(c, x, bias, {activation, 0.5f});
+        },
+        1e-3);
   expect_directional(
       ctx, image, -1, 1, [&](C c, T x) { return ops::dense(c, ops::flatten(c, x), dense_w); }, 1e-3);
   expect_directional(

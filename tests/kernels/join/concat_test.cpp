@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "bantam/kernels/reference/join/join.h"
+#include "tests/kernels/arrays.h"
 #include "tests/kernels/guarded_buffer.h"
 
 namespace bantam::kernels {
@@ -55,7 +56,7 @@ TEST_P(ConcatTest, HandComputed) {
   GuardedBuffer y(device(), 6, DType::float32), da(device(), std::vector<float>{10, 20, 30, 40});
   BANTAM_KERNEL(exec(), concat, shape, DType::float32, {.data = {a.data(), b.data()}}, y.data());
   EXPECT_EQ(y.download(), (std::vector<float>{1, 2, 3, 4, 5, 6}));
-  BANTAM_KERNEL(exec(), split, shape, DType::float32, y.data(), {.data = {da.data()}, .addend = {da.data()}});
+  BANTAM_KERNEL(exec(), split, shape, DType::float32, {y.data()}, {.data = {da.data()}, .addend = {da.data()}});
   EXPECT_EQ(da.download(), (std::vector<float>{11, 22, 34, 45}));  // b's part goes nowhere
 }
 
@@ -81,7 +82,7 @@ TEST_P(ConcatTest, MatchesReferenceToTheBit) {
         parts.push_back(std::make_unique<GuardedBuffer>(device(), size.rows * size.widths[i], dtype));
         to.data[i] = parts[i]->data();
       }
-      BANTAM_KERNEL(exec(), split, shape, dtype, y.data(), to);
+      BANTAM_KERNEL(exec(), split, shape, dtype, {y.data()}, to);
       for (std::size_t i = 0; i < parts.size(); ++i) EXPECT_EQ(parts[i]->download(), inputs[i]) << "part " << i;
     }
 }
@@ -101,13 +102,40 @@ TEST_P(ConcatTest, PartsAreAddedInPlaceOrApart) {
         to.addend[i] = addends[i]->data();
         to.data[i] = i % 2 == 0 ? addends[i]->data() : apart[i]->data();
       }
-      BANTAM_KERNEL(exec(), split, shape, dtype, x.data(), to);
+      BANTAM_KERNEL(exec(), split, shape, dtype, {x.data()}, to);
       for (std::size_t i = 0; i < parts.size(); ++i) {
         std::vector<double> sum = as_double(parts[i]);
         for (std::size_t k = 0; k < sum.size(); ++k) sum[k] += there[i][k];
         const std::vector<float> got = i % 2 == 0 ? addends[i]->download() : apart[i]->download();
         EXPECT_LT(relative_error(got, sum), sum_tolerance(dtype, 2)) << "part " << i;
       }
+    }
+}
+
+// As `add` and then `split` would: the sum of both is rounded before the addend comes.
+TEST_P(ConcatTest, SplitsASumOfTwo) {
+  for (const DType dtype : kFloatingTypes)
+    for (const Sizes& size : sizes()) {
+      const JoinShape shape = shape_of(size);
+      const std::int64_t all = shape.rows * shape.channels, first = shape.rows * shape.width(0);
+      const std::vector<float> a = random_values(all, 1, dtype), b = random_values(all, 2, dtype);
+      std::vector<float> sum;
+      for (std::size_t i = 0; i < a.size(); ++i) sum.push_back(rounded(a[i] + b[i], dtype));
+      const DeviceBuffer x(device(), a, dtype), other(device(), b, dtype), both(device(), sum, dtype);
+      const DeviceBuffer addend(device(), random_values(first, 3, dtype), dtype);
+      const auto parts = [&](const SplitInput& input) {
+        Buffers to;
+        SplitOutputs outputs{.addend = {addend.data()}};
+        for (int i = 0; i < shape.count; ++i) {
+          to.push_back(std::make_unique<GuardedBuffer>(device(), shape.rows * shape.width(i), dtype));
+          outputs.data[i] = to.back()->data();
+        }
+        BANTAM_KERNEL(exec(), split, shape, dtype, input, outputs);
+        std::vector<std::vector<float>> values;
+        for (const auto& part : to) values.push_back(part->download());
+        return values;
+      };
+      EXPECT_EQ(parts({.x = x.data(), .other = other.data()}), parts({.x = both.data()}));
     }
 }
 
@@ -133,7 +161,7 @@ TEST_P(ConcatTest, CoversOnlyItsColumns) {
 TEST_P(ConcatTest, NothingOfNothing) {
   const JoinShape shape = shape_of({0, {3, 4}});
   BANTAM_KERNEL(exec(), concat, shape, DType::float32, {}, nullptr);
-  BANTAM_KERNEL(exec(), split, shape, DType::float32, nullptr, {});
+  BANTAM_KERNEL(exec(), split, shape, DType::float32, {}, {});
 }
 
 TEST(ConcatCpuTest, SameBitsForAllThreads) {
@@ -144,7 +172,7 @@ TEST(ConcatCpuTest, SameBitsForAllThreads) {
       const DeviceBuffer first(device, random_values(shape.rows * shape.width(0), 3), DType::float16);
       GuardedBuffer to(device, shape.rows * shape.width(0), DType::float16);
       const SplitOutputs outputs{.data = {to.data()}, .addend = {first.data()}};
-      BANTAM_KERNEL(device.exec(), split, shape, DType::float16, x.data(), outputs);
+      BANTAM_KERNEL(device.exec(), split, shape, DType::float16, {x.data()}, outputs);
       return to.download_bytes();
     });
 }

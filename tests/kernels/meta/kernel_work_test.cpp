@@ -13,6 +13,7 @@
 #include "bantam/kernels/contracts/conv/conv2d_statistics.h"
 #include "bantam/kernels/contracts/depthwise/norm_depthwise.h"
 #include "bantam/kernels/contracts/elementwise/bias.h"
+#include "bantam/kernels/contracts/elementwise/bias_activation.h"
 #include "bantam/kernels/contracts/elementwise/channel_factor.h"
 #include "bantam/kernels/contracts/elementwise/dropout.h"
 #include "bantam/kernels/contracts/elementwise/elementwise.h"
@@ -268,6 +269,17 @@ void add_elementwise(std::vector<WorkCase>& cases) {
   cases.push_back({"activation_grad",
                    [](const Exec& e) { meta::activation_grad(e, Activation::relu, 0, 20, kHalf, kSome, kSome, kSome); },
                    2 * 3 * 20, 0});
+  cases.push_back({"bias_activation_forward",
+                   [](const Exec& e) {
+                     meta::bias_activation_forward(e, {Activation::relu}, {10, 8}, kHalf, kSome, kSome, kSome, kBytes);
+                   },
+                   2 * (2 * 80 + 8) + 10, 0});
+  cases.push_back({"bias_activation_grad",
+                   [](const Exec& e) {
+                     meta::bias_activation_grad(e, {Activation::relu}, {10, 8}, kHalf, {.dy = kSome, .mask = kBytes},
+                                                {.dx = kSome, .db = kFloats}, {});
+                   },
+                   2 * 2 * 80 + 10 + 4 * 8, 0, KernelKind::pass, 2});
   cases.push_back({"bias_forward", [](const Exec& e) { meta::bias_forward(e, 10, 8, kHalf, kSome, kSome, kSome); },
                    2 * (2 * 80 + 8), 0});
   cases.push_back({"bias_grad", [](const Exec& e) { meta::bias_grad(e, 10, 8, kHalf, kSome, kFloats, false, {}); },
@@ -557,7 +569,12 @@ void add_joins(std::vector<WorkCase>& cases) {
   cases.push_back({"concat", [=](const Exec& e) { meta::concat(e, shape, kHalf, {}, kSome); }, 2 * 2 * 160, 0});
   const SplitOutputs outputs{.data = {kSome, nullptr, kSome}, .addend = {nullptr, nullptr, kSome}};
   cases.push_back({"split",  // 30 read and written; 80 read twice and written
-                   [=](const Exec& e) { meta::split(e, shape, kHalf, kSome, outputs); }, 2 * (2 * 30 + 3 * 80), 0});
+                   [=](const Exec& e) { meta::split(e, shape, kHalf, {kSome}, outputs); }, 2 * (2 * 30 + 3 * 80), 0});
+  cases.push_back({"split",  // and each once more
+                   [=](const Exec& e) {
+                     meta::split(e, shape, kHalf, {kSome, kSome}, outputs);
+                   },
+                   2 * (3 * 30 + 4 * 80), 0});
   cases.push_back({"mean_of", [](const Exec& e) { meta::mean_of(e, 20, kHalf, {.count = 3}, kSome); }, 2 * 4 * 20, 0});
   cases.push_back(
       {"multiply", [](const Exec& e) { meta::multiply(e, 20, kHalf, kSome, kSome, kSome); }, 2 * 3 * 20, 0});

@@ -57,6 +57,8 @@ INSTANTIATE_TEST_SUITE_P(
              "unknown key 'kernl' in model.layers.0.conv2d; did you mean 'kernel'?"},
         Case{"misspelt_option", layer("conv2d: {filters: 4, kernel: 3, stirde: 2}"), "4:39", "did you mean 'stride'?"},
         Case{"missing_filters", layer("conv2d: {kernel: 3}"), "4:7", "missing key 'filters'"},
+        Case{"missing_beside_another_name", layer("conv2d: {kernel_size: 3}"), "4:7",
+             "missing key 'filters' in model.layers.0.conv2d; and 'kernel_size' is called 'kernel' here"},
         Case{"filters_is_text", layer("conv2d: {filters: many, kernel: 3}"), "4:25", "expected an integer"},
         Case{"filters_is_zero", layer("conv2d: {filters: 0, kernel: 3}"), "4:25", "expected an integer from 1"},
         Case{"kernel_of_three", layer("conv2d: {filters: 1, kernel: [3, 3, 3]}"), "4:36", "list of two"},

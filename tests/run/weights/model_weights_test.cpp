@@ -1,12 +1,15 @@
 // `model.weights`: runs that begin with a file, and what they remember of it.
 #include "bantam/models/yaml/model_weights.h"
 
+#include <fmt/format.h>
+
 #include "bantam/base/error.h"
 #include "bantam/data/formats/sha256.h"
 #include "bantam/engine/train/safetensors.h"
 #include "bantam/run/session/fingerprint.h"
 #include "bantam/run/session/run_record.h"
 #include "bantam/run/train.h"
+#include "bantam/run/weights/initial_weights.h"
 #include "tests/run/run_fixture.h"
 
 namespace bantam::run {
@@ -86,6 +89,46 @@ TEST_F(ModelWeightsTest, AResumedRunDoesNotReadThem) {
   EXPECT_TRUE(resume("second").finished_before);
   EXPECT_EQ(resume("second", {"train.epochs=3"}).result.epoch, 3);
   EXPECT_EQ(load_record(path("second/run.json")).weights, file);
+}
+
+/// A path that depends on the current folder: the run's own configuration has it whole, also beside a SHA-256.
+TEST_F(ModelWeightsTest, ARunIsResumedFromAnotherFolder) {
+  const std::string file = first();
+  const std::string digest = sha256_of(read_file(file));
+  const std::filesystem::path relative = std::filesystem::relative(file);
+  for (const std::string& value : std::vector<std::string>{
+           relative.string(), fmt::format("{{file: '{}', sha256: '{}'}}", relative.string(), digest)}) {
+    const std::string name = value == relative ? "short" : "long";
+    (void)run(name, still("model.weights=" + value));
+    EXPECT_EQ(told_.messages.back(), "weights: 8 of 8 tensors from " + relative.string()) << "as it was typed";
+    EXPECT_EQ(load_record(path(name) / "run.json").weights, relative.string());
+    const RunConfig resolved = read_run_config(path(name) / "config.yaml", {});
+    EXPECT_EQ(resolved.model.weights->file, std::filesystem::canonical(file).string());
+    EXPECT_EQ(resolved.model.weights->sha256, digest);
+  }
+  // Before its first checkpoint a run begins anew, and reads the file.
+  for (const char* gone : {"checkpoints", "weights.safetensors", "metrics.jsonl"})
+    std::filesystem::remove_all(path("short") / gone);
+  const std::filesystem::path here = std::filesystem::current_path();
+  std::filesystem::current_path(path("long"));
+  EXPECT_EQ(resume("short").result.epoch, 1);
+  std::filesystem::current_path(here);
+}
+
+TEST_F(ModelWeightsTest, TheFileHasToBeThere) {
+  EXPECT_NO_THROW(require_weights(tiny()));
+  EXPECT_NO_THROW(require_weights(tiny({"model.weights=" + first()})));
+  const auto error_of_weights = [](const std::string& file) -> std::string {
+    try {
+      require_weights(tiny({"model.weights=" + file}));
+    } catch (const DataError& error) {
+      return error.what();
+    }
+    return "no error";
+  };
+  const std::string gone = path("gone.safetensors").string(), folder = path("first").string();
+  EXPECT_EQ(error_of_weights(gone), "model.weights: cannot read " + gone + ": No such file or directory");
+  EXPECT_EQ(error_of_weights(folder), "model.weights: cannot read " + folder + ": it is a folder");
 }
 
 TEST_F(ModelWeightsTest, AHeadOfOtherClassesIsSkipped) {

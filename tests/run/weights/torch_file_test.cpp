@@ -37,9 +37,9 @@ class TorchFileTest : public RunTest {
     write(bytes);
     return error_at(path("net.pt"));
   }
-  static std::string error_at(const fs::path& path) {
+  static std::string error_at(const fs::path& path, const std::string& key = "") {
     try {
-      (void)read_torch_file(path);
+      (void)read_torch_file(path, key);
     } catch (const DataError& error) {
       return error.what();
     }
@@ -119,8 +119,12 @@ TEST_F(TorchFileTest, WhatIsRefusedIsNamed) {
   };
   contains(error_at(fixture("old.pt")), "old.pt: is in the form that PyTorch wrote before 1.6");
   contains(error_at(fixture("module.pt")),
-           "the name 'torch.nn.modules.linear.Linear', which is refused (nothing is executed)");
-  contains(error_at(fixture("several.pt")), "it has several dictionaries of tensors ('a' and 'b')");
+           "it holds an object that 'torch.nn.modules.linear.Linear' would make (nothing is executed), expected a "
+           "state_dict: torch.save(model.state_dict(), …)");
+  contains(error_at(fixture("several.pt")),
+           "it has several dictionaries of tensors ('a' and 'b'): name one with --key");
+  contains(error_at(fixture("several.pt"), "c"),
+           "there is no dictionary of tensors 'c' in it (--key); there are 'a' and 'b'");
   contains(error_at(fixture("complex.pt")), "the name 'torch.ComplexFloatStorage', which is refused");
   contains(error_at(fixture("short.pt")), "tensor 'w' is of torch.ShortStorage, which is not read");
   contains(error_of("no archive"), "net.pt: is no file of PyTorch: it is no zip archive");
@@ -130,7 +134,7 @@ TEST_F(TorchFileTest, WhatIsRefusedIsNamed) {
   contains(error_of(testing::zip_archive(two, false)), "it has more than one data.pkl");
   testing::Members system = {{"x/data.pkl", "\x80\2cposix\nsystem\nU\4true\x85R."}};
   contains(error_of(testing::zip_archive(system, false)),
-           "net.pt(x/data.pkl): is no pickle that is read here: the name 'posix.system'");
+           "it holds an object that 'posix.system' would make (nothing is executed)");
   testing::Members order = members();
   for (auto& [name, bytes] : order)
     if (name.ends_with("byteorder")) bytes = "middle";
@@ -138,6 +142,23 @@ TEST_F(TorchFileTest, WhatIsRefusedIsNamed) {
   testing::Members lost = members();
   std::erase_if(lost, [](const auto& member) { return member.first == "views/data/1"; });
   contains(error_of(testing::zip_archive(lost, false)), "needs the storage '1', which is missing");
+}
+
+TEST_F(TorchFileTest, OneOfSeveralStateDictsByItsKeys) {
+  for (const char* key : {"a", "b"}) {
+    const TorchFile file = read_torch_file(fixture("several.pt"), key);
+    EXPECT_EQ(file.found_at, key);
+    EXPECT_EQ(values<float>(file, "w"), std::vector<float>{1});
+  }
+  EXPECT_EQ(values<float>(read_torch_file(fixture("namespace.pt"), "state_dict_ema"), "w"), (std::vector<float>{3, 4}));
+}
+
+/// Files of training programs hold arguments, paths and NumPy numbers beside the state_dict. None of them is made.
+TEST_F(TorchFileTest, ObjectsOfOtherClassesAreSkipped) {
+  const TorchFile file = read_torch_file(fixture("namespace.pt"));
+  EXPECT_EQ(file.found_at, "state_dict");
+  EXPECT_EQ(file.tensors.size(), 1u);
+  EXPECT_EQ(values<float>(file, "w"), (std::vector<float>{1, 2}));
 }
 
 /// A tensor of the storage x/data/KEY, float32, with an offset, sizes and strides, as opcodes; `elements`: a number.
@@ -151,6 +172,35 @@ std::string pickled_tensor(char key, const std::string& elements, const std::str
 std::string pickled_view(const std::string& view, int elements) {
   using namespace std::string_literals;
   return "\x80\2}U\1w"s + pickled_tensor('0', "K"s + static_cast<char>(elements), view) + "s."s;
+}
+
+/// A function among them is not called, and what tensors are made by is not skipped.
+TEST_F(TorchFileTest, SkippedCallsDoNothingAndTensorsAreNotSkipped) {
+  using namespace std::string_literals;
+  const std::string marker = path("executed").string(), storage(8, '\x40');
+  const std::string touch = "touch " + marker;
+  const auto file_of = [&](const std::string& beside) {
+    const std::string tensor = pickled_tensor('0', "K\2", "K\0K\2\x85K\1\x85"s);
+    return testing::zip_archive(
+        {{"x/data.pkl", "\x80\2}(U\1w"s + tensor + "U\1x" + beside + "u."}, {"x/data/0", storage}}, false);
+  };
+  const std::string call = "cposix\nsystem\nU"s + static_cast<char>(touch.size()) + touch + "\x85R";
+  for (const std::string& beside : {call, "cbuiltins\neval\n"s, "cargparse\nNamespace\n)\x81}U\1aK\1sb"s,
+                                    "cm\nC\n)}\x92"s, "cm\nList\n)R(K\1K\2e"s, "cm\nDict\n)RU\1kK\1s"s}) {
+    write(file_of(beside));
+    const TorchFile file = read_torch_file(path("net.pt"));
+    EXPECT_EQ(file.tensors.size(), 1u) << beside;
+    EXPECT_EQ(file.others, std::vector<std::string>{"x"}) << beside;
+  }
+  EXPECT_FALSE(fs::exists(marker));
+  for (const char* name :
+       {"torch._utils\n_rebuild_qtensor", "torch._utils\n_rebuild_sparse_tensor", "torch\nQInt8Storage"})
+    EXPECT_NE(error_of(file_of(fmt::format("c{}\n", name))).find("which is refused (nothing is executed)"),
+              std::string::npos)
+        << name;
+  EXPECT_NE(error_of(file_of("cm\nC\n)K\1\x92")).find("arguments by name that are no dictionary"), std::string::npos);
+  EXPECT_NE(error_of(file_of("]K\1\x85R")).find("a call that is refused"), std::string::npos)
+      << "a list is no function";
 }
 
 TEST_F(TorchFileTest, ExtentsThatStrideNoFurther) {

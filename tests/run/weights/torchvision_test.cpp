@@ -2,6 +2,7 @@
 // same weights here and there, both ways. BANTAM_TORCH_PYTHON names that Python, BANTAM_TORCHVISION_NETWORKS other
 // networks.
 #include <cstring>
+#include <limits>
 #include <numeric>
 
 #include <fmt/format.h>
@@ -31,6 +32,10 @@ class TorchvisionTest : public RunTest {
     }
     write_safetensors(path(name + ".safetensors"), file);
     return path(name + ".safetensors");
+  }
+  std::string write(const SafetensorsFile& file) {
+    write_safetensors(path("w.safetensors"), file);
+    return "w.safetensors";
   }
   template <class Call>
   static std::string error_of(const Call& call) {
@@ -130,6 +135,53 @@ TEST_F(TorchvisionTest, NamesOfParallelModulesAndOtherHeads) {
   EXPECT_EQ(imported.ignored, std::vector<std::string>{"bn1.num_batches_tracked"});
   EXPECT_EQ(imported.left_out, (std::vector<std::string>{"classifier/bias", "classifier/weight"}));
   EXPECT_FALSE(imported.file.tensors.contains("classifier/weight"));
+}
+
+/// As self-supervised training and wrappers save networks: under a prefix, without the classifier or with another.
+TEST_F(TorchvisionTest, PrefixesOtherHeadsAndNone) {
+  const SafetensorsFile whole = export_torchvision(write_counted("resnet18_cifar", 5)).file;
+  const ConvertedWeights right = import_torchvision(path(write(whole)));
+  const auto imported = [&](const std::string& prefix, bool head, const std::vector<std::string>& more) {
+    SafetensorsFile file;
+    for (const auto& [name, tensor] : whole.tensors)
+      if (head || !name.starts_with("fc.")) file.tensors[prefix + name] = tensor;
+    for (const std::string& name : more) file.tensors[name] = whole.tensors.at("bn1.bias");
+    return import_torchvision(path(write(file)));
+  };
+  for (const char* prefix : {"backbone.", "model.", "encoder.", "module.model.backbone."}) {
+    const ConvertedWeights all = imported(prefix, true, {}), body = imported(prefix, false, {});
+    EXPECT_EQ(all.prefix, prefix);
+    EXPECT_EQ(all.classes, 5);
+    EXPECT_EQ(all.file.tensors.size(), right.file.tensors.size());
+    EXPECT_EQ(body.prefix, prefix);
+    EXPECT_EQ(body.model, "resnet18_cifar");
+    EXPECT_EQ(body.classes, 0);
+    EXPECT_EQ(body.left_out, (std::vector<std::string>{"classifier/bias", "classifier/weight"}));
+    for (const auto& [name, tensor] : body.file.tensors) EXPECT_EQ(tensor.bytes, right.file.tensors.at(name).bytes);
+    EXPECT_EQ(body.file.tensors.size() + 2, right.file.tensors.size());
+  }
+  EXPECT_EQ(imported("", false, {}).classes, 0) << "without a prefix";
+  const ConvertedWeights other = imported("backbone.", false, {"head.0.bias", "queue"});
+  EXPECT_EQ(other.prefix, "backbone.");
+  EXPECT_EQ(other.ignored, (std::vector<std::string>{"head.0.bias", "queue"}));
+  EXPECT_EQ(imported("", false, {"fc.0.weight", "fc.2.weight"}).ignored.size(), 2u) << "another head in its place";
+  EXPECT_NE(error_of([&] { (void)imported("", false, {"layer4.2.bn1.bias"}); }).find("unexpected: layer4.2.bn1.bias"),
+            std::string::npos)
+      << "of a larger network";
+  EXPECT_NE(error_of([&] { (void)imported("", true, {"layer4.2.bn1.bias"}); }).find("unexpected: layer4.2.bn1.bias"),
+            std::string::npos);
+}
+
+TEST_F(TorchvisionTest, ValuesThatAreNotFiniteAreRefused) {
+  SafetensorsFile file = export_torchvision(write_counted("resnet18_cifar", 5)).file;
+  const float infinite = std::numeric_limits<float>::infinity(), none = std::numeric_limits<float>::quiet_NaN();
+  std::vector<std::byte>& bytes = file.tensors.at("bn1.running_var").bytes;
+  std::memcpy(bytes.data(), &infinite, sizeof(float));
+  std::memcpy(bytes.data() + 8, &none, sizeof(float));
+  const std::string name = write(file);
+  EXPECT_EQ(error_of([&] { (void)import_torchvision(path(name)); }),
+            path(name).string() +
+                ": tensor 'bn1.running_var' has 2 values that are not finite, of 64: no run can begin with it");
 }
 
 TEST_F(TorchvisionTest, WhatDoesNotFitIsNamed) {

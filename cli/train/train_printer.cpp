@@ -1,0 +1,40 @@
+// Messages of a run's beginning.
+#include "bantam/cli/train/train_printer.h"
+
+#include <fmt/format.h>
+
+#include "bantam/base/byte_size.h"
+#include "bantam/base/text.h"
+
+namespace bantam::cli {
+
+void TrainPrinter::on_settled(const RunConfig& config, const Settled& settled) {
+  config_ = config;
+  for (const std::string& message : settled.messages) progress_.message(message);
+  for (const std::string& warning : settled.warnings) progress_.warning(warning);
+}
+
+void TrainPrinter::on_read(std::string_view set, std::int64_t read, std::int64_t samples) {
+  progress_.reading({set, read, samples});
+}
+
+void TrainPrinter::on_begin(const RunBeginning& run) {
+  if (run.config.data) tell_ignored(*run.config.data);
+  shown.show_memory_of(run.runtime.allocator(run.config.device));
+  if (!run.config.train.loss.loss->counts_correct()) shown.hide_accuracy();
+  progress_.message(fmt::format("{} on {}, {}; run folder {}", run.config.model.name, to_string(run.config.device),
+                                to_string(run.config.precision), run.directory.path().string()));
+  progress_.message(fmt::format("planned: {} in use at the peak, {} reserved", format_byte_size(run.plan.peak_bytes),
+                                format_byte_size(run.plan.pool_bytes)));
+}
+
+/// Files among the training data that are no samples.
+void TrainPrinter::tell_ignored(const DataOptions& data) {
+  const IgnoredFiles ignored = data.source.train->ignored();
+  if (ignored.count == 0) return;
+  progress_.message(fmt::format("ignored: {} file{} among the training data: {}{}", format_count(ignored.count),
+                                ignored.count == 1 ? "" : "s", bantam::shown(join(ignored.examples, ", ", ", "), 200),
+                                ignored.count > std::ssize(ignored.examples) ? ", …" : ""));
+}
+
+}  // namespace bantam::cli

@@ -1,0 +1,213 @@
+// Bias and activation in one pass on CUDA: a thread does eight elements, and their byte of the mask; the bias' gradient
+// is summed in the pass that writes dx.
+#include "bantam/kernels/contracts/elementwise/bias_activation.h"
+#include "bantam/kernels/contracts/elementwise/elementwise.h"
+#include "bantam/kernels/contracts/elementwise/piecewise.h"
+#include "bantam/kernels/cuda/elementwise/activation_functions.cuh"
+#include "bantam/kernels/cuda/elementwise/eights.cuh"
+#include "bantam/kernels/cuda/reduce/row_sums.cuh"
+#include "bantam/kernels/tiling/workspace_layout.h"
+
+namespace bantam::kernels::cuda {
+namespace {
+
+/// A piecewise f: returns the bits of f' of the first `valid` values, which become f of them.
+struct MaskedValues {
+  PiecewiseLinear f;
+
+  __device__ unsigned operator()(float (&x)[kEight], int valid) const {
+    unsigned bits = 0;
+#pragma unroll
+    for (int k = 0; k < kEight; ++k) {
+      bits |= (k < valid && f.rises(x[k]) ? 1u : 0u) << k;
+      x[k] = f(x[k]);
+    }
+    return bits;
+  }
+};
+
+/// Any other f, which has no bits.
+struct SmoothValues {
+  ActivationValues f;
+
+  __device__ unsigned operator()(float (&x)[kEight], int) const {
+    f(x);
+    return 0;
+  }
+};
+
+/// b of eight neighbouring elements of which the first is of channel c; those from `valid` on are any channel's.
+template <class T>
+__device__ inline void add_bias(const T* b, std::int64_t c, std::int64_t channels, bool aligned, float (&x)[kEight]) {
+  if (aligned) {
+    float values[kEight];
+    load_eight(b + c, kEight, true, values);
+#pragma unroll
+    for (int k = 0; k < kEight; ++k) x[k] += values[k];
+    return;
+  }
+#pragma unroll
+  for (int k = 0; k < kEight; ++k) {
+    x[k] += to_float(b[c]);
+    c = c + 1 == channels ? 0 : c + 1;
+  }
+}
+
+/// Whether eights of the arrays, and of b, are loaded as vectors: `bias` needs eights that end with their row.
+struct Aligned {
+  bool arrays, bias;
+};
+
+template <class T, class Values>
+__global__ void bias_activation_forward_kernel(BiasShape shape, Aligned aligned, Values values, const T* x, const T* b,
+                                               T* y, std::uint8_t* mask) {
+  const std::int64_t count = shape.rows * shape.channels;
+  for (std::int64_t i = grid_thread(); i * kEight < count; i += grid_threads()) {
+    const int valid = valid_of(count, i);
+    float v[kEight];
+    load_eight(x + i * kEight, valid, aligned.arrays, v);
+    add_bias(b, i * kEight % shape.channels, shape.channels, aligned.bias, v);
+    const unsigned bits = values(v, valid);
+    if (mask != nullptr) mask[i] = static_cast<std::uint8_t>(bits);
+    store_eight(v, valid, aligned.arrays, y + i * kEight);
+  }
+}
+
+template <class T, class Values>
+void run_forward(const Exec& exec, const BiasShape& shape, const Values& values, const void* x, const void* b, void* y,
+                 std::uint8_t* mask) {
+  const Aligned aligned{packs_aligned<T, kVectorLanes<T>>(x, y),
+                        shape.channels % kEight == 0 && packs_aligned<T, kVectorLanes<T>>(b)};
+  const std::int64_t eights = (shape.elements() + kEight - 1) / kEight;
+  bias_activation_forward_kernel<<<stride_blocks(eights), kMapThreads, 0, stream_of(exec)>>>(
+      shape, aligned, values, static_cast<const T*>(x), static_cast<const T*>(b), static_cast<T*>(y), mask);
+  check_launch("bias_activation_forward_kernel");
+}
+
+/// What a thread keeps for its N channels.
+template <int N>
+struct KeptBias {
+  float bias[N];
+};
+
+template <class T, int N>
+struct MaskedLoad {
+  Pack<T, N> dy;
+  unsigned bits;
+};
+
+/// Terms of Σ dx by a mask, of which N elements have neighbouring bits of one byte; dx is written beside them.
+template <class T>
+struct MaskedTerms {
+  const T* dy;
+  const std::uint8_t* mask;
+  float below;
+  T* dx;
+
+  template <int N>
+  __device__ KeptBias<1> start(std::int64_t) const {
+    return {};
+  }
+  template <int N>
+  __device__ MaskedLoad<T, N> load(std::int64_t at) const {
+    return {load_pack<N>(dy + at), static_cast<unsigned>(mask[at / 8]) >> (at % 8)};
+  }
+  template <int N>
+  __device__ void add(const KeptBias<1>&, const MaskedLoad<T, N>& loaded, std::int64_t at, float (&sum)[N]) const {
+    float g[N];
+    unpack<N>(loaded.dy, g);
+#pragma unroll
+    for (int n = 0; n < N; ++n) {
+      g[n] *= (loaded.bits >> n) & 1u ? 1.0f : below;
+      sum[n] += g[n];
+    }
+    repack<N>(g, dx + at);
+  }
+};
+
+template <class T, int N>
+struct SmoothLoad {
+  Pack<T, N> saved, dy;
+};
+
+/// The same by x and b, or by y where b is null.
+template <class T>
+struct SmoothTerms {
+  const T *saved, *b, *dy;
+  ActivationSlopes slopes;
+  T* dx;
+
+  template <int N>
+  __device__ KeptBias<N> start(std::int64_t c) const {
+    KeptBias<N> kept;
+#pragma unroll
+    for (int n = 0; n < N; ++n) kept.bias[n] = b != nullptr ? to_float(b[c + n]) : 0.0f;
+    return kept;
+  }
+  template <int N>
+  __device__ SmoothLoad<T, N> load(std::int64_t at) const {
+    return {load_pack<N>(saved + at), load_pack<N>(dy + at)};
+  }
+  template <int N>
+  __device__ void add(const KeptBias<N>& kept, const SmoothLoad<T, N>& loaded, std::int64_t at, float (&sum)[N]) const {
+    float s[N], g[N];
+    unpack<N>(loaded.saved, s);
+    unpack<N>(loaded.dy, g);
+#pragma unroll
+    for (int n = 0; n < N; ++n) s[n] += kept.bias[n];
+    slopes(s, g);
+#pragma unroll
+    for (int n = 0; n < N; ++n) sum[n] += g[n];
+    repack<N>(g, dx + at);
+  }
+};
+
+}  // namespace
+
+void bias_activation_forward(const Exec& exec, ActivationFunction f, const BiasShape& shape, DType dtype, const void* x,
+                             const void* b, void* y, std::uint8_t* mask) {
+  if (shape.elements() <= 0) return;
+  dispatch_floating(dtype, [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    if (is_piecewise(f.kind))
+      run_forward<T>(exec, shape, MaskedValues{PiecewiseLinear::of(f)}, x, b, y, mask);
+    else
+      run_forward<T>(exec, shape, SmoothValues{{f.kind, f.slope}}, x, b, y, nullptr);
+  });
+}
+
+void bias_activation_grad(const Exec& exec, ActivationFunction f, const BiasShape& shape, DType dtype,
+                          const BiasActivationGradInputs& in, const BiasActivationGradients& to, Workspace workspace) {
+  if (shape.channels <= 0) return;
+  if (shape.rows <= 0) {
+    if (!to.accumulate) fill(exec, shape.channels, DType::float32, 0.0f, to.db);
+    return;
+  }
+  require_workspace(workspace, bias_activation_grad_workspace_bytes(shape, DeviceKind::cuda), "bias_activation_grad");
+  const bool reads_input = activation_grad_reads_input(f.kind);
+  const void* saved = is_piecewise(f.kind) ? nullptr : reads_input ? in.x : in.y;
+  const FinishSum finish{to.db, to.accumulate};
+  dispatch_floating(dtype, [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    const T* dy = static_cast<const T*>(in.dy);
+    T* dx = static_cast<T*>(to.dx);
+    const auto run = [&](const auto& terms) {
+      with_pack<T>(
+          [&](auto n) {
+            row_sums<decltype(n)::value, 1>(exec, shape.rows, shape.channels, static_cast<float*>(workspace.data),
+                                            terms, finish);
+          },
+          shape.channels, dy, dx, saved);
+    };
+    if (is_piecewise(f.kind))
+      run(MaskedTerms<T>{dy, in.mask, PiecewiseLinear::of(f).below, dx});
+    else
+      run(SmoothTerms<T>{static_cast<const T*>(saved),
+                         reads_input ? static_cast<const T*>(in.b) : nullptr,
+                         dy,
+                         {f.kind, f.slope},
+                         dx});
+  });
+}
+
+}  // namespace bantam::kernels::cuda
