@@ -100,7 +100,7 @@ void GraphWriter::end(LayerValue& value) {
 
 std::string GraphWriter::add(std::string_view op, std::vector<std::string> inputs,
                              std::map<std::string, Attribute> attributes) {
-  const std::string name = unused(fmt::format("{}/{}", layer_, op));
+  std::string name = unused(fmt::format("{}/{}", layer_, op));
   model_.nodes.push_back({.name = name,
                           .op = std::string(op),
                           .inputs = std::move(inputs),
@@ -242,11 +242,6 @@ std::string GraphWriter::cast(const std::string& x, Type type) {
 
 std::string GraphWriter::reshape(const std::string& x, std::span<const std::int64_t> dims) {
   return add("Reshape", {x, integers("shape", dims)});
-}
-
-std::string GraphWriter::reduce_mean(const std::string& x, std::vector<std::int64_t> axes) {
-  if (options_.opset >= 18) return add("ReduceMean", {x, integers("axes", axes)});
-  return add("ReduceMean", {x}, {{"axes", std::move(axes)}});
 }
 
 }  // namespace bantam::onnx

@@ -82,8 +82,6 @@ class GraphWriter {
   std::string reshape(const std::string& x, std::initializer_list<std::int64_t> dims) {
     return reshape(x, std::span(dims.begin(), dims.size()));
   }
-  /// The mean over `axes`, which stay as extents of 1.
-  std::string reduce_mean(const std::string& x, std::vector<std::int64_t> axes);
 
  private:
   std::string unused(std::string name);

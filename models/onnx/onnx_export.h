@@ -28,7 +28,7 @@ struct ExportOptions {
   std::vector<std::string> class_names = {};  ///< into the metadata, "class_names", as a JSON list
 };
 
-/// `weights` has all parameters and buffers of `graph`, by name (float32). Values behind `flatten` are permuted to our
+/// `weights` has all parameters and buffers of `graph`, by name (float32). Values after `flatten` are permuted to our
 /// order by their weights, or by a Transpose where no weights follow. Throws ConfigError naming a layer that cannot be
 /// written, DataError naming a tensor that is missing.
 Model export_graph(const Graph& graph, const SafetensorsFile& weights, const ExportOptions& options);

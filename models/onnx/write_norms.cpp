@@ -67,15 +67,20 @@ std::string scaled(GraphWriter& writer, std::string x, const LayerValue& like, O
   return x;
 }
 
+/// The mean over the last axis, which stays as an extent of 1. From opset 18 on ReduceMean reads its axes as an input.
+std::string last_mean(GraphWriter& writer, const std::string& x) {
+  return writer.add("ReduceMean", {x}, {{"axes", std::vector<std::int64_t>{-1}}});
+}
+
 /// (x - mean)/√(variance + epsilon) over the last axis, in float32: what opset 16 has no operator for.
 std::string write_moments(GraphWriter& writer, std::string x, float epsilon) {
   const bool half = writer.options().float16;
   if (half) x = writer.cast(x, Type::float32);
   const float two = 2.0f;
-  const std::string centred = writer.add("Sub", {x, writer.reduce_mean(x, {-1})});
+  const std::string centred = writer.add("Sub", {x, last_mean(writer, x)});
   const std::string squares = writer.add("Pow", {centred, writer.float32("two", {}, std::span(&two, 1))});
   const std::string variance =
-      writer.add("Add", {writer.reduce_mean(squares, {-1}), writer.float32("epsilon", {}, std::span(&epsilon, 1))});
+      writer.add("Add", {last_mean(writer, squares), writer.float32("epsilon", {}, std::span(&epsilon, 1))});
   const std::string y = writer.add("Div", {centred, writer.add("Sqrt", {variance})});
   return half ? writer.cast(y, Type::float16) : y;
 }

@@ -62,7 +62,7 @@ ROWS = ("batch_norm: {activation: relu}", "layer_norm", "group_norm: {groups: 2}
         "softmax", "gelu", "spatial_dropout: {rate: 0.5}", "flatten")
 
 GRAPHS = {
-    "flatten behind channels": chain("conv2d: {filters: 3, kernel: 2}", "flatten", "dropout: {rate: 0.5}", "relu", "batch_norm", "dense: {units: 4}"),
+    "flatten after channels": chain("conv2d: {filters: 3, kernel: 2}", "flatten", "dropout: {rate: 0.5}", "relu", "batch_norm", "dense: {units: 4}"),
     "flattened image as output": chain("conv2d: {filters: 3, kernel: 2}", "flatten"),
     "flattened pixel": chain("global_max_pool: {keepdims: true}", "flatten", "dense: {units: 3}"),
     "flattened images, one permuted": chain("conv2d: {filters: 4, kernel: 1, name: a}", "flatten: {name: f}", "reshape: {shape: [7, 9, 4], inputs: [a]}",

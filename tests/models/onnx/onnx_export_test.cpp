@@ -150,7 +150,7 @@ TEST(ExportOnnx, SameIsExplicitAndAsymmetric) {
   EXPECT_EQ(integers_of(node_of(model, "Conv"), "strides"), (Integers{2, 2}));
 }
 
-TEST(ExportOnnx, PermutesTheWeightsBehindFlatten) {
+TEST(ExportOnnx, PermutesTheWeightsAfterFlatten) {
   const std::string layers = "conv2d: {filters: 2, kernel: 1}, flatten, dropout: {rate: 0.5}, dense: {units: 1}";
   const Model model = exported(graph_of("[1, 3, 2]", layers));
   EXPECT_EQ(ops_of(model), (std::vector<std::string>{"Conv", "Flatten", "Gemm"}));

@@ -1,4 +1,4 @@
-// Shared by the tests of ONNX files: networks with weights as training leaves them, and what they compute.
+// Shared by the tests of ONNX files: networks with weights as they are after training, and what they compute.
 #pragma once
 
 #include <cmath>
