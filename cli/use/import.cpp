@@ -123,7 +123,7 @@ void add_import(CLI::App& app, Action& action) {
   command->add_option("-o,--out", options->out,
                       "The safetensors file to write; default: FILE's\nname with -bantam, in the current folder");
   command->add_option("--from", options->from,
-                      "Whose names the tensors have, torchvision, or onnx;\ndefault: by FILE's ending");
+                      "torchvision, whose names the tensors have, or\nonnx; default: by FILE's ending");
   command->add_option("--model", options->torchvision.model,
                       "The zoo's network; default: the one that\nhas the tensors");
   command->add_option("--classes", options->torchvision.classes, "Classes of the network to train")
@@ -133,6 +133,8 @@ void add_import(CLI::App& app, Action& action) {
   command->add_option("--key", options->torchvision.key,
                       "Which state_dict of a .pt file with several:\nstate_dict_ema, checkpoint.model");
   command->add_option("--size", options->size, "HEIGHT,WIDTH of the images of an ONNX model that\nhas no numbers for them")
+  command
+      ->add_option("--size", options->size, "HEIGHT,WIDTH of the images of an ONNX model that\nhas no numbers for them")
       ->delimiter(',')
       ->expected(2)
       ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 20));
