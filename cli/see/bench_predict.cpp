@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include "bantam/base/error.h"
+#include "bantam/base/text.h"
 #include "bantam/cli/print/bench.h"
 #include "bantam/cli/print/json_text.h"
 #include "bantam/run/bench/measure_predict.h"
@@ -32,7 +33,7 @@ struct BenchPredictOptions {
 };
 
 std::vector<Precision> precisions_of(const RunConfig& config, const BenchPredictOptions& options) {
-  if (options.precisions.empty()) return {config.train.precision};
+  if (options.precisions.empty()) return {config.precision};
   std::vector<Precision> precisions;
   for (const std::string& text : parse_texts("--precision", options.precisions))
     precisions.push_back(of_flag("--precision", [&] { return parse_precision(text, config.device); }));
