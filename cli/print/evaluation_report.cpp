@@ -56,13 +56,20 @@ std::string classes_text(const ClassReport& report, bool places) {
     std::ranges::stable_sort(shown_classes, {}, &ClassScore::f1);
     shown_classes.resize(kWorst);
   }
-  Table table({{"class", Align::left}, {places ? "pixels" : "samples"}, {"precision"}, {"recall"}, {"F1"}, {"IoU"}});
+  std::vector<Table::Column> columns = {
+      {"class", Align::left}, {places ? "pixels" : "samples"}, {"precision"}, {"recall"}, {"F1"}};
+  if (places) columns.push_back({"IoU"});
+  Table table(columns);
+  const auto add = [&](std::vector<std::string> cells, double iou) {
+    if (places) cells.push_back(share_text(iou));
+    table.add_row(std::move(cells));
+  };
   for (const ClassScore& score : shown_classes)
-    table.add_row({shown(score.name, 30), count_text(score.count), share_text(score.precision),
-                   share_text(score.recall), share_text(score.f1), share_text(score.iou)});
+    add({shown(score.name, 30), count_text(score.count), share_text(score.precision), share_text(score.recall),
+         share_text(score.f1)},
+        score.iou);
   table.add_rule();
-  table.add_row({"mean", "", share_text(report.precision), share_text(report.recall), share_text(report.f1),
-                 share_text(report.iou)});
+  add({"mean", "", share_text(report.precision), share_text(report.recall), share_text(report.f1)}, report.iou);
   const std::string title =
       worst ? fmt::format("the {} classes of the lowest F1, of {}\n", kWorst, report.classes.size()) : "";
   return title + table.to_string();
@@ -150,9 +157,11 @@ std::string text_of(const Evaluation& evaluation, const TrainedModel& model) {
   if (const auto report = class_report(evaluation, model.class_names))
     text += "\n" + classes_text(*report, is_of_places(evaluation)) + confused_text(*report) + matrix_text(*report);
   const double rate = static_cast<double>(evaluation.metrics.samples) / std::max(evaluation.seconds, 1e-9);
-  text += fmt::format("\n{} in use at the peak as planned, {} samples/s, {}\n",
-                      format_byte_size(evaluation.planned_peak_bytes), format_count(std::llround(rate)),
-                      format_duration(evaluation.seconds));
+  const bool as_planned = evaluation.peak_bytes == evaluation.planned_peak_bytes;
+  text += fmt::format(
+      "\n{} in use at the peak ({}), {} samples/s, {}\n", format_byte_size(evaluation.peak_bytes),
+      as_planned ? "as planned" : fmt::format("planned: {}", format_byte_size(evaluation.planned_peak_bytes)),
+      format_count(std::llround(rate)), format_duration(evaluation.seconds));
   if (evaluation.broken_samples > 0)
     text += fmt::format("{} broken samples were replaced (data.on_error: skip), the first: {}\n",
                         format_count(evaluation.broken_samples), shown(evaluation.broken_reasons.front(), 200));

@@ -148,8 +148,9 @@ class PredictVerb {
                                    .top = flags_.top,
                                    .threshold = flags_.threshold});
     if (images_.ignored.count > 0)
-      progress_->message(fmt::format("ignored: {} files that are no images, such as {}",
-                                     format_count(images_.ignored.count), shown(images_.ignored.examples[0], 200)));
+      progress_->message(fmt::format("ignored: {} file{} of other suffixes, such as {}",
+                                     format_count(images_.ignored.count), images_.ignored.count == 1 ? "" : "s",
+                                     shown(images_.ignored.examples[0], 200)));
     lines.write(writer.header());
     const PredictionSummary summary =
         predict(model_, images_.images, options(lines), [&](const Prediction& prediction) {

@@ -73,7 +73,7 @@ TEST_F(PredictTest, AThousandFilesWithABrokenOneAre999Answers) {
   EXPECT_EQ(rows[0], "file,class,probability,class_2,probability_2");
   EXPECT_TRUE(has(found.err, "bantam: error: new/1500.png"));
   EXPECT_TRUE(has(found.err, "999 of 1,000 images predicted; 1 could not be read"));
-  EXPECT_TRUE(has(found.err, "ignored: 1 files that are no images, such as new/notes.txt"));
+  EXPECT_TRUE(has(found.err, "ignored: 1 file of other suffixes, such as new/notes.txt"));
   int right = 0;
   for (std::size_t i = 1; i < rows.size(); ++i) {
     const int number = std::stoi(rows[i].substr(4, 4));
