@@ -151,9 +151,8 @@ class PredictVerb {
       progress_->message(fmt::format("ignored: {} file{} of other suffixes, such as {}",
                                      format_count(images_.ignored.count), images_.ignored.count == 1 ? "" : "s",
                                      shown(images_.ignored.examples[0], 200)));
-    lines.write(writer.header());
     const PredictionSummary summary =
-        predict(model_, images_.images, options(lines), [&](const Prediction& prediction) {
+        predict(model_, images_.images, options(lines, writer.header()), [&](const Prediction& prediction) {
           if (makes_masks(task_) && prediction.error.empty()) write_masks(flags_.out, prediction, names);
           if (!prediction.error.empty()) tell_broken(prediction);
           lines.write(writer.line(prediction));
@@ -163,13 +162,17 @@ class PredictVerb {
   }
 
  private:
-  PredictOptions options(Lines& lines) {
+  /// `header` is written once it is known that there is memory.
+  PredictOptions options(Lines& lines, const std::string& header) {
     PredictOptions options{
         .threads = flags_.model.threads, .batch_size = flags_.batch_size, .threshold = flags_.threshold};
     options.stop = [this] { return stop_.requested(); };
-    options.on_batch = [this, &lines, begin = std::optional<std::chrono::steady_clock::time_point>()](
+    options.on_batch = [this, &lines, header, begin = std::optional<std::chrono::steady_clock::time_point>()](
                            std::int64_t done, std::int64_t images) mutable {
-      if (!begin) begin = std::chrono::steady_clock::now();
+      if (!begin) {
+        lines.write(header);
+        begin = std::chrono::steady_clock::now();
+      }
       lines.flush();
       const double each = done > 0 ? seconds_since(*begin) / static_cast<double>(done) : 0;
       progress_->work({.what = "predicting",

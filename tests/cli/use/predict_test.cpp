@@ -118,7 +118,7 @@ TEST_F(PredictTest, AnswersDependNeitherOnBatchesNorOnThreads) {
   EXPECT_EQ(lines_of(all).size(), 22u);
   EXPECT_EQ(run({"predict", "r", "new", "--csv", "--batch-size", "1", "--threads", "2"}).out, all);
   EXPECT_EQ(run({"predict", "r", "new", "--csv", "--batch-size", "20", "--threads", "3"}).out, all);
-  const Outcome little = run({"predict", "r", "new", "--csv", "--set", "memory.limits={cpu: 100KiB}"});
+  const Outcome little = run({"predict", "r", "new", "--csv", "--set", "memory.limits={cpu: 320KiB}"});
   EXPECT_EQ(little.code, 0) << little.err;
   EXPECT_EQ(little.out, all) << "in smaller batches";
   EXPECT_EQ(run({"predict", "r", "new", "--set", "memory.limits={cpu: 1KiB}"}).code, 4);
