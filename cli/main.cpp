@@ -77,6 +77,8 @@ int run(int argc, char** argv) {
   add_runs(app, action);
   add_inspect(app, action);
   add_data(app, action);
+  add_evaluate(app, action);
+  add_predict(app, action);
   add_import(app, action);
   add_export(app, action);
   add_schema(app, action);

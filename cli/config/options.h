@@ -80,5 +80,7 @@ void add_runs(CLI::App& app, Action& action);
 void add_inspect(CLI::App& app, Action& action);
 void add_import(CLI::App& app, Action& action);
 void add_export(CLI::App& app, Action& action);
+void add_evaluate(CLI::App& app, Action& action);
+void add_predict(CLI::App& app, Action& action);
 
 }  // namespace bantam::cli

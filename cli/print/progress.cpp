@@ -114,6 +114,11 @@ std::string reading_line(const ReadingState& s) {
   return fmt::format("reading {}: {} of {} samples", s.set, format_count(s.read), format_count(s.samples));
 }
 
+std::string work_line(const WorkState& s) {
+  return fmt::format("{}: {} {} of {} ETA {}", s.what, s.unit, format_count(s.done), format_count(s.all),
+                     format_duration(s.eta_seconds));
+}
+
 std::string epoch_line(const EpochSummary& e) {
   std::string line =
       e.trained ? log_head(e.epoch, e.epochs, e.loss, e.accuracy) : fmt::format("epoch {}/{}", e.epoch, e.epochs);
@@ -164,6 +169,12 @@ std::string json_line(const EvaluationState& s) {
 
 std::string json_line(const ReadingState& s) {
   const nlohmann::ordered_json line = {{"event", "reading"}, {"set", s.set}, {"read", s.read}, {"samples", s.samples}};
+  return line.dump();
+}
+
+std::string json_line(const WorkState& s) {
+  const nlohmann::ordered_json line = {
+      {"event", s.what}, {"done", s.done}, {"all", s.all}, {"eta_seconds", s.eta_seconds}};
   return line.dump();
 }
 
@@ -253,6 +264,13 @@ void Progress::reading(const ReadingState& state) {
   if (mode_ == ProgressMode::bar) return draw_if_due(reading_line(state));
   if (!plain_is_due()) return;
   write_line(mode_ == ProgressMode::json ? json_line(state) : reading_line(state));
+}
+
+void Progress::work(const WorkState& state) {
+  if (mode_ == ProgressMode::none) return;
+  if (mode_ == ProgressMode::json) return write_line(json_line(state));
+  if (mode_ == ProgressMode::bar) return draw_if_due(work_line(state));
+  if (plain_is_due()) write_line(work_line(state));
 }
 
 void Progress::epoch_end(const EpochSummary& epoch) {

@@ -44,6 +44,13 @@ struct ReadingState {
   std::int64_t read = 0, samples = 0;  ///< done, and all
 };
 
+/// Other work of a known length.
+struct WorkState {
+  std::string_view what, unit;  ///< "evaluating", "batch"
+  std::int64_t done = 0, all = 0;
+  double eta_seconds = 0;
+};
+
 /// Values of metrics by their names.
 using NamedValues = std::vector<std::pair<std::string, double>>;
 
@@ -81,6 +88,7 @@ std::string bar_line(const ProgressState& state, int width);
 std::string plain_line(const ProgressState& state);
 std::string evaluation_line(const EvaluationState& state);
 std::string reading_line(const ReadingState& state);
+std::string work_line(const WorkState& state);
 std::string epoch_line(const EpochSummary& epoch);
 std::string evaluated_line(const EvaluatedSummary& evaluated);
 /// "run 2/6: seed=43", and once it has ended "run 2/6: accuracy 0.9312, loss 0.2101 in 7.3s, ETA 29s".
@@ -89,6 +97,7 @@ std::string run_end_line(const SweepRunState& state);
 std::string json_line(const EvaluatedSummary& evaluated);
 std::string json_line(const EvaluationState& state);
 std::string json_line(const ReadingState& state);
+std::string json_line(const WorkState& state);
 std::string json_line(const ProgressState& state);
 std::string json_line(const EpochSummary& epoch);
 
@@ -106,6 +115,8 @@ class Progress {
   void evaluation(const EvaluationState& state);
   /// As `update`, before training; plain lines only where it takes longer than 5 seconds. json: likewise.
   void reading(const ReadingState& state);
+  /// As `update`.
+  void work(const WorkState& state);
   /// A line of its own for the epoch.
   void epoch_end(const EpochSummary& epoch);
   /// A line of its own for an evaluation between two updates, or of the test samples.

@@ -10,7 +10,9 @@ constexpr std::size_t kShown = 10;
 
 void BrokenSamples::add(const void* split, std::int64_t index, Sample sample) {
   const std::lock_guard lock(guard_);
-  if (found_.emplace(split, index).second && first_.size() < kShown) first_.push_back(std::move(sample));
+  if (!found_.emplace(split, index).second) return;
+  if (on_found_) on_found_(index, sample);
+  if (first_.size() < kShown) first_.push_back(std::move(sample));
 }
 
 std::int64_t BrokenSamples::count() const {

@@ -250,10 +250,6 @@ std::shared_ptr<const SampleReader> test_reader(const DataOptions& options) {
   return options.validation.from_test() ? nullptr : options.source.validation;
 }
 
-std::int64_t evaluated_batch(const DataOptions& options) {
-  return options.evaluation.batch_size > 0 ? options.evaluation.batch_size : options.pipeline.batch_size;
-}
-
 /// Most validation samples that are evaluated.
 std::int64_t evaluated_samples(const DataOptions& options) {
   std::int64_t most = std::numeric_limits<std::int64_t>::max();
@@ -269,6 +265,11 @@ bool has_one_size(const DataOptions& options) {
 }
 
 DataOptions read_data_config(const ConfigNode& data, StagesFor use) {
+std::int64_t evaluated_batch(const DataOptions& options) {
+  return options.evaluation.batch_size > 0 ? options.evaluation.batch_size : options.pipeline.batch_size;
+}
+
+DataOptions read_data_config(const ConfigNode& data) {
   ConfigMap map = data.as_map();
   map.describe("The data set, and its way into batches. See DATA.md.",
                "data:\n  format: cifar10\n  path: data/cifar-10-batches-bin\n  pipeline:\n    - shuffle\n"
@@ -503,6 +504,18 @@ OpenedData open_data(Runtime& runtime, DataOptions options, Device device, std::
   data.validation = source(splits.validation, evaluated, "validation");
   if (test != nullptr) data.test = source(test, evaluated, "test");
   return data;
+}
+
+std::unique_ptr<BatchSource> open_evaluated(Runtime& runtime, std::shared_ptr<const SampleReader> samples,
+                                            const DataOptions& options, Device device,
+                                            std::shared_ptr<BrokenSamples> broken) {
+  if (!device.meta) samples->check(options.verify, runtime.threads());
+  PipelineOptions pipeline = evaluation_pipeline(options.pipeline);
+  pipeline.batch_size = evaluated_batch(options);
+  pipeline.cache = CacheKind::off;
+  return std::make_unique<ImageBatchSource>(
+      runtime, std::move(samples),
+      LoaderOptions{.pipeline = std::move(pipeline), .device = device, .broken = std::move(broken)});
 }
 
 }  // namespace bantam

@@ -141,4 +141,14 @@ struct OpenedData {
 /// DeviceError without nvJPEG.
 OpenedData open_data(Runtime& runtime, DataOptions options, Device device, std::uint64_t seed);
 
+/// Batches of `samples` as validation samples are delivered: in order, through the stages of evaluation, in its
+/// batches, of which none is dropped. Whatever `cache` says, each sample is read when its batch is made, once: no set
+/// lies in memory. `broken` as LoaderOptions. Throws as open_data.
+std::unique_ptr<BatchSource> open_evaluated(Runtime& runtime, std::shared_ptr<const SampleReader> samples,
+                                            const DataOptions& options, Device device,
+                                            std::shared_ptr<BrokenSamples> broken = nullptr);
+
+/// Samples of an evaluation's batch.
+std::int64_t evaluated_batch(const DataOptions& options);
+
 }  // namespace bantam

@@ -137,6 +137,10 @@ void SamplePath::read(std::int64_t index, std::int64_t epoch, std::span<const st
       return read_one({stored, index, epoch}, fields, nullptr);
     } catch (const DataError& error) {
       broken_->add(reader_.get(), stored, {reader_->name_of(stored), error.what()});
+      if (broken_->place() == BrokenSamples::Place::zeros) {
+        for (const std::span<std::byte> field : fields) std::ranges::fill(field, std::byte{0});
+        return;
+      }
       if (first.empty()) first = error.what();
     }
   }

@@ -32,6 +32,7 @@ class ClassKernelLoss : public KernelLoss {
 
   std::optional<std::int32_t> ignored_label() const override { return options_.ignore_index; }
   std::string_view kind() const override { return options_.kind; }
+  OutputKind output_kind() const override { return OutputKind::softmax; }
 
   std::vector<TensorFacts> targets(const Shape& output) const override {
     std::vector<TensorFacts> facts = layers::loss_targets(options_.kind, options_.targets, output);

@@ -17,6 +17,10 @@ class DiceKernelLoss : public layers::KernelLoss {
   explicit DiceKernelLoss(const DiceLoss& options) : KernelLoss(options.reduction, {}), options_(options) {}
 
   std::string_view kind() const override { return "dice"; }
+  OutputKind output_kind() const override {
+    return options_.targets == LossTargets::labels ? OutputKind::softmax : OutputKind::sigmoid;
+  }
+  std::optional<std::int32_t> ignored_label() const override { return options_.ignore_index; }
   std::vector<TensorFacts> targets(const Shape& output) const override {
     if (output.rank() < 2)
       throw ShapeError(

@@ -58,6 +58,13 @@ struct LossSums {
 /// Adds a micro-batch's sums to those of `call`: for losses that count on the host. See the other add_to_sums.
 void add_to_sums(const Context& context, const LossCall& call, const LossSums& sums);
 
+/// What a model's output is to a loss: how probabilities are made of it.
+enum class OutputKind : std::uint8_t {
+  values,   ///< there are none: numbers as they are
+  softmax,  ///< of one class, over the last axis
+  sigmoid   ///< each value is a question of its own
+};
+
 /// A loss: immutable, and used by several models, steps and threads at once.
 class Loss {
  public:
@@ -79,6 +86,8 @@ class Loss {
   virtual bool supports_meta() const { return false; }
   /// Whether samples can be right or wrong (LossSums::correct): not where values are to be met.
   virtual bool counts_correct() const { return true; }
+  /// For whoever uses a trained model: evaluations and predictions make probabilities of its output in this way.
+  virtual OutputKind output_kind() const { return OutputKind::values; }
   /// Labels that count nothing, where there is one: `ignore_index`.
   virtual std::optional<std::int32_t> ignored_label() const { return std::nullopt; }
   /// The softmax cross-entropy with integer labels (kLabels) that this loss is for `call`, where it is one: an end of a

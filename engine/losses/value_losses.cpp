@@ -27,6 +27,7 @@ class ValueKernelLoss : public layers::KernelLoss {
   bool counts_correct() const override {
     return rule_.kind == ValueLossKind::binary_cross_entropy || rule_.kind == ValueLossKind::binary_focal;
   }
+  OutputKind output_kind() const override { return counts_correct() ? OutputKind::sigmoid : OutputKind::values; }
   std::vector<TensorFacts> targets(const Shape& output) const override {
     std::vector<TensorFacts> facts = layers::loss_targets(kind_, LossTargets::values, output);
     if (constants().size() > 1) layers::check_weight_count(kind_, "positive_weights", constants().size(), output);

@@ -99,7 +99,8 @@ MetricPtr top_k(std::int64_t k = 5, const ClassMetricOptions& options = {});
 MetricPtr confusion_matrix(const ClassMetricOptions& options = {.training = false});
 /// TP / (TP + FP), TP / (TP + FN) and their harmonic mean, each the mean over classes that occur as a label or as a
 /// prediction: scikit-learn's average="macro" with zero_division=0. The table has one value a class, NaN where the
-/// class does not occur.
+/// class does not occur. Their sums, and those of mean_iou, are true positives of each class, then false positives,
+/// then false negatives.
 MetricPtr precision(const ClassMetricOptions& options = {});
 MetricPtr recall(const ClassMetricOptions& options = {});
 MetricPtr f1(const ClassMetricOptions& options = {});

@@ -9,6 +9,21 @@
 #include "bantam/engine/train/trainer.h"
 
 namespace bantam::run {
+
+/// The data set lies beside a share, on the whole device.
+Device stand_in_of(Device device) {
+  const Device whole = Device::meta_of(device);
+  return device.is_logical() ? whole.logical(device.share) : whole;
+}
+
+RuntimeOptions stand_in_options(const RunConfig& config) {
+  RuntimeOptions options{.threads = 1};
+  if (config.device.is_logical())
+    options.logical[to_string(stand_in_of(config.device).whole())] =
+        config.memory.logical.at(to_string(config.device.whole()));
+  return options;
+}
+
 namespace {
 
 /// The first and the last batches of a source's epochs.
@@ -76,20 +91,6 @@ struct Excerpt {
     first = std::min(rest > 0 ? updates : updates - 1, enough) * accumulate;
   }
 };
-
-/// A share's stand-in is a share too: the data set lies beside it, on the whole device.
-Device stand_in_of(Device device) {
-  const Device whole = Device::meta_of(device);
-  return device.is_logical() ? whole.logical(device.share) : whole;
-}
-
-RuntimeOptions stand_in_options(const RunConfig& config) {
-  RuntimeOptions options{.threads = 1};
-  if (config.device.is_logical())
-    options.logical[to_string(stand_in_of(config.device).whole())] =
-        config.memory.logical.at(to_string(config.device.whole()));
-  return options;
-}
 
 /// Without placements the run is eager: where in the arena things lie does not change what is in use.
 MemoryStats rehearse(const RunConfig& config, std::uint64_t pool_bytes, std::shared_ptr<StepPlacements> placements) {

@@ -1,0 +1,195 @@
+// Values, the classes' table, what is confused, and the matrix.
+#include "bantam/cli/print/evaluation_report.h"
+
+#include <algorithm>
+#include <cmath>
+#include <set>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "bantam/base/byte_size.h"
+#include "bantam/base/text.h"
+#include "bantam/run/use/class_report.h"
+
+namespace bantam::cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr std::size_t kMostConfused = 10;
+
+/// The name under which a metric that is counted in any case is told.
+std::string name_of(const MetricValue& metric) {
+  return metric.name() == "top_k" ? "top_5" : std::string(metric.name());
+}
+
+/// Values of the metrics that have one, each name once: the configuration's come first.
+std::vector<std::pair<std::string, double>> values_of(const Evaluation& evaluation) {
+  std::vector<std::pair<std::string, double>> values = {{"loss", evaluation.metrics.loss}};
+  std::set<std::string> known = {"confusion_matrix"};
+  for (const MetricValue& metric : evaluation.metrics.values)
+    if (known.insert(std::string(metric.name())).second) values.emplace_back(metric.name(), metric.value());
+  for (const MetricValue& metric : evaluation.more)
+    if (known.insert(name_of(metric)).second) values.emplace_back(name_of(metric), metric.value());
+  return values;
+}
+
+bool counts_correct(const TrainedModel& model) { return model.config.train.loss.loss->counts_correct(); }
+
+std::string share_text(double share) { return std::isnan(share) ? "-" : fmt::format("{:.4f}", share); }
+
+std::string count_text(double count) { return format_count(static_cast<std::int64_t>(count)); }
+
+bool is_of_places(const Evaluation& evaluation) {
+  return evaluation.task == Task::segmentation || evaluation.task == Task::masks;
+}
+
+/// All classes, or, of many, those with the lowest F1.
+std::string classes_text(const ClassReport& report, bool places) {
+  constexpr std::size_t kAll = 40, kWorst = 20;
+  std::vector<ClassScore> shown_classes = report.classes;
+  std::erase_if(shown_classes, [](const ClassScore& score) { return score.count + score.predicted == 0; });
+  const bool worst = shown_classes.size() > kAll;
+  if (worst) {
+    std::ranges::stable_sort(shown_classes, {}, &ClassScore::f1);
+    shown_classes.resize(kWorst);
+  }
+  std::vector<Table::Column> columns = {
+      {"class", Align::left}, {places ? "pixels" : "samples"}, {"precision"}, {"recall"}, {"F1"}};
+  if (places) columns.push_back({"IoU"});
+  Table table(columns);
+  const auto add = [&](std::vector<std::string> cells, double iou) {
+    if (places) cells.push_back(share_text(iou));
+    table.add_row(std::move(cells));
+  };
+  for (const ClassScore& score : shown_classes)
+    add({shown(score.name, 30), count_text(score.count), share_text(score.precision), share_text(score.recall),
+         share_text(score.f1)},
+        score.iou);
+  table.add_rule();
+  add({"mean", "", share_text(report.precision), share_text(report.recall), share_text(report.f1)}, report.iou);
+  const std::string title =
+      worst ? fmt::format("the {} classes of the lowest F1, of {}\n", kWorst, report.classes.size()) : "";
+  return title + table.to_string();
+}
+
+std::string confused_text(const ClassReport& report) {
+  const std::vector<Confusion> confused = report.confusions(kMostConfused);
+  if (confused.empty()) return "";
+  Table table({{"confused", Align::left}, {"count"}, {"of the class"}});
+  for (const Confusion& one : confused)
+    table.add_row({fmt::format("{} as {}", shown(report.classes[static_cast<std::size_t>(one.label)].name, 30),
+                               shown(report.classes[static_cast<std::size_t>(one.predicted)].name, 30)),
+                   count_text(one.count), fmt::format("{:.1f}%", 100 * one.share)});
+  return "\n" + table.to_string();
+}
+
+std::string matrix_text(const ClassReport& report) {
+  constexpr std::int64_t kMost = 12;
+  const std::int64_t classes = report.matrix.columns;
+  if (classes == 0) return "";
+  if (classes > kMost) return fmt::format("\nthe confusion matrix of {} classes is in --json\n", classes);
+  constexpr std::size_t kName = 12;
+  std::vector<Table::Column> columns = {{"label \\ predicted", Align::left}};
+  for (const ClassScore& score : report.classes) columns.push_back({shown(score.name, kName)});
+  Table table(columns);
+  for (std::int64_t row = 0; row < classes; ++row) {
+    std::vector<std::string> cells = {shown(report.classes[static_cast<std::size_t>(row)].name, 30)};
+    for (std::int64_t column = 0; column < classes; ++column)
+      cells.push_back(count_text(report.matrix.values[static_cast<std::size_t>(row * classes + column)]));
+    table.add_row(cells);
+  }
+  return "\n" + table.to_string();
+}
+
+std::string head_text(const Evaluation& evaluation, const TrainedModel& model) {
+  const Metrics& metrics = evaluation.metrics;
+  std::string text =
+      fmt::format("{}: {}\n{}: {} samples in batches of {}, on {}, {}\n\n", shown(model.config.model.name, 40),
+                  printable(model.weights_file.string()), to_string(evaluation.set), format_count(metrics.samples),
+                  evaluation.batch_size, to_string(model.config.device), to_string(model.config.precision));
+  Table table({{"metric", Align::left}, {"value"}});
+  for (const auto& [name, value] : values_of(evaluation)) {
+    table.add_row({name, fmt::format("{:.4f}", value)});
+    if (name == "loss" && counts_correct(model)) table.add_row({"accuracy", fmt::format("{:.4f}", metrics.accuracy)});
+  }
+  return text + table.to_string();
+}
+
+Json json_of(const ClassScore& score, bool places) {
+  const auto share = [](double value) { return std::isnan(value) ? Json(nullptr) : Json(value); };
+  Json json = {{"name", score.name},
+               {"count", static_cast<std::int64_t>(score.count)},
+               {"predicted", static_cast<std::int64_t>(score.predicted)},
+               {"correct", static_cast<std::int64_t>(score.correct)},
+               {"precision", share(score.precision)},
+               {"recall", share(score.recall)},
+               {"f1", share(score.f1)}};
+  if (places) json["iou"] = share(score.iou);
+  return json;
+}
+
+void add_classes(Json& json, const ClassReport& report, bool places) {
+  json["macro"] = {{"precision", report.precision}, {"recall", report.recall}, {"f1", report.f1}};
+  if (places) json["macro"]["iou"] = report.iou;
+  json["classes"] = Json::array();
+  for (const ClassScore& score : report.classes) json["classes"].push_back(json_of(score, places));
+  if (report.matrix.columns == 0) return;
+  json["most_confused"] = Json::array();
+  for (const Confusion& one : report.confusions(kMostConfused))
+    json["most_confused"].push_back({{"label", report.classes[static_cast<std::size_t>(one.label)].name},
+                                     {"predicted", report.classes[static_cast<std::size_t>(one.predicted)].name},
+                                     {"count", static_cast<std::int64_t>(one.count)},
+                                     {"share", one.share}});
+  json["confusion_matrix"] = Json::array();
+  for (std::size_t i = 0; i < report.matrix.values.size(); ++i) {
+    if (i % static_cast<std::size_t>(report.matrix.columns) == 0) json["confusion_matrix"].push_back(Json::array());
+    json["confusion_matrix"].back().push_back(static_cast<std::int64_t>(report.matrix.values[i]));
+  }
+}
+
+}  // namespace
+
+std::string text_of(const Evaluation& evaluation, const TrainedModel& model) {
+  std::string text = head_text(evaluation, model);
+  if (const auto report = class_report(evaluation, model.class_names))
+    text += "\n" + classes_text(*report, is_of_places(evaluation)) + confused_text(*report) + matrix_text(*report);
+  const double rate = static_cast<double>(evaluation.metrics.samples) / std::max(evaluation.seconds, 1e-9);
+  const bool as_planned = evaluation.peak_bytes == evaluation.planned_peak_bytes;
+  text += fmt::format(
+      "\n{} in use at the peak ({}), {} samples/s, {}\n", format_byte_size(evaluation.peak_bytes),
+      as_planned ? "as planned" : fmt::format("planned: {}", format_byte_size(evaluation.planned_peak_bytes)),
+      format_count(std::llround(rate)), format_duration(evaluation.seconds));
+  if (evaluation.broken_samples > 0)
+    text += fmt::format("{} broken samples were replaced (data.on_error: skip), the first: {}\n",
+                        format_count(evaluation.broken_samples), shown(evaluation.broken_reasons.front(), 200));
+  return text;
+}
+
+Json json_of(const Evaluation& evaluation, const TrainedModel& model) {
+  Json json = {{"weights", model.weights_file.string()},
+               {"averaged", model.averaged},
+               {"model", model.config.model.name},
+               {"device", to_string(model.config.device)},
+               {"precision", to_string(model.config.precision)},
+               {"task", to_string(evaluation.task)},
+               {"split", to_string(evaluation.set)},
+               {"samples", evaluation.metrics.samples},
+               {"batch_size", evaluation.batch_size}};
+  if (model.updates) json["updates"] = *model.updates;
+  json["loss"] = evaluation.metrics.loss;
+  if (counts_correct(model)) json["accuracy"] = evaluation.metrics.accuracy;
+  for (const auto& [name, value] : values_of(evaluation)) json[name] = value;
+  if (const auto report = class_report(evaluation, model.class_names))
+    add_classes(json, *report, is_of_places(evaluation));
+  json["seconds"] = evaluation.seconds;
+  json["planned_peak_bytes"] = evaluation.planned_peak_bytes;
+  json["peak_bytes"] = evaluation.peak_bytes;
+  if (evaluation.broken_samples > 0)
+    json["broken_samples"] = {{"count", evaluation.broken_samples}, {"first", evaluation.broken_reasons}};
+  return json;
+}
+
+}  // namespace bantam::cli

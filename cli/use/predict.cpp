@@ -1,0 +1,251 @@
+// `bantam predict`: a trained model on image files.
+#include <cerrno>
+#include <chrono>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <CLI/CLI.hpp>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include "bantam/base/atomic_file.h"
+#include "bantam/base/clock.h"
+#include "bantam/base/error.h"
+#include "bantam/base/text.h"
+#include "bantam/cli/config/options.h"
+#include "bantam/cli/print/prediction_writer.h"
+#include "bantam/cli/print/progress.h"
+#include "bantam/cli/train/signals.h"
+#include "bantam/cli/use/model_flags.h"
+#include "bantam/data/images/encode.h"
+
+namespace bantam::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr int kBrokenFiles = 3;  // the exit code of broken data
+
+constexpr const char* kAbout =
+    "Classes with their probabilities (or labels above --threshold, numbers, masks:\n"
+    "what the model's loss is of) of image files, through the run's own stages of\n"
+    "evaluation and with its class names. The training data need not be there. Of a\n"
+    "folder, the .jpg, .jpeg and .png files below it. A file that cannot be read is\n"
+    "named and left out; the exit code is then 3. Masks are PNG files whose pixels\n"
+    "are class numbers, in the folder --out.\n"
+    "Example: bantam predict runs/pets holiday/ --top 1 --out holiday.csv";
+
+struct PredictFlags {
+  ModelFlags model;
+  std::vector<std::string> paths;
+  std::int64_t top = 5, batch_size = 0;
+  double threshold = 0.5;
+  std::string out, progress = "auto";
+  bool csv = false, json = false;
+};
+
+bool makes_masks(Task task) { return task == Task::segmentation || task == Task::masks; }
+
+/// By a flag, else by the suffix of --out.
+PredictionFormat format_of(const PredictFlags& flags, bool out_is_folder) {
+  const std::string suffix = out_is_folder ? "" : fs::path(flags.out).extension().string();
+  if (flags.csv || (!flags.json && suffix == ".csv")) return PredictionFormat::csv;
+  if (flags.json || suffix == ".json" || suffix == ".jsonl") return PredictionFormat::json;
+  return PredictionFormat::text;
+}
+
+/// Where lines go: standard output, or a file that appears line by line.
+class Lines {
+ public:
+  explicit Lines(const std::string& path) : path_(path) {
+    if (path.empty()) return;
+    file_ = std::fopen(path.c_str(), "w");
+    if (file_ == nullptr) throw DataError(fmt::format("{}: cannot be written: {}", path, std::strerror(errno)));
+  }
+  ~Lines() {
+    if (file_ != nullptr) std::fclose(file_);
+  }
+  Lines(const Lines&) = delete;
+  Lines& operator=(const Lines&) = delete;
+
+  /// Throws DataError where a file has no room; of standard output, main() says so.
+  void write(const std::string& text) {
+    std::FILE* const to = file_ != nullptr ? file_ : stdout;
+    const bool failed = std::fwrite(text.data(), 1, text.size(), to) != text.size();
+    if (failed && file_ != nullptr) throw DataError(fmt::format("{}: {}", path_, std::strerror(errno)));
+  }
+  void flush() {
+    if (std::fflush(file_ != nullptr ? file_ : stdout) != 0 && file_ != nullptr)
+      throw DataError(fmt::format("{}: {}", path_, std::strerror(errno)));
+  }
+
+ private:
+  std::string path_;
+  std::FILE* file_ = nullptr;
+};
+
+/// NAME.png, or, of several masks an image, NAME-CLASS.png.
+std::vector<fs::path> mask_paths(const fs::path& folder, const std::string& name, std::size_t masks,
+                                 const std::vector<std::string>& classes) {
+  const fs::path stem = folder / fs::path(name).replace_extension();
+  if (masks == 1) return {stem.string() + ".png"};
+  std::vector<fs::path> paths;
+  for (std::size_t m = 0; m < masks; ++m) paths.emplace_back(fmt::format("{}-{}.png", stem.string(), classes[m]));
+  return paths;
+}
+
+void write_masks(const fs::path& folder, const Prediction& prediction, const std::vector<std::string>& classes) {
+  const std::vector<fs::path> paths = mask_paths(folder, prediction.name, prediction.masks.size(), classes);
+  for (std::size_t m = 0; m < paths.size(); ++m) {
+    make_folders(paths[m].parent_path());
+    write_file_atomically(paths[m], encode_png(prediction.masks[m]));
+  }
+}
+
+/// Two images must not have one mask, and no image may be replaced.
+void check_masks(const std::vector<ListedImage>& images, const fs::path& folder) {
+  std::set<std::string> seen;
+  for (const ListedImage& image : images) {
+    const fs::path mask = (folder / fs::path(image.name).replace_extension()).string() + ".png";
+    if (!seen.insert(mask.string()).second)
+      throw ConfigError(
+          fmt::format("--out: two images would have the mask {}; predict their folders one by one", mask.string()));
+    std::error_code error;
+    if (fs::equivalent(mask, image.path, error))
+      throw ConfigError(fmt::format("--out: the mask {} would replace its image; name another folder", mask.string()));
+  }
+}
+
+/// One prediction of a list, from its flags to its lines.
+class PredictVerb {
+ public:
+  PredictVerb(const PredictFlags& flags, StopOnSignal& stop)
+      : flags_(flags), stop_(stop), model_(open_model(flags.model, false)), task_(task_of(model_.config)) {
+    if (makes_masks(task_) && flags.out.empty())
+      throw ConfigError("the model makes masks: --out names the folder for them");
+    if (task_ == Task::segmentation && output_names(model_).size() > 256)
+      throw ConfigError("a mask's pixels are numbers of 8 bits: at most 256 classes");
+    images_ = list_images(std::vector<fs::path>(flags.paths.begin(), flags.paths.end()));
+    if (makes_masks(task_)) check_masks(images_.images, flags.out);
+    // Lines on a terminal are progress enough.
+    const bool lines_are_seen = flags.progress == "auto" && (flags.out.empty() && isatty(STDOUT_FILENO) != 0);
+    progress_.emplace(lines_are_seen ? ProgressMode::none : parse_progress_mode(flags.progress, stderr), stderr);
+  }
+
+  int run() {
+    Lines lines(makes_masks(task_) ? "" : flags_.out);
+    const std::vector<std::string> names = output_names(model_);
+    const PredictionWriter writer({.format = format_of(flags_, makes_masks(task_)),
+                                   .task = task_,
+                                   .names = names,
+                                   .top = flags_.top,
+                                   .threshold = flags_.threshold});
+    if (images_.ignored.count > 0)
+      progress_->message(fmt::format("ignored: {} file{} of other suffixes, such as {}",
+                                     format_count(images_.ignored.count), images_.ignored.count == 1 ? "" : "s",
+                                     shown(images_.ignored.examples[0], 200)));
+    const PredictionSummary summary =
+        predict(model_, images_.images, options(lines, writer.header()), [&](const Prediction& prediction) {
+          if (makes_masks(task_) && prediction.error.empty()) write_masks(flags_.out, prediction, names);
+          if (!prediction.error.empty()) tell_broken(prediction);
+          lines.write(writer.line(prediction));
+        });
+    lines.flush();
+    return end(summary);
+  }
+
+ private:
+  /// `header` is written once it is known that there is memory.
+  PredictOptions options(Lines& lines, const std::string& header) {
+    PredictOptions options{
+        .threads = flags_.model.threads, .batch_size = flags_.batch_size, .threshold = flags_.threshold};
+    options.stop = [this] { return stop_.requested(); };
+    options.on_batch = [this, &lines, header, begin = std::optional<std::chrono::steady_clock::time_point>()](
+                           std::int64_t done, std::int64_t images) mutable {
+      if (!begin) {
+        lines.write(header);
+        begin = std::chrono::steady_clock::now();
+      }
+      lines.flush();
+      const double each = done > 0 ? seconds_since(*begin) / static_cast<double>(done) : 0;
+      progress_->work({.what = "predicting",
+                       .unit = "image",
+                       .done = done,
+                       .all = images,
+                       .eta_seconds = each * static_cast<double>(images - done)});
+    };
+    options.on_warning = [this](std::string_view text) { progress_->warning(text); };
+    return options;
+  }
+
+  /// In every mode of progress, as an error is.
+  void tell_broken(const Prediction& prediction) {
+    progress_->close();
+    std::fputs(fmt::format("bantam: error: {}\n", shown_message(prediction.error)).c_str(), stderr);
+  }
+
+  int end(const PredictionSummary& summary) {
+    progress_->close();
+    if (summary.resized) progress_->message("images of another size than the training samples' were resized to it");
+    if (summary.broken > 0 || summary.stopped)
+      std::fputs(fmt::format("{} of {} images predicted; {} could not be read{}\n",
+                             format_count(summary.images - summary.broken), format_count(std::ssize(images_.images)),
+                             format_count(summary.broken), summary.stopped ? "; stopped" : "")
+                     .c_str(),
+                 stderr);
+    if (summary.stopped) return stop_exit_code(stop_.signal());
+    return summary.broken > 0 ? kBrokenFiles : 0;
+  }
+
+  const PredictFlags& flags_;
+  StopOnSignal& stop_;
+  TrainedModel model_;
+  Task task_;
+  ImageList images_;
+  std::optional<Progress> progress_;
+};
+
+int run_predict(const PredictFlags& flags) {
+  StopOnSignal stop;
+  stop.note_saved();  // nothing is lost whenever it ends
+  try {
+    return PredictVerb(flags, stop).run();
+  } catch (const DeviceError& error) {
+    explain_device(error);
+  }
+}
+
+}  // namespace
+
+void add_predict(CLI::App& app, Action& action) {
+  CLI::App* command = app.add_subcommand("predict", "Classes, numbers or masks of images, by a trained model");
+  command->footer(kAbout);
+  const auto flags = std::make_shared<PredictFlags>();
+  add_model_flags(*command, flags->model);
+  command->add_option("IMAGE", flags->paths, "Image files, or folders of them")->required();
+  command->add_option("--top", flags->top, "Classes of an image, the most probable first")
+      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 24))
+      ->capture_default_str();
+  command
+      ->add_option("--threshold", flags->threshold, "Probability from which one of several labels\n(or a mask) counts")
+      ->check(CLI::Range(1e-6, 1 - 1e-6))
+      ->capture_default_str();
+  command->add_option("--batch-size", flags->batch_size, "Most images a batch; answers do not depend on it")
+      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 24));
+  command->add_option("-o,--out", flags->out,
+                      "File for the lines (.csv and .json name their\nformat); of masks the folder");
+  command->add_option("--progress", flags->progress, "auto, bar, plain, json or none (on stderr)")
+      ->capture_default_str();
+  CLI::Option* const csv = command->add_flag("--csv", flags->csv, "A row an image instead of text");
+  command->add_flag("--json", flags->json, "A JSON object an image, one a line")->excludes(csv);
+  command->callback([&action, flags] { action = [flags] { return run_predict(*flags); }; });
+}
+
+}  // namespace bantam::cli

@@ -1,0 +1,238 @@
+// The batches of a set through a training step's evaluation, rehearsed first for their memory.
+#include "bantam/run/use/evaluation.h"
+
+#include <algorithm>
+#include <array>
+#include <memory>
+#include <optional>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "bantam/base/clock.h"
+#include "bantam/data/delivery/data_config.h"
+#include "bantam/engine/graph/fusion.h"
+#include "bantam/engine/plan/step_plan.h"
+#include "bantam/engine/program/step_program.h"
+#include "bantam/engine/step/training_session.h"
+#include "bantam/memory/device/host_memory.h"
+#include "bantam/run/fit/run_plan.h"
+#include "bantam/run/session/algorithm_cache.h"
+#include "bantam/run/use/target_confusion.h"
+
+namespace bantam::run {
+namespace {
+
+constexpr std::array<std::string_view, 3> kSets = {"training", "validation", "test"};
+
+/// The configuration's samples of `set`.
+std::shared_ptr<const SampleReader> samples_of(const RunConfig& config, EvaluatedSet set) {
+  const SampleSplits splits = open_splits(*config.data, config.seed);
+  if (set == EvaluatedSet::training) return splits.train;
+  if (set == EvaluatedSet::test && splits.test == nullptr)
+    throw ConfigError(
+        "--split test: the data have no test samples beside the validation samples, which are its test samples "
+        "already");
+  return set == EvaluatedSet::test ? splits.test : splits.validation;
+}
+
+/// What is counted beside the configuration's own metrics.
+std::vector<MetricPtr> more_metrics(const RunConfig& config) {
+  const Shape& output = config.model.graph.output_shape();
+  const std::int64_t classes = output.rank() > 0 ? output[-1] : 1;
+  ClassMetricOptions counted{.training = false};
+  if (const auto ignored = config.train.loss.loss->ignored_label()) counted.ignore_label = *ignored;
+  const bool matrix = classes <= kMostMatrixClasses;
+  switch (task_of(config)) {
+    case Task::classes:
+    case Task::segmentation: {
+      if (!reads_labels(config))
+        return matrix && output.rank() == 1 ? std::vector{target_confusion()} : std::vector<MetricPtr>();
+      std::vector<MetricPtr> more = {matrix ? confusion_matrix(counted) : f1(counted)};
+      if (output.rank() == 1 && classes > 5) more.push_back(top_k(5, counted));
+      return more;
+    }
+    case Task::multi_label:
+    case Task::masks: {
+      counted.multi_label = true;
+      std::vector<MetricPtr> more = {f1(counted)};
+      if (output.rank() == 1) more.push_back(auc(counted));
+      return more;
+    }
+    case Task::values:
+      break;
+  }
+  return {mse({.training = false}), mae({.training = false}), r2({.training = false})};
+}
+
+/// Whether the model's end runs as one op with the loss where no metric reads the output: another metric would change
+/// the loss's bits.
+bool fuses_loss(const Model& model, const LossOptions& loss) {
+  if (std::ranges::any_of(loss.metrics, [](const MetricPtr& metric) { return !metric->counted_by_loss(); }))
+    return false;
+  const std::vector<NodePlan>& nodes = model.program().segments.back().nodes;
+  return !nodes.empty() && nodes.back().fusion != nullptr && nodes.back().fusion->makes_loss;
+}
+
+LossOptions with_metrics(LossOptions loss, const std::vector<MetricPtr>& more) {
+  loss.metrics.insert(loss.metrics.end(), more.begin(), more.end());
+  return loss;
+}
+
+/// One without state of its own: nothing is updated.
+OptimizerOptions no_optimizer() { return {.kind = OptimizerKind::sgd}; }
+
+/// Model, steps and batches of one evaluation on one device, which may be a meta device.
+class EvaluationSession {
+ public:
+  EvaluationSession(Runtime& runtime, Device device, const RunConfig& config,
+                    std::shared_ptr<const SampleReader> samples, std::shared_ptr<BrokenSamples> broken)
+      : may_halve_(config.memory.on_oom != OnOutOfMemory::fail),
+        model_(runtime, device, config.model.graph, model_options(config)),
+        optimizer_(model_, no_optimizer()),
+        source_(open_evaluated(runtime, std::move(samples), *config.data, device, std::move(broken))) {
+    const std::vector<MetricPtr> more = more_metrics(config);
+    const LossOptions own = config.train.loss;
+    const bool apart = !more.empty() && fuses_loss(model_, own);
+    steps_.push_back(std::make_unique<TrainingStep>(model_, optimizer_, apart ? own : with_metrics(own, more)));
+    if (apart)
+      steps_.push_back(std::make_unique<TrainingStep>(
+          model_, optimizer_, LossOptions{.loss = own.loss, .metrics = more, .mean = own.mean}));
+    for (const auto& step : steps_) step->check_fits(source_->tensors(), "evaluated");
+  }
+
+  Model& model() { return model_; }
+
+  /// All batches, for as long as `go_on` says so before each; whether it did to the end.
+  bool run(const std::function<bool(std::int64_t done, std::int64_t batches)>& go_on) {
+    const Context context = model_.context(Pass::evaluate).at(model_.runtime().intern("input"));
+    source_->start(0, 0);
+    Batch batch;
+    std::vector<MicroBatches> parts;
+    for (const auto& step : steps_) parts.emplace_back(*step);
+    const std::int64_t batches = source_->batches_per_epoch();
+    for (std::int64_t done = 0; done < batches; ++done) {
+      if (!go_on(done, batches)) return false;
+      if (!source_->next(context, batch)) break;
+      for (MicroBatches& part : parts) part.evaluate(batch, may_halve_);
+    }
+    return go_on(batches, batches);
+  }
+
+  /// What the batches came to, in the result's two lists.
+  void read(const LossOptions& own, Evaluation& result) {
+    result.metrics = steps_.front()->read_evaluation();
+    const auto counted = static_cast<std::ptrdiff_t>(
+        std::ranges::count_if(own.metrics, [](const MetricPtr& metric) { return !metric->counted_by_loss(); }));
+    std::vector<MetricValue>& values = result.metrics.values;
+    result.more.assign(values.begin() + counted, values.end());
+    values.resize(static_cast<std::size_t>(counted));
+    if (steps_.size() > 1) result.more = steps_.back()->read_evaluation().values;
+  }
+
+ private:
+  bool may_halve_;
+  Model model_;
+  Optimizer optimizer_;
+  std::unique_ptr<BatchSource> source_;
+  std::vector<std::unique_ptr<TrainingStep>> steps_;
+};
+
+/// The set's samples in short: as many full batches as are alive at one time, and a short last one.
+std::shared_ptr<const SampleReader> excerpt_of(const RunConfig& config, std::shared_ptr<const SampleReader> samples) {
+  constexpr std::int64_t kFoundAtRunTime = 8, kSpare = 4;
+  const PrefetchOptions& prefetch = config.data->pipeline.prefetch;
+  const std::int64_t batch = evaluated_batch(*config.data), size = samples->facts().size;
+  const std::int64_t full =
+      (std::max(prefetch.depth.value_or(kFoundAtRunTime), prefetch.workers.value_or(0) + 1) + kSpare) * batch;
+  return size <= full ? std::move(samples) : first_samples(std::move(samples), full + size % batch);
+}
+
+MemoryStats rehearse(const RunConfig& config, const std::shared_ptr<const SampleReader>& excerpt, std::uint64_t pool) {
+  const Device device = stand_in_of(config.device);
+  Runtime runtime(stand_in_options(config));
+  BfcAllocator& memory = runtime.allocator(device);
+  memory.set_limit(0);  // a share's: how much it needs is asked, not whether it fits
+  if (pool > 0 && memory.reserve_pool(pool)) memory.set_limit(memory.stats().pool_bytes);
+  EvaluationSession session(runtime, device, config, excerpt, nullptr);
+  (void)session.run([](std::int64_t, std::int64_t) { return true; });
+  return memory.stats();
+}
+
+void plan(const RunConfig& config, const std::shared_ptr<const SampleReader>& samples, Evaluation& result) {
+  if (!without_meta(config.model.graph, config.train.loss, no_optimizer()).empty()) return;  // it is not known
+  const std::shared_ptr<const SampleReader> excerpt = excerpt_of(config, samples);
+  result.planned_peak_bytes = rehearse(config, excerpt, 0).peak_bytes;
+  result.planned_pool_bytes = least_pool([&](std::uint64_t pool) { return rehearse(config, excerpt, pool); });
+}
+
+/// Refuses what limits do not allow before a sample is read, and reserves the pool.
+std::unique_ptr<Runtime> reserved_runtime(const RunConfig& config, const EvaluateOptions& options, std::uint64_t pool) {
+  std::unique_ptr<Runtime> runtime = make_runtime(config, options.threads, [&options](std::string_view message) {
+    if (options.on_warning) options.on_warning(message);
+  });
+  if (pool == 0) return runtime;
+  if (config.memory.on_oom == OnOutOfMemory::fail) {
+    runtime->require_pool(config.device, pool);
+    require_host_memory(config.device, pool);
+  }
+  if (config.memory.growth)
+    (void)runtime->allocator(config.device).reserve_pool(pool);
+  else
+    runtime->reserve(config.device, pool);
+  return runtime;
+}
+
+/// A batch size that training would have to find is none of an evaluation's.
+RunConfig with_batch(RunConfig config) {
+  constexpr std::int64_t kUsual = 32;
+  if (!config.data) config.document.root().fail_at_key("missing key 'data': an evaluation needs data");
+  if (std::exchange(config.data->pipeline.batch_size_is_auto, false)) config.data->pipeline.batch_size = kUsual;
+  return config;
+}
+
+void run_batches(EvaluationSession& session, const EvaluateOptions& options) {
+  const bool whole = session.run([&](std::int64_t done, std::int64_t batches) {
+    if (done < batches && options.stop && options.stop()) return false;
+    if (options.on_batch) options.on_batch(done, batches);
+    return true;
+  });
+  if (!whole) throw EvaluationStopped("stopped before the last batch: there is no result");
+}
+
+}  // namespace
+
+std::string_view to_string(EvaluatedSet set) { return kSets[static_cast<std::size_t>(set)]; }
+
+EvaluatedSet parse_evaluated_set(std::string_view text) {
+  const auto found = std::ranges::find(kSets, text);
+  if (found == kSets.end())
+    throw ConfigError(fmt::format("--split: expected training, validation or test, got '{}'", text));
+  return static_cast<EvaluatedSet>(found - kSets.begin());
+}
+
+Evaluation evaluate(const TrainedModel& trained, const EvaluateOptions& options) {
+  const RunConfig config = with_batch(trained.config);
+  require_device(config);
+  const std::shared_ptr<const SampleReader> samples = samples_of(config, options.set);
+  const auto broken = config.data->skips_broken ? std::make_shared<BrokenSamples>() : nullptr;
+  Evaluation result{.task = task_of(config), .set = options.set, .batch_size = evaluated_batch(*config.data)};
+  plan(config, samples, result);
+  const std::unique_ptr<Runtime> runtime = reserved_runtime(config, options, result.planned_pool_bytes);
+  // The run's own choices: other algorithms have other bits.
+  const AlgorithmCache algorithms(*runtime, config, trained.run.empty() ? "" : trained.run / "algorithms.json",
+                                  result.planned_pool_bytes);
+  EvaluationSession session(*runtime, config.device, config, samples, broken);
+  (void)load_weights(session.model(), trained.weights, trained.weights_file, {.advises = false});
+  const auto begin = std::chrono::steady_clock::now();
+  run_batches(session, options);
+  session.read(config.train.loss, result);
+  result.seconds = seconds_since(begin);
+  result.peak_bytes = runtime->allocator(config.device).stats().peak_bytes;
+  if (broken == nullptr) return result;
+  result.broken_samples = broken->count();
+  for (const BrokenSamples::Sample& sample : broken->first()) result.broken_reasons.push_back(sample.reason);
+  return result;
+}
+
+}  // namespace bantam::run

@@ -1,0 +1,22 @@
+// ImageStages: how a configuration makes a model's input of image files.
+#pragma once
+
+#include "bantam/data/formats/sample_reader.h"
+#include "bantam/data/pipeline/pipeline.h"
+#include "bantam/run/config/run_config.h"
+
+namespace bantam::run {
+
+struct ImageStages {
+  PipelineOptions pipeline;  ///< of evaluation, without mixing, each file read when its batch is made
+  std::int64_t channels = 3;
+  /// Of data sets whose images have one size (CIFAR's, say): files of another are resized to it first. 0 × 0: the
+  /// stages bring files of any size to the model's.
+  ImageSize size = {};
+};
+
+/// From `data.pipeline` and `data.evaluation`; the data themselves are not looked for. `classes`: of the labels. Throws
+/// ConfigError where there are none, where the model does not read images, and where their sizes do not agree.
+ImageStages image_stages(const RunConfig& config, std::int64_t classes);
+
+}  // namespace bantam::run

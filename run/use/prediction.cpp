@@ -1,0 +1,290 @@
+// Images in batches through a model, and its outputs to answers.
+#include "bantam/run/use/prediction.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "bantam/base/clock.h"
+#include "bantam/base/error.h"
+#include "bantam/data/delivery/loader.h"
+#include "bantam/engine/graph/model.h"
+#include "bantam/engine/plan/step_plan.h"
+#include "bantam/memory/device/host_memory.h"
+#include "bantam/run/fit/run_plan.h"
+#include "bantam/run/session/algorithm_cache.h"
+#include "bantam/run/use/image_stages.h"
+
+namespace bantam::run {
+namespace {
+
+/// The class numbers of labels, as far as an output can have them.
+std::int64_t classes_of(const RunConfig& config) {
+  const Shape& output = config.model.graph.output_shape();
+  return output.rank() > 0 ? output[-1] : 1;
+}
+
+/// Model and batches of a prediction on one device, which may be a meta device.
+class PredictionSession {
+ public:
+  PredictionSession(Runtime& runtime, Device device, const RunConfig& config,
+                    std::shared_ptr<const SampleReader> samples, LoaderOptions loading)
+      : model_(runtime, device, config.model.graph, model_options(config)),
+        source_(runtime, std::move(samples), std::move(loading)) {}
+
+  Model& model() { return model_; }
+
+  /// All batches, for as long as `go_on` says so before each. `outputs` are of the samples from `first` on, row by row;
+  /// none on a meta device.
+  void run(const std::function<bool(std::int64_t first)>& go_on,
+           const std::function<void(std::int64_t first, std::span<const float> outputs)>& done) {
+    const Context context = model_.context(Pass::evaluate);
+    const Context input = context.at(model_.runtime().intern("input"));
+    source_.start(0, 0);
+    Batch batch;
+    for (std::int64_t first = 0; go_on(first) && source_.next(input, batch); first += batch.size) {
+      const Tensor output = ops::cast(context, model_.forward(context, batch.at(kImages)), DType::float32);
+      if (context.device.meta) continue;
+      host_.resize(static_cast<std::size_t>(output.elements()));
+      copy_bytes(host_.data(), output.data(), output.bytes(), context.stream);
+      synchronize(context.stream);
+      done(first, host_);
+    }
+  }
+
+ private:
+  Model model_;
+  ImageBatchSource source_;
+  std::vector<float> host_;
+};
+
+/// Broken files by their numbers, as worker threads find them.
+class BrokenFiles {
+ public:
+  BrokenFiles()
+      : samples_(std::make_shared<BrokenSamples>(BrokenSamples::Place::zeros,
+                                                 [this](std::int64_t index, const BrokenSamples::Sample& sample) {
+                                                   const std::lock_guard lock(guard_);
+                                                   errors_.emplace(index, sample.reason);
+                                                 })) {}
+  BrokenFiles(const BrokenFiles&) = delete;
+  BrokenFiles& operator=(const BrokenFiles&) = delete;
+
+  const std::shared_ptr<BrokenSamples>& samples() const { return samples_; }
+  /// The error of file `index`, which is then forgotten; empty: it is sound.
+  std::string extract(std::int64_t index) {
+    const std::lock_guard lock(guard_);
+    const auto found = errors_.extract(index);
+    return found.empty() ? std::string() : found.mapped();
+  }
+
+ private:
+  std::mutex guard_;
+  std::map<std::int64_t, std::string> errors_;
+  std::shared_ptr<BrokenSamples> samples_;
+};
+
+void make_softmax(std::span<float> values) {
+  const float largest = *std::ranges::max_element(values);
+  double sum = 0;
+  for (const float value : values) sum += std::exp(static_cast<double>(value - largest));
+  for (float& value : values) value = static_cast<float>(std::exp(static_cast<double>(value - largest)) / sum);
+}
+
+double sigmoid(float value) { return 1 / (1 + std::exp(-static_cast<double>(value))); }
+
+/// What one image's outputs say.
+class Reading {
+ public:
+  Reading(const RunConfig& config, double threshold)
+      : task_(task_of(config)),
+        kind_(config.train.loss.loss->output_kind()),
+        output_(config.model.graph.output_shape()),
+        cut_(std::log(threshold / (1 - threshold))) {}
+
+  void read(std::span<const float> output, Prediction& prediction) const {
+    if (task_ == Task::segmentation) return read_segmentation(output, prediction);
+    if (task_ == Task::masks) return read_masks(output, prediction);
+    prediction.values.assign(output.begin(), output.end());
+    if (kind_ == OutputKind::softmax) make_softmax(prediction.values);
+    if (kind_ == OutputKind::sigmoid)
+      for (float& value : prediction.values) value = static_cast<float>(sigmoid(value));
+  }
+
+ private:
+  std::size_t classes() const { return static_cast<std::size_t>(output_[-1]); }
+  /// One channel of the output's places: (height, width), or a row of them.
+  Image blank() const {
+    Image image;
+    const ImageSize size = output_.rank() == 3
+                               ? ImageSize{output_[0], output_[1]}
+                               : ImageSize{1, output_.elements() / std::max<std::int64_t>(output_[-1], 1)};
+    image.reshape(size, 1);
+    return image;
+  }
+  void read_segmentation(std::span<const float> output, Prediction& prediction) const {
+    constexpr std::size_t kMostOfAByte = 256;
+    Image mask = blank();
+    prediction.counts.assign(classes(), 0);
+    for (std::size_t place = 0; place < mask.pixels.size(); ++place) {
+      const std::span<const float> row = output.subspan(place * classes(), classes());
+      const auto largest = static_cast<std::size_t>(std::ranges::max_element(row) - row.begin());
+      ++prediction.counts[largest];
+      mask.pixels[place] = static_cast<std::uint8_t>(largest);
+    }
+    if (classes() <= kMostOfAByte) prediction.masks.push_back(std::move(mask));
+  }
+  void read_masks(std::span<const float> output, Prediction& prediction) const {
+    prediction.masks.assign(classes(), blank());
+    prediction.counts.assign(classes(), 0);
+    for (std::size_t i = 0; i < output.size(); ++i) {
+      const bool there = output[i] >= cut_;
+      prediction.masks[i % classes()].pixels[i / classes()] = there ? 1 : 0;
+      prediction.counts[i % classes()] += there ? 1 : 0;
+    }
+  }
+
+  Task task_;
+  OutputKind kind_;
+  Shape output_;
+  double cut_;  // the logit of the threshold
+};
+
+/// The stages, in batches of `batch` images at most.
+struct Work {
+  const RunConfig& config;
+  ImageStages stages;
+  std::shared_ptr<const SampleReader> samples;
+  std::int64_t batch = 1;
+
+  LoaderOptions loading(Device device, std::shared_ptr<BrokenSamples> broken) const {
+    LoaderOptions options{.pipeline = stages.pipeline, .device = device, .broken = std::move(broken)};
+    options.pipeline.batch_size = batch;
+    return options;
+  }
+};
+
+MemoryStats rehearse(const Work& work, std::uint64_t pool) {
+  constexpr std::int64_t kFullBatches = 12;  // more than are alive at one time
+  const Device device = stand_in_of(work.config.device);
+  Runtime runtime(stand_in_options(work.config));
+  BfcAllocator& memory = runtime.allocator(device);
+  memory.set_limit(0);  // a share's: how much it needs is asked, not whether it fits
+  if (pool > 0 && memory.reserve_pool(pool)) memory.set_limit(memory.stats().pool_bytes);
+  const std::int64_t size = work.samples->facts().size;
+  const std::int64_t excerpt = std::min(size, kFullBatches * work.batch + size % work.batch);
+  PredictionSession session(runtime, device, work.config, first_samples(work.samples, excerpt),
+                            work.loading(device, nullptr));
+  session.run([](std::int64_t) { return true; }, [](std::int64_t, std::span<const float>) {});
+  return memory.stats();
+}
+
+void plan(const Work& work, PredictionSummary& summary) {
+  summary.planned_peak_bytes = summary.planned_pool_bytes = 0;
+  if (work.config.model.graph.first_without_meta() != 0) return;  // it is not known
+  summary.planned_peak_bytes = rehearse(work, 0).peak_bytes;
+  summary.planned_pool_bytes = least_pool([&](std::uint64_t pool) { return rehearse(work, pool); });
+}
+
+std::unique_ptr<Runtime> reserved_runtime(const RunConfig& config, const PredictOptions& options, std::uint64_t pool) {
+  std::unique_ptr<Runtime> runtime = make_runtime(config, options.threads, [&options](std::string_view message) {
+    if (options.on_warning) options.on_warning(message);
+  });
+  if (pool == 0) return runtime;
+  runtime->require_pool(config.device, pool);
+  require_host_memory(config.device, pool);
+  if (config.memory.growth)
+    (void)runtime->allocator(config.device).reserve_pool(pool);
+  else
+    runtime->reserve(config.device, pool);
+  return runtime;
+}
+
+/// With the largest batch that fits, of the one that is asked for, its half, and so on: answers do not depend on it.
+std::unique_ptr<Runtime> planned_runtime(Work& work, const PredictOptions& options, PredictionSummary& summary) {
+  for (;; work.batch = (work.batch + 1) / 2) {
+    plan(work, summary);
+    try {
+      std::unique_ptr<Runtime> runtime = reserved_runtime(work.config, options, summary.planned_pool_bytes);
+      summary.batch_size = work.batch;
+      return runtime;
+    } catch (const OutOfMemory&) {
+      if (work.batch == 1) throw;
+    }
+  }
+}
+
+std::int64_t batch_of(const RunConfig& config, const ImageStages& stages, std::int64_t asked, std::int64_t images) {
+  constexpr std::int64_t kUsual = 32, kMost = 64;
+  const PipelineOptions& pipeline = stages.pipeline;
+  const std::int64_t trained = config.train.evaluation.batch_size > 0 ? config.train.evaluation.batch_size
+                               : pipeline.batch_size_is_auto          ? kUsual
+                                                                      : pipeline.batch_size;
+  return std::min(asked > 0 ? asked : std::min(trained, kMost), images);
+}
+
+Work work_of(const TrainedModel& trained, const std::vector<ListedImage>& images, const PredictOptions& options) {
+  Work work{
+      .config = trained.config, .stages = image_stages(trained.config, classes_of(trained.config)), .samples = {}};
+  work.samples = samples_of(images, work.stages.channels, work.stages.size);
+  work.batch = batch_of(work.config, work.stages, options.batch_size, std::ssize(images));
+  work.stages.pipeline.batch_size_is_auto = false;
+  return work;
+}
+
+}  // namespace
+
+std::vector<std::string> output_names(const TrainedModel& model) {
+  std::vector<std::string> names = model.class_names;
+  const auto count = static_cast<std::size_t>(classes_of(model.config));
+  for (std::size_t c = names.size(); c < count; ++c) names.push_back(fmt::format("{}", c));
+  names.resize(count);
+  return names;
+}
+
+PredictionSummary predict(const TrainedModel& trained, const std::vector<ListedImage>& images,
+                          const PredictOptions& options, const std::function<void(const Prediction&)>& on_prediction) {
+  PredictionSummary summary;
+  if (images.empty()) return summary;
+  require_device(trained.config);
+  Work work = work_of(trained, images, options);
+  summary.resized = work.stages.size != ImageSize{};
+  const RunConfig& config = work.config;
+  const std::unique_ptr<Runtime> runtime = planned_runtime(work, options, summary);
+  const AlgorithmCache algorithms(*runtime, config, trained.run.empty() ? "" : trained.run / "algorithms.json",
+                                  summary.planned_pool_bytes);
+  BrokenFiles broken;
+  PredictionSession session(*runtime, config.device, config, work.samples,
+                            work.loading(config.device, broken.samples()));
+  (void)load_weights(session.model(), trained.weights, trained.weights_file, {.advises = false});
+  const Reading reading(config, options.threshold);
+  const auto values = static_cast<std::size_t>(config.model.graph.output_shape().elements());
+  const auto begin = std::chrono::steady_clock::now();
+  const auto go_on = [&](std::int64_t first) {
+    summary.stopped = first < std::ssize(images) && options.stop && options.stop();
+    if (!summary.stopped && options.on_batch) options.on_batch(first, std::ssize(images));
+    return !summary.stopped;
+  };
+  session.run(go_on, [&](std::int64_t first, std::span<const float> outputs) {
+    for (std::size_t row = 0; row * values < outputs.size(); ++row) {
+      const ListedImage& image = images[static_cast<std::size_t>(first) + row];
+      Prediction answer{.file = image.path.string(), .name = image.name};
+      answer.error = broken.extract(first + static_cast<std::int64_t>(row));
+      if (answer.error.empty()) reading.read(outputs.subspan(row * values, values), answer);
+      ++summary.images;
+      summary.broken += answer.error.empty() ? 0 : 1;
+      on_prediction(answer);
+    }
+  });
+  summary.seconds = seconds_since(begin);
+  summary.peak_bytes = runtime->allocator(config.device).stats().peak_bytes;
+  return summary;
+}
+
+}  // namespace bantam::run

@@ -1,0 +1,222 @@
+// `bantam evaluate` and `bantam predict` as users run them: results, formats, broken files, exit codes.
+#include <csignal>
+#include <set>
+#include <sstream>
+
+#include "bantam/data/images/encode.h"
+#include "tests/cli/program.h"
+
+namespace bantam::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+class PredictTest : public ProgramTest {
+ protected:
+  /// Blue images are days, black ones nights; of several sizes.
+  static std::string photo(bool day, int number) {
+    Image image;
+    image.reshape({20 + number % 5, 18 + number % 7}, 3);
+    for (std::size_t i = 0; i < image.pixels.size(); ++i)
+      image.pixels[i] = static_cast<std::uint8_t>((day && i % 3 == 2 ? 150 : 10) +
+                                                  (i * 7 + static_cast<std::size_t>(number) * 13) % 40);
+    return encode_png(image);
+  }
+  void write_photos(const std::string& folder, int count) const {
+    fs::create_directories(path(folder));
+    for (int i = 0; i < count; ++i) write(folder + "/" + std::to_string(1000 + i) + ".png", photo(i % 2 == 0, i));
+  }
+  void train_photos() const {
+    for (const bool day : {true, false}) {
+      const std::string folder = day ? "photos/day" : "photos/night";
+      fs::create_directories(path(folder));
+      for (int i = 0; i < 24; ++i) write(folder + "/" + std::to_string(i) + ".png", photo(day, i));
+    }
+    write("photos.yaml", R"(device: cpu
+data:
+  format: image_folder
+  path: photos
+  split: 0.25
+  pipeline: [shuffle, random_resized_crop: {size: 16, scale: [0.5, 1]}, random_flip, normalize: {scale: 0.0039}, batch: {size: 8}]
+model:
+  input: [16, 16, 3]
+  layers: [conv2d: {filters: 4, kernel: 3, stride: 2, activation: relu}, global_average_pool, dense: {units: 2}]
+train: {epochs: 6, optimizer: {adam: {learning_rate: 0.05}}}
+)");
+    const Outcome trained = run({"train", "photos.yaml", "--run-dir", "r", "--progress", "none", "--threads", "1"});
+    ASSERT_EQ(trained.code, 0) << trained.err;
+  }
+  static std::vector<std::string> lines_of(const std::string& text) {
+    std::vector<std::string> lines;
+    std::istringstream stream(text);
+    for (std::string line; std::getline(stream, line);) lines.push_back(line);
+    return lines;
+  }
+};
+
+testing::AssertionResult has(const std::string& text, const std::string& part) {
+  if (text.find(part) != std::string::npos) return testing::AssertionSuccess();
+  return testing::AssertionFailure() << "'" << text << "' lacks '" << part << "'";
+}
+
+TEST_F(PredictTest, AThousandFilesWithABrokenOneAre999Answers) {
+  train_photos();
+  write_photos("new", 1000);
+  const std::string broken = photo(true, 3).substr(0, 60);
+  write("new/1500.png", broken);
+  write("new/notes.txt", "no image");
+  fs::remove_all(path("photos"));  // a trained model does not need its data
+  const Outcome found = run({"predict", "r", "new", "--csv", "--progress", "plain"});
+  EXPECT_EQ(found.code, 3);
+  const std::vector<std::string> rows = lines_of(found.out);
+  ASSERT_EQ(rows.size(), 1000u) << "a header, and 999 answers";
+  EXPECT_EQ(rows[0], "file,class,probability,class_2,probability_2");
+  EXPECT_TRUE(has(found.err, "bantam: error: new/1500.png"));
+  EXPECT_TRUE(has(found.err, "999 of 1,000 images predicted; 1 could not be read"));
+  EXPECT_TRUE(has(found.err, "ignored: 1 file of other suffixes, such as new/notes.txt"));
+  int right = 0;
+  for (std::size_t i = 1; i < rows.size(); ++i) {
+    const int number = std::stoi(rows[i].substr(4, 4));
+    EXPECT_NE(number, 1500);
+    right += rows[i].find(number % 2 == 0 ? ",day," : ",night,") < rows[i].find(',', 14) ? 1 : 0;
+  }
+  EXPECT_EQ(right, 999);
+}
+
+TEST_F(PredictTest, EveryFormatSaysTheSame) {
+  train_photos();
+  write_photos("new", 3);
+  write("gone.txt", "");
+  const Outcome text = run({"predict", "r", "new/1000.png", "new/1001.png"});
+  EXPECT_EQ(text.code, 0) << text.err;
+  EXPECT_TRUE(text.out.starts_with("new/1000.png: day 0.")) << text.out;
+  EXPECT_TRUE(has(text.out, "new/1001.png: night 0."));
+  const Outcome json = run({"predict", "r", "new/1000.png", "missing.png", "new/1001.png", "--json"});
+  EXPECT_EQ(json.code, 3);
+  const std::vector<std::string> lines = lines_of(json.out);
+  ASSERT_EQ(lines.size(), 3u);
+  const auto first = nlohmann::json::parse(lines[0]), missing = nlohmann::json::parse(lines[1]);
+  EXPECT_EQ(first["file"], "new/1000.png");
+  EXPECT_EQ(first["class"], "day");
+  EXPECT_EQ(first["index"], 0);
+  EXPECT_EQ(first["top"].size(), 2u);
+  EXPECT_NEAR(first["top"][0]["probability"].get<double>() + first["top"][1]["probability"].get<double>(), 1, 1e-6);
+  EXPECT_TRUE(has(missing["error"], "missing.png: cannot be read"));
+  const Outcome file = run({"predict", "r", "new", "--top", "1", "--out", "new.csv"});
+  EXPECT_EQ(file.code, 0) << file.err;
+  EXPECT_EQ(file.out, "");
+  const std::vector<std::string> rows = lines_of(read("new.csv"));
+  ASSERT_EQ(rows.size(), 4u);
+  EXPECT_EQ(rows[0], "file,class,probability");
+  EXPECT_TRUE(has(rows[1], "new/1000.png,day," + first["probability"].dump()));
+}
+
+TEST_F(PredictTest, AnswersDependNeitherOnBatchesNorOnThreads) {
+  train_photos();
+  write_photos("new", 21);
+  const std::string all = run({"predict", "r", "new", "--csv", "--threads", "1"}).out;
+  EXPECT_EQ(lines_of(all).size(), 22u);
+  EXPECT_EQ(run({"predict", "r", "new", "--csv", "--batch-size", "1", "--threads", "2"}).out, all);
+  EXPECT_EQ(run({"predict", "r", "new", "--csv", "--batch-size", "20", "--threads", "3"}).out, all);
+  const Outcome little = run({"predict", "r", "new", "--csv", "--set", "memory.limits={cpu: 320KiB}"});
+  EXPECT_EQ(little.code, 0) << little.err;
+  EXPECT_EQ(little.out, all) << "in smaller batches";
+  EXPECT_EQ(run({"predict", "r", "new", "--set", "memory.limits={cpu: 1KiB}"}).code, 4);
+}
+
+TEST_F(PredictTest, MasksAreImagesOfClassNumbers) {
+  Image picture, mask;
+  picture.reshape({16, 16}, 3);
+  mask.reshape({16, 16}, 1);
+  for (const char* folder : {"roads/images", "roads/masks"}) fs::create_directories(path(folder));
+  for (int i = 0; i < 16; ++i) {
+    for (std::size_t p = 0; p < 256; ++p) {
+      const bool road = (p % 16 >= 8) == (i % 2 == 0);
+      mask.pixels[p] = road ? 1 : 0;
+      for (std::size_t c = 0; c < 3; ++c) picture.pixels[3 * p + c] = road ? 200 : 20;
+    }
+    write("roads/images/" + std::to_string(i) + ".png", encode_png(picture));
+    write("roads/masks/" + std::to_string(i) + ".png", encode_png(mask));
+  }
+  write("roads.yaml", R"(device: cpu
+data: {format: segmentation_folder, path: roads, split: 0.25, classes: [grass, road], pipeline: [resize: {size: [16, 16]}, normalize: {scale: 0.0039}, batch: {size: 4}]}
+model: {input: [16, 16, 3], layers: [conv2d: {filters: 2, kernel: 1}]}
+train: {epochs: 30, optimizer: {adam: {learning_rate: 0.1}}}
+)");
+  ASSERT_EQ(run({"train", "roads.yaml", "--run-dir", "r", "--progress", "none", "--threads", "1"}).code, 0);
+  EXPECT_EQ(run({"predict", "r", "roads/images"}).code, 2) << "masks need a folder";
+  EXPECT_EQ(run({"predict", "r", "roads/images", "--out", "roads/images"}).code, 2) << "they would replace the images";
+  const Outcome found = run({"predict", "r", "roads/images", "--out", "masks"});
+  EXPECT_EQ(found.code, 0) << found.err;
+  EXPECT_TRUE(has(found.out, "roads/images/0.png: grass 128, road 128 pixels"));
+  EXPECT_EQ(read("masks/0.png"), read("roads/masks/0.png"));
+  EXPECT_EQ(read("masks/1.png"), read("roads/masks/1.png"));
+  const Outcome evaluated = run({"evaluate", "r", "--json"});
+  EXPECT_EQ(evaluated.code, 0) << evaluated.err;
+  EXPECT_EQ(evaluated.last_json()["classes"][1]["iou"], 1.0);
+}
+
+TEST_F(PredictTest, EvaluateIsTheRunsOwnToTheBit) {
+  write_tiny_config();
+  ASSERT_EQ(train("r").code, 0);
+  const nlohmann::json epoch = read_lines("r/metrics.jsonl").back();
+  const Outcome found = run({"evaluate", "r", "--json", "--progress", "none"});
+  ASSERT_EQ(found.code, 0) << found.err;
+  const nlohmann::json json = found.last_json();
+  EXPECT_EQ(json["loss"].get<double>(), epoch["validation_loss"].get<double>());
+  EXPECT_EQ(json["accuracy"].get<double>(), epoch["validation_accuracy"].get<double>());
+  EXPECT_EQ(json["samples"], 40);
+  EXPECT_EQ(json["classes"].size(), 10u);
+  EXPECT_EQ(json["confusion_matrix"].size(), 10u);
+  EXPECT_EQ(json["planned_peak_bytes"], json["peak_bytes"]);
+  const Outcome text = run({"evaluate", "r"});
+  EXPECT_TRUE(has(text.out, "validation: 40 samples in batches of 16, on cpu, float32"));
+  EXPECT_TRUE(has(text.out, "confused"));
+  EXPECT_TRUE(has(text.out, "label \\ predicted"));
+  fs::copy(path("r/weights.safetensors"), path("alone.safetensors"));
+  const Outcome alone = run({"evaluate", "alone.safetensors", "tiny.yaml", "data.test_samples=8", "--json"});
+  ASSERT_EQ(alone.code, 0) << alone.err;
+  EXPECT_EQ(alone.last_json()["samples"], 8);
+}
+
+TEST_F(PredictTest, WhatIsWrongHasAnExitCode) {
+  write_tiny_config();
+  ASSERT_EQ(train("r").code, 0);
+  fs::copy(path("r/weights.safetensors"), path("alone.safetensors"));
+  const auto fails = [&](const std::vector<std::string>& arguments, int code, const std::string& part) {
+    const Outcome outcome = run(arguments);
+    EXPECT_EQ(outcome.code, code) << outcome.err;
+    EXPECT_TRUE(has(outcome.err, part));
+  };
+  fs::create_directories(path("empty"));
+  fails({"evaluate", "gone"}, 3, "there is no such run and no such file");
+  fails({"evaluate", "alone.safetensors"}, 2, "name the configuration");
+  fails({"evaluate", "r", "--checkpoint", "best"}, 3, "no weights-best.safetensors");
+  fails({"evaluate", "r", "--split", "test"}, 2, "no test samples");
+  fails({"evaluate", "r", "--split", "dev"}, 2, "expected training, validation or test");
+  fails({"evaluate", "r", "--ema"}, 3, "has no train.ema");
+  fails({"evaluate", "r", "memory.limits={cpu: 4KiB}"}, 4, "train.evaluate={batch_size: N}");
+  fails({"evaluate", "r", "--device", "cuda:99"}, 2, "--device cpu");
+  fails({"predict", "r", "empty"}, 3, "holds no .jpg, .jpeg or .png");
+  fails({"predict", "r", "gone.png"}, 3, "0 of 1 images predicted");
+  fails({"predict", "r"}, 2, "IMAGE");
+}
+
+TEST_F(PredictTest, CtrlCEndsItCleanly) {
+  train_photos();
+  write_photos("new", 1000);
+  const pid_t child =
+      start({"predict", "r", "new", "--csv", "--batch-size", "1", "--threads", "1", "--out", "new.csv"});
+  const bool under_way =
+      wait_until([&] { return fs::exists(path("new.csv")) && lines_of(read("new.csv")).size() > 5; });
+  kill(child, SIGINT);
+  const Outcome outcome = wait(child);
+  ASSERT_TRUE(under_way);
+  if (outcome.code == 0) GTEST_SKIP() << "it was faster than the signal";
+  EXPECT_EQ(outcome.code, 130) << outcome.err;
+  EXPECT_TRUE(has(outcome.err, "; stopped"));
+  for (const std::string& row : lines_of(read("new.csv"))) EXPECT_EQ(std::ranges::count(row, ','), 4) << row;
+}
+
+}  // namespace
+}  // namespace bantam::cli
