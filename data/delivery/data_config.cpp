@@ -264,12 +264,11 @@ bool has_one_size(const DataOptions& options) {
   return stage_forms(options.pipeline.augmentations, train_facts(options)).has_one_size();
 }
 
-DataOptions read_data_config(const ConfigNode& data, StagesFor use) {
 std::int64_t evaluated_batch(const DataOptions& options) {
   return options.evaluation.batch_size > 0 ? options.evaluation.batch_size : options.pipeline.batch_size;
 }
 
-DataOptions read_data_config(const ConfigNode& data) {
+DataOptions read_data_config(const ConfigNode& data, StagesFor use) {
   ConfigMap map = data.as_map();
   map.describe("The data set, and its way into batches. See DATA.md.",
                "data:\n  format: cifar10\n  path: data/cifar-10-batches-bin\n  pipeline:\n    - shuffle\n"
@@ -507,15 +506,17 @@ OpenedData open_data(Runtime& runtime, DataOptions options, Device device, std::
 }
 
 std::unique_ptr<BatchSource> open_evaluated(Runtime& runtime, std::shared_ptr<const SampleReader> samples,
-                                            const DataOptions& options, Device device,
-                                            std::shared_ptr<BrokenSamples> broken) {
+                                            DataOptions options, Device device, std::shared_ptr<BrokenSamples> broken) {
   if (!device.meta) samples->check(options.verify, runtime.threads());
+  settle_decoder(options, device);
   PipelineOptions pipeline = evaluation_pipeline(options.pipeline);
   pipeline.batch_size = evaluated_batch(options);
   pipeline.cache = CacheKind::off;
-  return std::make_unique<ImageBatchSource>(
-      runtime, std::move(samples),
-      LoaderOptions{.pipeline = std::move(pipeline), .device = device, .broken = std::move(broken)});
+  return std::make_unique<ImageBatchSource>(runtime, std::move(samples),
+                                            LoaderOptions{.pipeline = std::move(pipeline),
+                                                          .device = device,
+                                                          .broken = std::move(broken),
+                                                          .decoder = open_decoder(runtime, options, device)});
 }
 
 }  // namespace bantam

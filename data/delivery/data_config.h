@@ -145,7 +145,7 @@ OpenedData open_data(Runtime& runtime, DataOptions options, Device device, std::
 /// batches, of which none is dropped. Whatever `cache` says, each sample is read when its batch is made, once: no set
 /// lies in memory. `broken` as LoaderOptions. Throws as open_data.
 std::unique_ptr<BatchSource> open_evaluated(Runtime& runtime, std::shared_ptr<const SampleReader> samples,
-                                            const DataOptions& options, Device device,
+                                            DataOptions options, Device device,
                                             std::shared_ptr<BrokenSamples> broken = nullptr);
 
 /// Samples of an evaluation's batch.
