@@ -225,7 +225,7 @@ int run_predict(const PredictFlags& flags) {
 }  // namespace
 
 void add_predict(CLI::App& app, Action& action) {
-  CLI::App* command = app.add_subcommand("predict", "Classes, numbers or masks of images, by a trained model");
+  CLI::App* command = app.add_subcommand("predict", "Classes, numbers or masks of images");
   command->footer(kAbout);
   const auto flags = std::make_shared<PredictFlags>();
   add_model_flags(*command, flags->model);
