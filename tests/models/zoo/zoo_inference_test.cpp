@@ -41,7 +41,7 @@ int foldable_norms(const Graph& graph) {
 /// deviations, and what the networks' sums of branches add to them.
 double tolerance(const Graph& graph) {
   constexpr double kRounding = 1.0 / (1 << 24), kLongestSum = 4608;
-  return 8 * kRounding * std::sqrt(kLongestSum) * std::sqrt(static_cast<double>(graph.output()));
+  return 2 * kRounding * std::sqrt(kLongestSum) * std::sqrt(static_cast<double>(graph.output()));
 }
 
 class ZooInference : public ::testing::TestWithParam<std::string_view> {};
