@@ -37,11 +37,11 @@ int foldable_norms(const Graph& graph) {
 
 /// The two differ by rounding. A sum of K products rounds to about √K·u of its size (u = 2^-24, K the longest sum:
 /// 4608 products of a 3x3 convolution of 512 channels), and so do weights by u; L layers, each with such an error of
-/// its own and passing on those before it, add up to √L of that where errors are independent. 8: the errors'
-/// deviations, and what the networks' sums of branches add to them.
+/// its own and passing on those before it, add up to √L of that where errors are independent. 2: the errors'
+/// spread.
 double tolerance(const Graph& graph) {
   constexpr double kRounding = 1.0 / (1 << 24), kLongestSum = 4608;
-  return 8 * kRounding * std::sqrt(kLongestSum) * std::sqrt(static_cast<double>(graph.output()));
+  return 2 * kRounding * std::sqrt(kLongestSum) * std::sqrt(static_cast<double>(graph.output()));
 }
 
 class ZooInference : public ::testing::TestWithParam<std::string_view> {};
