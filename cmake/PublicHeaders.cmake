@@ -17,7 +17,6 @@ set(BANTAM_PUBLIC_HEADERS
   memory/allocator/accounting.h
   memory/allocator/allocator.h
   memory/device/device.h
-  memory/device/stream.h
   memory/pages/region_source.h
   memory/reports/memory_report.h
   # tensors, gradients, ops

@@ -17,7 +17,7 @@
 #include "bantam/base/dtype.h"
 #include "bantam/base/shape.h"
 #include "bantam/memory/allocator/allocator.h"
-#include "bantam/memory/device/stream.h"
+#include "bantam/memory/device/device.h"
 
 namespace bantam {
 

@@ -14,7 +14,6 @@
 #include "bantam/kernels/contracts/exec.h"
 #include "bantam/memory/allocator/allocator.h"
 #include "bantam/memory/device/device.h"
-#include "bantam/memory/device/stream.h"
 #include "bantam/memory/pages/region_source.h"
 #include "bantam/memory/reports/memory_report.h"
 

@@ -9,7 +9,7 @@
 #include "bantam/engine/metrics/metric.h"
 #include "bantam/kernels/contracts/head/softmax_cross_entropy.h"
 #include "bantam/kernels/contracts/update/update.h"
-#include "bantam/memory/device/stream.h"
+#include "bantam/memory/device/device.h"
 
 namespace bantam {
 

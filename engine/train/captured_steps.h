@@ -8,7 +8,7 @@
 #include "bantam/engine/step/captured_updates.h"
 #include "bantam/engine/step/training_step.h"
 #include "bantam/engine/train/device_batches.h"
-#include "bantam/memory/device/stream.h"
+#include "bantam/memory/device/device.h"
 
 namespace bantam {
 

@@ -12,7 +12,7 @@
 #include "bantam/engine/autograd/parameters.h"
 #include "bantam/engine/runtime/runtime.h"
 #include "bantam/engine/train/safetensors.h"
-#include "bantam/memory/device/stream.h"
+#include "bantam/memory/device/device.h"
 
 namespace bantam {
 

@@ -3,7 +3,7 @@
 
 #include <cstddef>
 
-#include "bantam/memory/device/stream.h"
+#include "bantam/memory/device/device.h"
 
 namespace bantam::kernels {
 

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "bantam/memory/allocator/accounting.h"
-#include "bantam/memory/device/stream.h"
+#include "bantam/memory/device/device.h"
 #include "bantam/memory/pages/region_source.h"
 
 namespace bantam {

@@ -6,7 +6,7 @@
 #include <span>
 #include <vector>
 
-#include "bantam/memory/device/stream.h"
+#include "bantam/memory/device/device.h"
 #include "bantam/packing/planner.h"
 
 namespace bantam {

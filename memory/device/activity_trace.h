@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "bantam/memory/device/stream.h"
+#include "bantam/memory/device/device.h"
 
 namespace bantam {
 

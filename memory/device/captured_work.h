@@ -5,7 +5,7 @@
 #include <functional>
 #include <memory>
 
-#include "bantam/memory/device/stream.h"
+#include "bantam/memory/device/device.h"
 
 namespace bantam {
 

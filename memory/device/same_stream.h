@@ -1,7 +1,7 @@
 // Internal: whether two values name one stream.
 #pragma once
 
-#include "bantam/memory/device/stream.h"
+#include "bantam/memory/device/device.h"
 
 namespace bantam {
 

@@ -1,12 +1,11 @@
 // Streams and events: handles of the CUDA backend on CUDA devices, nothing at all on the CPU and on meta devices.
-#include "bantam/memory/device/stream.h"
-
 #include <atomic>
 #include <cstring>
 #include <utility>
 
 #include "bantam/base/error.h"
 #include "bantam/memory/device/cuda_backend.h"
+#include "bantam/memory/device/device.h"
 
 namespace bantam {
 namespace {

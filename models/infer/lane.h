@@ -10,7 +10,7 @@
 #include "bantam/memory/allocator/allocator.h"
 #include "bantam/memory/allocator/placement.h"
 #include "bantam/memory/device/captured_work.h"
-#include "bantam/memory/device/stream.h"
+#include "bantam/memory/device/device.h"
 
 namespace bantam {
 

@@ -6,7 +6,7 @@
 #include <memory>
 #include <mutex>
 
-#include "bantam/memory/device/stream.h"
+#include "bantam/memory/device/device.h"
 #include "bantam/memory/pages/region_source.h"
 
 namespace bantam::kernels::cuda {

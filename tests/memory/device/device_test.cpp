@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 
 #include "bantam/base/error.h"
-#include "bantam/memory/device/stream.h"
 #include "bantam/memory/pages/region_source.h"
 
 namespace bantam {

@@ -1,10 +1,10 @@
 // On the CPU and on meta devices: work is done when a call returns, events are always done, meta copies touch nothing.
-#include "bantam/memory/device/stream.h"
-
 #include <numeric>
 #include <vector>
 
 #include <gtest/gtest.h>
+
+#include "bantam/memory/device/device.h"
 
 namespace bantam {
 namespace {
