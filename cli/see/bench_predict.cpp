@@ -22,7 +22,7 @@ constexpr const char* kAbout =
     "with random weights: no data and no trained weights are read. Batch norms are\n"
     "folded, passes are planned, and on a GPU captured. ms is the median of calls,\n"
     "from host memory to host memory; 99 % of the calls need at most the next figure.\n"
-    "resident: without the copies between host and GPU. planned: weights and arena.\n\n"
+    "resident: with inputs that lie on the GPU. planned: weights and arena.\n\n"
     "Example: bantam bench predict configs/mobilenet_v1.yaml --batch-sizes 1,32";
 
 struct BenchPredictOptions {

@@ -22,9 +22,8 @@ bool continues_chain(const Graph& graph, NodeId first, NodeId node, bool reads_o
 bool is_chain(const Graph& graph, NodeId first, NodeId last, bool reads_outside) {
   for (NodeId node = first + 1; node <= last; ++node)
     if (!continues_chain(graph, first, node, reads_outside)) return false;
-  for (NodeId node = first + 2; node <= graph.output(); ++node)
-    for (const NodeId input : graph.node(node).inputs)
-      if (input >= first && input < last && node != input + 1) return false;
+  for (NodeId node = first; node < last; ++node)
+    if (graph.only_reader(node) != node + 1) return false;
   return true;
 }
 

@@ -67,7 +67,7 @@ class BoundInferenceLayer : public BoundLayer {
 
   void prepare_inference(const Context& context) override {
     if (layer_.kind == InferenceLayer::Kind::depthwise) return;
-    const auto [in, window] = padded(in_);
+    const auto [in, window] = padded();
     ops::pack_conv2d_weight(context, in, weight_as_filters(), window, layer_.groups);
   }
 
@@ -79,7 +79,7 @@ class BoundInferenceLayer : public BoundLayer {
     if (layer_.kind == InferenceLayer::Kind::depthwise)
       return ops::depthwise_conv2d_inference(context, x, weight_.value(), layer_.window, epilogue);
     if (layer_.kind == InferenceLayer::Kind::dense) return dense(context, x, epilogue);
-    const Window2d window = padded(in_).second;
+    const Window2d window = padded().second;
     if (pads()) x = ops::pad2d(context, x, layer_.window.resolve("conv2d", in_[0], in_[1]), layer_.padding_mode);
     return ops::conv2d_inference(context, x, weight_.value(), window, layer_.groups, epilogue);
   }
@@ -91,13 +91,13 @@ class BoundInferenceLayer : public BoundLayer {
   }
 
   /// A sample as the kernel reads it, and its window: without padding where another op has padded it.
-  std::pair<Shape, Window2d> padded(const Shape& in) const {
-    if (layer_.kind == InferenceLayer::Kind::dense) return {Shape{1, 1, in[0]}, {}};
-    if (!pads()) return {in, layer_.window};
-    const Padding amounts = layer_.window.resolve("conv2d", in[0], in[1]);
+  std::pair<Shape, Window2d> padded() const {
+    if (layer_.kind == InferenceLayer::Kind::dense) return {Shape{1, 1, in_[0]}, {}};
+    if (!pads()) return {in_, layer_.window};
+    const Padding amounts = layer_.window.resolve("conv2d", in_[0], in_[1]);
     Window2d window = layer_.window;
     window.padding = Padding::valid();
-    return {Shape{in[0] + amounts.top + amounts.bottom, in[1] + amounts.left + amounts.right, in[2]}, window};
+    return {Shape{in_[0] + amounts.top + amounts.bottom, in_[1] + amounts.left + amounts.right, in_[2]}, window};
   }
 
   /// A dense layer is a convolution of images of one pixel.

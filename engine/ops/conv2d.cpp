@@ -21,25 +21,6 @@ namespace {
 using kernels::Conv2dPass;
 using kernels::Conv2dShape;
 
-Conv2dShape checked_shape(const Tensor& x, const Tensor& w, Window2d window, std::int64_t groups) {
-  check_image("conv2d", x.shape());
-  if (w.shape().rank() != 4)
-    throw ShapeError(
-        fmt::format("conv2d: expected a weight (C_out, kH, kW, C_in/groups), got {}", to_string(w.shape())));
-  const std::int64_t channels = x.shape()[3], filters = w.shape()[0];
-  if (groups < 1 || channels % groups != 0 || filters % groups != 0)
-    throw ShapeError(
-        fmt::format("conv2d: {} input and {} output channels do not divide into {} groups", channels, filters, groups));
-  if (w.shape()[3] * groups != channels)
-    throw ShapeError(
-        fmt::format("conv2d: x {} and weight {} do not fit: expected {} input channels a group, the weight has {}",
-                    to_string(x.shape()), to_string(w.shape()), channels / groups, w.shape()[3]));
-  if (x.dtype() != w.dtype())
-    throw DTypeError(fmt::format("conv2d: x is {} and the weight {}", to_string(x.dtype()), to_string(w.dtype())));
-  window.kernel = {w.shape()[1], w.shape()[2]};
-  return conv2d_shape(x.shape(), filters, window, groups);
-}
-
 Tensor forward(const Context& context, const Conv2dShape& shape, const Tensor& x, const Tensor& w) {
   Tensor y = context.allocate({shape.batch, shape.out_h(), shape.out_w(), shape.out_channels}, x.dtype());
   if (context.output_unused()) return y;
@@ -65,6 +46,25 @@ Conv2dShape conv2d_shape(const Shape& in, std::int64_t filters, const Window2d& 
   return shape;
 }
 
+Conv2dShape conv2d_shape(const Tensor& x, const Tensor& w, Window2d window, std::int64_t groups) {
+  check_image("conv2d", x.shape());
+  if (w.shape().rank() != 4)
+    throw ShapeError(
+        fmt::format("conv2d: expected a weight (C_out, kH, kW, C_in/groups), got {}", to_string(w.shape())));
+  const std::int64_t channels = x.shape()[3], filters = w.shape()[0];
+  if (groups < 1 || channels % groups != 0 || filters % groups != 0)
+    throw ShapeError(
+        fmt::format("conv2d: {} input and {} output channels do not divide into {} groups", channels, filters, groups));
+  if (w.shape()[3] * groups != channels)
+    throw ShapeError(
+        fmt::format("conv2d: x {} and weight {} do not fit: expected {} input channels a group, the weight has {}",
+                    to_string(x.shape()), to_string(w.shape()), channels / groups, w.shape()[3]));
+  if (x.dtype() != w.dtype())
+    throw DTypeError(fmt::format("conv2d: x is {} and the weight {}", to_string(x.dtype()), to_string(w.dtype())));
+  window.kernel = {w.shape()[1], w.shape()[2]};
+  return conv2d_shape(x.shape(), filters, window, groups);
+}
+
 Scratch conv2d_scratch(const Context& context, const Conv2dShape& shape, DType dtype, Conv2dPass pass) {
   return context.scratch(kernels::conv2d_workspace_bytes(shape, dtype, pass, context.device.kind));
 }
@@ -85,7 +85,7 @@ void conv2d_weight_gradient(const Context& context, const Conv2dShape& shape, co
 }
 
 Tensor conv2d(const Context& context, const Tensor& x, const Tensor& w, Window2d window, std::int64_t groups) {
-  const Conv2dShape shape = checked_shape(x, w, window, groups);
+  const Conv2dShape shape = conv2d_shape(x, w, window, groups);
   context.check_device("conv2d", {&x, &w});
   if (deferred_norm_of(x) != nullptr) return pointwise_norm(context, x, w);
   const DType dtype = x.dtype();

@@ -11,6 +11,9 @@ namespace bantam::ops {
 
 /// What the kernels run on `in` (batch, H, W, C_in). Throws ShapeError where the window does not fit.
 kernels::Conv2dShape conv2d_shape(const Shape& in, std::int64_t filters, const Window2d& window, std::int64_t groups);
+/// The same of a weight (C_out, kH, kW, C_in/groups), whose kernel it is. Throws ShapeError and DTypeError where x and
+/// w do not fit.
+kernels::Conv2dShape conv2d_shape(const Tensor& x, const Tensor& w, Window2d window, std::int64_t groups);
 
 /// Scratch memory of one pass.
 Scratch conv2d_scratch(const Context& context, const kernels::Conv2dShape& shape, DType dtype,

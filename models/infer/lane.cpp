@@ -7,12 +7,14 @@
 #include <fmt/format.h>
 
 #include "bantam/base/error.h"
+#include "bantam/base/parallel.h"
 #include "bantam/engine/step/step_placements.h"
 
 namespace bantam {
 namespace {
 
-/// One block of an allocator's memory, as the source of another allocator.
+/// One block of an allocator's memory, as the source of another allocator. It is allocated and freed on `stream`, which
+/// must outlive that allocator; whoever uses the block on another stream waits for both.
 class BlockSource final : public RegionSource {
  public:
   BlockSource(BfcAllocator& allocator, std::uint64_t bytes, Stream stream)
@@ -37,6 +39,15 @@ class BlockSource final : public RegionSource {
   void* block_;
   bool acquired_ = false;
 };
+
+/// memcpy on several threads: one core copies a large batch more slowly than a GPU computes it.
+void copy_on_host(void* to, const void* from, std::size_t bytes, int threads) {
+  constexpr std::int64_t kGrain = 1 << 20;
+  parallel_ranges(static_cast<std::int64_t>(bytes), kGrain, threads, [&](std::int64_t begin, std::int64_t end) {
+    std::memcpy(static_cast<char*>(to) + begin, static_cast<const char*>(from) + begin,
+                static_cast<std::size_t>(end - begin));
+  });
+}
 
 std::uint64_t whole_granules(std::uint64_t bytes) {
   return (bytes + BfcAllocator::kGranule - 1) / BfcAllocator::kGranule * BfcAllocator::kGranule;
@@ -74,7 +85,6 @@ std::uint64_t PassPlans::arena_bytes() const {
 PassPlans PassPlans::of(const Graph& graph, const ModelOptions& options, Device device,
                         std::span<const std::int64_t> sizes) {
   PassPlans plans;
-  AllocationTrace unused;
   Runtime runtime({.threads = 1});
   const Device stand_in = Device::meta_of(device);
   Model model(runtime, stand_in, graph, options);
@@ -99,14 +109,7 @@ Lane::Lane(Model& model, const PassPlans& plans)
     : model_(model), plans_(plans), stream_(model.device()), context_(model.context(Pass::evaluate)) {
   context_.stream = context_.exec.stream = stream_.get();
   context_.exec.log = nullptr;
-  block_bytes_ = whole_granules(plans.arena_bytes());
-  if (block_bytes_ > 0) {
-    memory_ = std::make_unique<BfcAllocator>(
-        std::make_unique<BlockSource>(model.runtime().allocator(model.device()), block_bytes_, stream_.get()),
-        model.device(), AllocatorOptions{.name = "predictor", .limit_bytes = block_bytes_, .growth = false});
-    if (!memory_->reserve_arena(block_bytes_, stream_.get())) throw Error("predictor: its arena cannot be reserved");
-    context_.memory = memory_.get();
-  }
+  reserve_arena();
   if (!model.device().is_cuda()) return;
   make_staging(plans.by_size.rbegin()->first);
   for (const auto& [size, plan] : plans.by_size) {
@@ -117,6 +120,26 @@ Lane::Lane(Model& model, const PassPlans& plans)
 }
 
 Lane::~Lane() = default;
+
+Lane::Drained::~Drained() {
+  try {
+    synchronize(stream);
+  } catch (const Error&) {  // a broken device: the call that broke it has thrown
+  }
+}
+
+/// The runtime's allocator knows its own stream alone: a lane's is gone before it is.
+void Lane::reserve_arena() {
+  block_bytes_ = whole_granules(plans_.arena_bytes());
+  if (block_bytes_ == 0) return;
+  const Context setup = model_.context(Pass::evaluate);
+  memory_ = std::make_unique<BfcAllocator>(
+      std::make_unique<BlockSource>(setup.allocator(), block_bytes_, setup.stream), model_.device(),
+      AllocatorOptions{.name = "predictor", .limit_bytes = block_bytes_, .growth = false});
+  synchronize(setup.stream);  // what used the block before
+  if (!memory_->reserve_arena(block_bytes_, stream_.get())) throw Error("predictor: its arena cannot be reserved");
+  context_.memory = memory_.get();
+}
 
 void Lane::make_staging(std::int64_t most) {
   const Graph& graph = model_.graph();
@@ -150,11 +173,20 @@ void Lane::run(std::int64_t size, std::int64_t samples, const float* inputs, flo
   const auto bytes_of = [samples](const Shape& sample) {
     return static_cast<std::size_t>(samples * sample.elements()) * sizeof(float);
   };
-  const std::size_t in_bytes = bytes_of(model_.graph().input_shape());
-  std::memcpy(host_inputs_.data(), inputs, in_bytes);
-  copy_bytes(staging_.data(), host_inputs_.data(), in_bytes, stream_.get());
+  upload(inputs, bytes_of(model_.graph().input_shape()));
   run_resident(size);
-  std::memcpy(outputs, host_outputs_.data(), bytes_of(model_.graph().output_shape()));
+  copy_on_host(outputs, host_outputs_.data(), bytes_of(model_.graph().output_shape()), context_.exec.threads);
+}
+
+/// In chunks, each of which the device copies while the host copies the next.
+void Lane::upload(const float* inputs, std::size_t bytes) {
+  constexpr std::size_t kChunk = 8 << 20;
+  for (std::size_t done = 0; done < bytes; done += kChunk) {
+    const std::size_t count = std::min(kChunk, bytes - done);
+    char* const locked = host_inputs_.as<char>() + done;
+    copy_on_host(locked, reinterpret_cast<const char*>(inputs) + done, count, context_.exec.threads);
+    copy_bytes(staging_.as<char>() + done, locked, count, stream_.get());
+  }
 }
 
 void Lane::run_resident(std::int64_t size) {

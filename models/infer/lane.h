@@ -25,7 +25,7 @@ struct PassPlans {
                       std::span<const std::int64_t> sizes);
 };
 
-/// Used by one thread at a time. The model and the runtime must outlive it.
+/// Used by one thread at a time. The model, its runtime and the plans must outlive it.
 class Lane {
  public:
   /// On a GPU every size runs once and is then captured. Throws OutOfMemory.
@@ -37,18 +37,27 @@ class Lane {
   /// A pass of `size` samples, a size of the plans, of which the first `samples` are the caller's: on a GPU the others
   /// have any values, elsewhere there are none. Returns once `outputs` are there.
   void run(std::int64_t size, std::int64_t samples, const float* inputs, float* outputs);
-  /// The captured pass alone, on what lies in the lane's memory; waits for it. Nothing on other devices than GPUs.
+  /// The captured pass alone, on the inputs that lie on the device; waits for its outputs. Nothing on other devices
+  /// than GPUs.
   void run_resident(std::int64_t size);
 
   /// Of the device.
   std::uint64_t bytes() const { return block_bytes_ + (staging_.defined() ? staging_.bytes() : 0); }
 
  private:
-  /// A range of the device's memory for as long as the lane lives.
-  struct Block;
+  /// Waits for the stream when it is destroyed, before the memory that its work uses is released.
+  struct Drained {
+    Stream stream;
+    explicit Drained(Stream waited) : stream(waited) {}
+    ~Drained();
+    Drained(const Drained&) = delete;
+    Drained& operator=(const Drained&) = delete;
+  };
+  void reserve_arena();
   void pass(std::int64_t size, const float* from, float* to);
   void make_staging(std::int64_t most);
   void capture(std::int64_t size);
+  void upload(const float* inputs, std::size_t bytes);
 
   Model& model_;
   const PassPlans& plans_;
@@ -59,6 +68,7 @@ class Lane {
   Tensor staging_;                        // GPU: inputs on the device, float32
   Tensor host_inputs_, host_outputs_;     // GPU: page-locked
   std::map<std::int64_t, CapturedWork> captured_;
+  Drained drained_{stream_.get()};  // the first to be destroyed, also where the constructor throws
 };
 
 }  // namespace bantam

@@ -25,8 +25,8 @@ struct PredictorOptions {
 /// allocates no memory of devices, nor page-locked memory. Passes are planned for most_batch samples and for each power
 /// of two below, and a call's samples are cut into such passes; on a GPU each is captured once, and one that is nearly
 /// full may be filled up. Results of a sample depend neither on the other samples of its call nor on other threads. In
-/// float32 on the CPU a convolution, depthwise or not, and a dense layer compute the same bits in passes of every size;
-/// otherwise passes of two sizes may differ in rounding.
+/// float32 on the CPU a convolution, depthwise or without groups, and a dense layer compute the same bits in passes of
+/// every size; otherwise passes of two sizes may differ in rounding.
 class Predictor {
  public:
   /// `weights` has all parameters and buffers of `graph`. The runtime must outlive it. Throws OutOfMemory, DataError
@@ -42,8 +42,8 @@ class Predictor {
   /// `outputs`: (batch, output shape), what the graph's last layer computes. Thread-safe; blocks until it is done.
   /// Throws ShapeError where the lengths do not agree.
   void predict(std::span<const float> inputs, std::span<float> outputs);
-  /// For measurements: the passes of a call of `batch` samples, without copies between host and device, on what lies in
-  /// a lane's memory on the GPU. Elsewhere nothing runs.
+  /// For measurements: the passes of a call of `batch` samples, on inputs that lie in a lane's memory on the GPU:
+  /// without the copy of the inputs; that of the outputs is part of a pass. Elsewhere nothing runs.
   void run_resident(std::int64_t batch);
 
   const Shape& input_shape() const;     ///< of a sample

@@ -18,7 +18,7 @@ struct PredictCase {
 struct PredictMeasurement {
   double ms = 0;           ///< of a call, from host memory to host memory: median
   double ms_99 = 0;        ///< which 99 of 100 calls need at most
-  double resident_ms = 0;  ///< on a GPU, without copies between host and device: median; else 0
+  double resident_ms = 0;  ///< on a GPU, of inputs that lie there: median; else 0
   double images_per_s = 0;
   std::int64_t calls = 0;
   std::uint64_t planned_bytes = 0;

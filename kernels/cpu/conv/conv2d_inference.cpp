@@ -230,9 +230,7 @@ class PartOfCall {
         if (tile_.last) {
           if (tile_.bias != nullptr) value += tile_.bias[c];
           if (tile_.residual != nullptr) value += tile_.residual[at];
-          if (tile_.clamps)
-            value = value < 0.0f ? (tile_.below != 0.0f ? value * tile_.below : 0.0f)
-                                 : (value > tile_.top ? tile_.top : value);
+          if (tile_.clamps) value = PiecewiseLinear{tile_.below, tile_.top, true}(value);
         }
         tile_.y[at] = value;
       }

@@ -13,10 +13,6 @@
 namespace bantam::kernels::cpu {
 namespace {
 
-struct Identity8 {
-  Float8 operator()(Float8 x) const { return x; }
-};
-
 /// The epilogue of rows of (width, channels).
 template <class T, class F>
 struct RowEpilogue {
@@ -174,8 +170,7 @@ void depthwise_conv2d_inference(const Exec& exec, const DepthwiseConv2dShape& s,
                      s.out_w(), s.out_channels(), static_cast<const T*>(epilogue.bias),
                      static_cast<const T*>(epilogue.residual), gather.out, f});
     };
-    if (epilogue.f.kind == Activation::none) return run(Identity8{});
-    with_activation8(epilogue.f, run);
+    with_optional_activation8(epilogue.f, run);
   });
 }
 

@@ -198,6 +198,10 @@ struct Smooth8 {
   }
 };
 
+struct Identity8 {
+  Float8 operator()(Float8 x) const { return x; }
+};
+
 /// Calls call(f8) with what computes `f` eight values at a time: five instances of the caller's loop.
 template <class Call>
 void with_activation8(ActivationFunction f, Call&& call) {
@@ -206,6 +210,13 @@ void with_activation8(ActivationFunction f, Call&& call) {
   if (f.kind == Activation::hard_swish) return call(Hard8<true>{});
   if (f.kind == Activation::hard_sigmoid) return call(Hard8<false>{});
   call(Smooth8{f.kind, f.slope});
+}
+
+/// For kernels whose activation may be none: one instance more, which computes nothing.
+template <class Call>
+void with_optional_activation8(ActivationFunction f, Call&& call) {
+  if (f.kind == Activation::none) return call(Identity8{});
+  with_activation8(f, call);
 }
 
 }  // namespace bantam::kernels::cpu

@@ -8,10 +8,6 @@
 namespace bantam::kernels::cpu {
 namespace {
 
-struct Identity8 {
-  Float8 operator()(Float8 x) const { return x; }
-};
-
 template <class T, class F>
 void run(const Exec& exec, std::int64_t rows, std::int64_t channels, const Epilogue& epilogue, T* y, const F& f) {
   const T* bias = static_cast<const T*>(epilogue.bias);
@@ -33,8 +29,7 @@ void epilogue_forward(const Exec& exec, std::int64_t rows, std::int64_t channels
   if (epilogue.empty()) return;
   dispatch_floating(dtype, [&](auto tag) {
     auto* to = static_cast<typename decltype(tag)::type*>(y);
-    if (epilogue.f.kind == Activation::none) return run(exec, rows, channels, epilogue, to, Identity8{});
-    with_activation8(epilogue.f, [&](const auto& f) { run(exec, rows, channels, epilogue, to, f); });
+    with_optional_activation8(epilogue.f, [&](const auto& f) { run(exec, rows, channels, epilogue, to, f); });
   });
 }
 

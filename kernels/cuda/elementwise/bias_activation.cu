@@ -2,7 +2,6 @@
 // is summed in the pass that writes dx.
 #include "bantam/kernels/contracts/elementwise/bias_activation.h"
 #include "bantam/kernels/contracts/elementwise/elementwise.h"
-#include "bantam/kernels/contracts/elementwise/piecewise.h"
 #include "bantam/kernels/cuda/elementwise/activation_functions.cuh"
 #include "bantam/kernels/cuda/elementwise/eights.cuh"
 #include "bantam/kernels/cuda/reduce/row_sums.cuh"
@@ -10,21 +9,6 @@
 
 namespace bantam::kernels::cuda {
 namespace {
-
-/// A piecewise f: returns the bits of f' of the first `valid` values, which become f of them.
-struct MaskedValues {
-  PiecewiseLinear f;
-
-  __device__ unsigned operator()(float (&x)[kEight], int valid) const {
-    unsigned bits = 0;
-#pragma unroll
-    for (int k = 0; k < kEight; ++k) {
-      bits |= (k < valid && f.rises(x[k]) ? 1u : 0u) << k;
-      x[k] = f(x[k]);
-    }
-    return bits;
-  }
-};
 
 /// Any other f, which has no bits.
 struct SmoothValues {
@@ -58,15 +42,25 @@ struct Aligned {
   bool arrays, bias;
 };
 
+/// at mod channels by a division of 32 bits; `at` counts elements of one round of a grid (stride_blocks), fewer than
+/// 2^32.
+__device__ inline std::int64_t channel_of(std::int64_t at, std::int64_t channels) {
+  return at < channels ? at : static_cast<std::uint32_t>(at) % static_cast<std::uint32_t>(channels);
+}
+
 template <class T, class Values>
 __global__ void bias_activation_forward_kernel(BiasShape shape, Aligned aligned, Values values, const T* x, const T* b,
                                                T* y, std::uint8_t* mask) {
-  const std::int64_t count = shape.rows * shape.channels;
+  const std::int64_t count = shape.rows * shape.channels, channels = shape.channels;
+  const std::int64_t step = channel_of(grid_threads() * kEight, channels);
+  std::int64_t c = channel_of(grid_thread() * kEight, channels);
   for (std::int64_t i = grid_thread(); i * kEight < count; i += grid_threads()) {
     const int valid = valid_of(count, i);
     float v[kEight];
     load_eight(x + i * kEight, valid, aligned.arrays, v);
-    add_bias(b, i * kEight % shape.channels, shape.channels, aligned.bias, v);
+    add_bias(b, c, channels, aligned.bias, v);
+    c += step;
+    if (c >= channels) c -= channels;
     const unsigned bits = values(v, valid);
     if (mask != nullptr) mask[i] = static_cast<std::uint8_t>(bits);
     store_eight(v, valid, aligned.arrays, y + i * kEight);

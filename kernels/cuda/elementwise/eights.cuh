@@ -1,6 +1,8 @@
-// Eight neighbouring elements, which have a byte of a mask together, loaded and stored by one thread on CUDA.
+// Eight neighbouring elements, which have a byte of a mask together, loaded, activated and stored by one thread on
+// CUDA.
 #pragma once
 
+#include "bantam/kernels/contracts/elementwise/piecewise.h"
 #include "bantam/kernels/cuda/device/vectorized.cuh"
 
 namespace bantam::kernels::cuda {
@@ -42,6 +44,21 @@ __device__ inline void store_eight(const float (&v)[kEight], int valid, bool ali
   for (int i = 0; i < kEight; ++i)
     if (i < valid) to[i] = from_float<T>(v[i]);
 }
+
+/// A piecewise f: returns the bits of f' of the first `valid` values, which become f of them.
+struct MaskedValues {
+  PiecewiseLinear f;
+
+  __device__ unsigned operator()(float (&x)[kEight], int valid) const {
+    unsigned bits = 0;
+#pragma unroll
+    for (int k = 0; k < kEight; ++k) {
+      bits |= (k < valid && f.rises(x[k]) ? 1u : 0u) << k;
+      x[k] = f(x[k]);
+    }
+    return bits;
+  }
+};
 
 /// How many of the eight elements from 8·`eight` on there are.
 __device__ inline int valid_of(std::int64_t count, std::int64_t eight) {

@@ -6,7 +6,7 @@ namespace bantam::kernels::cuda {
 namespace {
 
 template <class T>
-__global__ void masked_activation_forward_kernel(PiecewiseLinear f, std::int64_t count, bool aligned, const T* a,
+__global__ void masked_activation_forward_kernel(MaskedValues f, std::int64_t count, bool aligned, const T* a,
                                                  const T* b, T* y, std::uint8_t* mask) {
   for (std::int64_t i = grid_thread(); i * kEight < count; i += grid_threads()) {
     const int valid = valid_of(count, i);
@@ -18,12 +18,7 @@ __global__ void masked_activation_forward_kernel(PiecewiseLinear f, std::int64_t
 #pragma unroll
       for (int k = 0; k < kEight; ++k) x[k] += other[k];
     }
-    unsigned bits = 0;
-#pragma unroll
-    for (int k = 0; k < kEight; ++k) {
-      bits |= (k < valid && f.rises(x[k]) ? 1u : 0u) << k;
-      x[k] = f(x[k]);
-    }
+    const unsigned bits = f(x, valid);
     if (mask != nullptr) mask[i] = static_cast<std::uint8_t>(bits);
     store_eight(x, valid, aligned, y + i * kEight);
   }
@@ -52,8 +47,8 @@ void masked_activation_forward(const Exec& exec, ActivationFunction f, std::int6
     using T = typename decltype(tag)::type;
     const bool aligned = packs_aligned<T, kVectorLanes<T>>(a, b, y);  // a null b is aligned
     masked_activation_forward_kernel<<<stride_blocks((count + kEight - 1) / kEight), kMapThreads, 0, stream_of(exec)>>>(
-        PiecewiseLinear::of(f), count, aligned, static_cast<const T*>(a), static_cast<const T*>(b), static_cast<T*>(y),
-        mask);
+        MaskedValues{PiecewiseLinear::of(f)}, count, aligned, static_cast<const T*>(a), static_cast<const T*>(b),
+        static_cast<T*>(y), mask);
     check_launch("masked_activation_forward_kernel");
   });
 }

@@ -161,6 +161,22 @@ TEST_P(BiasActivationTest, MaskSaysWhereTheSlopeIsOne) {
   }
 }
 
+// A GPU's grid goes round several times, and each time by a number of elements that ends within a row.
+TEST_P(BiasActivationTest, EveryElementOfALargeArrayHasItsChannelsBias) {
+  for (const std::int64_t channels : {7, 24}) {
+    const BiasShape shape{.rows = (9 << 20) / channels, .channels = channels};
+    const std::vector<float> bias = random_values(channels, 2);
+    const DeviceBuffer x(device(), std::vector<float>(static_cast<std::size_t>(shape.elements())), DType::float32);
+    const DeviceBuffer b(device(), bias, DType::float32);
+    BANTAM_KERNEL(exec(), bias_activation_forward, ActivationFunction{Activation::leaky_relu, 1.0f}, shape,
+                  DType::float32, x.data(), b.data(), x.data(), nullptr);
+    const std::vector<float> y = x.download();
+    std::int64_t wrong = 0;
+    for (std::size_t i = 0; i < y.size(); ++i) wrong += y[i] == bias[i % bias.size()] ? 0 : 1;
+    EXPECT_EQ(wrong, 0) << channels << " channels";
+  }
+}
+
 TEST_P(BiasActivationTest, WithoutRowsTheSumIsZero) {
   const BiasShape shape{.rows = 0, .channels = 5};
   GuardedBuffer db(device(), std::vector<float>{1, 2, 3, 4, 5});

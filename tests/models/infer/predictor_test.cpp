@@ -1,6 +1,7 @@
 // Predictor: what a Model computes, from any number of threads, cut into passes, without an allocation in a call.
 #include "bantam/models/infer/predictor.h"
 
+#include <memory>
 #include <thread>
 
 #include "tests/engine/engine_fixture.h"
@@ -136,8 +137,10 @@ TEST_P(PredictorTest, ACallAllocatesNothingAndWhatIsPlannedIsReserved) {
 TEST_P(PredictorTest, MemoryIsReleasedWithItAndALimitHolds) {
   BfcAllocator& memory = runtime().allocator(device());
   const std::uint64_t before = memory.stats().in_use_bytes;
-  { Predictor predictor = make({.most_batch = 8}); }
+  { Predictor predictor = make({.most_batch = 8, .lanes = 2}); }
   EXPECT_EQ(memory.stats().in_use_bytes, before);
+  memory.trim();  // waits for the streams that freed memory: lanes' streams are gone, and must not be among them
+  EXPECT_NO_THROW((void)predicted(*std::make_unique<Predictor>(make({.most_batch = 2})), inputs(2)));
   if (device().is_cuda()) return;  // there everything of the process counts
   Runtime small({.threads = 1, .limits = {{"cpu", 64 << 10}}});
   EXPECT_THROW(Predictor(small, device(), graph_, weights_, {.most_batch = 64}), OutOfMemory);
@@ -175,6 +178,17 @@ TEST_P(PredictorTest, GraphsWithoutParametersArePredicted) {
   nothing.add("drop", dropout());
   Predictor same(runtime(), device(), nothing, {}, {.most_batch = 2});
   EXPECT_EQ(predicted(same, x), x);
+}
+
+/// On a GPU in several chunks, and on the host in several parts.
+TEST_P(PredictorTest, LargeInputsArriveWhole) {
+  Graph graph({1024, 1023});  // 4 MiB a sample
+  graph.add("none", activation({}));
+  Predictor predictor(runtime(), device(), graph, {}, {.most_batch = 5});
+  const std::vector<float> five = random_floats(5 * 1024 * 1023, 1);
+  EXPECT_TRUE(predicted(predictor, five) == five);
+  const std::vector<float> three(five.begin(), five.begin() + 3 * 1024 * 1023);
+  EXPECT_TRUE(predicted(predictor, three) == three);
 }
 
 /// A layer of a program's own that says nothing about meta devices.
