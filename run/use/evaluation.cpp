@@ -31,8 +31,8 @@ std::shared_ptr<const SampleReader> samples_of(const RunConfig& config, Evaluate
   if (set == EvaluatedSet::training) return splits.train;
   if (set == EvaluatedSet::test && splits.test == nullptr)
     throw ConfigError(
-        "--split test: the data have no test samples beside the validation samples, which are its test samples "
-        "already");
+        "--split test: the data have no test samples of their own beside the validation samples; --split validation "
+        "evaluates those");
   return set == EvaluatedSet::test ? splits.test : splits.validation;
 }
 
