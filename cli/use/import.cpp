@@ -132,7 +132,6 @@ void add_import(CLI::App& app, Action& action) {
       ->capture_default_str();
   command->add_option("--key", options->torchvision.key,
                       "Which state_dict of a .pt file with several:\nstate_dict_ema, checkpoint.model");
-  command->add_option("--size", options->size, "HEIGHT,WIDTH of the images of an ONNX model that\nhas no numbers for them")
   command
       ->add_option("--size", options->size, "HEIGHT,WIDTH of the images of an ONNX model that\nhas no numbers for them")
       ->delimiter(',')
