@@ -25,15 +25,15 @@ std::string name_of(const MetricValue& metric) {
   return metric.name() == "top_k" ? "top_5" : std::string(metric.name());
 }
 
-/// Values of the metrics that have one, each name once: the configuration's come first.
-std::vector<std::pair<std::string, double>> values_of(const Evaluation& evaluation) {
-  std::vector<std::pair<std::string, double>> values = {{"loss", evaluation.metrics.loss}};
+/// Metrics that have a value, each name once: the configuration's come first.
+std::vector<std::pair<std::string, const MetricValue*>> metrics_of(const Evaluation& evaluation) {
+  std::vector<std::pair<std::string, const MetricValue*>> metrics;
   std::set<std::string> known = {"confusion_matrix"};
   for (const MetricValue& metric : evaluation.metrics.values)
-    if (known.insert(std::string(metric.name())).second) values.emplace_back(metric.name(), metric.value());
+    if (known.insert(std::string(metric.name())).second) metrics.emplace_back(metric.name(), &metric);
   for (const MetricValue& metric : evaluation.more)
-    if (known.insert(name_of(metric)).second) values.emplace_back(name_of(metric), metric.value());
-  return values;
+    if (known.insert(name_of(metric)).second) metrics.emplace_back(name_of(metric), &metric);
+  return metrics;
 }
 
 bool counts_correct(const TrainedModel& model) { return model.config.train.loss.loss->counts_correct(); }
@@ -59,17 +59,20 @@ std::string classes_text(const ClassReport& report, bool places) {
   std::vector<Table::Column> columns = {
       {"class", Align::left}, {places ? "pixels" : "samples"}, {"precision"}, {"recall"}, {"F1"}};
   if (places) columns.push_back({"IoU"});
+  if (report.auc) columns.push_back({"AUC"});
   Table table(columns);
-  const auto add = [&](std::vector<std::string> cells, double iou) {
+  const auto add = [&](std::vector<std::string> cells, double iou, double auc) {
     if (places) cells.push_back(share_text(iou));
+    if (report.auc) cells.push_back(share_text(auc));
     table.add_row(std::move(cells));
   };
   for (const ClassScore& score : shown_classes)
     add({shown(score.name, 30), count_text(score.count), share_text(score.precision), share_text(score.recall),
          share_text(score.f1)},
-        score.iou);
+        score.iou, score.auc);
   table.add_rule();
-  add({"mean", "", share_text(report.precision), share_text(report.recall), share_text(report.f1)}, report.iou);
+  add({"mean", "", share_text(report.precision), share_text(report.recall), share_text(report.f1)}, report.iou,
+      report.auc.value_or(0));
   const std::string title =
       worst ? fmt::format("the {} classes of the lowest F1, of {}\n", kWorst, report.classes.size()) : "";
   return title + table.to_string();
@@ -111,14 +114,16 @@ std::string head_text(const Evaluation& evaluation, const TrainedModel& model) {
                   printable(model.weights_file.string()), to_string(evaluation.set), format_count(metrics.samples),
                   evaluation.batch_size, to_string(model.config.device), to_string(model.config.precision));
   Table table({{"metric", Align::left}, {"value"}});
-  for (const auto& [name, value] : values_of(evaluation)) {
-    table.add_row({name, fmt::format("{:.4f}", value)});
-    if (name == "loss" && counts_correct(model)) table.add_row({"accuracy", fmt::format("{:.4f}", metrics.accuracy)});
-  }
+  const auto add = [&table](std::string name, double value) {
+    table.add_row({std::move(name), fmt::format("{:.4f}", value)});
+  };
+  add("loss", metrics.loss);
+  if (counts_correct(model)) add("accuracy", metrics.accuracy);
+  for (const auto& [name, metric] : metrics_of(evaluation)) add(name, metric->value());
   return text + table.to_string();
 }
 
-Json json_of(const ClassScore& score, bool places) {
+Json json_of(const ClassScore& score, bool places, bool with_auc) {
   const auto share = [](double value) { return std::isnan(value) ? Json(nullptr) : Json(value); };
   Json json = {{"name", score.name},
                {"count", static_cast<std::int64_t>(score.count)},
@@ -128,6 +133,7 @@ Json json_of(const ClassScore& score, bool places) {
                {"recall", share(score.recall)},
                {"f1", share(score.f1)}};
   if (places) json["iou"] = share(score.iou);
+  if (with_auc) json["auc"] = share(score.auc);
   return json;
 }
 
@@ -135,7 +141,8 @@ void add_classes(Json& json, const ClassReport& report, bool places) {
   json["macro"] = {{"precision", report.precision}, {"recall", report.recall}, {"f1", report.f1}};
   if (places) json["macro"]["iou"] = report.iou;
   json["classes"] = Json::array();
-  for (const ClassScore& score : report.classes) json["classes"].push_back(json_of(score, places));
+  for (const ClassScore& score : report.classes)
+    json["classes"].push_back(json_of(score, places, report.auc.has_value()));
   if (report.matrix.columns == 0) return;
   json["most_confused"] = Json::array();
   for (const Confusion& one : report.confusions(kMostConfused))
@@ -181,7 +188,10 @@ Json json_of(const Evaluation& evaluation, const TrainedModel& model) {
   if (model.updates) json["updates"] = *model.updates;
   json["loss"] = evaluation.metrics.loss;
   if (counts_correct(model)) json["accuracy"] = evaluation.metrics.accuracy;
-  for (const auto& [name, value] : values_of(evaluation)) json[name] = value;
+  for (const auto& [name, metric] : metrics_of(evaluation)) json[name] = metric->value();
+  for (const MetricValue& metric : evaluation.metrics.values)
+    if (const MetricTable table = metric.table(); !table.values.empty() && !table.is_matrix())
+      json[fmt::format("{}_of_classes", metric.name())] = table.values;
   if (const auto report = class_report(evaluation, model.class_names))
     add_classes(json, *report, is_of_places(evaluation));
   json["seconds"] = evaluation.seconds;

@@ -39,7 +39,7 @@ PredictionWriter::PredictionWriter(PredictionStyle style) : style_(std::move(sty
   style_.top = std::clamp<std::int64_t>(style_.top, 1, std::max<std::int64_t>(std::ssize(style_.names), 1));
 }
 
-/// The most probable classes, of equals the first.
+/// The most probable classes, of equals the first; a NaN is less than all numbers.
 std::vector<std::size_t> PredictionWriter::best(const Prediction& prediction) const {
   std::vector<std::size_t> order(prediction.values.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
@@ -47,7 +47,8 @@ std::vector<std::size_t> PredictionWriter::best(const Prediction& prediction) co
   std::ranges::partial_sort(order, order.begin() + static_cast<std::ptrdiff_t>(count),
                             [&](std::size_t a, std::size_t b) {
                               const float x = prediction.values[a], y = prediction.values[b];
-                              return x != y ? x > y : a < b;
+                              if (std::isnan(x) != std::isnan(y)) return std::isnan(y);
+                              return x > y || (!(x < y) && a < b);
                             });
   order.resize(count);
   return order;
@@ -72,7 +73,7 @@ std::string PredictionWriter::header() const {
     if (style_.task == Task::multi_label) columns.emplace_back("classes");
     const bool one = style_.task == Task::values && style_.names.size() == 1;
     for (const std::string& name : style_.names)
-      columns.push_back(one ? "value" : style_.task == Task::values ? "value_" + name : csv_cell(name));
+      columns.push_back(one ? "value" : csv_cell(style_.task == Task::values ? "value_" + name : name));
   }
   return fmt::format("{}\n", fmt::join(columns, ","));
 }

@@ -1,7 +1,9 @@
 // `bantam evaluate`: a trained model on its validation or test samples.
 #include <chrono>
 #include <cstdio>
+#include <filesystem>
 #include <memory>
+#include <system_error>
 #include <utility>
 
 #include <CLI/CLI.hpp>
@@ -35,10 +37,12 @@ struct EvaluateFlags {
   bool json = false;
 };
 
-/// CONFIG and KEY=VALUE … after RUN; the first may be an override, too.
+/// CONFIG and KEY=VALUE … after RUN; the first may be an override, too. Folders of a sweep's runs have '=' in their
+/// names.
 ModelFlags model_of(const EvaluateFlags& flags) {
   ModelFlags model = flags.model;
-  const bool is_override = flags.config.find('=') != std::string::npos;
+  std::error_code error;
+  const bool is_override = flags.config.find('=') != std::string::npos && !std::filesystem::exists(flags.config, error);
   if (!flags.config.empty() && !is_override) {
     if (!model.config.empty()) throw ConfigError("name CONFIG or --config, not both");
     model.config = flags.config;

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "bantam/base/error.h"
+#include "bantam/run/sweep/sweep_folder.h"
 
 namespace bantam::cli {
 namespace {
@@ -31,6 +32,10 @@ void add_model_flags(CLI::App& command, ModelFlags& flags) {
 }
 
 TrainedModel open_model(const ModelFlags& flags, bool with_data) {
+  if (run::Sweep::is_in(flags.path))
+    throw ConfigError(
+        fmt::format("{} is the folder of a sweep: name one of the runs in it, which `bantam runs {}` lists", flags.path,
+                    flags.path));
   TrainedModelOptions options{.checkpoint = flags.checkpoint,
                               .ema = flags.ema,
                               .config = flags.config,

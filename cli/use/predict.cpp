@@ -1,4 +1,5 @@
 // `bantam predict`: a trained model on image files.
+#include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <cstdio>
@@ -61,21 +62,22 @@ PredictionFormat format_of(const PredictFlags& flags, bool out_is_folder) {
   return PredictionFormat::text;
 }
 
-/// Where lines go: standard output, or a file that appears line by line.
+/// Where lines go: standard output, or a file that appears line by line. What the file held before stays until `begin`.
 class Lines {
  public:
-  explicit Lines(const std::string& path) : path_(path) {
-    if (path.empty()) return;
-    file_ = std::fopen(path.c_str(), "w");
-    if (file_ == nullptr) throw DataError(fmt::format("{}: cannot be written: {}", path, std::strerror(errno)));
-  }
+  explicit Lines(const std::string& path) : path_(path) {}
   ~Lines() {
     if (file_ != nullptr) std::fclose(file_);
   }
   Lines(const Lines&) = delete;
   Lines& operator=(const Lines&) = delete;
 
-  /// Throws DataError where a file has no room; of standard output, main() says so.
+  void begin() {
+    if (path_.empty()) return;
+    file_ = std::fopen(path_.c_str(), "w");
+    if (file_ == nullptr) throw DataError(fmt::format("{}: cannot be written: {}", path_, std::strerror(errno)));
+  }
+  /// After `begin`. Throws DataError where a file has no room; of standard output, main() says so.
   void write(const std::string& text) {
     std::FILE* const to = file_ != nullptr ? file_ : stdout;
     const bool failed = std::fwrite(text.data(), 1, text.size(), to) != text.size();
@@ -91,36 +93,65 @@ class Lines {
   std::FILE* file_ = nullptr;
 };
 
-/// NAME.png, or, of several masks an image, NAME-CLASS.png.
-std::vector<fs::path> mask_paths(const fs::path& folder, const std::string& name, std::size_t masks,
-                                 const std::vector<std::string>& classes) {
-  const fs::path stem = folder / fs::path(name).replace_extension();
-  if (masks == 1) return {stem.string() + ".png"};
-  std::vector<fs::path> paths;
-  for (std::size_t m = 0; m < masks; ++m) paths.emplace_back(fmt::format("{}-{}.png", stem.string(), classes[m]));
-  return paths;
-}
-
-void write_masks(const fs::path& folder, const Prediction& prediction, const std::vector<std::string>& classes) {
-  const std::vector<fs::path> paths = mask_paths(folder, prediction.name, prediction.masks.size(), classes);
-  for (std::size_t m = 0; m < paths.size(); ++m) {
-    make_folders(paths[m].parent_path());
-    write_file_atomically(paths[m], encode_png(prediction.masks[m]));
+/// Where masks are written: NAME.png of each image, or, of several masks an image, NAME-CLASS.png.
+class MaskFolder {
+ public:
+  MaskFolder(fs::path folder, Task task, const std::vector<std::string>& classes) : folder_(std::move(folder)) {
+    if (task == Task::segmentation || classes.size() == 1) return;
+    ends_.clear();
+    for (std::string name : classes) {
+      std::ranges::replace(name, '/', '_');  // a class is no folder
+      ends_.push_back("-" + name + ".png");
+    }
   }
-}
 
-/// Two images must not have one mask, and no image may be replaced.
-void check_masks(const std::vector<ListedImage>& images, const fs::path& folder) {
-  std::set<std::string> seen;
-  for (const ListedImage& image : images) {
-    const fs::path mask = (folder / fs::path(image.name).replace_extension()).string() + ".png";
-    if (!seen.insert(mask.string()).second)
-      throw ConfigError(
-          fmt::format("--out: two images would have the mask {}; predict their folders one by one", mask.string()));
+  /// Two masks must not have one file, and no image may be replaced.
+  void check(const std::vector<ListedImage>& images) const {
+    std::set<fs::path> seen, inputs;
+    for (const ListedImage& image : images) inputs.insert(plain(image.path));
+    for (const ListedImage& image : images)
+      for (const fs::path& mask : paths(image.name)) {
+        if (!seen.insert(mask).second)
+          throw ConfigError(
+              fmt::format("--out: two masks would be {}; predict the images' folders one by one", mask.string()));
+        if (inputs.contains(plain(mask)))
+          throw ConfigError(
+              fmt::format("--out: the mask {} would replace an image; name another folder", mask.string()));
+      }
+  }
+  void write(const Prediction& prediction) const {
+    const std::vector<fs::path> files = paths(prediction.name);
+    for (std::size_t m = 0; m < files.size(); ++m) {
+      make_folders(files[m].parent_path());
+      write_file_atomically(files[m], encode_png(prediction.masks[m]));
+    }
+  }
+
+ private:
+  /// The same for all names of one file.
+  static fs::path plain(const fs::path& path) {
     std::error_code error;
-    if (fs::equivalent(mask, image.path, error))
-      throw ConfigError(fmt::format("--out: the mask {} would replace its image; name another folder", mask.string()));
+    fs::path same = fs::weakly_canonical(path, error);
+    return error ? path : same;
   }
+  std::vector<fs::path> paths(const std::string& name) const {
+    const fs::path stem = folder_ / fs::path(name).replace_extension();
+    std::vector<fs::path> files;
+    for (const std::string& end : ends_) files.emplace_back(stem.string() + end);
+    return files;
+  }
+
+  fs::path folder_;
+  std::vector<std::string> ends_ = {".png"};
+};
+
+/// The file of --out must be none of those that are read.
+void check_lines(const std::vector<ListedImage>& images, const std::string& out) {
+  std::error_code error;
+  if (!fs::exists(out, error)) return;
+  for (const ListedImage& image : images)
+    if (fs::equivalent(image.path, out, error))
+      throw ConfigError(fmt::format("--out: {} is one of the images; name another file", printable(out)));
 }
 
 /// One prediction of a list, from its flags to its lines.
@@ -133,7 +164,10 @@ class PredictVerb {
     if (task_ == Task::segmentation && output_names(model_).size() > 256)
       throw ConfigError("a mask's pixels are numbers of 8 bits: at most 256 classes");
     images_ = list_images(std::vector<fs::path>(flags.paths.begin(), flags.paths.end()));
-    if (makes_masks(task_)) check_masks(images_.images, flags.out);
+    if (makes_masks(task_))
+      masks_.emplace(flags.out, task_, output_names(model_)).check(images_.images);
+    else
+      check_lines(images_.images, flags.out);
     // Lines on a terminal are progress enough.
     const bool lines_are_seen = flags.progress == "auto" && (flags.out.empty() && isatty(STDOUT_FILENO) != 0);
     progress_.emplace(lines_are_seen ? ProgressMode::none : parse_progress_mode(flags.progress, stderr), stderr);
@@ -141,10 +175,9 @@ class PredictVerb {
 
   int run() {
     Lines lines(makes_masks(task_) ? "" : flags_.out);
-    const std::vector<std::string> names = output_names(model_);
     const PredictionWriter writer({.format = format_of(flags_, makes_masks(task_)),
                                    .task = task_,
-                                   .names = names,
+                                   .names = output_names(model_),
                                    .top = flags_.top,
                                    .threshold = flags_.threshold});
     if (images_.ignored.count > 0)
@@ -153,7 +186,7 @@ class PredictVerb {
                                      shown(images_.ignored.examples[0], 200)));
     const PredictionSummary summary =
         predict(model_, images_.images, options(lines, writer.header()), [&](const Prediction& prediction) {
-          if (makes_masks(task_) && prediction.error.empty()) write_masks(flags_.out, prediction, names);
+          if (masks_ && prediction.error.empty()) masks_->write(prediction);
           if (!prediction.error.empty()) tell_broken(prediction);
           lines.write(writer.line(prediction));
         });
@@ -162,7 +195,7 @@ class PredictVerb {
   }
 
  private:
-  /// `header` is written once it is known that there is memory.
+  /// Lines begin, with `header`, once it is known that there is memory.
   PredictOptions options(Lines& lines, const std::string& header) {
     PredictOptions options{
         .threads = flags_.model.threads, .batch_size = flags_.batch_size, .threshold = flags_.threshold};
@@ -170,6 +203,7 @@ class PredictVerb {
     options.on_batch = [this, &lines, header, begin = std::optional<std::chrono::steady_clock::time_point>()](
                            std::int64_t done, std::int64_t images) mutable {
       if (!begin) {
+        lines.begin();
         lines.write(header);
         begin = std::chrono::steady_clock::now();
       }
@@ -209,6 +243,7 @@ class PredictVerb {
   TrainedModel model_;
   Task task_;
   ImageList images_;
+  std::optional<MaskFolder> masks_;  // of tasks that make masks
   std::optional<Progress> progress_;
 };
 

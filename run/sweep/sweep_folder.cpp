@@ -100,6 +100,9 @@ Sweep Sweep::open(const fs::path& folder) {
   if (plan.repeat < 1)
     throw DataError(
         fmt::format("{}: damaged: repeat is {}, expected 1 or more", (folder / kPlan).string(), plan.repeat));
+  for (const SweepAxis& axis : plan.axes)
+    if (axis.values.empty())
+      throw DataError(fmt::format("{}: damaged: {} has no values", (folder / kPlan).string(), shown(axis.key)));
   Sweep sweep(std::move(plan), folder);
   sweep.lock_ = std::move(lock);
   sweep.list_runs();

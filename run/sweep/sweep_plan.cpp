@@ -13,7 +13,7 @@
 namespace bantam::run {
 namespace {
 
-constexpr std::size_t kMostSettings = 10'000;
+constexpr std::size_t kMostSettings = 10'000, kMostRuns = 100'000;
 
 std::string_view trimmed(std::string_view text) {
   const std::size_t begin = text.find_first_not_of(" \t");
@@ -88,6 +88,22 @@ std::string end_of_key(const std::string& key, std::size_t steps) {
   return key.substr(begin + 1);
 }
 
+std::string_view key_of(std::string_view text) { return trimmed(text.substr(0, text.find('='))); }
+
+/// A list of values for the whole of a section replaces what was set within it before.
+void check_sections(const SweepPlan& plan) {
+  std::vector<std::string> before = plan.overrides;
+  for (const SweepAxis& axis : plan.axes) {
+    for (const std::string& earlier : before)
+      if (key_of(earlier).starts_with(axis.key + "."))
+        throw ConfigError(
+            fmt::format("--set: values of {} replace {}; write it within each of them, or name it after "
+                        "them with --set",
+                        shown(axis.key), shown(earlier)));
+    before.push_back(axis.key);
+  }
+}
+
 }  // namespace
 
 SweepAxis parse_axis(std::string_view text) {
@@ -105,6 +121,7 @@ SweepAxis parse_axis(std::string_view text) {
 }
 
 std::vector<SweepSetting> settings_of(const SweepPlan& plan) {
+  check_sections(plan);
   std::set<std::string> known;
   std::vector<SweepSetting> settings = {{}};
   for (const SweepAxis& axis : plan.axes) {
@@ -122,14 +139,18 @@ std::vector<SweepSetting> settings_of(const SweepPlan& plan) {
       }
     settings = std::move(longer);
   }
+  const auto repeat = static_cast<std::size_t>(plan.repeat);
+  if (repeat > kMostRuns || settings.size() * repeat > kMostRuns)
+    throw ConfigError(fmt::format("--repeat: more than {} runs", format_count(kMostRuns)));
   return settings;
 }
 
-RunConfig config_of(const SweepPlan& plan, const SweepSetting& setting, std::optional<std::uint64_t> seed) {
+RunConfig config_of(const SweepPlan& plan, const SweepSetting& setting, std::optional<std::uint64_t> seed,
+                    DataSection data) {
   std::vector<std::string> overrides = plan.overrides;
   for (std::size_t i = 0; i < setting.size(); ++i) overrides.push_back(plan.axes.at(i).key + "=" + setting[i]);
   if (seed) overrides.push_back(fmt::format("seed={}", *seed));
-  return parse_run_config(plan.config, plan.config_path, overrides);
+  return parse_run_config(plan.config, plan.config_path, overrides, data);
 }
 
 std::vector<std::size_t> varied_axes(const SweepPlan& plan) {

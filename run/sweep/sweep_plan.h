@@ -39,11 +39,13 @@ struct SweepPlan {
 };
 
 /// Every combination of the axes' values; those of the last axis vary fastest. Throws ConfigError for a key that is
-/// named twice, `seed` as an axis of a plan that repeats, and more than 10,000 settings.
+/// named twice, an axis that replaces a section in which an override or an earlier axis has set a key, `seed` as an
+/// axis of a plan that repeats, and more than 10,000 settings or 100,000 runs.
 std::vector<SweepSetting> settings_of(const SweepPlan& plan);
 
 /// The configuration of a setting, with its own seed or another. Throws ConfigError.
-RunConfig config_of(const SweepPlan& plan, const SweepSetting& setting, std::optional<std::uint64_t> seed = {});
+RunConfig config_of(const SweepPlan& plan, const SweepSetting& setting, std::optional<std::uint64_t> seed = {},
+                    DataSection data = DataSection::read);
 
 /// The axes with more than one value, as indices: what differs between settings.
 std::vector<std::size_t> varied_axes(const SweepPlan& plan);

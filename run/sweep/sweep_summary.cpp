@@ -103,7 +103,8 @@ SweepSummary summary_of(const Sweep& sweep, const std::map<std::size_t, std::str
   SweepSummary summary;
   std::vector<std::vector<std::string>> metrics;  // of each setting
   for (const SweepSetting& setting : sweep.settings()) {
-    const RunConfig config = config_of(sweep.plan(), setting);
+    // Without data: results are there also when these are not any more.
+    const RunConfig config = config_of(sweep.plan(), setting, {}, DataSection::skip);
     metrics.push_back(metric_names(config.train));
     if (metrics.size() > 1) continue;
     summary.metric = config.checkpoint.best.value_or(watched_by_default(config.train));

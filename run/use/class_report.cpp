@@ -85,6 +85,11 @@ std::optional<ClassReport> class_report(const Evaluation& evaluation, const std:
     score.f1 = ratio(2 * score.correct, score.count + score.predicted);
     score.iou = ratio(score.correct, score.count + score.predicted - score.correct);
   }
+  if (const MetricValue* areas = find(evaluation, "auc")) {
+    report.auc = areas->value();
+    const std::vector<double> of_classes = areas->table().values;
+    for (std::size_t c = 0; c < report.classes.size(); ++c) report.classes[c].auc = of_classes.at(c);
+  }
   report.precision = mean_of(report.classes, &ClassScore::precision);
   report.recall = mean_of(report.classes, &ClassScore::recall);
   report.f1 = mean_of(report.classes, &ClassScore::f1);

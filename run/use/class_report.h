@@ -21,6 +21,7 @@ struct ClassScore {
   double recall = 0;     ///< correct / count
   double f1 = 0;         ///< 2·correct / (count + predicted)
   double iou = 0;        ///< correct / (count + predicted - correct)
+  double auc = 0;        ///< area under the ROC curve, where ClassReport::auc is
 };
 
 /// Samples of class `label` that were predicted as class `predicted`, another one.
@@ -34,6 +35,7 @@ struct ClassReport {
   std::vector<ClassScore> classes;  ///< by number
   MetricTable matrix;               ///< labels down, predictions across; empty: several classes a sample, or too many
   double precision = 0, recall = 0, f1 = 0, iou = 0;  ///< means over classes that occur, as the metrics of these names
+  std::optional<double> auc = std::nullopt;           ///< of several labels a sample: the metric's value
 
   /// The `most` largest of the matrix that are not on its diagonal, the largest first.
   std::vector<Confusion> confusions(std::size_t most) const;

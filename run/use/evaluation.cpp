@@ -15,9 +15,9 @@
 #include "bantam/engine/plan/step_plan.h"
 #include "bantam/engine/program/step_program.h"
 #include "bantam/engine/step/training_session.h"
-#include "bantam/memory/device/host_memory.h"
 #include "bantam/run/fit/run_plan.h"
 #include "bantam/run/session/algorithm_cache.h"
+#include "bantam/run/use/reserved_runtime.h"
 #include "bantam/run/use/target_confusion.h"
 
 namespace bantam::run {
@@ -31,8 +31,8 @@ std::shared_ptr<const SampleReader> samples_of(const RunConfig& config, Evaluate
   if (set == EvaluatedSet::training) return splits.train;
   if (set == EvaluatedSet::test && splits.test == nullptr)
     throw ConfigError(
-        "--split test: the data have no test samples beside the validation samples, which are its test samples "
-        "already");
+        "--split test: the data have no test samples of their own beside the validation samples; --split validation "
+        "evaluates those");
   return set == EvaluatedSet::test ? splits.test : splits.validation;
 }
 
@@ -166,23 +166,6 @@ void plan(const RunConfig& config, const std::shared_ptr<const SampleReader>& sa
   result.planned_pool_bytes = least_pool([&](std::uint64_t pool) { return rehearse(config, excerpt, pool); });
 }
 
-/// Refuses what limits do not allow before a sample is read, and reserves the pool.
-std::unique_ptr<Runtime> reserved_runtime(const RunConfig& config, const EvaluateOptions& options, std::uint64_t pool) {
-  std::unique_ptr<Runtime> runtime = make_runtime(config, options.threads, [&options](std::string_view message) {
-    if (options.on_warning) options.on_warning(message);
-  });
-  if (pool == 0) return runtime;
-  if (config.memory.on_oom == OnOutOfMemory::fail) {
-    runtime->require_pool(config.device, pool);
-    require_host_memory(config.device, pool);
-  }
-  if (config.memory.growth)
-    (void)runtime->allocator(config.device).reserve_pool(pool);
-  else
-    runtime->reserve(config.device, pool);
-  return runtime;
-}
-
 /// A batch size that training would have to find is none of an evaluation's.
 RunConfig with_batch(RunConfig config) {
   constexpr std::int64_t kUsual = 32;
@@ -218,7 +201,10 @@ Evaluation evaluate(const TrainedModel& trained, const EvaluateOptions& options)
   const auto broken = config.data->skips_broken ? std::make_shared<BrokenSamples>() : nullptr;
   Evaluation result{.task = task_of(config), .set = options.set, .batch_size = evaluated_batch(*config.data)};
   plan(config, samples, result);
-  const std::unique_ptr<Runtime> runtime = reserved_runtime(config, options, result.planned_pool_bytes);
+  const std::unique_ptr<Runtime> runtime =
+      reserved_runtime(config, options.threads, options.on_warning,
+                       {.pool_bytes = result.planned_pool_bytes,
+                        .must_fit = config.memory.on_oom == OnOutOfMemory::fail});  // else batches may be halved
   // The run's own choices: other algorithms have other bits.
   const AlgorithmCache algorithms(*runtime, config, trained.run.empty() ? "" : trained.run / "algorithms.json",
                                   result.planned_pool_bytes);

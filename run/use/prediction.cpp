@@ -16,10 +16,10 @@
 #include "bantam/data/delivery/loader.h"
 #include "bantam/engine/graph/model.h"
 #include "bantam/engine/plan/step_plan.h"
-#include "bantam/memory/device/host_memory.h"
 #include "bantam/run/fit/run_plan.h"
 #include "bantam/run/session/algorithm_cache.h"
 #include "bantam/run/use/image_stages.h"
+#include "bantam/run/use/reserved_runtime.h"
 
 namespace bantam::run {
 namespace {
@@ -192,26 +192,13 @@ void plan(const Work& work, PredictionSummary& summary) {
   summary.planned_pool_bytes = least_pool([&](std::uint64_t pool) { return rehearse(work, pool); });
 }
 
-std::unique_ptr<Runtime> reserved_runtime(const RunConfig& config, const PredictOptions& options, std::uint64_t pool) {
-  std::unique_ptr<Runtime> runtime = make_runtime(config, options.threads, [&options](std::string_view message) {
-    if (options.on_warning) options.on_warning(message);
-  });
-  if (pool == 0) return runtime;
-  runtime->require_pool(config.device, pool);
-  require_host_memory(config.device, pool);
-  if (config.memory.growth)
-    (void)runtime->allocator(config.device).reserve_pool(pool);
-  else
-    runtime->reserve(config.device, pool);
-  return runtime;
-}
-
 /// With the largest batch that fits, of the one that is asked for, its half, and so on: answers do not depend on it.
 std::unique_ptr<Runtime> planned_runtime(Work& work, const PredictOptions& options, PredictionSummary& summary) {
   for (;; work.batch = (work.batch + 1) / 2) {
     plan(work, summary);
     try {
-      std::unique_ptr<Runtime> runtime = reserved_runtime(work.config, options, summary.planned_pool_bytes);
+      std::unique_ptr<Runtime> runtime = reserved_runtime(work.config, options.threads, options.on_warning,
+                                                          {.pool_bytes = summary.planned_pool_bytes});
       summary.batch_size = work.batch;
       return runtime;
     } catch (const OutOfMemory&) {

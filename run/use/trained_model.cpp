@@ -253,10 +253,12 @@ std::vector<std::string> class_names_of(const TrainedModel& model) {
 
 TrainedModel open_trained_model(const fs::path& path, const TrainedModelOptions& options) {
   const Located located = locate(path, options);
+  // Before the data are listed, which may take long: a run under way removes old checkpoints.
+  SafetensorsFile weights = read_weights(located);
   TrainedModel model{.config = read_config_of(located, options),
                      .run = located.run,
                      .weights_file = located.file,
-                     .weights = read_weights(located),
+                     .weights = std::move(weights),
                      .class_names = {},
                      .updates = located.updates,
                      .averaged = located.averaged};

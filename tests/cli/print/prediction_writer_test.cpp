@@ -1,6 +1,8 @@
 // Lines of predictions, of each task in each format.
 #include "bantam/cli/print/prediction_writer.h"
 
+#include <limits>
+
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
@@ -27,6 +29,17 @@ TEST(PredictionWriterTest, ClassesAreSortedAndEqualOnesKeepTheirOrder) {
   EXPECT_EQ(json["top"][1]["class"], "c");
 }
 
+TEST(PredictionWriterTest, ANaNIsTheLeastProbableAndNullInJson) {
+  constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
+  const Prediction found{.file = "a.png", .values = {0.25f, kNaN, 0.5f, kNaN, 0.125f}};
+  const std::vector<std::string> names = {"a", "b", "c", "d", "e"};
+  EXPECT_TRUE(
+      writer(PredictionFormat::csv, Task::classes, names, 4).line(found).starts_with("a.png,c,0.5,a,0.25,e,0.125,b,"));
+  const auto json = nlohmann::json::parse(writer(PredictionFormat::json, Task::classes, names).line(found));
+  EXPECT_EQ(json["class"], "c");
+  EXPECT_TRUE(json["top"][4]["probability"].is_null());
+}
+
 TEST(PredictionWriterTest, CellsAreQuotedWhereTheyMustBe) {
   EXPECT_EQ(csv_cell("plain name.png"), "plain name.png");
   EXPECT_EQ(csv_cell("a,b"), "\"a,b\"");
@@ -34,6 +47,7 @@ TEST(PredictionWriterTest, CellsAreQuotedWhereTheyMustBe) {
   EXPECT_EQ(csv_cell("two\nlines"), "\"two\nlines\"");
   const Prediction found{.file = "a,1.png", .values = {1.0f}};
   EXPECT_EQ(writer(PredictionFormat::csv, Task::classes, {"cat, wild"}).line(found), "\"a,1.png\",\"cat, wild\",1\n");
+  EXPECT_EQ(writer(PredictionFormat::csv, Task::values, {"x,y", "z"}).header(), "file,\"value_x,y\",value_z\n");
 }
 
 TEST(PredictionWriterTest, SeveralLabelsAreThoseFromTheThresholdOn) {

@@ -124,6 +124,69 @@ TEST_F(PredictTest, AnswersDependNeitherOnBatchesNorOnThreads) {
   EXPECT_EQ(run({"predict", "r", "new", "--set", "memory.limits={cpu: 1KiB}"}).code, 4);
 }
 
+TEST_F(PredictTest, WhatIsThereIsNotReplacedByMistake) {
+  train_photos();
+  write_photos("new", 2);
+  const std::string image = read("new/1000.png");
+  const Outcome same = run({"predict", "r", "new", "--out", "new/1000.png"});
+  EXPECT_EQ(same.code, 2) << same.out;
+  EXPECT_TRUE(has(same.err, "--out: new/1000.png is one of the images"));
+  EXPECT_EQ(read("new/1000.png"), image);
+  write("old.csv", "earlier answers\n");
+  EXPECT_EQ(run({"predict", "r", "new", "--out", "old.csv", "--set", "memory.limits={cpu: 1KiB}"}).code, 4);
+  EXPECT_EQ(read("old.csv"), "earlier answers\n") << "nothing was predicted";
+  EXPECT_EQ(run({"predict", "r", "new", "--out", "old.csv"}).code, 0);
+  EXPECT_TRUE(read("old.csv").starts_with("file,class,"));
+}
+
+TEST_F(PredictTest, RunsOfASweepAreFoundByTheirFolders) {
+  write_tiny_config();
+  const Outcome swept = run({"sweep", "tiny.yaml", "--set", "train.optimizer.adam.learning_rate=1e-6,5e-3", "--out",
+                             "s", "--threads", "1", "--progress", "none"});
+  ASSERT_EQ(swept.code, 0) << swept.err;
+  const std::string folder = "s/2-learning_rate=5e-3-seed=7";
+  const Outcome whole = run({"evaluate", "s"});
+  EXPECT_EQ(whole.code, 2);
+  EXPECT_TRUE(has(whole.err, "s is the folder of a sweep: name one of the runs in it"));
+  const Outcome of_run = run({"evaluate", folder, "--json"});
+  ASSERT_EQ(of_run.code, 0) << of_run.err;
+  fs::copy(path(folder + "/weights.safetensors"), path("alone.safetensors"));
+  const Outcome of_file = run({"evaluate", "alone.safetensors", folder + "/config.yaml", "--json"});
+  ASSERT_EQ(of_file.code, 0) << "a path with '=' is no override: " << of_file.err;
+  EXPECT_EQ(of_file.last_json()["loss"], of_run.last_json()["loss"]);
+}
+
+TEST_F(PredictTest, SeveralMasksAnImageHaveNamesOfTheirOwn) {
+  Image picture, mask;
+  picture.reshape({8, 8}, 3);
+  for (const char* folder : {"m/images", "m/masks", "new"}) fs::create_directories(path(folder));
+  for (int i = 0; i < 4; ++i) {
+    mask.reshape({8, 8}, 1);
+    for (std::size_t p = 0; p < 64; ++p) mask.pixels[p] = static_cast<std::uint8_t>(p % 2);
+    write("m/images/" + std::to_string(i) + ".png", encode_png(picture));
+    write("m/masks/" + std::to_string(i) + ".png", encode_png(mask));
+  }
+  write("m.yaml", R"(device: cpu
+data: {format: segmentation_folder, path: m, split: 0.5, classes: [grass, ../road], pipeline: [resize: {size: [8, 8]}, normalize: {scale: 0.0039}, batch: {size: 2}]}
+model: {input: [8, 8, 3], layers: [conv2d: {filters: 2, kernel: 1}]}
+train: {epochs: 1}
+)");
+  const Outcome trained = run({"train", "m.yaml", "--run-dir", "r", "--progress", "none", "--threads", "1"});
+  ASSERT_EQ(trained.code, 0) << trained.err;
+  write("new/a.png", encode_png(picture));
+  const auto predict = [&](const char* out) {
+    return run({"predict", "r", "new", "--out", out, "--set", "train.loss=binary_cross_entropy"});
+  };
+  const Outcome found = predict("masks");
+  EXPECT_EQ(found.code, 0) << found.err;
+  EXPECT_TRUE(fs::exists(path("masks/a-grass.png")));
+  EXPECT_TRUE(fs::exists(path("masks/a-.._road.png"))) << "a class is no folder";
+  write("new/a-grass.png", encode_png(picture));
+  const Outcome replaced = predict("new");
+  EXPECT_EQ(replaced.code, 2);
+  EXPECT_TRUE(has(replaced.err, "the mask new/a-grass.png would replace an image"));
+}
+
 TEST_F(PredictTest, MasksAreImagesOfClassNumbers) {
   Image picture, mask;
   picture.reshape({16, 16}, 3);
@@ -158,13 +221,15 @@ train: {epochs: 30, optimizer: {adam: {learning_rate: 0.1}}}
 
 TEST_F(PredictTest, EvaluateIsTheRunsOwnToTheBit) {
   write_tiny_config();
-  ASSERT_EQ(train("r").code, 0);
+  ASSERT_EQ(train("r", {"train.metrics=[accuracy, f1]"}).code, 0);
   const nlohmann::json epoch = read_lines("r/metrics.jsonl").back();
   const Outcome found = run({"evaluate", "r", "--json", "--progress", "none"});
   ASSERT_EQ(found.code, 0) << found.err;
   const nlohmann::json json = found.last_json();
   EXPECT_EQ(json["loss"].get<double>(), epoch["validation_loss"].get<double>());
   EXPECT_EQ(json["accuracy"].get<double>(), epoch["validation_accuracy"].get<double>());
+  EXPECT_EQ(json["f1"].get<double>(), epoch["validation_f1"].get<double>());
+  EXPECT_EQ(json["f1_of_classes"], epoch["validation_f1_of_classes"]);
   EXPECT_EQ(json["samples"], 40);
   EXPECT_EQ(json["classes"].size(), 10u);
   EXPECT_EQ(json["confusion_matrix"].size(), 10u);

@@ -80,6 +80,16 @@ TEST(SweepPlan, WhatCannotBeASweepIsRefused) {
   SweepAxis more = many;
   more.key = "b";
   EXPECT_EQ(error_of_plan({.axes = {many, more}}), "--set: more than 10,000 settings");
+  EXPECT_EQ(error_of_plan({.axes = {many}, .repeat = 1000}), "--repeat: more than 100,000 runs");
+  const SweepAxis optimizers{"train.optimizer", {"{sgd: {}}", "{adam: {}}"}};
+  const std::string lost = "; write it within each of them, or name it after them with --set";
+  EXPECT_EQ(error_of_plan({.overrides = {"train.optimizer.adam.beta1=0.8"}, .axes = {optimizers}}),
+            "--set: values of train.optimizer replace train.optimizer.adam.beta1=0.8" + lost);
+  EXPECT_EQ(error_of_plan({.axes = {{"train.optimizer.sgd.momentum", {"0", "0.9"}}, optimizers}}),
+            "--set: values of train.optimizer replace train.optimizer.sgd.momentum" + lost);
+  EXPECT_EQ(error_of_plan({.overrides = {"train.optimizers=1", "train.optimizer={sgd: {}}"},
+                           .axes = {optimizers, {"train.optimizer.sgd.momentum", {"0", "0.9"}}}}),
+            "no error");
 }
 
 struct SweepConfig : RunTest {

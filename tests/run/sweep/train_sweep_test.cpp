@@ -6,7 +6,10 @@
 #include <cmath>
 #include <set>
 
+#include <fmt/format.h>
+
 #include "bantam/base/error.h"
+#include "bantam/data/images/encode.h"
 #include "bantam/run/sweep/sweep_summary.h"
 #include "tests/run/run_fixture.h"
 
@@ -92,6 +95,26 @@ TEST_F(TrainSweep, SummaryHasMeansAndDeviationsTheBestSettingFirst) {
     EXPECT_EQ(spread.most, *losses.rbegin());
   }
   EXPECT_GE(summary.settings[0].values.at(summary.watched).mean, summary.settings[1].values.at(summary.watched).mean);
+}
+
+TEST_F(TrainSweep, SummaryDoesNotNeedTheData) {
+  SweepPlan of_files = plan({"0.1"});
+  fs::create_directories(path("images/a"));
+  fs::create_directories(path("images/b"));
+  Image image;
+  image.reshape({8, 8}, 3);
+  for (const char* name : {"images/a/1.png", "images/a/2.png", "images/b/1.png", "images/b/2.png"})
+    write_file_atomically(path(name), encode_png(image));
+  of_files.overrides = {
+      "train.epochs=1",
+      fmt::format("data={{format: image_folder, path: '{}', split: 0.5, pipeline: [resize: {{size: [8, 8]}}, "
+                  "normalize: {{scale: 0.01}}, batch: {{size: 2}}]}}",
+                  path("images").string()),
+      "model={input: [8, 8, 3], layers: [flatten, dense: {units: 2}]}"};
+  const Sweep sweep = Sweep::create(of_files, path("s"), "tiny");
+  (void)train_sweep(sweep, {.threads = 1});
+  fs::remove_all(path("images"));
+  EXPECT_EQ(summary_of(sweep).settings.at(0).ended, 1);
 }
 
 TEST_F(TrainSweep, LossIsBetterWhereItIsSmaller) {
@@ -227,7 +250,9 @@ TEST_F(TrainSweep, FoldersThatAreTakenAndDamagedOnesAreRefused) {
             std::string::npos);
   EXPECT_NE(error_of([&] { (void)Sweep::open(path("r")); }).find("holds no sweep (there is no sweep.json)"),
             std::string::npos);
-  for (const char* text : {"", "{}", "[]", "{\"config\": 1}"}) {
+  for (const char* text :
+       {"", "{}", "[]", "{\"config\": 1}",
+        R"({"config": "a", "overrides": [], "axes": [{"key": "seed", "values": []}], "repeat": 1})"}) {
     write_file_atomically(path("s") / "sweep.json", text);
     EXPECT_NE(error_of([&] { (void)Sweep::open(path("s")); }).find("sweep.json: damaged"), std::string::npos) << text;
   }

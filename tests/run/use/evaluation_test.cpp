@@ -122,6 +122,9 @@ TEST_F(EvaluationTest, SeveralLabelsAndValuesHaveTheirOwnMetrics) {
   EXPECT_EQ(report->f1, labels.metrics.values.at(0).value());
   EXPECT_EQ(report->classes.at(1).name, "wet");
   EXPECT_TRUE(report->matrix.values.empty());
+  ASSERT_EQ(labels.more.at(1).name(), "auc");
+  EXPECT_EQ(report->auc, labels.more[1].value());
+  EXPECT_EQ(report->classes.at(1).auc, labels.more[1].table().values.at(1));
   const Evaluation values = expect_same(
       "values", {"data=" + file + "target: price, " + pipeline, "model={input: [2], layers: [dense: {units: 1}]}",
                  "train.loss=mse", "train.metrics=[mae]"});
@@ -144,6 +147,7 @@ TEST_F(EvaluationTest, ClassesAreScikitLearns) {
   EXPECT_EQ(report->recall, value_of(found.metrics, "recall"));
   EXPECT_EQ(report->f1, value_of(found.metrics, "f1"));
   EXPECT_EQ(report->iou, value_of(found.metrics, "mean_iou"));
+  EXPECT_FALSE(report->auc.has_value()) << "of one class a sample none is counted";
   double samples = 0, correct = 0;
   for (const ClassScore& score : report->classes) {
     samples += score.count;
