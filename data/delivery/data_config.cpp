@@ -91,8 +91,8 @@ DecodeKind read_decode(ConfigMap& data, const DatasetFacts& facts) {
   const auto node = data.find(
       {"decode",
        "Who decodes JPEG files. cpu: libjpeg-turbo, in the workers; gpu: nvJPEG on the step's GPU (its library is "
-       "loaded "
-       "at run time), and the CPU what it cannot decode; auto: cpu. Pixels of the two differ a little. See DATA.md.",
+       "loaded at run time), and the CPU what it cannot decode; auto: cpu. Pixels of the two differ a little. See "
+       "DATA.md.",
        "gpu", "auto"});
   if (!node) return DecodeKind::automatic;
   const std::string kind = node->as_choice({"auto", "cpu", "gpu"});

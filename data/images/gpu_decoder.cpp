@@ -47,6 +47,11 @@ bool is_of_the_file(int status) {
          status == NvjpegApi::implementation_not_supported || status == NvjpegApi::incomplete_bitstream;
 }
 
+bool is_black(const StoredRgb& picture) {
+  const auto values = static_cast<std::size_t>(picture.size.height * picture.size.width * kRgb);
+  return std::ranges::all_of(std::span(picture.pixels, values), [](std::uint8_t value) { return value == 0; });
+}
+
 /// A block that nvJPEG allocates from by its callbacks, which must not throw through its C code. A stream's work may
 /// still use what is freed: the free waits.
 struct Work {
@@ -130,6 +135,8 @@ struct GpuDecoder::Impl {
   bool hardware_decodes(Slot& slot, std::span<const std::byte> file) const;
   std::size_t bytes_needed(Slot& slot, std::span<const std::byte> file, StoredRgb& picture) const;
   std::span<const StoredRgb> decode(Slot& slot, std::span<const std::span<const std::byte>> files);
+  void decode_chosen(Slot& slot, std::span<const std::span<const std::byte>> files, std::span<const std::size_t> which,
+                     std::size_t bytes);
   int decode_together(Slot& slot, std::span<const std::span<const std::byte>> files,
                       std::span<const std::size_t> which);
   void decode_one_by_one(Slot& slot, std::span<const std::span<const std::byte>> files,
@@ -251,15 +258,26 @@ std::span<const StoredRgb> GpuDecoder::Impl::decode(Slot& slot, std::span<const 
     pixels += bytes > 0 ? of_file : 0;
     end += bytes;
   }
-  if (!which.empty()) {
-    if (decode_together(slot, files, which) != NvjpegApi::success) decode_one_by_one(slot, files, which);
-    copy_bytes(slot.host_pictures, slot.device_pictures, end, slot.stream.get());
-    synchronize(slot.stream.get());
-  }
+  if (!which.empty()) decode_chosen(slot, files, which, end);
   const auto decoded = std::ranges::count_if(slot.decoded, [](const StoredRgb& one) { return one.pixels != nullptr; });
   by_gpu += decoded;
   by_cpu += std::ssize(slot.decoded) - decoded;
   return slot.decoded;
+}
+
+/// The first `bytes` of the slot's pictures. Hardware has been seen to pass over files without an error: a picture that
+/// was not written is the CPU decoder's, as is one that is black, which looks the same.
+void GpuDecoder::Impl::decode_chosen(Slot& slot, std::span<const std::span<const std::byte>> files,
+                                     std::span<const std::size_t> which, std::size_t bytes) {
+  const Stream stream = slot.stream.get();
+  zero_bytes(slot.device_pictures, bytes, stream);
+  if (decode_together(slot, files, which) != NvjpegApi::success) decode_one_by_one(slot, files, which);
+  copy_bytes(slot.host_pictures, slot.device_pictures, bytes, stream);
+  synchronize(stream);
+  for (const std::size_t file : which) {
+    StoredRgb& picture = slot.decoded[file];
+    if (picture.pixels != nullptr && is_black(picture)) picture.pixels = nullptr;
+  }
 }
 
 /// Returns nvJPEG's status; files after one that fails may not be decoded.

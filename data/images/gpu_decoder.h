@@ -19,9 +19,10 @@ struct DecoderCounts {
 
 /// nvJPEG on one device. A file's pixels depend on the file alone: not on those that are decoded with it, nor on
 /// threads. It decodes files of 8 bits with Huffman codes, grey or Y'CbCr of usual chroma sampling, that end with
-/// their end marker and have at most kBatchPixels; others, and those that nvJPEG refuses, are the CPU decoder's.
-/// nvJPEG's hardware decodes where the device has it, and then files of one scan alone (not progressive ones);
-/// elsewhere the GPU and a CPU thread share the work.
+/// their end marker and have at most kBatchPixels; others, those that nvJPEG refuses, and pictures that it did not
+/// write or that are black, are the CPU decoder's. nvJPEG's hardware decodes where the device has it, and then files
+/// that it says it supports, of one scan alone (not progressive ones); elsewhere the GPU and a CPU thread share the
+/// work.
 ///
 /// All of its memory is allocated by the constructor: blocks of the runtime's allocators (category input, "nvJPEG"),
 /// from which nvJPEG's own allocations come too. Thread-safe. The runtime must outlive it.

@@ -1,6 +1,7 @@
 // A stand-in for libnvjpeg whose device is the host: the functions that are used, by libjpeg. It is strict about its
 // caller, allocates by the caller's callbacks alone, and fails where a file's comment "fake:N" or the environment asks
-// for it. Of files with the comment "soft:" its hardware says that it does not support them, and passes over them.
+// for it. Of files with the comment "soft:" its hardware says that it does not support them, and passes over them;
+// those with "skip:" it passes over unasked.
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -69,9 +70,9 @@ int asked_status(Bytes file) {
   return place == std::string_view::npos ? Api::success : std::atoi(text.substr(place + 5, 2).data());
 }
 
-bool is_for_software(Bytes file) {
+bool says(Bytes file, std::string_view word) {
   const std::string_view text(reinterpret_cast<const char*>(file.data()), file.size());
-  return text.find("soft:") != std::string_view::npos;
+  return text.find(word) != std::string_view::npos;
 }
 
 /// libjpeg's pixels, by its own conversion to RGB.
@@ -105,7 +106,7 @@ int decode(Bytes file, const Api::Image& image) {
 int decode_file(State& state, Bytes file, const Api::Image& image) {
   if (const int status = asked_status(file); status != Api::success) return status;
   if (reinterpret_cast<std::uintptr_t>(image.channel[0]) % 256 != 0) return kInvalid;
-  if (state.of.hardware && is_for_software(file)) return Api::success;
+  if (state.of.hardware && (says(file, "soft:") || says(file, "skip:"))) return Api::success;
   const std::size_t more = number_of("FAKE_NVJPEG_BYTES");
   if (!state.device.grow(4 * file.size() + more) || !state.pinned.grow(file.size())) return Api::allocator_failure;
   return decode(file, image);
@@ -162,7 +163,7 @@ int nvjpegJpegStreamDestroy(void* header) {
 }
 
 int nvjpegJpegStreamParseHeader(void*, const unsigned char* file, std::size_t bytes, void* header) {
-  static_cast<Header*>(header)->supported = !is_for_software({file, bytes});
+  static_cast<Header*>(header)->supported = !says({file, bytes}, "soft:");
   return Api::success;
 }
 

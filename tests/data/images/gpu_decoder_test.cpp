@@ -139,6 +139,17 @@ TEST_F(GpuDecoderTest, HardwareIsAskedWhatItSupports) {
   EXPECT_NE(pictures[2].pixels, nullptr);
 }
 
+// Else it would be another file's picture, of an earlier batch.
+TEST_F(GpuDecoderTest, APictureThatWasNotWrittenIsTheCpuDecoders) {
+  fake_.set("FAKE_NVJPEG_HARDWARE", "1");
+  GpuDecoder decoder(runtime_, Device::cpu(), 1);
+  const FileBytes plain = write_jpeg(smooth_image({40, 60}, 3));
+  EXPECT_TRUE(is_decoded(decoder, plain));
+  EXPECT_FALSE(is_decoded(decoder, with_comment(plain, "skip:")));
+  EXPECT_TRUE(is_decoded(decoder, plain));
+  EXPECT_EQ(decoder.counts().cpu, 1);
+}
+
 TEST_F(GpuDecoderTest, ABatchHasWhatFits) {
   GpuDecoder decoder(runtime_, Device::cpu(), 1);
   GpuDecoder::Batch batch(decoder);
