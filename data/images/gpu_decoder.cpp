@@ -39,8 +39,8 @@ bool ends_as_jpeg(std::span<const std::byte> file) {
          file[file.size() - 2] == std::byte{0xFF} && file[file.size() - 1] == std::byte{0xD9};
 }
 
-/// What the CPU decoder may still decode, or explain. Damaged files can also fail while the hardware decodes them
-/// (execution_failed); a device that no longer works is found by synchronising with it.
+/// Failures of one file, which the CPU decoder may still decode, or explain. Damaged files can also fail while the
+/// hardware decodes them (execution_failed); a device that no longer works is found by synchronising with it.
 bool is_of_the_file(int status) {
   return status == NvjpegApi::bad_jpeg || status == NvjpegApi::jpeg_not_supported ||
          status == NvjpegApi::execution_failed || status == NvjpegApi::internal_error ||
@@ -87,7 +87,7 @@ Tensor block(BfcAllocator& allocator, std::size_t bytes, Stream stream) {
 /// A handle of nvJPEG, a state, or a parsed header; the function destroys it.
 using NvjpegObject = std::unique_ptr<void, int (*)(void*)>;
 
-/// A batch's own.
+/// What belongs to one batch.
 struct Slot {
   explicit Slot(Device device) : stream(device) {}
   /// Destroys what belongs to the handle. The stream stays: the handle may still name it when it frees memory.
@@ -104,7 +104,7 @@ struct Slot {
   NvjpegObject header{nullptr, nullptr};
   std::byte* device_pictures = nullptr;
   std::byte* host_pictures = nullptr;
-  int begun_files = 0;  // nvJPEG expects batches of so many
+  int begun_files = 0;  // the batch size that the state was initialised for; 0: none
   std::vector<StoredRgb> decoded;
 };
 
@@ -223,7 +223,7 @@ bool GpuDecoder::Impl::hardware_decodes(Slot& slot, std::span<const std::byte> f
          library->supports(handle.get(), slot.header.get(), &unsupported) == NvjpegApi::success && unsupported == 0;
 }
 
-/// Of the file's picture, which is described in `picture`; 0 where the file is the CPU decoder's.
+/// Bytes of the file's picture, whose size and orientation it writes to `picture`; 0 where the CPU decodes the file.
 std::size_t GpuDecoder::Impl::bytes_needed(Slot& slot, std::span<const std::byte> file, StoredRgb& picture) const {
   if (!ends_as_jpeg(file)) return 0;
   try {
@@ -302,7 +302,7 @@ int GpuDecoder::Impl::decode_together(Slot& slot, std::span<const std::span<cons
   if (status == NvjpegApi::success)
     status = library->decode_batch(handle.get(), slot.state.get(), data.data(), bytes.data(), images.data(),
                                    slot.stream.get().handle);
-  slot.begun_files = status == NvjpegApi::success ? count : 0;  // after a failure it is to be begun anew
+  slot.begun_files = status == NvjpegApi::success ? count : 0;  // a failed batch needs a new initialisation
   return status;
 }
 

@@ -40,7 +40,8 @@ class GpuDecoder {
   GpuDecoder(const GpuDecoder&) = delete;
   GpuDecoder& operator=(const GpuDecoder&) = delete;
 
-  /// One of the batches, while it lives. A thread has one at most: others wait for it.
+  /// One of the batches, reserved while this object lives. A thread must not reserve a second one: it could wait for
+  /// itself.
   class Batch {
    public:
     /// Blocks until a batch is free.
@@ -48,9 +49,9 @@ class GpuDecoder {
     ~Batch();
     Batch(const Batch&) = delete;
     Batch& operator=(const Batch&) = delete;
-    /// Decodes the first files, as many as fit, at least one: returns a picture of each. One without pixels is the CPU
-    /// decoder's. Pictures last until the next call. Throws DeviceError where the device fails, OutOfMemory where
-    /// nvJPEG needs more than its share.
+    /// Decodes the first files, as many as fit, at least one, and returns a picture of each: without pixels where the
+    /// CPU is to decode it. Pictures are valid until the next call. Throws DeviceError where the device fails, and
+    /// OutOfMemory where nvJPEG needs more memory than is reserved for it.
     std::span<const StoredRgb> decode(std::span<const std::span<const std::byte>> files);
 
    private:
