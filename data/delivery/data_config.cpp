@@ -91,8 +91,8 @@ DecodeKind read_decode(ConfigMap& data, const DatasetFacts& facts) {
   const auto node = data.find(
       {"decode",
        "Who decodes JPEG files. cpu: libjpeg-turbo, in the workers; gpu: nvJPEG on the step's GPU (its library is "
-       "loaded "
-       "at run time), and the CPU what it cannot decode; auto: cpu. Pixels of the two differ a little. See DATA.md.",
+       "loaded at run time), and the CPU what it cannot decode; auto: cpu. Pixels of the two differ a little. See "
+       "DATA.md.",
        "gpu", "auto"});
   if (!node) return DecodeKind::automatic;
   const std::string kind = node->as_choice({"auto", "cpu", "gpu"});
@@ -505,6 +505,20 @@ OpenedData open_data(Runtime& runtime, DataOptions options, Device device, std::
   return data;
 }
 
+namespace {
+
+/// Samples whose reader's memory is charged to the limit of the CPU as long as they are used.
+class Charged : public WrappedReader {
+ public:
+  Charged(Runtime& runtime, std::shared_ptr<const SampleReader> samples, Device device)
+      : WrappedReader(std::move(samples)), charge_(charge_to_limit(runtime, resident_bytes(), device)) {}
+
+ private:
+  std::shared_ptr<const void> charge_;
+};
+
+}  // namespace
+
 std::unique_ptr<BatchSource> open_evaluated(Runtime& runtime, std::shared_ptr<const SampleReader> samples,
                                             DataOptions options, Device device, std::shared_ptr<BrokenSamples> broken) {
   if (!device.meta) samples->check(options.verify, runtime.threads());
@@ -512,7 +526,7 @@ std::unique_ptr<BatchSource> open_evaluated(Runtime& runtime, std::shared_ptr<co
   PipelineOptions pipeline = evaluation_pipeline(options.pipeline);
   pipeline.batch_size = evaluated_batch(options);
   pipeline.cache = CacheKind::off;
-  return std::make_unique<ImageBatchSource>(runtime, std::move(samples),
+  return std::make_unique<ImageBatchSource>(runtime, std::make_shared<Charged>(runtime, std::move(samples), device),
                                             LoaderOptions{.pipeline = std::move(pipeline),
                                                           .device = device,
                                                           .broken = std::move(broken),

@@ -103,7 +103,7 @@ std::uint64_t resident_bytes(const DataOptions& options);
 struct CacheRoom {
   std::uint64_t device_bytes = 0;  ///< of the step's GPU; 0 on a CPU
   std::uint64_t host_bytes = 0;    ///< of host memory
-  std::uint64_t disk_bytes = 0;    ///< of the disk that runs are written to
+  std::uint64_t disk_bytes = 0;    ///< of the disk that packed files are written to
 };
 
 /// The samples of each split as open_data reads them: with `limit`, and with the choice of a `split` by the seed; test
@@ -129,21 +129,23 @@ struct OpenedData {
   /// Who decodes image files, with all that their pixels depend on: "CPU", or GpuDecoder::name; "" where there are
   /// none.
   std::string decoder;
-  /// What readers keep in host memory beside the allocators (resident_bytes), charged to the limit of the CPU.
+  /// What readers keep in host memory beside the allocators (resident_bytes), charged to the limit of the CPU: that is
+  /// lower by as much until this is released, and then higher by as much than it is by then. A limit that is set in
+  /// between is therefore one without the readers' memory. Not to be opened or closed while another thread sets it.
   std::shared_ptr<const void> readers_memory;
 };
 
 /// Checks the data set's files and makes the sources for steps on `device`, which read it now or as they go, as the
 /// pipeline's `cache` says. On a meta device nothing is read and batches have no values; the same memory is allocated
 /// as on the target, that of the data set on the CPU's stand-in. Throws DataError, OutOfMemory, and ConfigError where
-/// `drop_last` drops the only batch or `cache` does not suit the data; the limit of the CPU is lower by
-/// what readers keep in host memory, while the result lives (then OutOfMemory where it is too low); with `decode: gpu`
-/// DeviceError without nvJPEG.
+/// `drop_last` drops the only batch or `cache` does not suit the data; also OutOfMemory where the limit of the CPU has
+/// no room for what readers keep, and DeviceError with `decode: gpu` without nvJPEG.
 OpenedData open_data(Runtime& runtime, DataOptions options, Device device, std::uint64_t seed);
 
 /// Batches of `samples` as validation samples are delivered: in order, through the stages of evaluation, in its
 /// batches, of which none is dropped. Whatever `cache` says, each sample is read when its batch is made, once: no set
-/// lies in memory. `broken` as LoaderOptions. Throws as open_data.
+/// lies in memory, but for what the reader keeps, which is charged as open_data does. `broken` as LoaderOptions. Throws
+/// as open_data.
 std::unique_ptr<BatchSource> open_evaluated(Runtime& runtime, std::shared_ptr<const SampleReader> samples,
                                             DataOptions options, Device device,
                                             std::shared_ptr<BrokenSamples> broken = nullptr);

@@ -39,29 +39,40 @@ bool ends_as_jpeg(std::span<const std::byte> file) {
          file[file.size() - 2] == std::byte{0xFF} && file[file.size() - 1] == std::byte{0xD9};
 }
 
-/// What the CPU decoder may still decode, or explain.
+/// Failures of one file, which the CPU decoder may still decode, or explain. Damaged files can also fail while the
+/// hardware decodes them (execution_failed); a device that no longer works is found by synchronising with it.
 bool is_of_the_file(int status) {
   return status == NvjpegApi::bad_jpeg || status == NvjpegApi::jpeg_not_supported ||
-         status == NvjpegApi::internal_error || status == NvjpegApi::implementation_not_supported ||
-         status == NvjpegApi::incomplete_bitstream;
+         status == NvjpegApi::execution_failed || status == NvjpegApi::internal_error ||
+         status == NvjpegApi::implementation_not_supported || status == NvjpegApi::incomplete_bitstream;
 }
 
-/// A block that nvJPEG allocates from by its callbacks. A stream's work may still use what is freed: the free waits.
+bool is_black(const StoredRgb& picture) {
+  const auto values = static_cast<std::size_t>(picture.size.height * picture.size.width * kRgb);
+  return std::ranges::all_of(std::span(picture.pixels, values), [](std::uint8_t value) { return value == 0; });
+}
+
+/// A block that nvJPEG allocates from by its callbacks, which must not throw through its C code. A stream's work may
+/// still use what is freed: the free waits.
 struct Work {
   Work(Device device, std::byte* address, std::size_t bytes) : device(device), memory(address, bytes) {}
   Device device;
   MemoryBlock memory;
 
-  static int allocate(void* context, void** address, std::size_t bytes, void*) {
-    *address = static_cast<Work*>(context)->memory.allocate(std::max<std::size_t>(bytes, 1));
+  static int allocate(void* context, void** address, std::size_t bytes, void*) noexcept {
+    *address = nullptr;
+    try {
+      *address = static_cast<Work*>(context)->memory.allocate(std::max<std::size_t>(bytes, 1));
+    } catch (...) {  // no host memory for the block's own list
+    }
     return *address == nullptr ? 1 : 0;
   }
-  static int release(void* context, void* address, std::size_t, void* stream) {
+  static int release(void* context, void* address, std::size_t, void* stream) noexcept {
     Work& work = *static_cast<Work*>(context);
     if (address == nullptr) return 0;
     try {
       synchronize({.device = work.device, .handle = stream});
-    } catch (const Error&) {  // the decoding that failed reports it
+    } catch (...) {  // the decoding that failed reports it
     }
     return work.memory.free(address) ? 0 : 1;
   }
@@ -73,23 +84,27 @@ Tensor block(BfcAllocator& allocator, std::size_t bytes, Stream stream) {
           DType::uint8};
 }
 
-/// A handle of nvJPEG, or a state; the function destroys it.
+/// A handle of nvJPEG, a state, or a parsed header; the function destroys it.
 using NvjpegObject = std::unique_ptr<void, int (*)(void*)>;
 
-/// A batch's own.
+/// What belongs to one batch.
 struct Slot {
   explicit Slot(Device device) : stream(device) {}
-  ~Slot() {
+  /// Destroys what belongs to the handle. The stream stays: the handle may still name it when it frees memory.
+  void finish() {
     try {
       synchronize(stream.get());
     } catch (const Error&) {  // a broken device has said so
     }
+    state.reset();
+    header.reset();
   }
   OwnedStream stream;
   NvjpegObject state{nullptr, nullptr};
+  NvjpegObject header{nullptr, nullptr};
   std::byte* device_pictures = nullptr;
   std::byte* host_pictures = nullptr;
-  int begun_files = 0;  // nvJPEG expects batches of so many
+  int begun_files = 0;  // the batch size that the state was initialised for; 0: none
   std::vector<StoredRgb> decoded;
 };
 
@@ -110,20 +125,25 @@ struct GpuDecoder::Impl {
   std::vector<std::size_t> free_slots;
   std::atomic<std::int64_t> by_gpu = 0, by_cpu = 0;
 
-  Impl(Runtime& runtime, Device device, int batches);
+  explicit Impl(Device device) : device(device) {}
   ~Impl();
+  void open(Runtime& runtime, int batches);
   void allocate(Runtime& runtime, std::size_t batches);
   void create_handle();
+  NvjpegObject created(int (*create)(void*, void**), int (*destroy)(void*)) const;
   void create_slots(std::size_t batches);
-  std::size_t bytes_needed(std::span<const std::byte> file, StoredRgb& picture) const;
+  bool hardware_decodes(Slot& slot, std::span<const std::byte> file) const;
+  std::size_t bytes_needed(Slot& slot, std::span<const std::byte> file, StoredRgb& picture) const;
   std::span<const StoredRgb> decode(Slot& slot, std::span<const std::span<const std::byte>> files);
+  void decode_chosen(Slot& slot, std::span<const std::span<const std::byte>> files, std::span<const std::size_t> which,
+                     std::size_t bytes);
   int decode_together(Slot& slot, std::span<const std::span<const std::byte>> files,
                       std::span<const std::size_t> which);
   void decode_one_by_one(Slot& slot, std::span<const std::span<const std::byte>> files,
                          std::span<const std::size_t> which);
 };
 
-GpuDecoder::Impl::Impl(Runtime& runtime, Device device, int batches) : device(device) {
+void GpuDecoder::Impl::open(Runtime& runtime, int batches) {
   const auto count = static_cast<std::size_t>(std::clamp(batches, 1, kMostBatches));
   allocate(runtime, count);
   if (device.meta) return;
@@ -136,9 +156,11 @@ GpuDecoder::Impl::Impl(Runtime& runtime, Device device, int batches) : device(de
 }
 
 GpuDecoder::Impl::~Impl() {
+  if (library == nullptr) return;
   const DeviceScope scope(device);
-  slots.clear();
+  for (const auto& slot : slots) slot->finish();
   handle.reset();
+  slots.clear();
 }
 
 void GpuDecoder::Impl::allocate(Runtime& runtime, std::size_t batches) {
@@ -172,6 +194,15 @@ void GpuDecoder::Impl::create_handle() {
         fmt::format("nvJPEG {} does not work on {}: status {}", library->version(), to_string(device), status));
 }
 
+/// An object of the handle.
+NvjpegObject GpuDecoder::Impl::created(int (*create)(void*, void**), int (*destroy)(void*)) const {
+  void* object = nullptr;
+  if (const int status = create(handle.get(), &object); status != NvjpegApi::success)
+    throw DeviceError(fmt::format("nvJPEG {} cannot create a decoding state on {}: status {}", library->version(),
+                                  to_string(device), status));
+  return {object, destroy};
+}
+
 void GpuDecoder::Impl::create_slots(std::size_t batches) {
   for (std::size_t i = 0; i < batches; ++i) {
     slots.push_back(std::make_unique<Slot>(device));
@@ -179,22 +210,28 @@ void GpuDecoder::Impl::create_slots(std::size_t batches) {
     slot.device_pictures = device_memory.as<std::byte>() + i * kPictureBytes;
     slot.host_pictures = host_memory.as<std::byte>() + i * kPictureBytes;
     free_slots.push_back(i);
-    void* created = nullptr;
-    if (const int status = library->create_state(handle.get(), &created); status != NvjpegApi::success)
-      throw DeviceError(fmt::format("nvJPEG {} cannot make a decoding state on {}: status {}", library->version(),
-                                    to_string(device), status));
-    slot.state = {created, library->destroy_state};
+    slot.state = created(library->create_state, library->destroy_state);
+    slot.header = created(library->create_header, library->destroy_header);
   }
 }
 
-/// Of the file's picture, which is described in `picture`; 0 where the file is the CPU decoder's.
-std::size_t GpuDecoder::Impl::bytes_needed(std::span<const std::byte> file, StoredRgb& picture) const {
+/// What the hardware supports differs from GPU to GPU, and it may pass over a file that it does not.
+bool GpuDecoder::Impl::hardware_decodes(Slot& slot, std::span<const std::byte> file) const {
+  int unsupported = 1;
+  const auto* bytes = reinterpret_cast<const unsigned char*>(file.data());
+  return library->parse_header(handle.get(), bytes, file.size(), slot.header.get()) == NvjpegApi::success &&
+         library->supports(handle.get(), slot.header.get(), &unsupported) == NvjpegApi::success && unsupported == 0;
+}
+
+/// Bytes of the file's picture, whose size and orientation it writes to `picture`; 0 where the CPU decodes the file.
+std::size_t GpuDecoder::Impl::bytes_needed(Slot& slot, std::span<const std::byte> file, StoredRgb& picture) const {
   if (!ends_as_jpeg(file)) return 0;
   try {
     const JpegDecoder jpeg(file);
     if (!jpeg.has_common_form() || (in_hardware && !jpeg.has_one_scan())) return 0;
     const ImageHeader header = jpeg.stored_header();
     if (header.size.height * header.size.width > kBatchPixels) return 0;
+    if (in_hardware && !hardware_decodes(slot, file)) return 0;
     picture = {header.size, header.orientation};
     const auto bytes = static_cast<std::size_t>(header.size.height * header.size.width * kRgb);
     return (bytes + kAlign - 1) / kAlign * kAlign;
@@ -204,12 +241,13 @@ std::size_t GpuDecoder::Impl::bytes_needed(std::span<const std::byte> file, Stor
 }
 
 std::span<const StoredRgb> GpuDecoder::Impl::decode(Slot& slot, std::span<const std::span<const std::byte>> files) {
+  const DeviceScope scope(device);
   slot.decoded.clear();
   std::vector<std::size_t> which;  // files that nvJPEG decodes
   std::size_t pixels = 0, end = 0;
   for (const auto& file : files.first(std::min<std::size_t>(files.size(), kMostFiles))) {
     StoredRgb picture;
-    const std::size_t bytes = bytes_needed(file, picture);
+    const std::size_t bytes = bytes_needed(slot, file, picture);
     const auto of_file = static_cast<std::size_t>(picture.size.height * picture.size.width);
     if (bytes > 0 && pixels + of_file > static_cast<std::size_t>(kBatchPixels)) break;
     if (bytes > 0) {
@@ -220,16 +258,26 @@ std::span<const StoredRgb> GpuDecoder::Impl::decode(Slot& slot, std::span<const 
     pixels += bytes > 0 ? of_file : 0;
     end += bytes;
   }
-  if (!which.empty()) {
-    const DeviceScope scope(device);
-    if (decode_together(slot, files, which) != NvjpegApi::success) decode_one_by_one(slot, files, which);
-    copy_bytes(slot.host_pictures, slot.device_pictures, end, slot.stream.get());
-    synchronize(slot.stream.get());
-  }
+  if (!which.empty()) decode_chosen(slot, files, which, end);
   const auto decoded = std::ranges::count_if(slot.decoded, [](const StoredRgb& one) { return one.pixels != nullptr; });
   by_gpu += decoded;
   by_cpu += std::ssize(slot.decoded) - decoded;
   return slot.decoded;
+}
+
+/// The first `bytes` of the slot's pictures. Hardware has been seen to pass over files without an error: a picture that
+/// was not written is the CPU decoder's, as is one that is black, which looks the same.
+void GpuDecoder::Impl::decode_chosen(Slot& slot, std::span<const std::span<const std::byte>> files,
+                                     std::span<const std::size_t> which, std::size_t bytes) {
+  const Stream stream = slot.stream.get();
+  zero_bytes(slot.device_pictures, bytes, stream);
+  if (decode_together(slot, files, which) != NvjpegApi::success) decode_one_by_one(slot, files, which);
+  copy_bytes(slot.host_pictures, slot.device_pictures, bytes, stream);
+  synchronize(stream);
+  for (const std::size_t file : which) {
+    StoredRgb& picture = slot.decoded[file];
+    if (picture.pixels != nullptr && is_black(picture)) picture.pixels = nullptr;
+  }
 }
 
 /// Returns nvJPEG's status; files after one that fails may not be decoded.
@@ -254,7 +302,7 @@ int GpuDecoder::Impl::decode_together(Slot& slot, std::span<const std::span<cons
   if (status == NvjpegApi::success)
     status = library->decode_batch(handle.get(), slot.state.get(), data.data(), bytes.data(), images.data(),
                                    slot.stream.get().handle);
-  slot.begun_files = status == NvjpegApi::success ? count : 0;  // after a failure it is to be begun anew
+  slot.begun_files = status == NvjpegApi::success ? count : 0;  // a failed batch needs a new initialisation
   return status;
 }
 
@@ -265,6 +313,7 @@ void GpuDecoder::Impl::decode_one_by_one(Slot& slot, std::span<const std::span<c
     synchronize(slot.stream.get());
     const int status = decode_together(slot, files, {&file, 1});
     if (status == NvjpegApi::success) continue;
+    synchronize(slot.stream.get());  // throws where the device no longer works; the files are no longer in use
     if (status == NvjpegApi::allocator_failure)
       throw OutOfMemory(fmt::format("nvJPEG needs more than the {} on {} and {} of host memory that data.decode: gpu "
                                     "reserves for it: use data.decode: cpu",
@@ -278,8 +327,9 @@ void GpuDecoder::Impl::decode_one_by_one(Slot& slot, std::span<const std::span<c
   }
 }
 
-GpuDecoder::GpuDecoder(Runtime& runtime, Device device, int batches)
-    : impl_(std::make_unique<Impl>(runtime, device, batches)) {}
+GpuDecoder::GpuDecoder(Runtime& runtime, Device device, int batches) : impl_(std::make_unique<Impl>(device)) {
+  impl_->open(runtime, batches);
+}
 
 GpuDecoder::~GpuDecoder() = default;
 

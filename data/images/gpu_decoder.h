@@ -19,9 +19,10 @@ struct DecoderCounts {
 
 /// nvJPEG on one device. A file's pixels depend on the file alone: not on those that are decoded with it, nor on
 /// threads. It decodes files of 8 bits with Huffman codes, grey or Y'CbCr of usual chroma sampling, that end with
-/// their end marker and have at most kBatchPixels; others, and those that nvJPEG refuses, are the CPU decoder's.
-/// nvJPEG's hardware decodes where the device has it, and then files of one scan alone (not progressive ones);
-/// elsewhere the GPU and a CPU thread share the work.
+/// their end marker and have at most kBatchPixels; others, those that nvJPEG refuses, and pictures that it did not
+/// write or that are black, are the CPU decoder's. nvJPEG's hardware decodes where the device has it, and then files
+/// that it says it supports, of one scan alone (not progressive ones); elsewhere the GPU and a CPU thread share the
+/// work.
 ///
 /// All of its memory is allocated by the constructor: blocks of the runtime's allocators (category input, "nvJPEG"),
 /// from which nvJPEG's own allocations come too. Thread-safe. The runtime must outlive it.
@@ -39,7 +40,8 @@ class GpuDecoder {
   GpuDecoder(const GpuDecoder&) = delete;
   GpuDecoder& operator=(const GpuDecoder&) = delete;
 
-  /// One of the batches, while it lives. A thread has one at most: others wait for it.
+  /// One of the batches, reserved while this object lives. A thread must not reserve a second one: it could wait for
+  /// itself.
   class Batch {
    public:
     /// Blocks until a batch is free.
@@ -47,9 +49,9 @@ class GpuDecoder {
     ~Batch();
     Batch(const Batch&) = delete;
     Batch& operator=(const Batch&) = delete;
-    /// Decodes the first files, as many as fit, at least one: returns a picture of each. One without pixels is the CPU
-    /// decoder's. Pictures last until the next call. Throws DeviceError where the device fails, OutOfMemory where
-    /// nvJPEG needs more than its share.
+    /// Decodes the first files, as many as fit, at least one, and returns a picture of each: without pixels where the
+    /// CPU is to decode it. Pictures are valid until the next call. Throws DeviceError where the device fails, and
+    /// OutOfMemory where nvJPEG needs more memory than is reserved for it.
     std::span<const StoredRgb> decode(std::span<const std::span<const std::byte>> files);
 
    private:

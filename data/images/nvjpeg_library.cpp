@@ -29,6 +29,10 @@ NvjpegLibrary::NvjpegLibrary() {
   library.bind(destroy_state, "nvjpegJpegStateDestroy");
   library.bind(begin_batch, "nvjpegDecodeBatchedInitialize");
   library.bind(decode_batch, "nvjpegDecodeBatched");
+  library.bind(create_header, "nvjpegJpegStreamCreate");
+  library.bind(destroy_header, "nvjpegJpegStreamDestroy");
+  library.bind(parse_header, "nvjpegJpegStreamParseHeader");
+  library.bind(supports, "nvjpegDecodeBatchedSupported");
   if (property(0, &major_) != success || property(1, &minor_) != success)
     throw DeviceError("nvJPEG does not tell its version");
 }

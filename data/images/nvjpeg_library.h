@@ -16,6 +16,7 @@ struct NvjpegApi {
     bad_jpeg = 3,
     jpeg_not_supported = 4,
     allocator_failure = 5,
+    execution_failed = 6,
     internal_error = 8,
     implementation_not_supported = 9,
     incomplete_bitstream = 10
@@ -52,6 +53,12 @@ struct NvjpegApi {
   /// nvjpegDecodeBatched
   int (*decode_batch)(void* handle, void* state, const unsigned char* const* files, const std::size_t* bytes,
                       Image* images, void* stream) = nullptr;
+  int (*create_header)(void* handle, void** header) = nullptr;  ///< nvjpegJpegStreamCreate
+  int (*destroy_header)(void* header) = nullptr;                ///< nvjpegJpegStreamDestroy
+  /// nvjpegJpegStreamParseHeader
+  int (*parse_header)(void* handle, const unsigned char* file, std::size_t bytes, void* header) = nullptr;
+  /// nvjpegDecodeBatchedSupported: sets 0 for a file that decode_batch can decode.
+  int (*supports)(void* handle, void* header, int* unsupported) = nullptr;
 };
 
 /// The library: the one that the environment variable BANTAM_NVJPEG names, else libnvjpeg.so.13, .12 or without number.

@@ -198,7 +198,8 @@ std::uint64_t host_room(const RunConfig& config) {
   return most / 4 * kQuarters;
 }
 
-/// For a cache that nobody asked for: a quarter of what is free where runs are written.
+/// For a cache that the configuration does not ask for: a quarter of what is free on the current folder's disk, below
+/// which a run's folder lies by default.
 std::uint64_t disk_room() {
   std::error_code error;
   const std::filesystem::space_info space = std::filesystem::space(".", error);
@@ -206,8 +207,8 @@ std::uint64_t disk_room() {
 }
 
 /// `cache: auto`: on a GPU the data sets lie on the device where they are a small share of the run's limit, or, where
-/// nothing bounds it, small for any GPU; nowhere, where host memory does not hold them. For the device a rule of the
-/// configuration alone, so that plans hold.
+/// nothing bounds it, small for any GPU; on disk or nowhere, where host memory has no room for them. For the device a
+/// rule of the configuration alone, so that plans hold.
 void settle_cache(RunConfig& config) {
   if (!config.data || config.data->pipeline.cache != CacheKind::automatic) return;
   constexpr std::uint64_t kLittle = 1u << 30, kShare = 8;
@@ -293,6 +294,44 @@ void require_groups_match(ConfigMap& root, RunConfig& config) {
   config.model.graph = with_frozen_norms(config.model.graph, groups);
 }
 
+/// The keys that all uses of a configuration read. Without a model an empty one.
+RunConfig read_beginning(ConfigMap& root, const ConfigDocument& document, const std::string& name, bool has_model) {
+  check_version(root);
+  const auto seed = static_cast<std::uint64_t>(root.integer(
+      {"seed", "Seed of weights, order of samples, augmentation and dropout. Runs of equal seeds have equal bits."},
+      {.min = 0}, 42));
+  const Device device = read_device(root);
+  const Precision precision = read_precision(root, device);
+  RunConfig config{.document = document,
+                   .name = name,
+                   .seed = seed,
+                   .device = device,
+                   .precision = precision,
+                   .model = has_model ? models::read_model(root.node({"model", "The network."}), name)
+                                      : models::ModelSpec{name, Graph({1}), root.self(), root.self()}};
+  config.memory = read_memory(root.map_or_empty({"memory", "Limits, budget, and what happens when memory runs out."}));
+  return config;
+}
+
+void require_on_oom(ConfigMap& root, const RunConfig& config) {
+  try {
+    check_on_oom(config.memory.on_oom, config.model.graph);
+  } catch (const ConfigError& error) {
+    root.node("memory").as_map().node("on_oom").fail(std::string("memory.") + error.what());
+  }
+}
+
+/// Loss and metrics must suit the network's output.
+void settle_metrics(RunConfig& config) {
+  try {
+    const Shape& output = config.model.graph.output_shape();
+    (void)targets_of(config.train.loss, output);
+    config.train.loss.metrics = metrics_for(output, std::move(config.train.loss.metrics));
+  } catch (const ShapeError& error) {
+    config.model.output.fail_at_key(error.what());
+  }
+}
+
 /// Words of PyTorch, Keras and their users.
 constexpr ConfigSynonym kSynonyms[] = {{"lr", "learning_rate", ""},
                                        {"batch_size", "batch.size", ""},
@@ -331,42 +370,19 @@ RunConfig parse_run_config(std::string_view text, const std::filesystem::path& p
 
 RunConfig read_document(const ConfigDocument& document, const std::string& name, DataSection section) {
   ConfigMap root = document.map();
-  check_version(root);
-  const auto seed = static_cast<std::uint64_t>(root.integer(
-      {"seed", "Seed of weights, order of samples, augmentation and dropout. Runs of equal seeds have equal bits."},
-      {.min = 0}, 42));
-  const Device device = read_device(root);
-  const Precision precision = read_precision(root, device);
-  if (section == DataSection::survey && !root.has("model")) {
-    RunConfig config{.document = document,
-                     .name = name,
-                     .seed = seed,
-                     .device = device,
-                     .precision = precision,
-                     .model = {name, Graph({1}), root.self(), root.self()}};
-    config.memory =
-        read_memory(root.map_or_empty({"memory", "Limits, budget, and what happens when memory runs out."}));
+  const bool has_model = section != DataSection::survey || root.has("model");
+  RunConfig config = read_beginning(root, document, name, has_model);
+  if (!has_model) {
     read_data(root, config, section);
     settle_cache(config);
     return config;
   }
-  RunConfig config{.document = document,
-                   .name = name,
-                   .seed = seed,
-                   .device = device,
-                   .precision = precision,
-                   .model = models::read_model(root.node({"model", "The network."}), name)};
-  config.memory = read_memory(root.map_or_empty({"memory", "Limits, budget, and what happens when memory runs out."}));
   require_share(root, config);
   config.fusion = read_fusion(root);
   config.algorithms = read_algorithms_file(root);
   config.recompute_given = root.has("recompute");
   config.recompute = read_recompute(root, config.model.graph);
-  try {
-    check_on_oom(config.memory.on_oom, config.model.graph);
-  } catch (const ConfigError& error) {
-    root.node("memory").as_map().node("on_oom").fail(std::string("memory.") + error.what());
-  }
+  require_on_oom(root, config);
   read_data(root, config, section);
   config.train = read_train_config(root.map_or_empty({"train", "Epochs, loss, optimizer: how the model is trained."}),
                                    config.device);
@@ -377,13 +393,7 @@ RunConfig read_document(const ConfigDocument& document, const std::string& name,
   require_groups_match(root, config);
   config.checkpoint = read_checkpoint_config(root, config.train);
   root.finish();
-  try {
-    const Shape& output = config.model.graph.output_shape();
-    (void)targets_of(config.train.loss, output);
-    config.train.loss.metrics = metrics_for(output, std::move(config.train.loss.metrics));
-  } catch (const ShapeError& error) {
-    config.model.output.fail_at_key(error.what());
-  }
+  settle_metrics(config);
   return config;
 }
 

@@ -21,6 +21,7 @@ PlanFit fit_limit(const RunConfig& config, const PlanTarget& target, std::uint64
           .bytes = bytes,
           .asked_bytes = bytes,
           .shares = shares,
+          .readers = target.readers_bytes,
           .pool = std::max<std::uint64_t>(1, rest - std::min(rest, shares))};
 }
 
@@ -37,12 +38,13 @@ PlanFit as_named(const RunConfig& config, const PlanTarget& target, std::uint64_
 }  // namespace
 
 std::uint64_t PlanFit::needed_bytes(const PlanTarget& target, std::uint64_t pool_bytes) const {
-  return shares + (of == Of::pool ? pool_bytes : limit_bytes_for(target, pool_bytes));
+  return shares + (of == Of::pool ? readers + pool_bytes : limit_bytes_for(target, pool_bytes));
 }
 
 std::string PlanFit::to_text(const PlanTarget& target) const {
-  const std::string size =
-      format_byte_size(bytes) + (shares > 0 ? fmt::format(", {} of it its shares'", format_byte_size(shares)) : "");
+  std::string size = format_byte_size(bytes);
+  if (shares > 0) size += fmt::format(", {} of it its shares'", format_byte_size(shares));
+  if (readers > 0) size += fmt::format(", {} of it the data's files'", format_byte_size(readers));
   switch (of) {
     case Of::pool:
     case Of::process:

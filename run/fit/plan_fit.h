@@ -21,6 +21,7 @@ struct PlanFit {
   std::uint64_t bytes = 0;        ///< of that; never above the card's
   std::uint64_t asked_bytes = 0;  ///< before it was cut to the card
   std::uint64_t shares = 0;       ///< of that, for the device's shares
+  std::uint64_t readers = 0;      ///< of that, for what the data's readers keep: of a CPU's limit
   std::uint64_t pool = 0;         ///< the allocator's part, at least a byte; 0: everything fits
 
   /// Whether a plan can fail to fit.

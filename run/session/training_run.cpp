@@ -15,6 +15,7 @@
 #include "bantam/engine/step/weight_average.h"
 #include "bantam/engine/train/safetensors.h"
 #include "bantam/memory/device/host_memory.h"
+#include "bantam/run/fit/plan_target.h"
 #include "bantam/run/weights/initial_weights.h"
 
 namespace bantam::run {
@@ -47,7 +48,10 @@ std::unique_ptr<Runtime> make_reserved_runtime(const RunConfig& config, const Ru
                                                RunObserver& observer) {
   std::unique_ptr<Runtime> runtime =
       make_runtime(config, threads, [&observer](std::string_view message) { observer.on_warning(message); });
-  if (config.memory.on_oom == OnOutOfMemory::fail) runtime->require_pool(config.device, plan.pool_bytes);
+  // A limit of the CPU is also that of what readers keep, which is charged to it when the data are opened.
+  const std::uint64_t readers_bytes = plan_target(config, std::nullopt).readers_bytes;
+  if (config.memory.on_oom == OnOutOfMemory::fail)
+    runtime->require_pool(config.device, plan.pool_bytes + (runtime->limit(config.device) > 0 ? readers_bytes : 0));
   settle_host(config, plan, *runtime, observer);
   if (config.memory.growth)
     (void)runtime->allocator(config.device).reserve_pool(plan.pool_bytes);

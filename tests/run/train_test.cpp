@@ -8,7 +8,10 @@
 #include <nlohmann/json.hpp>
 
 #include "bantam/base/error.h"
+#include "bantam/data/formats/generated.h"
+#include "bantam/data/formats/sample_reader.h"
 #include "bantam/engine/train/safetensors.h"
+#include "bantam/run/fit/run_plan.h"
 #include "bantam/run/session/run_record.h"
 #include "bantam/run/session/training_run.h"
 #include "tests/run/run_fixture.h"
@@ -107,6 +110,29 @@ TEST_F(TrainTest, WhatIsOpenIsSettledInTheOutcome) {
   const RunConfig written = read_run_config(path("r/config.yaml"), {});
   EXPECT_EQ(written.data->pipeline.batch_size, 32);
   EXPECT_FALSE(written.data->pipeline.batch_size_is_auto);
+}
+
+/// Generated samples whose reader says that it keeps a MiB of host memory.
+class Keeping : public WrappedReader {
+ public:
+  using WrappedReader::WrappedReader;
+  std::uint64_t resident_bytes() const override { return 1u << 20; }
+};
+
+TEST_F(TrainTest, ALimitOfTheCpuIsOfPoolAndReaders) {
+  sample_formats().add("keeping", [](ConfigMap&) {
+    const SampleSplits splits = generated_readers({.train_samples = 96, .test_samples = 20});
+    return SampleSplits{std::make_shared<Keeping>(splits.train), std::make_shared<Keeping>(splits.validation)};
+  });
+  const auto limited = [](std::uint64_t bytes) {
+    return tiny({"data={format: keeping, pipeline: [batch: {size: 16}]}", "recompute=none",
+                 fmt::format("memory.limits={{cpu: {}}}", bytes)});
+  };
+  const std::uint64_t needed = plan_run(limited(std::uint64_t{1} << 30)).pool_bytes + (2u << 20);
+  EXPECT_THROW((void)train(limited(needed - 1), {.threads = 1, .run_dir = path("r")}), OutOfMemory);
+  EXPECT_FALSE(std::filesystem::exists(path("r"))) << "it was refused at once";
+  (void)train(limited(needed), {.threads = 1, .run_dir = path("r")});
+  EXPECT_TRUE(std::filesystem::exists(path("r") / "weights.safetensors"));
 }
 
 TEST_F(TrainTest, RefusesBeforeItMakesAnything) {

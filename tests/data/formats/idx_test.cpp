@@ -142,6 +142,22 @@ TEST_P(IdxTest, DecompressedFilesCountAgainstTheLimit) {
       EXPECT_EQ(limited.allocator(Device::cpu()).stats().limit_bytes, limit - kept);
     }
     EXPECT_EQ(limited.limit(Device::cpu()), limit);
+    {
+      const OpenedData one = open_data(limited, options(), Device::cpu(), 1);
+      const OpenedData other = open_data(limited, options(), Device::cpu(), 1);
+      EXPECT_EQ(limited.limit(Device::cpu()), limit - 2 * kept) << "each counts";
+      limited.set_limit(Device::cpu(), limit / 2);
+    }
+    EXPECT_EQ(limited.limit(Device::cpu()), limit / 2 + 2 * kept) << "one that is set meanwhile is the rest";
+  }
+  {
+    Runtime limited({.threads = 1, .limits = {{"cpu", limit}}});
+    const auto samples = options().source.validation;
+    {
+      const auto source = open_evaluated(limited, samples, options(), Device::cpu());
+      EXPECT_EQ(limited.limit(Device::cpu()), limit - samples->resident_bytes());
+    }
+    EXPECT_EQ(limited.limit(Device::cpu()), limit);
   }
   if (!GetParam()) return;
   Runtime small({.threads = 1, .limits = {{"cpu", kept}}});

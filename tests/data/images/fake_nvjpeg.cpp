@@ -1,6 +1,7 @@
 // A stand-in for libnvjpeg whose device is the host: the functions that are used, by libjpeg. It is strict about its
 // caller, allocates by the caller's callbacks alone, and fails where a file's comment "fake:N" or the environment asks
-// for it.
+// for it. Of files with the comment "soft:" its hardware says that it does not support them, and passes over them;
+// those with "skip:" it passes over unasked.
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -22,6 +23,8 @@ constexpr int kInvalid = 2, kArchMismatch = 7;
 
 struct Handle {
   Api::Allocator device, pinned;
+  bool hardware = false;
+  int objects = 0;  // states and headers that live
 };
 
 /// A buffer by the caller's callbacks, which grows.
@@ -45,8 +48,14 @@ struct Buffer {
 };
 
 struct State {
+  Handle& of;
   Buffer device, pinned;
   int files = 0;  // 0: no batch was begun
+};
+
+struct Header {
+  Handle& of;
+  bool supported = false;
 };
 
 std::size_t number_of(const char* variable) {
@@ -59,6 +68,11 @@ int asked_status(Bytes file) {
   const std::string_view text(reinterpret_cast<const char*>(file.data()), file.size());
   const std::size_t place = text.find("fake:");
   return place == std::string_view::npos ? Api::success : std::atoi(text.substr(place + 5, 2).data());
+}
+
+bool says(Bytes file, std::string_view word) {
+  const std::string_view text(reinterpret_cast<const char*>(file.data()), file.size());
+  return text.find(word) != std::string_view::npos;
 }
 
 /// libjpeg's pixels, by its own conversion to RGB.
@@ -92,6 +106,7 @@ int decode(Bytes file, const Api::Image& image) {
 int decode_file(State& state, Bytes file, const Api::Image& image) {
   if (const int status = asked_status(file); status != Api::success) return status;
   if (reinterpret_cast<std::uintptr_t>(image.channel[0]) % 256 != 0) return kInvalid;
+  if (state.of.hardware && (says(file, "soft:") || says(file, "skip:"))) return Api::success;
   const std::size_t more = number_of("FAKE_NVJPEG_BYTES");
   if (!state.device.grow(4 * file.size() + more) || !state.pinned.grow(file.size())) return Api::allocator_failure;
   return decode(file, image);
@@ -110,23 +125,51 @@ int nvjpegCreateExV2(int backend, Api::Allocator* device, Api::Allocator* pinned
   if (device == nullptr || pinned == nullptr || flags != (Api::kStrict | Api::kInterpolated)) return kInvalid;
   if (backend == Api::hardware && number_of("FAKE_NVJPEG_HARDWARE") == 0) return kArchMismatch;
   if (number_of("FAKE_NVJPEG_BROKEN") != 0) return kArchMismatch;
-  *handle = new Handle{*device, *pinned};
+  *handle = new Handle{*device, *pinned, backend == Api::hardware};
   return Api::success;
 }
 
 int nvjpegDestroy(void* handle) {
+  if (static_cast<Handle*>(handle)->objects != 0) std::abort();  // they would outlive it
   delete static_cast<Handle*>(handle);
   return Api::success;
 }
 
 int nvjpegJpegStateCreate(void* handle, void** state) {
-  const Handle& by = *static_cast<Handle*>(handle);
-  *state = new State{{by.device}, {by.pinned}};
+  Handle& by = *static_cast<Handle*>(handle);
+  *state = new State{by, {by.device}, {by.pinned}};
+  ++by.objects;
   return Api::success;
 }
 
 int nvjpegJpegStateDestroy(void* state) {
+  --static_cast<State*>(state)->of.objects;
   delete static_cast<State*>(state);
+  return Api::success;
+}
+
+int nvjpegJpegStreamCreate(void* handle, void** header) {
+  if (number_of("FAKE_NVJPEG_NO_HEADERS") != 0) return kInvalid;
+  Handle& by = *static_cast<Handle*>(handle);
+  *header = new Header{by};
+  ++by.objects;
+  return Api::success;
+}
+
+int nvjpegJpegStreamDestroy(void* header) {
+  --static_cast<Header*>(header)->of.objects;
+  delete static_cast<Header*>(header);
+  return Api::success;
+}
+
+int nvjpegJpegStreamParseHeader(void*, const unsigned char* file, std::size_t bytes, void* header) {
+  static_cast<Header*>(header)->supported = !says({file, bytes}, "soft:");
+  return Api::success;
+}
+
+int nvjpegDecodeBatchedSupported(void* handle, void* header, int* unsupported) {
+  if (!static_cast<Handle*>(handle)->hardware) return kInvalid;
+  *unsupported = static_cast<Header*>(header)->supported ? 0 : 1;
   return Api::success;
 }
 

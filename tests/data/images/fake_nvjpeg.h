@@ -15,7 +15,8 @@ class FakeNvjpeg {
     set("BANTAM_NVJPEG", (program.parent_path() / "libfake_nvjpeg.so").string());
   }
   ~FakeNvjpeg() {
-    for (const char* name : {"BANTAM_NVJPEG", "FAKE_NVJPEG_HARDWARE", "FAKE_NVJPEG_BYTES", "FAKE_NVJPEG_BROKEN"})
+    for (const char* name :
+         {"BANTAM_NVJPEG", "FAKE_NVJPEG_HARDWARE", "FAKE_NVJPEG_BYTES", "FAKE_NVJPEG_BROKEN", "FAKE_NVJPEG_NO_HEADERS"})
       ::unsetenv(name);
   }
   FakeNvjpeg(const FakeNvjpeg&) = delete;

@@ -32,14 +32,18 @@ class GpuDecoderTest : public ::testing::Test {
   Runtime runtime_;
 };
 
-/// The file with a comment that tells the stand-in to fail with a status.
-FileBytes failing_with(FileBytes file, int status) {
-  std::string comment = "....fake:" + std::to_string(status) + " ";
+/// The file with a comment that tells the stand-in what to do.
+FileBytes with_comment(FileBytes file, const std::string& text) {
+  std::string comment = "...." + text + " ";
   const unsigned char start[] = {0xFF, 0xFE, 0, static_cast<unsigned char>(comment.size() - 2)};
   std::memcpy(comment.data(), start, sizeof start);
   const auto* bytes = reinterpret_cast<const std::byte*>(comment.data());
   file.insert(file.begin() + 2, bytes, bytes + comment.size());
   return file;
+}
+
+FileBytes failing_with(const FileBytes& file, int status) {
+  return with_comment(file, "fake:" + std::to_string(status));
 }
 
 StoredRgb decode_one(GpuDecoder& decoder, std::span<const std::byte> file) {
@@ -120,6 +124,32 @@ TEST_F(GpuDecoderTest, HardwareDecodesFilesOfOneScan) {
   EXPECT_TRUE(is_decoded(hardware, write_jpeg(image)));
 }
 
+// Hardware that passes over a file reports no error, so it is asked before.
+TEST_F(GpuDecoderTest, HardwareIsAskedWhatItSupports) {
+  const FileBytes plain = write_jpeg(smooth_image({40, 60}, 3)), soft = with_comment(plain, "soft:");
+  GpuDecoder hybrid(runtime_, Device::cpu(), 1);
+  EXPECT_TRUE(is_decoded(hybrid, soft));
+  fake_.set("FAKE_NVJPEG_HARDWARE", "1");
+  GpuDecoder hardware(runtime_, Device::cpu(), 1);
+  GpuDecoder::Batch batch(hardware);
+  const auto pictures = batch.decode(Files{plain, soft, plain});
+  ASSERT_EQ(pictures.size(), 3u);
+  EXPECT_NE(pictures[0].pixels, nullptr);
+  EXPECT_EQ(pictures[1].pixels, nullptr);
+  EXPECT_NE(pictures[2].pixels, nullptr);
+}
+
+// Else it would be another file's picture, of an earlier batch.
+TEST_F(GpuDecoderTest, APictureThatWasNotWrittenIsTheCpuDecoders) {
+  fake_.set("FAKE_NVJPEG_HARDWARE", "1");
+  GpuDecoder decoder(runtime_, Device::cpu(), 1);
+  const FileBytes plain = write_jpeg(smooth_image({40, 60}, 3));
+  EXPECT_TRUE(is_decoded(decoder, plain));
+  EXPECT_FALSE(is_decoded(decoder, with_comment(plain, "skip:")));
+  EXPECT_TRUE(is_decoded(decoder, plain));
+  EXPECT_EQ(decoder.counts().cpu, 1);
+}
+
 TEST_F(GpuDecoderTest, ABatchHasWhatFits) {
   GpuDecoder decoder(runtime_, Device::cpu(), 1);
   GpuDecoder::Batch batch(decoder);
@@ -135,6 +165,7 @@ TEST_F(GpuDecoderTest, ARefusedFileDecidesAboutNoOther) {
   std::vector<FileBytes> files;
   for (int i = 0; i < 7; ++i) files.push_back(write_jpeg(smooth_image({20 + i, 30}, 3, static_cast<std::uint32_t>(i))));
   files[2] = failing_with(files[2], NvjpegApi::jpeg_not_supported);
+  files[4] = failing_with(files[4], NvjpegApi::execution_failed);
   files[5] = failing_with(files[5], NvjpegApi::incomplete_bitstream);
   const Files views(files.begin(), files.end());
   GpuDecoder::Batch batch(decoder);
@@ -142,7 +173,7 @@ TEST_F(GpuDecoderTest, ARefusedFileDecidesAboutNoOther) {
     const auto pictures = batch.decode(views);
     ASSERT_EQ(pictures.size(), files.size());
     for (std::size_t i = 0; i < files.size(); ++i) {
-      EXPECT_EQ(pictures[i].pixels == nullptr, i == 2 || i == 5) << i;
+      EXPECT_EQ(pictures[i].pixels == nullptr, i == 2 || i == 4 || i == 5) << i;
       if (pictures[i].pixels == nullptr) continue;
       Image ours, theirs;
       decode_image(pictures[i], 3, ours);
@@ -155,7 +186,7 @@ TEST_F(GpuDecoderTest, ARefusedFileDecidesAboutNoOther) {
 TEST_F(GpuDecoderTest, FailuresOfDeviceAndMemoryAreErrors) {
   const FileBytes file = write_jpeg(smooth_image({20, 30}, 3));
   GpuDecoder decoder(runtime_, Device::cpu(), 1);
-  EXPECT_CONTAINS(message_of<DeviceError>([&] { (void)decode_one(decoder, failing_with(file, 6)); }), "status 6");
+  EXPECT_CONTAINS(message_of<DeviceError>([&] { (void)decode_one(decoder, failing_with(file, 7)); }), "status 7");
   EXPECT_TRUE(is_decoded(decoder, file)) << "the state is begun anew";
   fake_.set("FAKE_NVJPEG_BYTES", std::to_string(40 << 20));
   EXPECT_CONTAINS(message_of<OutOfMemory>([&] { (void)decode_one(decoder, file); }), "data.decode: cpu");
@@ -167,6 +198,9 @@ TEST_F(GpuDecoderTest, WithoutALibraryTheErrorSaysWhatWasTried) {
   const auto message = [&] { return message_of<DeviceError>([&] { GpuDecoder(runtime_, Device::cpu(), 1); }); };
   fake_.set("FAKE_NVJPEG_BROKEN", "1");
   EXPECT_CONTAINS(message(), "nvJPEG 12.3 does not work on cpu: status 7");
+  fake_.set("FAKE_NVJPEG_BROKEN", "0");
+  fake_.set("FAKE_NVJPEG_NO_HEADERS", "1");
+  EXPECT_CONTAINS(message(), "cannot create a decoding state on cpu: status 2") << "the state was destroyed first";
   fake_.set("BANTAM_NVJPEG", "/nowhere/libnvjpeg.so");
   EXPECT_CONTAINS(message(), "nvJPEG cannot be loaded (tried /nowhere/libnvjpeg.so)");
   fake_.set("BANTAM_NVJPEG", "libjpeg.so.62");

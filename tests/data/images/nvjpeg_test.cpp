@@ -4,7 +4,9 @@
 #include <cmath>
 
 #include "bantam/base/error.h"
+#include "bantam/base/philox.h"
 #include "bantam/data/images/gpu_decoder.h"
+#include "bantam/data/images/nvjpeg_library.h"
 #include "tests/data/delivery/encoded_fixture.h"
 #include "tests/data/delivery/jpeg_samples.h"
 #include "tests/data/delivery/loader_fixture.h"
@@ -30,10 +32,11 @@ class NvjpegTest : public ::testing::Test {
     if (cuda_device_count() == 0) GTEST_SKIP() << "no CUDA device: skipped";
     runtime_ = std::make_unique<Runtime>(RuntimeOptions{.threads = 2});
     try {
-      decoder_ = std::make_shared<GpuDecoder>(*runtime_, Device::cuda(0), 2);
+      (void)NvjpegLibrary();
     } catch (const DeviceError& error) {
       GTEST_SKIP() << "no nvJPEG: skipped: " << error.what();
     }
+    decoder_ = std::make_shared<GpuDecoder>(*runtime_, Device::cuda(0), 2);
   }
   /// Empty where nvJPEG does not decode the file.
   Image decode(const FileBytes& file) {
@@ -113,6 +116,29 @@ TEST_F(NvjpegTest, PixelsDependOnTheFileAlone) {
     for (std::size_t i = 0; i < files.size(); ++i) EXPECT_TRUE(together[i].pixels == decode(files[i]).pixels) << i;
   }
   EXPECT_GT(decoder_->counts().gpu, decoder_->counts().cpu);
+}
+
+// Whatever nvJPEG makes of them, they end neither the device nor what is decoded with them.
+TEST_F(NvjpegTest, DamagedFilesAreTheirOwn) {
+  const FileBytes sound = write_jpeg(smooth_image({120, 160}, 3));
+  const Image expected = decode(sound);
+  ASSERT_FALSE(expected.pixels.empty());
+  PhiloxSequence random(philox_key(1, RandomPurpose::dataset));
+  const auto below = [&](std::size_t most) {
+    return static_cast<std::size_t>(random.uniform() * static_cast<float>(most));
+  };
+  for (int round = 0; round < 50; ++round) {
+    std::vector<FileBytes> files(8, sound);
+    for (std::size_t i = 1; i < files.size(); ++i)
+      for (std::size_t changes = 0; changes < i; ++changes)
+        files[i][20 + below(files[i].size() - 22)] = static_cast<std::byte>(below(256));
+    GpuDecoder::Batch batch(*decoder_);
+    const auto decoded = batch.decode(Files(files.begin(), files.end()));
+    ASSERT_NE(decoded[0].pixels, nullptr);
+    Image image;
+    decode_image(decoded[0], 3, image);
+    EXPECT_TRUE(image.pixels == expected.pixels) << round;
+  }
 }
 
 TEST_F(NvjpegTest, ItsMemoryIsTheBlocks) {

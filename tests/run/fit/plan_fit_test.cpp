@@ -33,6 +33,20 @@ TEST_F(PlanFitTest, WhatIsNamedComesBeforeTheConfiguration) {
   EXPECT_EQ(on_cpu(config, 3 * kMiB).of, PlanFit::Of::pool);
 }
 
+// What the data's files keep in memory is in a limit, but not in a budget, which is of the pool.
+TEST_F(PlanFitTest, ReadersAreInACpusLimit) {
+  PlanTarget target = plan_target(tiny(), std::nullopt);
+  target.readers_bytes = kMiB;
+  const PlanFit limit = plan_fit(tiny({"memory.limits={cpu: 5MiB}"}), target, 0);
+  EXPECT_EQ(limit.pool, 4 * kMiB);
+  EXPECT_EQ(limit.needed_bytes(target, 4 * kMiB), 5 * kMiB);
+  EXPECT_EQ(limit.needed_bytes(target, 5 * kMiB), 6 * kMiB);
+  EXPECT_EQ(limit.to_text(target), "to fit a pool of 5.00 MiB, 1.00 MiB of it the data's files'");
+  const PlanFit budget = plan_fit(tiny({"memory.budget=5MiB"}), target, 0);
+  EXPECT_EQ(budget.pool, 5 * kMiB);
+  EXPECT_EQ(budget.needed_bytes(target, 5 * kMiB), 5 * kMiB);
+}
+
 TEST_F(PlanFitTest, TheSmallerOfBudgetAndLimit) {
   EXPECT_EQ(on_cpu(tiny({"memory={budget: 2MiB, limits: {cpu: 5MiB}}"})).pool, 2 * kMiB);
   EXPECT_EQ(on_cpu(tiny({"memory={budget: 9MiB, limits: {cpu: 5MiB}}"})).pool, 5 * kMiB);
