@@ -178,6 +178,7 @@ void convert_gemm(Importer& importer, const Node& node) {
 /// Of more axes, over the last one, which must be that of an image's channels: a 1 x 1 convolution.
 void convert_pointwise(Importer& importer, const Node& node, const Matrix& matrix) {
   View view = merged(importer.value(node, 0));
+  if (view.axes.empty()) fail(node, "a value of the batch's axis alone; expected (batch, features)");
   const Shape shape = importer.layers().shape(view.layer);
   const std::vector<int> last = view.axes.back();
   const bool channels = shape.rank() == 3 && shape[-1] == matrix.inputs && last.size() <= 1 &&
