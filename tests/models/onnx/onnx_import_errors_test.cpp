@@ -60,6 +60,12 @@ std::vector<Refused> windows() {
        "node 'p' (MaxPool): strides: 2 numbers; expected two from 1 on, of height and width"},
       {"auto_pad", Chain().add("MaxPool", {{"kernel_shape", Integers{2, 2}}, {"auto_pad", "SOME"s}}, {}, "p").model(),
        "node 'p' (MaxPool): auto_pad 'SOME'; expected NOTSET, SAME_UPPER, SAME_LOWER or VALID"},
+      {"transposed_same",
+       Chain()
+           .add("ConvTranspose", {{"auto_pad", "SAME_UPPER"s}, {"strides", Integers{1, 2}}},
+                {weight("w", {3, 2, 1, 1})}, "t")
+           .model(),
+       "node 't' (ConvTranspose): auto_pad SAME_UPPER with strides larger than the kernel is not supported; pads are"},
       {"attribute", Chain().add("MaxPool", {{"kernel_shape", 2.0f}}, {}, "p").model(),
        "node 'p' (MaxPool): attribute 'kernel_shape': expected integers"},
       {"resize_axes",
