@@ -52,7 +52,10 @@ Model export_graph(const Graph& graph, const SafetensorsFile& weights, const Exp
   Model model = writer.finish(values.back());
   model.producer = "bantam";
   model.graph_name = "bantam";
-  if (!options.class_names.empty()) model.metadata["class_names"] = nlohmann::json(options.class_names).dump();
+  // Names of folders may have any bytes, strings of an ONNX file are UTF-8.
+  if (!options.class_names.empty())
+    model.metadata["class_names"] =
+        nlohmann::json(options.class_names).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
   return model;
 }
 

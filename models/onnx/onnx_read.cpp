@@ -110,6 +110,7 @@ void append_narrowed(std::string& data, const std::vector<std::int64_t>& values,
 
 /// A TensorProto's values as they come: raw, or in the field of their type.
 struct TensorFields {
+  std::optional<std::int64_t> type;
   std::vector<float> floats;
   std::vector<double> doubles;
   std::vector<std::int64_t> narrow, wide;  // int32_data, int64_data
@@ -122,7 +123,7 @@ void read_tensor_field(const ProtoField& field, Tensor& tensor, TensorFields& fi
     case 1:
       return append(tensor.dims, field);
     case 2:
-      tensor.type = known_type(field.as_integer());
+      fields.type = field.as_integer();
       return;
     case 4:
       return append(fields.floats, field);
@@ -183,14 +184,11 @@ void set_data(Tensor& tensor, const TensorFields& fields) {
 Tensor read_tensor(std::string_view message) {
   Tensor tensor;
   TensorFields fields;
-  bool typed = false;
   ProtoReader reader(message);
-  while (const auto field = reader.next()) {
-    typed = typed || field->number == 2;
-    read_tensor_field(*field, tensor, fields);
-  }
+  while (const auto field = reader.next()) read_tensor_field(*field, tensor, fields);
   return within(fmt::format("tensor '{}'", shown(tensor.name)), [&] {
-    if (!typed) throw DataError("no element type");
+    if (!fields.type) throw DataError("no element type");
+    tensor.type = known_type(*fields.type);
     set_data(tensor, fields);
     return std::move(tensor);
   });
@@ -276,16 +274,20 @@ void read_attribute(std::string_view message, Node& node) {
 
 Node read_node(std::string_view message) {
   Node node;
+  std::vector<std::string_view> attributes;  // read when the node's name is known
   ProtoReader reader(message);
   while (const auto field = reader.next()) {
     if (field->number == 1) node.inputs.push_back(text_of(*field));
     if (field->number == 2) node.outputs.push_back(text_of(*field));
     if (field->number == 3) node.name = text_of(*field);
     if (field->number == 4) node.op = text_of(*field);
-    if (field->number == 5) read_attribute(field->as_bytes(), node);
+    if (field->number == 5) attributes.push_back(field->as_bytes());
     if (field->number == 7) node.domain = text_of(*field);
   }
   if (node.op.empty()) throw DataError("no op");
+  const std::string& name = node.name.empty() && !node.outputs.empty() ? node.outputs[0] : node.name;
+  for (const std::string_view attribute : attributes)
+    within(fmt::format("'{}' ({})", shown(name), shown(node.op)), [&] { read_attribute(attribute, node); });
   if (node.domain == "ai.onnx") node.domain.clear();  // another name of ONNX's own
   return node;
 }
@@ -298,7 +300,7 @@ void read_extent(std::string_view message, Value& value) {
     if (field->number == 1) extent = field->as_integer();
     if (field->number == 2) name = text_of(*field);
   }
-  if (extent < 0) extent = -1;  // some writers say -1 or 0 of an extent without a number
+  if (extent < 1) extent = -1;  // some writers say -1 or 0 of an extent without a number
   value.dims.push_back(extent);
   value.names.push_back(std::move(name));
 }

@@ -273,8 +273,8 @@ Tensor sliced(const Call& call) {
   const Tensor& tensor = call.input(0);
   Dims dims = tensor.dims, strides = strides_of(tensor.dims);
   std::int64_t begin = 0;
-  for (const SliceRange& range : slice_ranges(call.node, call.inputs)) {
-    const std::size_t axis = checked_axis(call.node, range.axis, dims.size());
+  for (const SliceRange& range : slice_ranges(call.node, call.inputs, dims.size())) {
+    const auto axis = static_cast<std::size_t>(range.axis);
     const auto [start, count] = stepped(call, range, tensor.dims[axis]);
     begin += start * strides[axis];
     dims[axis] = count;
@@ -401,7 +401,7 @@ Computed compute(const Node& node, const std::vector<const Tensor*>& inputs, std
   return {.tensor = found->second({node, inputs, most_elements})};
 }
 
-std::vector<SliceRange> slice_ranges(const Node& node, const std::vector<const Tensor*>& inputs) {
+std::vector<SliceRange> slice_ranges(const Node& node, const std::vector<const Tensor*>& inputs, std::size_t rank) {
   const auto values = [&](std::size_t input, const char* attribute) {
     if (input < inputs.size() && inputs[input] != nullptr) return inputs[input]->as_integers();
     return integers(node, attribute);
@@ -412,23 +412,26 @@ std::vector<SliceRange> slice_ranges(const Node& node, const std::vector<const T
       (!steps.empty() && steps.size() != starts.size()))
     fail(node, "starts, ends, axes and steps do not fit, or are no constants");
   std::vector<SliceRange> ranges;
-  for (std::size_t i = 0; i < starts.size(); ++i)
-    ranges.push_back({.axis = axes.empty() ? static_cast<std::int64_t>(i) : axes[i],
+  std::vector<bool> cut(rank);
+  for (std::size_t i = 0; i < starts.size(); ++i) {
+    const std::size_t axis = checked_axis(node, axes.empty() ? static_cast<std::int64_t>(i) : axes[i], rank);
+    if (cut[axis]) fail(node, fmt::format("axes names axis {} twice", axis));
+    cut[axis] = true;
+    ranges.push_back({.axis = static_cast<std::int64_t>(axis),
                       .start = starts[i],
                       .end = ends[i],
                       .step = steps.empty() ? 1 : steps[i]});
+  }
   return ranges;
 }
 
 SliceRange resolved(const Node& node, SliceRange range, const Dims& extents) {
-  const std::size_t axis = checked_axis(node, range.axis, extents.size());
   if (range.step != 1) fail(node, fmt::format("a step of {}; expected 1", range.step));
-  const std::int64_t extent = extents[axis];
+  const std::int64_t extent = extents[static_cast<std::size_t>(range.axis)];
   const auto place = [&](std::int64_t at) {
     if (at == kBatch) return std::int64_t{0};
     return std::clamp<std::int64_t>(at < 0 ? at + extent : at, 0, extent);
   };
-  range.axis = static_cast<std::int64_t>(axis);
   range.start = place(range.start);
   range.end = std::max(place(range.end), range.start);
   return range;

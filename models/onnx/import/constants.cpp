@@ -12,11 +12,11 @@
 
 namespace bantam::onnx {
 
-Constants::Constants(const Model& model) : elements_left_(std::int64_t{1} << 22) {
+Constants::Constants(const Model& model) {
   for (const Tensor& tensor : model.initializers) {
     if (!by_name_.emplace(tensor.name, &tensor).second)
       throw DataError(fmt::format("two initializers have the name '{}'", shown(tensor.name)));
-    elements_left_ += 8 * tensor.elements();
+    elements_ += tensor.elements();
   }
 }
 
@@ -27,10 +27,12 @@ const Tensor* Constants::find(const std::string& name) const {
 
 void Constants::set(const std::string& name, Tensor tensor) {
   if (by_name_.contains(name)) throw DataError(fmt::format("two values have the name '{}'", shown(name)));
-  elements_left_ -= tensor.elements();
+  computed_elements_ += tensor.elements();
   computed_.push_back(std::move(tensor));
   by_name_.emplace(name, &computed_.back());
 }
+
+std::int64_t Constants::most_elements() const { return (std::int64_t{1} << 22) + 8 * elements_; }
 
 bool Constants::reads_constants_alone(const Node& node) const {
   return std::ranges::all_of(node.inputs,
@@ -43,13 +45,16 @@ bool Constants::compute(const Node& node) {
   for (const std::string& input : node.inputs) inputs.push_back(find(input));
   Computed computed;
   try {
-    computed = onnx::compute(node, inputs, std::max<std::int64_t>(elements_left_, 0));
+    computed = onnx::compute(node, inputs, most_elements() - computed_elements_);
   } catch (const DataError& error) {
     const std::string what = error.what();
     if (what.starts_with(describe(node))) throw;
     fail(node, what);
   }
   if (!computed.known) return false;
+  if (node.op == "Constant") elements_ += computed.tensor.elements();
+  if (computed.tensor.elements() > most_elements() - computed_elements_)
+    fail(node, "computes a constant that is too large");
   computed.tensor.name = node.outputs[0];
   set(node.outputs[0], std::move(computed.tensor));
   return true;

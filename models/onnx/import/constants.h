@@ -28,11 +28,15 @@ class Constants {
   bool reads_constants_alone(const Node& node) const;
   /// Computes the node's output. False where the op is none that is computed here. Throws DataError naming the node.
   bool compute(const Node& node);
+  /// How many elements may be made of those that the file has, as constants or, once more, as tensors of layers: a
+  /// damaged file could ask for any number.
+  std::int64_t most_elements() const;
 
  private:
   std::map<std::string, const Tensor*> by_name_;
   std::deque<Tensor> computed_;
-  std::int64_t elements_left_;  // that may still be computed: a damaged file could ask for any number
+  std::int64_t elements_ = 0;           // of initializers and Constant nodes
+  std::int64_t computed_elements_ = 0;  // of computed_
 };
 
 /// What `op` computes of constants (an empty place: null), with the name of the node's output. `most_elements`: of the
@@ -47,10 +51,10 @@ Computed compute(const Node& node, const std::vector<const Tensor*>& inputs, std
 struct SliceRange {
   std::int64_t axis = 0, start = 0, end = 0, step = 1;
 };
-/// `starts`, `ends`, `axes` and `steps` of the node's attributes or of its inputs 1 to 4, as they stand there.
-std::vector<SliceRange> slice_ranges(const Node& node, const std::vector<const Tensor*>& inputs);
-/// With axis, start and end from 0 to the extent. Throws DataError for steps other than 1, where `node` is not
-/// computed.
+/// `starts`, `ends`, `axes` and `steps` of the node's attributes or of its inputs 1 to 4, with axes from 0 to below
+/// `rank`. Throws DataError for an axis outside or named twice.
+std::vector<SliceRange> slice_ranges(const Node& node, const std::vector<const Tensor*>& inputs, std::size_t rank);
+/// With start and end from 0 to the extent. Throws DataError for steps other than 1, where `node` is not computed.
 SliceRange resolved(const Node& node, SliceRange range, const std::vector<std::int64_t>& extents);
 
 }  // namespace bantam::onnx

@@ -20,7 +20,9 @@ Joined alike(Importer& importer, const Node& node) {
   for (std::size_t i = 0; i < node.inputs.size(); ++i) {
     const View& view = importer.value(node, i);
     if (view.extents() != joined.view.extents())
-      fail(node, "inputs of several shapes; expected one shape, or (for a product) factors (batch, channels, 1, 1)");
+      fail(node,
+           "inputs of several shapes; expected one shape, or (for a product) factors (batch, channels, 1, 1) in the "
+           "order of the channels");
     same = same && same_arrangement(view, joined.view) &&
            importer.layers().shape(view.layer) == importer.layers().shape(joined.view.layer);
   }
@@ -52,12 +54,15 @@ void add_join(Importer& importer, const Node& node, const char* kind) {
 void convert_sum(Importer& importer, const Node& node) { add_join(importer, node, "add"); }
 void convert_mean(Importer& importer, const Node& node) { add_join(importer, node, "average"); }
 
-/// Whether `factors` has one value for each channel of `x`, an image, and 1 along its other axes.
+/// Whether `factors` has one value for each channel of `x`, an image, in the same order, and 1 along its other axes.
 bool scales_channels(const View& x, const View& factors) {
   if (x.axes.size() != 3 || factors.axes.size() != 3) return false;
-  for (std::size_t axis = 0; axis < 3; ++axis)
-    if (factors.extent(axis) != 1 && (factors.extent(axis) != x.extent(axis) || !is_innermost(x, axis, x.extent(axis))))
-      return false;
+  for (std::size_t axis = 0; axis < 3; ++axis) {
+    if (factors.extent(axis) == 1) continue;
+    // One atom: the channels as the layer has them, not permuted.
+    const bool plain = merged(x).axes[axis].size() == 1 && merged(factors).axes[axis].size() == 1;
+    if (!plain || factors.extent(axis) != x.extent(axis) || !is_innermost(x, axis, x.extent(axis))) return false;
+  }
   return factors.elements() != x.elements();
 }
 
@@ -181,8 +186,15 @@ void shift(Importer& importer, const Node& node, ByChannel terms) {
   importer.define(node, std::move(view));
 }
 
+/// Before opset 7 an operand had other extents by attributes alone.
+void check_broadcast(const Importer& importer, const Node& node) {
+  if (importer.opset() < 7 && has_attribute(node, "axis"))
+    fail(node, "attribute 'axis', of opsets before 7, is not supported");
+}
+
 /// The place of the constant of two operands; nothing where both are values.
 std::optional<std::size_t> constant_operand(const Importer& importer, const Node& node) {
+  check_broadcast(importer, node);
   if (node.inputs.size() != 2) fail(node, fmt::format("{} inputs; expected 2", node.inputs.size()));
   for (const std::size_t i : {0u, 1u})
     if (importer.is_constant(node, i)) return i;

@@ -101,6 +101,9 @@ void convert_transposed(Importer& importer, const Node& node) {
   const std::string automatic = text(node, "auto_pad", "NOTSET");
   if (automatic == "SAME_LOWER") fail(node, "auto_pad SAME_LOWER is not supported; SAME_UPPER is");
   window.same = automatic == "SAME_UPPER";
+  for (const std::size_t i : {0u, 1u})  // the standard and ONNX Runtime have outputs of other sizes then
+    if (window.same && (window.kernel[i] - 1) * window.dilation[i] + 1 < window.stride[i])
+      fail(node, "auto_pad SAME_UPPER with strides larger than the kernel is not supported; pads are");
   ImportedLayer layer{.kind = "transposed_conv2d", .inputs = {image}, .name = module_name(node)};
   layer.set("filters", fmt::format("{}", depth * groups));
   set_window(layer, window);
@@ -178,6 +181,7 @@ void convert_gemm(Importer& importer, const Node& node) {
 /// Of more axes, over the last one, which must be that of an image's channels: a 1 x 1 convolution.
 void convert_pointwise(Importer& importer, const Node& node, const Matrix& matrix) {
   View view = merged(importer.value(node, 0));
+  if (view.axes.empty()) fail(node, "a value of the batch's axis alone; expected (batch, features)");
   const Shape shape = importer.layers().shape(view.layer);
   const std::vector<int> last = view.axes.back();
   const bool channels = shape.rank() == 3 && shape[-1] == matrix.inputs && last.size() <= 1 &&

@@ -70,11 +70,12 @@ void convert_slice(Importer& importer, const Node& node) {
   std::vector<std::int64_t> extents = view.extents();
   extents.insert(extents.begin(), importer.batch().value_or(kMost));
   Amounts cut{};
-  for (const SliceRange& given : slice_ranges(node, importer.constants(node))) {
+  for (const SliceRange& given : slice_ranges(node, importer.constants(node), extents.size())) {
     const SliceRange range = resolved(node, given, extents);
     const auto axis = static_cast<std::size_t>(range.axis);
-    const bool whole = range.start == 0 && (range.end == extents[axis] || (axis == 0 && !importer.batch()));
-    if (whole) continue;
+    const bool to_end = range.end == extents[axis] || (axis == 0 && given.end == kBatch);
+    const bool from_start = range.start == 0 && given.start != kBatch;
+    if (from_start && to_end) continue;
     if (view.axes.size() != 3 || axis < 2)
       fail(node, fmt::format("cuts axis {}; expected the height or width of images (crop)", axis));
     cut[axis - 2] = range.start;
@@ -115,7 +116,16 @@ bool repeats_pixels(const Node& node, const std::string& coordinates) {
   return centred && (rounding == "round_prefer_floor" || rounding == "round_prefer_ceil");
 }
 
+/// Throws for attributes by which scales or sizes are not those of (batch, channels, height, width).
+void check_resize_attributes(const Node& node) {
+  const std::vector<std::int64_t> axes = integers(node, "axes", {0, 1, 2, 3});
+  if (axes != std::vector<std::int64_t>{0, 1, 2, 3}) fail(node, "attribute 'axes': expected 0, 1, 2 and 3");
+  if (const std::string policy = text(node, "keep_aspect_ratio_policy", "stretch"); policy != "stretch")
+    fail(node, fmt::format("keep_aspect_ratio_policy '{}'; expected stretch", policy));
+}
+
 void convert_resize(Importer& importer, const Node& node) {
+  check_resize_attributes(node);
   const int image = importer.image(node, 0);
   const auto [h, w] = scales_of(importer, node, importer.layers().shape(image));
   if (h == 1 && w == 1) return importer.define_image(node, image);
@@ -183,12 +193,20 @@ bool convert_circular(Importer& importer, const Node& node, std::size_t axis) {
   return false;
 }
 
+/// Whether all inputs are (batch, channels, height, width) of layers' images.
+bool are_images(const Importer& importer, const Node& node) {
+  constexpr std::size_t kOrder[] = {1, 2, 0};
+  for (std::size_t i = 0; i < node.inputs.size(); ++i)
+    if (importer.value(node, i).axes.size() != 3 || !is_in_order(importer.value(node, i), kOrder)) return false;
+  return true;
+}
+
 /// Along the last axis of the layers' outputs, which the node's axis must be.
 void convert_concat(Importer& importer, const Node& node) {
   if (node.inputs.size() == 1) return importer.define(node, importer.value(node, 0));
   const std::size_t rank = importer.value(node, 0).axes.size() + 1;
   const std::size_t axis = checked_axis(node, integer(node, "axis", 1), rank);
-  if (rank == 4 && axis > 1 && convert_circular(importer, node, axis)) return;
+  if (rank == 4 && axis > 1 && are_images(importer, node) && convert_circular(importer, node, axis)) return;
   std::vector<int> layers;
   std::vector<int> order{0};
   if (rank == 2 && axis == 1) {
@@ -206,8 +224,10 @@ void convert_concat(Importer& importer, const Node& node) {
     constexpr std::size_t kOrder[] = {0, 1, 2};
     for (std::size_t i = 0; i < node.inputs.size(); ++i) {
       const View& view = importer.value(node, i);
-      if (view.axes.size() != 3 || !is_in_order(view, kOrder) || importer.layers().shape(view.layer).rank() != 3)
-        fail(node, "joins images along their width; expected the channels");
+      const Shape& shape = importer.layers().shape(view.layer);
+      if (view.axes.size() != 3 || !is_in_order(view, kOrder) || shape.rank() != 3 ||
+          shape != Shape{view.extent(0), view.extent(1), view.extent(2)})
+        fail(node, "joins images along their width, or that were reshaped; expected the channels");
       layers.push_back(view.layer);
     }
   } else {

@@ -77,15 +77,23 @@ void convert_layer_norm(Importer& importer, const Node& node) {
   importer.define(node, std::move(view));
 }
 
+/// The axis that is normalised.
+struct NormAxis {
+  std::int64_t channels, groups;
+};
+
 /// Sets scale and shift of one value a group, or a channel; without those that change nothing.
-void set_group_tensors(Importer& importer, const Node& node, ImportedLayer& layer, std::int64_t channels) {
+void set_group_tensors(Importer& importer, const Node& node, ImportedLayer& layer, NormAxis norm) {
+  const auto [channels, groups] = norm;
   constexpr const char* kNames[] = {"scale", "shift"};
   for (const std::size_t i : {0u, 1u}) {
     const Tensor& tensor = importer.needed_constant(node, i + 1, "a value a channel");
     const std::vector<float> values = tensor.as_floats();
     const std::int64_t count = std::ssize(values);
-    if (count == 0 || channels % count != 0 || channels > (1 << 24))
-      fail(node, fmt::format("input {} has {} values; there are {} channels", i + 1, count, channels));
+    const bool by_channel = node.op == "GroupNormalization" && count == channels;  // from opset 21 on
+    if ((count != groups && !by_channel) || channels > (1 << 24))
+      fail(node,
+           fmt::format("input {} has {} values; there are {} channels in {} groups", i + 1, count, channels, groups));
     const bool by_exporter = channels != count || node.op == "InstanceNormalization";  // which has no form without them
     if (by_exporter && all_are(values, i == 0 ? 1.0f : 0.0f)) {
       layer.set(kNames[i], "false");
@@ -116,7 +124,7 @@ void convert_instance_norm(Importer& importer, const Node& node) {
   layer.name = scale_name(node, 1);
   if (groups != channels) layer.set("groups", fmt::format("{}", groups));
   layer.set("epsilon", number_text(number(node, "epsilon", 1e-5f)));
-  set_group_tensors(importer, node, layer, channels);
+  set_group_tensors(importer, node, layer, {channels, groups});
   view.layer = importer.add(node, std::move(layer));
   importer.define(node, std::move(view));
 }
@@ -125,9 +133,12 @@ void convert_group_norm(Importer& importer, const Node& node) {
   const int image = importer.image(node, 0);
   const std::int64_t channels = importer.layers().shape(image)[2];
   ImportedLayer layer{.kind = "group_norm", .inputs = {image}, .name = scale_name(node, 1)};
-  layer.set("groups", fmt::format("{}", integer(node, "num_groups", 0)));
+  const std::int64_t groups = integer(node, "num_groups", 0);
+  if (groups < 1 || channels % groups != 0)
+    fail(node, fmt::format("num_groups {} of {} channels; expected a divisor of them", groups, channels));
+  layer.set("groups", fmt::format("{}", groups));
   layer.set("epsilon", number_text(number(node, "epsilon", 1e-5f)));
-  set_group_tensors(importer, node, layer, channels);
+  set_group_tensors(importer, node, layer, {channels, groups});
   importer.define_image(node, importer.add(node, std::move(layer)));
 }
 

@@ -10,6 +10,8 @@
 namespace bantam::onnx {
 namespace {
 
+constexpr std::size_t kMostAxes = 8;  // of a value, the batch's with them
+
 void convert_nothing(Importer& importer, const Node& node) { importer.define(node, importer.value(node, 0)); }
 
 void convert_cast(Importer& importer, const Node& node) {
@@ -42,15 +44,18 @@ void convert_reshape(Importer& importer, const Node& node) {
   const View& view = importer.value(node, 0);
   std::vector<std::int64_t> extents = integers(node, "shape");
   if (const Tensor* shape = importer.constant(node, 1)) extents = shape->as_integers();
-  if (extents.empty() || !is_batch(importer, extents[0]))
+  const bool zero = integer(node, "allowzero", 0) != 0;
+  if (extents.empty() || !is_batch(importer, extents[0]) || (zero && extents[0] == 0))
     fail(node, "expected a shape whose first extent is the batch's");
+  if (extents.size() > kMostAxes)
+    fail(node, fmt::format("a shape of {} axes; expected at most {}", extents.size(), kMostAxes));
   const bool open = extents[0] == -1;
   extents.erase(extents.begin());
   std::int64_t rest = view.elements();
   std::int64_t* inferred = nullptr;
   for (std::size_t i = 0; i < extents.size(); ++i) {
     std::int64_t& extent = extents[i];
-    if (extent == 0 && i < view.axes.size() && integer(node, "allowzero", 0) == 0) extent = view.extent(i);
+    if (extent == 0 && i < view.axes.size() && !zero) extent = view.extent(i);
     if (extent == -1 && inferred == nullptr && !open) {
       inferred = &extent;
       continue;
@@ -106,7 +111,7 @@ void convert_unsqueeze(Importer& importer, const Node& node) {
   View view = importer.value(node, 0);
   const std::vector<std::int64_t> axes = axes_of(importer, node);
   const std::size_t rank = view.axes.size() + 1 + axes.size();
-  if (rank > 8) fail(node, fmt::format("makes a value of {} axes; expected at most 8", rank));
+  if (rank > kMostAxes) fail(node, fmt::format("makes a value of {} axes; expected at most {}", rank, kMostAxes));
   std::vector<bool> added(rank);
   for (const std::int64_t axis : axes) added[checked_axis(node, axis, rank)] = true;
   if (added[0] || std::ranges::count(added, true) != std::ssize(axes))

@@ -177,13 +177,14 @@ std::vector<const Tensor*> Importer::constants(const Node& node) const {
   return tensors;
 }
 
-/// The view by a layer whose output has this shape, the axes of the value in this order.
-View Importer::ordered(const Node& node, std::size_t input, std::span<const std::size_t> axes, const Shape& shape) {
+/// The view by a layer whose output has this shape, and the same values in the same order.
+View Importer::ordered(const Node& node, std::size_t input, const Shape& shape) {
   View view = value(node, input);
   if (layers_.shape(view.layer) == shape) return view;
   const std::string extents = to_string(shape);
   const bool pool = view.layer != kInput && layers_[view.layer].kind.starts_with("global_");
-  if (pool && shape.rank() == 3 && is_exclusive(view.layer) && axes.size() == 3) {
+  const bool keeps = shape.rank() == 3 && shape == layers_.shape(view.layer).prepend(1).prepend(1);
+  if (pool && keeps && is_exclusive(view.layer)) {
     layers_[view.layer].set("keepdims", "true");
     layers_.check(view.layer);
   } else if (shape.rank() == 1) {
@@ -204,20 +205,23 @@ int Importer::image(const Node& node, std::size_t input) {
   constexpr std::size_t kOrder[] = {1, 2, 0};
   if (!is_in_order(view, kOrder))
     fail(node, "its input was transposed or reshaped so that it is no image of channels that lie together");
-  return ordered(node, input, kOrder, {view.extent(1), view.extent(2), view.extent(0)}).layer;
+  return ordered(node, input, {view.extent(1), view.extent(2), view.extent(0)}).layer;
 }
 
 View Importer::vector(const Node& node, std::size_t input) {
   const View& view = value(node, input);
   if (view.axes.size() != 1)
     fail(node, fmt::format("a value of {} axes; expected 2: (batch, features)", view.axes.size() + 1));
-  constexpr std::size_t kOrder[] = {0};
-  return ordered(node, input, kOrder, {view.extent(0)});
+  return ordered(node, input, {view.extent(0)});
 }
 
 int Importer::add(const Node& node, ImportedLayer layer) {
   if (layer.name.empty()) layer.name = name_of_path(node.name, node.op);
   layer.node = describe(node);
+  for (const auto& [name, tensor] : layer.tensors) layer_elements_ += tensor.shape.elements();
+  if (layer_elements_ > constants_.most_elements())
+    fail(node, fmt::format("the layers so far have tensors of {} values, and the model's own constants allow {}",
+                           layer_elements_, constants_.most_elements()));
   return layers_.add(std::move(layer));
 }
 
@@ -249,9 +253,9 @@ std::optional<std::vector<float>> Importer::channel_values(const Node& node, con
   if (channels > kMostChannels) fail(node, fmt::format("{} channels; expected at most {}", channels, kMostChannels));
   const std::vector<float> values = constant.as_floats();
   const auto size = static_cast<std::size_t>(channels);
-  if (values.size() == 1) return std::vector<float>(size, values[0]);
   const std::size_t axes = view.axes.size(), rank = constant.dims.size();
   if (rank > axes + 1 || (rank == axes + 1 && constant.dims[0] != 1)) return std::nullopt;
+  if (values.size() == 1) return std::vector<float>(size, values[0]);
   // The one axis along which the constant differs must be the layer's last one.
   std::optional<std::size_t> differs;
   for (std::size_t i = 0; i < rank; ++i) {

@@ -74,7 +74,7 @@ class Importer {
   void convert(const Node& node);
   int output_layer();
   void leave_out_classifier(int layer);
-  View ordered(const Node& node, std::size_t input, std::span<const std::size_t> axes, const Shape& shape);
+  View ordered(const Node& node, std::size_t input, const Shape& shape);
 
   const Model& model_;
   ImportOptions options_;
@@ -85,6 +85,7 @@ class Importer {
   std::string output_;
   std::vector<Node> nodes_;  // those that the output needs
   LayerList layers_;
+  std::int64_t layer_elements_ = 0;  // of the tensors of all that were added
   std::map<std::string, View> values_;
   std::map<std::string, int> uses_;  // of values, by needed nodes and the output
   std::set<int> shared_;             // layers that several values or readers have

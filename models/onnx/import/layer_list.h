@@ -53,7 +53,7 @@ class LayerList {
   std::vector<int> readers() const;
 
   /// Removes what `output` does not need, writes activations as options of the layers before them, and
-  /// squeeze-and-excitation as one layer. `output` is then the last layer; returns it.
+  /// squeeze-and-excitation as one layer. `output` is then the last layer.
   void simplify(int output);
   /// The layers that are left, with unique names where they need one. Throws DataError where tensors do not have the
   /// shapes that the layers declare.

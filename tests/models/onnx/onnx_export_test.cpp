@@ -240,6 +240,8 @@ TEST(ExportOnnx, ClassNamesAreMetadata) {
   const Model model = exported(graph_of("[4]", "dense: {units: 2}"), {.class_names = {"a \"b\"", "ü"}});
   EXPECT_EQ(model.metadata.at("class_names"), "[\"a \\\"b\\\"\",\"ü\"]");
   EXPECT_EQ(model.producer, "bantam");
+  const Model of_bytes = exported(graph_of("[4]", "dense: {units: 1}"), {.class_names = {"\xff"}});
+  EXPECT_EQ(of_bytes.metadata.at("class_names"), "[\"\uFFFD\"]");
 }
 
 template <class Exception, class Function>

@@ -60,8 +60,25 @@ std::vector<Refused> windows() {
        "node 'p' (MaxPool): strides: 2 numbers; expected two from 1 on, of height and width"},
       {"auto_pad", Chain().add("MaxPool", {{"kernel_shape", Integers{2, 2}}, {"auto_pad", "SOME"s}}, {}, "p").model(),
        "node 'p' (MaxPool): auto_pad 'SOME'; expected NOTSET, SAME_UPPER, SAME_LOWER or VALID"},
+      {"transposed_same",
+       Chain()
+           .add("ConvTranspose", {{"auto_pad", "SAME_UPPER"s}, {"strides", Integers{1, 2}}},
+                {weight("w", {3, 2, 1, 1})}, "t")
+           .model(),
+       "node 't' (ConvTranspose): auto_pad SAME_UPPER with strides larger than the kernel is not supported; pads are"},
       {"attribute", Chain().add("MaxPool", {{"kernel_shape", 2.0f}}, {}, "p").model(),
        "node 'p' (MaxPool): attribute 'kernel_shape': expected integers"},
+      {"resize_axes",
+       Chain()
+           .add("Resize", {{"axes", Integers{0, 1, 3, 2}}}, {numbers("roi", {}), numbers("", {1, 1, 2, 3})}, "u")
+           .model(),
+       "node 'u' (Resize): attribute 'axes': expected 0, 1, 2 and 3"},
+      {"resize_policy",
+       Chain()
+           .add("Resize", {{"keep_aspect_ratio_policy", "not_larger"s}},
+                {numbers("roi", {}), numbers("", {1, 1, 2, 3})}, "u")
+           .model(),
+       "node 'u' (Resize): keep_aspect_ratio_policy 'not_larger'; expected stretch"},
       {"bias", Chain().add("Conv", {}, {weight("w", {4, 3, 1, 1}), weight("b", {3})}, "c").model(),
        "node 'c' (Conv): as conv2d: its bias has the shape (3); expected (4)"},
   };
@@ -96,6 +113,22 @@ std::vector<Refused> values() {
       {"layer_norm_of_images",
        conv().add("LayerNormalization", {{"axis", std::int64_t{1}}}, {weight("w", {4, 8, 6})}, "n").model(),
        "node 'n' (LayerNormalization): normalises more than the last axis, which layer_norm does not"},
+      {"instance_norm_of_groups",
+       conv().add("InstanceNormalization", {}, {weight("s", {2}), weight("b", {2})}, "n").model(),
+       "node 'n' (InstanceNormalization): input 1 has 2 values; there are 4 channels in 4 groups"},
+      {"group_norm_without_groups",
+       conv().add("GroupNormalization", {}, {weight("s", {4}), weight("b", {4})}, "n").model(),
+       "node 'n' (GroupNormalization): num_groups 0 of 4 channels; expected a divisor of them"},
+      {"group_norm_of_others",
+       conv()
+           .add("GroupNormalization", {{"num_groups", std::int64_t{4}}}, {weight("s", {2}), weight("b", {2})}, "n")
+           .model(),
+       "node 'n' (GroupNormalization): input 1 has 2 values; there are 4 channels in 4 groups"},
+      {"matmul_of_the_batch",
+       Chain({-1, 1}).add("Reshape", {}, {integers("", {-1})}).add("MatMul", {}, {weight("w", {1, 2})}, "m").model(),
+       "node 'm' (MatMul): a value of the batch's axis alone; expected (batch, features)"},
+      {"axis_of_old_opsets", conv().opset(6).add("Add", {{"axis", std::int64_t{1}}}, {weight("", {4})}, "a").model(),
+       "node 'a' (Add): attribute 'axis', of opsets before 7, is not supported"},
       {"layer_norm_of_rows", conv().add("LayerNormalization", {}, {weight("w", {6})}, "n").model(),
        "node 'n' (LayerNormalization): normalises an axis that is not that of the channels"},
   };
@@ -116,6 +149,28 @@ std::vector<Refused> shapes() {
        "node 'r' (Reshape): the 192 values of a sample do not fit the new extents"},
       {"reshape_of_the_batch", conv().add("Reshape", {}, {integers("", {7, -1})}, "r").model(),
        "node 'r' (Reshape): expected a shape whose first extent is the batch's"},
+      {"reshape_to_no_values",
+       conv().add("Reshape", {{"allowzero", std::int64_t{1}}}, {integers("", {0, -1})}, "r").model(),
+       "node 'r' (Reshape): expected a shape whose first extent is the batch's"},
+      {"reshape_of_many_axes", conv().add("Reshape", {}, {integers("", {0, 1, 1, 1, 1, 1, 1, 1, -1})}, "r").model(),
+       "node 'r' (Reshape): a shape of 9 axes; expected at most 8"},
+      {"slice_of_the_batch",
+       conv().add("Slice", {}, {integers("", {0}), integers("", {1}), integers("", {0})}, "s").model(),
+       "node 's' (Slice): cuts axis 0; expected the height or width of images (crop)"},
+      {"slice_of_an_axis_twice",
+       conv().add("Slice", {}, {integers("", {1, 1}), integers("", {4, 4}), integers("", {2, -2})}, "s").model(),
+       "node 's' (Slice): axes names axis 2 twice"},
+      {"concat_of_reshaped_images",
+       conv()
+           .add("Transpose", {{"perm", Integers{0, 2, 3, 1}}})
+           .add("Reshape", {}, {integers("", {0, 4, 12, 4})})
+           .node({.name = "j",
+                  .op = "Concat",
+                  .inputs = {"v2", "v2"},
+                  .outputs = {"z"},
+                  .attributes = {{"axis", std::int64_t{3}}}})
+           .model(),
+       "node 'j' (Concat): joins images along their width, or that were reshaped; expected the channels"},
       {"flatten", conv().add("Flatten", {{"axis", std::int64_t{2}}}, {}, "f").model(),
        "node 'f' (Flatten): axis 2; expected 1"},
       {"concat",
@@ -219,6 +274,30 @@ TEST(ImportOnnxErrors, WeightsThatAreNotFinite) {
   EXPECT_EQ(error_of(model), "node '/c/Conv' (Conv): as conv2d: its weight has values that are not finite");
 }
 
+// Channels that were shuffled, times factors that were not: no layer multiplies so.
+TEST(ImportOnnxErrors, FactorsInAnotherOrder) {
+  Chain chain = Chain({-1, 4, 2, 2});
+  chain.node({.op = "GlobalAveragePool", .inputs = {"x"}, .outputs = {"factors"}})
+      .node({.op = "Identity", .inputs = {"x"}, .outputs = {"same"}})
+      .add("Reshape", {}, {integers("", {0, 2, 2, 2, 2})})
+      .add("Transpose", {{"perm", Integers{0, 2, 1, 3, 4}}})
+      .add("Reshape", {}, {integers("", {0, 4, 2, 2})});
+  chain.node({.name = "m", .op = "Mul", .inputs = {chain.last(), "factors"}, .outputs = {"product"}});
+  EXPECT_EQ(error_of(chain.model()),
+            "node 'm' (Mul): inputs of several shapes; expected one shape, or (for a product) factors (batch, "
+            "channels, 1, 1) in the order of the channels");
+}
+
+TEST(ImportOnnxErrors, ConstantsThatAreSlicedTwiceAlongAnAxis) {
+  Model model = conv().model();
+  for (const char* name : {"starts", "ends"}) model.initializers.push_back(integers(name, {3, 3}));
+  model.initializers.push_back(integers("axes", {0, 0}));
+  model.nodes.insert(
+      model.nodes.begin(),
+      {.name = "s", .op = "Slice", .inputs = {"c.weight", "starts", "ends", "axes"}, .outputs = {"constant"}});
+  EXPECT_EQ(error_of(model), "node 's' (Slice): axes names axis 0 twice");
+}
+
 // A constant that nodes of a small file ask to be large.
 TEST(ImportOnnxErrors, ConstantsHaveASize) {
   Chain chain = conv();
@@ -227,6 +306,47 @@ TEST(ImportOnnxErrors, ConstantsHaveASize) {
   model.nodes.insert(model.nodes.begin(),
                      {.name = "fill", .op = "ConstantOfShape", .inputs = {"huge"}, .outputs = {"constant"}});
   EXPECT_EQ(error_of(model), "node 'fill' (ConstantOfShape): computes a constant that is too large");
+}
+
+/// A million values of a byte each.
+Tensor bytes(const std::string& name) {
+  return {.name = name, .type = Type::uint8, .dims = {1 << 20}, .data = std::string(1 << 20, '\1')};
+}
+
+// Copies of a large constant, as many as nodes that say so.
+TEST(ImportOnnxErrors, ConstantsAreCopiedSoOften) {
+  Model model = conv().model();
+  model.initializers.push_back(bytes("c0"));
+  for (int i = 12; i >= 0; --i)
+    model.nodes.insert(model.nodes.begin(), {.name = "copy" + std::to_string(i),
+                                             .op = "Identity",
+                                             .inputs = {"c" + std::to_string(i)},
+                                             .outputs = {"c" + std::to_string(i + 1)}});
+  EXPECT_EQ(error_of(model), "node 'copy12' (Identity): computes a constant that is too large");
+}
+
+// A weight that many nodes read is a weight of many layers.
+TEST(ImportOnnxErrors, WeightsAreSharedSoOften) {
+  Chain chain({-1, 1024, 1, 1});
+  chain.add("Conv", {}, {weight("w", {1024, 1024, 1, 1})});
+  for (int i = 1; i < 13; ++i)
+    chain.node({.name = "c" + std::to_string(i),
+                .op = "Conv",
+                .inputs = {chain.last(), "w"},
+                .outputs = {"z" + std::to_string(i)}});
+  EXPECT_EQ(error_of(chain.model()),
+            "node 'c12' (Conv): the layers so far have tensors of 13631488 values, and the model's own constants allow "
+            "12582912");
+}
+
+// Weights that are Constant nodes instead of initializers are no less the file's own.
+TEST(ImportOnnxErrors, ConstantNodesMayBeLarge) {
+  Model model = conv().model();
+  for (int i = 0; i < 6; ++i)
+    model.nodes.insert(model.nodes.begin(),
+                       {.op = "Constant", .outputs = {"w" + std::to_string(i)}, .attributes = {{"value", bytes("")}}});
+  model.nodes.insert(model.nodes.begin() + 6, {.op = "Identity", .inputs = {"w0"}, .outputs = {"copy"}});
+  EXPECT_EQ(error_of(model), "");
 }
 
 }  // namespace

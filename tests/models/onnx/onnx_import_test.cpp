@@ -359,6 +359,31 @@ TEST(ImportOnnx, ShapesThatNodesComputeAreConstants) {
   EXPECT_EQ(layers_of(model), kConv + "  - flatten\n  - dense: {units: 2, bias: false, name: dense}\n");
 }
 
+// Means that are reshaped to an image are no longer one pixel of channels.
+TEST(ImportOnnx, MeansMayBecomeAnImage) {
+  const Attributes nearest{{"coordinate_transformation_mode", "asymmetric"s}, {"nearest_mode", "floor"s}};
+  const Model model = Chain({-1, 4, 8, 6})
+                          .add("GlobalAveragePool")
+                          .add("Reshape", {}, {integers("", {0, 1, 2, 2})})
+                          .add("Resize", nearest, {numbers("roi", {}), numbers("", {1, 1, 2, 2})})
+                          .model();
+  EXPECT_EQ(layers_of(model), "  - global_average_pool\n  - reshape: {shape: [2, 2, 1]}\n  - upsample: {scale: 2}\n");
+}
+
+TEST(ImportOnnx, ImagesWithChannelsLastAreJoined) {
+  Chain chain = conv();
+  chain.add("Transpose", {{"perm", Integers{0, 2, 3, 1}}});
+  const std::string x = chain.last();
+  chain.add("Relu", {}, {}, "/a/Relu")
+      .node({.name = "/j/Concat",
+             .op = "Concat",
+             .inputs = {x, chain.last()},
+             .outputs = {"joined"},
+             .attributes = {{"axis", std::int64_t{3}}}})
+      .add("Transpose", {{"perm", Integers{0, 3, 1, 2}}});
+  EXPECT_EQ(layers_of(chain.model()), kConv + "  - relu: {name: a}\n  - concat: {name: j, inputs: [c, a]}\n");
+}
+
 TEST(ImportOnnx, ImagesMayHaveTheirChannelsLast) {
   const Model model = Chain({-1, 8, 6, 3})
                           .add("Transpose", {{"perm", Integers{0, 3, 1, 2}}})

@@ -135,7 +135,7 @@ TEST(ReadOnnx, NamesTensorsThatAreDamaged) {
   EXPECT_EQ(error([](ProtoWriter&) {}), in_file(named + "no element type"));
   EXPECT_EQ(
       error([](ProtoWriter& t) { t.integer(2, 8); }),
-      in_file(place + "element type 8 of TensorProto; known are float32, float16, bfloat16, float64, int8, uint8, "
+      in_file(named + "element type 8 of TensorProto; known are float32, float16, bfloat16, float64, int8, uint8, "
                       "int32, int64 and bool"));
   EXPECT_EQ(error([](ProtoWriter& t) {
               t.integer(2, 1);
@@ -158,6 +158,26 @@ TEST(ReadOnnx, NamesTensorsThatAreDamaged) {
               t.integer(14, 1);
             }),
             in_file(named + "its values lie in another file (external data), which is not read"));
+}
+
+TEST(ReadOnnx, NamesNodesWhoseAttributesAreDamaged) {
+  ProtoWriter tensor, attribute, node, graph;
+  tensor.integer(2, 8);
+  attribute.bytes(1, "value");
+  attribute.message(5, tensor);
+  node.message(5, attribute);
+  node.bytes(2, "labels");
+  node.bytes(4, "Constant");
+  graph.message(1, node);
+  EXPECT_TRUE(error_of(with_graph(graph))
+                  .starts_with(in_file("graph: node 0: 'labels' (Constant): tensor '': element type 8 ")))
+      << error_of(with_graph(graph));
+}
+
+TEST(ReadOnnx, ExtentsOfZeroAreOpen) {
+  Model model = testing::small_network();
+  model.inputs[0].dims = {0, 3, 0, 0};
+  EXPECT_EQ(parse(serialize(model), "net.onnx").inputs[0].dims, (std::vector<std::int64_t>{-1, 3, -1, -1}));
 }
 
 TEST(ReadOnnx, AFileThatIsMissingIsNamed) {
