@@ -2,7 +2,6 @@
 #include "bantam/base/protobuf.h"
 
 #include <bit>
-#include <cstring>
 #include <limits>
 
 #include <fmt/format.h>

@@ -1,7 +1,5 @@
 // Reads Protocol Buffers' wire format, field by field, within the bytes that there are.
 #include <bit>
-#include <cstring>
-#include <limits>
 
 #include <fmt/format.h>
 

@@ -16,8 +16,6 @@
 namespace bantam::cli {
 namespace {
 
-std::string_view type_name(onnx::Type type) { return type == onnx::Type::uint8 ? "uint8" : "float32"; }
-
 nlohmann::ordered_json shape_json(const onnx::Value& value) {
   nlohmann::ordered_json dims = nlohmann::ordered_json::array();
   for (std::size_t i = 0; i < value.dims.size(); ++i) {
@@ -33,7 +31,7 @@ nlohmann::ordered_json shape_json(const onnx::Value& value) {
 std::string value_text(const onnx::Value& value) {
   std::vector<std::string> dims;
   for (const auto& dim : shape_json(value)) dims.push_back(dim.is_string() ? dim.get<std::string>() : dim.dump());
-  return fmt::format("{} {} ({})", value.name, type_name(value.type), join(dims, ", ", ", "));
+  return fmt::format("{} {} ({})", value.name, onnx::facts_of(value.type).name, join(dims, ", ", ", "));
 }
 
 void print_text(const OnnxFileOptions& options, const run::OnnxNetwork& network, std::size_t bytes) {
@@ -52,7 +50,7 @@ void print_json(const OnnxFileOptions& options, const run::TrainedModel& trained
                 std::size_t bytes) {
   const onnx::Model& model = network.model;
   const auto value = [](const onnx::Value& v) {
-    return nlohmann::ordered_json{{"name", v.name}, {"type", type_name(v.type)}, {"shape", shape_json(v)}};
+    return nlohmann::ordered_json{{"name", v.name}, {"type", onnx::facts_of(v.type).name}, {"shape", shape_json(v)}};
   };
   const nlohmann::ordered_json json = {{"file", options.file},
                                        {"weights", trained.weights_file.string()},

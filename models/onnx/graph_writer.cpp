@@ -53,23 +53,6 @@ std::vector<std::int64_t> batched(std::int64_t first, const Shape& shape) {
   return dims;
 }
 
-std::vector<float> permuted(std::span<const float> values, std::span<const std::int64_t> dims,
-                            std::span<const std::size_t> axes) {
-  std::vector<std::int64_t> steps(dims.size(), 1);  // of the values, by axis
-  for (std::size_t i = dims.size() - 1; i > 0; --i) steps[i - 1] = steps[i] * dims[i];
-  const std::int64_t row = dims[axes.back()], step = steps[axes.back()];  // along the result's last axis
-  std::vector<std::int64_t> place(dims.size(), 0);                        // in the result
-  std::vector<float> result;
-  result.reserve(values.size());
-  while (result.size() < values.size()) {
-    std::int64_t from = 0;
-    for (std::size_t i = 0; i + 1 < axes.size(); ++i) from += place[i] * steps[axes[i]];
-    for (std::int64_t i = 0; i < row; ++i) result.push_back(values[static_cast<std::size_t>(from + i * step)]);
-    for (std::size_t i = axes.size() - 1; i-- > 0 && ++place[i] == dims[axes[i]];) place[i] = 0;
-  }
-  return result;
-}
-
 std::string GraphWriter::unused(std::string name) {
   std::string result = name;
   for (int i = 2; !names_.insert(result).second; ++i) result = fmt::format("{}_{}", name, i);

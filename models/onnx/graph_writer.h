@@ -101,8 +101,4 @@ class GraphWriter {
 /// `first`, then the extents of `shape`: a shape with the batch axis, for Reshape.
 std::vector<std::int64_t> batched(std::int64_t first, const Shape& shape);
 
-/// `values` of extents `dims` with axis i of the result being axis `axes[i]`.
-std::vector<float> permuted(std::span<const float> values, std::span<const std::int64_t> dims,
-                            std::span<const std::size_t> axes);
-
 }  // namespace bantam::onnx

@@ -1,4 +1,4 @@
-// Values of an ONNX tensor.
+// Element types, and values of an ONNX tensor.
 #include "bantam/models/onnx/onnx_model.h"
 
 #include <cstring>
@@ -11,6 +11,11 @@
 
 namespace bantam::onnx {
 namespace {
+
+constexpr TypeFacts kTypes[] = {
+    {Type::float32, 4, true, "float32"}, {Type::uint8, 1, false, "uint8"},    {Type::int8, 1, false, "int8"},
+    {Type::int32, 4, false, "int32"},    {Type::int64, 8, false, "int64"},    {Type::boolean, 1, false, "bool"},
+    {Type::float16, 2, true, "float16"}, {Type::float64, 8, true, "float64"}, {Type::bfloat16, 2, true, "bfloat16"}};
 
 template <class T>
 Tensor tensor_of(std::string name, Type type, std::vector<std::int64_t> dims, std::span<const T> values) {
@@ -39,6 +44,18 @@ std::vector<Value> values_of(const Tensor& tensor) {
 
 }  // namespace
 
+const TypeFacts* find_type(std::int64_t type) {
+  for (const TypeFacts& facts : kTypes)
+    if (static_cast<std::int64_t>(facts.type) == type) return &facts;
+  return nullptr;
+}
+
+const TypeFacts& facts_of(Type type) {
+  const TypeFacts* facts = find_type(static_cast<std::int64_t>(type));
+  if (facts == nullptr) throw DataError(fmt::format("a tensor has element type {}", static_cast<std::int32_t>(type)));
+  return *facts;
+}
+
 std::int64_t Tensor::elements() const {
   return std::accumulate(dims.begin(), dims.end(), std::int64_t{1}, std::multiplies<>());
 }
@@ -56,8 +73,7 @@ std::vector<float> Tensor::as_floats() const {
   if (type == Type::float16) return values_of<Half, float>(*this);
   if (type == Type::bfloat16) return values_of<BFloat16, float>(*this);
   if (type == Type::float64) return values_of<double, float>(*this);
-  throw DataError(fmt::format("tensor '{}': expected floating-point numbers, got data type {}", name,
-                              static_cast<std::int32_t>(type)));
+  throw DataError(fmt::format("tensor '{}': expected floating-point numbers, got {}", name, facts_of(type).name));
 }
 
 std::vector<std::int64_t> Tensor::as_integers() const {
@@ -65,8 +81,24 @@ std::vector<std::int64_t> Tensor::as_integers() const {
   if (type == Type::int32) return values_of<std::int32_t, std::int64_t>(*this);
   if (type == Type::uint8 || type == Type::boolean) return values_of<std::uint8_t, std::int64_t>(*this);
   if (type == Type::int8) return values_of<std::int8_t, std::int64_t>(*this);
-  throw DataError(
-      fmt::format("tensor '{}': expected integers, got data type {}", name, static_cast<std::int32_t>(type)));
+  throw DataError(fmt::format("tensor '{}': expected integers, got {}", name, facts_of(type).name));
+}
+
+std::vector<float> permuted(std::span<const float> values, std::span<const std::int64_t> dims,
+                            std::span<const std::size_t> axes) {
+  std::vector<std::int64_t> steps(dims.size(), 1);  // of the values, by axis
+  for (std::size_t i = dims.size() - 1; i > 0; --i) steps[i - 1] = steps[i] * dims[i];
+  const std::int64_t row = dims[axes.back()], step = steps[axes.back()];  // along the result's last axis
+  std::vector<std::int64_t> place(dims.size(), 0);                        // in the result
+  std::vector<float> result;
+  result.reserve(values.size());
+  while (result.size() < values.size()) {
+    std::int64_t from = 0;
+    for (std::size_t i = 0; i + 1 < axes.size(); ++i) from += place[i] * steps[axes[i]];
+    for (std::int64_t i = 0; i < row; ++i) result.push_back(values[static_cast<std::size_t>(from + i * step)]);
+    for (std::size_t i = axes.size() - 1; i-- > 0 && ++place[i] == dims[axes[i]];) place[i] = 0;
+  }
+  return result;
 }
 
 }  // namespace bantam::onnx

@@ -28,6 +28,17 @@ enum class Type : std::int32_t {
   bfloat16 = 16
 };
 
+struct TypeFacts {
+  Type type;
+  std::int64_t bytes;  ///< of an element
+  bool floating;
+  std::string_view name;
+};
+/// Of a number that a file has as its element type; null where it is none of the above.
+const TypeFacts* find_type(std::int64_t type);
+/// Throws DataError for another type.
+const TypeFacts& facts_of(Type type);
+
 /// Little-endian values in row-major order.
 struct Tensor {
   std::string name;
@@ -42,6 +53,10 @@ struct Tensor {
   std::vector<float> as_floats() const;
   std::vector<std::int64_t> as_integers() const;
 };
+
+/// `values` of extents `dims` with axis i of the result being axis `axes[i]`.
+std::vector<float> permuted(std::span<const float> values, std::span<const std::int64_t> dims,
+                            std::span<const std::size_t> axes);
 
 using Attribute = std::variant<std::int64_t, float, std::string, Tensor, std::vector<std::int64_t>, std::vector<float>,
                                std::vector<std::string>>;

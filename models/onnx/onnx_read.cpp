@@ -1,7 +1,6 @@
 // Reads an ONNX file: its messages, field by field, into a Model.
 #include <array>
 #include <bit>
-#include <cstring>
 #include <optional>
 #include <utility>
 
@@ -62,29 +61,6 @@ void append(std::vector<float>& values, const ProtoField& field) {
 }
 void append(std::vector<double>& values, const ProtoField& field) {
   append(values, field, ProtoField::Type::fixed64, [](const ProtoField& one) { return one.as_double(); });
-}
-
-struct TypeFacts {
-  Type type;
-  std::int64_t bytes;
-  bool floating;
-  std::string_view name;
-};
-constexpr TypeFacts kTypes[] = {
-    {Type::float32, 4, true, "float32"}, {Type::uint8, 1, false, "uint8"},    {Type::int8, 1, false, "int8"},
-    {Type::int32, 4, false, "int32"},    {Type::int64, 8, false, "int64"},    {Type::boolean, 1, false, "bool"},
-    {Type::float16, 2, true, "float16"}, {Type::float64, 8, true, "float64"}, {Type::bfloat16, 2, true, "bfloat16"}};
-
-const TypeFacts* find_type(std::int64_t type) {
-  for (const TypeFacts& facts : kTypes)
-    if (static_cast<std::int64_t>(facts.type) == type) return &facts;
-  return nullptr;
-}
-
-const TypeFacts& facts_of(Type type) {
-  const TypeFacts* facts = find_type(static_cast<std::int64_t>(type));
-  if (facts == nullptr) throw DataError(fmt::format("a tensor has element type {}", static_cast<int>(type)));
-  return *facts;
 }
 
 Type known_type(std::int64_t type) {

@@ -13,30 +13,6 @@
 namespace bantam::run {
 namespace {
 
-std::string_view name_of(onnx::Type type) {
-  switch (type) {
-    case onnx::Type::float32:
-      return "float32";
-    case onnx::Type::uint8:
-      return "uint8";
-    case onnx::Type::int8:
-      return "int8";
-    case onnx::Type::int32:
-      return "int32";
-    case onnx::Type::int64:
-      return "int64";
-    case onnx::Type::boolean:
-      return "bool";
-    case onnx::Type::float16:
-      return "float16";
-    case onnx::Type::float64:
-      return "float64";
-    case onnx::Type::bfloat16:
-      return "bfloat16";
-  }
-  return "unknown";
-}
-
 /// "images float32 (batch, 3, 224, 224)".
 std::string text_of(const onnx::Value& value) {
   std::vector<std::string> extents;
@@ -44,7 +20,7 @@ std::string text_of(const onnx::Value& value) {
     const bool named = i < value.names.size() && !value.names[i].empty();
     extents.push_back(value.dims[i] >= 0 ? fmt::format("{}", value.dims[i]) : named ? shown(value.names[i], 24) : "?");
   }
-  return fmt::format("{} {} ({})", shown(value.name), name_of(value.type), fmt::join(extents, ", "));
+  return fmt::format("{} {} ({})", shown(value.name), onnx::facts_of(value.type).name, fmt::join(extents, ", "));
 }
 
 HostTensor host_tensor(const onnx::Tensor& tensor) {

@@ -40,26 +40,7 @@ struct Call {
   }
 };
 
-bool is_floating(const Tensor& tensor) {
-  return tensor.type == Type::float32 || tensor.type == Type::float16 || tensor.type == Type::float64 ||
-         tensor.type == Type::bfloat16;
-}
-
-std::int64_t bytes_of_element(const Tensor& tensor) {
-  switch (tensor.type) {
-    case Type::float64:
-    case Type::int64:
-      return 8;
-    case Type::float32:
-    case Type::int32:
-      return 4;
-    case Type::float16:
-    case Type::bfloat16:
-      return 2;
-    default:
-      return 1;
-  }
-}
+bool is_floating(const Tensor& tensor) { return facts_of(tensor.type).floating; }
 
 /// Axes from an attribute or from input `from`; of -1 and so on, the axis.
 Dims axes_of(const Call& call, std::size_t from, std::size_t rank) {
@@ -79,7 +60,7 @@ Tensor with_dims(const Tensor& tensor, Dims dims) {
 Tensor gathered(const Call& call, const Tensor& tensor, const Dims& dims, std::span<const std::int64_t> places) {
   (void)call.elements_of(dims);
   Tensor result{.type = tensor.type, .dims = dims};
-  const auto bytes = static_cast<std::size_t>(bytes_of_element(tensor));
+  const auto bytes = static_cast<std::size_t>(facts_of(tensor.type).bytes);
   result.data.reserve(places.size() * bytes);
   for (const std::int64_t place : places)
     result.data.append(tensor.data, static_cast<std::size_t>(place) * bytes, bytes);

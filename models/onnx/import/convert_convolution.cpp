@@ -12,23 +12,7 @@ namespace {
 
 /// Values of a weight of four axes in another order: axis i of the result is axis `order[i]` of the weight.
 std::vector<float> permuted(const Tensor& weight, const std::array<std::size_t, 4>& order) {
-  const std::vector<float> values = weight.as_floats();
-  std::array<std::int64_t, 4> strides{};
-  std::int64_t stride = 1;
-  for (std::size_t i = 4; i-- > 0; stride *= weight.dims[i]) strides[i] = stride;
-  std::array<std::int64_t, 4> extents{}, steps{};
-  for (std::size_t i = 0; i < 4; ++i) {
-    extents[i] = weight.dims[order[i]];
-    steps[i] = strides[order[i]];
-  }
-  std::vector<float> result;
-  result.reserve(values.size());
-  for (std::int64_t a = 0; a < extents[0]; ++a)
-    for (std::int64_t b = 0; b < extents[1]; ++b)
-      for (std::int64_t c = 0; c < extents[2]; ++c)
-        for (std::int64_t d = 0; d < extents[3]; ++d)
-          result.push_back(values[static_cast<std::size_t>(a * steps[0] + b * steps[1] + c * steps[2] + d * steps[3])]);
-  return result;
+  return onnx::permuted(weight.as_floats(), weight.dims, order);
 }
 
 /// The module's name that a weight's name begins with: "layer1.0.conv1" of "layer1.0.conv1.weight".

@@ -12,12 +12,14 @@ namespace {
 void convert_pool(Importer& importer, const Node& node) {
   const int image = importer.image(node, 0);
   const ImageWindow window = read_window(node, integers(node, "kernel_shape"), importer.layers().shape(image));
-  const bool mean = node.op == "AveragePool";
+  const bool mean = node.op == "AveragePool", dilated = window.dilation != std::array<std::int64_t, 2>{1, 1};
+  // The standard and ONNX Runtime have outputs of other sizes then.
+  if (dilated && text(node, "auto_pad", "NOTSET").starts_with("SAME"))
+    fail(node, "auto_pad SAME of a window with dilations is not supported; pads are");
   ImportedLayer layer{.kind = mean ? "average_pool" : "max_pool", .inputs = {image}};
   layer.set("size", pair_text(window.kernel[0], window.kernel[1]));
   if (window.stride != window.kernel) layer.set("stride", pair_text(window.stride[0], window.stride[1]));
-  if (window.dilation != std::array<std::int64_t, 2>{1, 1})
-    layer.set("dilation", pair_text(window.dilation[0], window.dilation[1]));
+  if (dilated) layer.set("dilation", pair_text(window.dilation[0], window.dilation[1]));
   set_padding(layer, window);
   if (integer(node, "ceil_mode", 0) != 0) layer.set("ceil_mode", "true");
   if (mean && integer(node, "count_include_pad", 0) != 0 && layer.option("padding")) layer.set("count_padding", "true");

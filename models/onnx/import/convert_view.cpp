@@ -1,6 +1,5 @@
 // Ops that move no values between layers: they change how a value is seen, or nothing.
 #include <algorithm>
-#include <functional>
 #include <numeric>
 
 #include <fmt/format.h>

@@ -66,6 +66,12 @@ std::vector<Refused> windows() {
                 {weight("w", {3, 2, 1, 1})}, "t")
            .model(),
        "node 't' (ConvTranspose): auto_pad SAME_UPPER with strides larger than the kernel is not supported; pads are"},
+      {"dilated_pool_same",
+       Chain()
+           .add("MaxPool",
+                {{"kernel_shape", Integers{2, 2}}, {"dilations", Integers{2, 1}}, {"auto_pad", "SAME_UPPER"s}}, {}, "p")
+           .model(),
+       "node 'p' (MaxPool): auto_pad SAME of a window with dilations is not supported; pads are"},
       {"attribute", Chain().add("MaxPool", {{"kernel_shape", 2.0f}}, {}, "p").model(),
        "node 'p' (MaxPool): attribute 'kernel_shape': expected integers"},
       {"resize_axes",

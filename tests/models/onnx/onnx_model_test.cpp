@@ -53,11 +53,11 @@ TEST(OnnxTensor, RefusesWhatDoesNotFit) {
   EXPECT_EQ(error_of([] {
               Tensor{"a", Type::int64, {0}, ""}.as_floats();
             }),
-            "tensor 'a': expected floating-point numbers, got data type 7");
+            "tensor 'a': expected floating-point numbers, got int64");
   EXPECT_EQ(error_of([] {
               Tensor{"a", Type::float16, {0}, ""}.as_integers();
             }),
-            "tensor 'a': expected integers, got data type 10");
+            "tensor 'a': expected integers, got float16");
 }
 
 TEST(SerializeOnnx, WritesFieldsOfOnnxProto) {
