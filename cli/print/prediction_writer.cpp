@@ -98,6 +98,7 @@ std::string PredictionWriter::text_line(const Prediction& prediction) const {
     for (const float value : prediction.values) parts.push_back(fmt::format("{:.6g}", value));
   for (std::size_t c = 0; c < prediction.counts.size(); ++c)
     if (prediction.counts[c] > 0) parts.push_back(fmt::format("{} {}", name(c), format_count(prediction.counts[c])));
+  if (!has_values(style_.task) && parts.empty()) parts.push_back("no");
   if (!has_values(style_.task)) parts.push_back("pixels");
   std::string text = join(parts, ", ", has_values(style_.task) ? ", " : " ");
   return fmt::format("{}: {}\n", printable(prediction.file), printable(text));

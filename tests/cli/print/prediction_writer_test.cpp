@@ -76,6 +76,8 @@ TEST(PredictionWriterTest, NumbersAndMasks) {
   const std::vector<std::string> names = {"grass", "sky", "road"};
   EXPECT_EQ(writer(PredictionFormat::text, Task::segmentation, names).line(mask), "a.png: grass 12, road 4 pixels\n");
   EXPECT_EQ(writer(PredictionFormat::csv, Task::segmentation, names).line(mask), "a.png,12,0,4\n");
+  EXPECT_EQ(writer(PredictionFormat::text, Task::masks, names).line({.file = "a.png", .counts = {0, 0, 0}}),
+            "a.png: no pixels\n");
   EXPECT_EQ(nlohmann::json::parse(writer(PredictionFormat::json, Task::masks, names).line(mask))["pixels"]["road"], 4);
 }
 

@@ -175,7 +175,7 @@ train: {epochs: 1}
   ASSERT_EQ(trained.code, 0) << trained.err;
   write("new/a.png", encode_png(picture));
   const auto predict = [&](const char* out) {
-    return run({"predict", "r", "new", "--out", out, "--set", "train.loss=binary_cross_entropy"});
+    return run({"predict", "r", "new", "--out", out, "--config", "m.yaml", "--set", "train.loss=binary_cross_entropy"});
   };
   const Outcome found = predict("masks");
   EXPECT_EQ(found.code, 0) << found.err;
