@@ -7,7 +7,7 @@
 
 #include "bantam/kernels/contracts/elementwise/masked_activation.h"
 #include "bantam/kernels/contracts/elementwise/piecewise.h"
-#include "bantam/kernels/reference/bias_activation.h"
+#include "bantam/kernels/reference/bias.h"
 #include "tests/kernels/arrays.h"
 #include "tests/kernels/guarded_buffer.h"
 
