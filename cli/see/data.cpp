@@ -172,7 +172,7 @@ void add_data(CLI::App& app, Action& action) {
   command->add_option("--samples", verb->samples, "Samples on the page")
       ->check(CLI::Range(1, 256))
       ->capture_default_str();
-  command->add_flag("--check", verb->check, "Read and decode every sample; exit code 3 where one is broken");
+  command->add_flag("--check", verb->check, "Read and decode every sample; exit code 3\nwhere one is broken");
   command->add_flag("--json", verb->json, "One JSON object instead of text");
   command->callback([&action, verb] { action = [verb] { return run_data(*verb); }; });
 }

@@ -215,7 +215,7 @@ void print_text(const run::Inspection& inspection) {
 }  // namespace
 
 void add_inspect(CLI::App& app, Action& action) {
-  CLI::App* command = app.add_subcommand("inspect", "What is in a weights file, ONNX model, checkpoint or run");
+  CLI::App* command = app.add_subcommand("inspect", "What a file of weights, ONNX model or run holds");
   command->footer(
       "Prints each tensor's shape, type, least and largest value, mean, standard\n"
       "deviation, share of zeros and count of values that are not finite (the others\n"

@@ -111,20 +111,13 @@ TEST_F(Reports, Version) {
 }
 
 TEST_F(Reports, HelpOfEverySubcommand) {
-  for (const std::vector<std::string>& command : std::vector<std::vector<std::string>>{{},
-                                                                                       {"train"},
-                                                                                       {"summary"},
-                                                                                       {"devices"},
-                                                                                       {"bench"},
-                                                                                       {"bench", "step"},
-                                                                                       {"bench", "memory"},
-                                                                                       {"bench", "allocator"},
-                                                                                       {"plan"},
-                                                                                       {"profile"},
-                                                                                       {"profile", "memory"},
-                                                                                       {"runs"},
-                                                                                       {"inspect"},
-                                                                                       {"schema"}}) {
+  for (const std::vector<std::string>& command : std::vector<std::vector<std::string>>{
+           {},          {"train"},         {"summary"},           {"devices"},
+           {"bench"},   {"bench", "step"}, {"bench", "memory"},   {"bench", "allocator"},
+           {"plan"},    {"profile"},       {"profile", "memory"}, {"runs"},
+           {"inspect"}, {"evaluate"},      {"predict"},           {"sweep"},
+           {"export"},  {"import"},        {"bench", "predict"},  {"data"},
+           {"find-lr"}, {"schema"}}) {
     std::vector<std::string> arguments = command;
     arguments.push_back("--help");
     const Outcome outcome = run(arguments);
