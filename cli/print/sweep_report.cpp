@@ -34,7 +34,7 @@ std::string number_text(double value) {
 /// The deviation as exact as the mean.
 std::string spread_text(const Spread& spread) {
   if (spread.count == 0) return "";
-  const std::string mean = number_text(spread.mean);
+  std::string mean = number_text(spread.mean);
   if (!spread.deviation) return mean;
   return mean + (has_decimals(spread.mean) ? fmt::format(" ± {:.4f}", *spread.deviation)
                                            : fmt::format(" ± {:.1e}", *spread.deviation));

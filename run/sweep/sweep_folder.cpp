@@ -130,7 +130,7 @@ RunConfig Sweep::config_of(const SweepRun& run) const {
 }
 
 std::string Sweep::text_of(const SweepRun& run) const {
-  const std::string text = setting_text(plan_, settings_.at(run.setting));
+  std::string text = setting_text(plan_, settings_.at(run.setting));
   if (plan_.repeat == 1 && !text.empty()) return text;
   return fmt::format("{}{}seed={}", text, text.empty() ? "" : ", ", run.seed);
 }

@@ -45,10 +45,10 @@ fs::path parent_of(const fs::path& path) {
 
 /// The run whose file `path` is; empty: none.
 fs::path run_around(const fs::path& path) {
-  const fs::path folder = parent_of(path);
+  fs::path folder = parent_of(path);
   if (is_run(folder)) return folder;
   if (!is_checkpoint(folder)) return {};
-  const fs::path above = parent_of(parent_of(folder));
+  fs::path above = parent_of(parent_of(folder));
   return is_run(above) ? above : fs::path();
 }
 
@@ -194,8 +194,11 @@ RunConfig read_config_of(const Located& located, const TrainedModelOptions& opti
 SafetensorsFile averages_of(SafetensorsFile state, const fs::path& path) {
   SafetensorsFile file;
   for (auto& [name, tensor] : state.tensors)
-    for (const std::string_view prefix : {"ema/weights/", "ema/buffers/"})
-      if (name.starts_with(prefix)) file.tensors.emplace(name.substr(prefix.size()), std::move(tensor));
+    for (const std::string_view prefix : {"ema/weights/", "ema/buffers/"}) {
+      if (!name.starts_with(prefix)) continue;
+      file.tensors.emplace(name.substr(prefix.size()), std::move(tensor));
+      break;
+    }
   if (file.tensors.empty())
     throw DataError(
         fmt::format("{}: has no averaged weights: the run's configuration has no train.ema", path.string()));

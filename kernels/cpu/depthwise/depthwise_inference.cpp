@@ -45,6 +45,7 @@ struct StripKernels {
 };
 
 /// BANTAM_STRIP_TARGET(name, vector bytes, attribute)
+// NOLINTBEGIN(bugprone-macro-parentheses): a name and an attribute stand alone
 #define BANTAM_STRIP_TARGET(Name, Bytes, Attribute)                                                             \
   struct Name {                                                                                                 \
     using Vector = float __attribute__((vector_size(Bytes)));                                                   \
@@ -64,6 +65,7 @@ BANTAM_STRIP_TARGET(Avx2, 32, [[gnu::target("avx2,fma")]]);
 #endif
 BANTAM_STRIP_TARGET(Plain, 16, );
 #undef BANTAM_STRIP_TARGET
+// NOLINTEND(bugprone-macro-parentheses)
 
 /// The widest that divides the channels; no lanes where none does.
 StripKernels strip_kernels(std::int64_t channels) {

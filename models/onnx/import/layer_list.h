@@ -38,7 +38,7 @@ std::span<const float> values_of(const HostTensor& tensor);
 
 class LayerList {
  public:
-  explicit LayerList(Shape input) : input_(std::move(input)) {}
+  explicit LayerList(const Shape& input) : input_(input) {}
 
   /// Appends the layer and returns its place. Throws DataError where it does not fit its inputs.
   int add(ImportedLayer layer);

@@ -19,7 +19,6 @@ namespace bantam {
 namespace {
 
 using testing::FileBytes;
-using testing::JpegKind;
 using testing::message_of;
 using testing::smooth_image;
 using testing::write_jpeg;

@@ -38,7 +38,7 @@ class EvaluationTest : public RunTest {
   Evaluation expect_same(const std::string& name, const std::vector<std::string>& overrides,
                          const TrainedModelOptions& options = {}) const {
     run(name, overrides);
-    const Evaluation found = evaluate(open_trained_model(path(name), options), {.threads = 2});
+    Evaluation found = evaluate(open_trained_model(path(name), options), {.threads = 2});
     expect_equal(found.metrics, last_line(name, "validation_loss"), "validation_");
     EXPECT_EQ(found.peak_bytes, found.planned_peak_bytes);
     EXPECT_GT(found.planned_peak_bytes, 0u);
