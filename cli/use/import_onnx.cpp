@@ -30,7 +30,7 @@ struct Files {
 Files files_to_write(const ImportOnnxOptions& options) {
   fs::path name = options.out.empty() ? fs::path(options.file).stem() : fs::path(options.out);
   if (name.extension() == ".yaml" || name.extension() == ".safetensors") name.replace_extension();
-  const Files files{name.string() + ".yaml", name.string() + ".safetensors"};
+  Files files{name.string() + ".yaml", name.string() + ".safetensors"};
   std::error_code error;
   for (const std::string& file : {files.config, files.weights}) {
     if (fs::equivalent(options.file, file, error)) throw ConfigError("-o names the file that is read");
@@ -57,7 +57,7 @@ std::string exporter_of(const onnx::Model& model) {
 }
 
 std::string weights_text(const Files& files, const onnx::ImportedNetwork& network) {
-  const std::string file = yaml_text(files.weights);
+  std::string file = yaml_text(files.weights);
   if (network.left_out.empty()) return file;
   const std::string& first = network.left_out.front();
   return fmt::format("{{file: {}, skip: [\"{}/*\"]}}", file, first.substr(0, first.rfind('/')));

@@ -62,8 +62,8 @@ NodeId match_sum(const Graph& graph, NodeId first, const FusionTarget&) {
 /// The op, over the layer's parameters.
 class BoundInferenceLayer : public BoundLayer {
  public:
-  BoundInferenceLayer(const InferenceLayer& layer, Shape in, Parameter& weight, Parameter* bias)
-      : layer_(layer), in_(std::move(in)), weight_(weight), bias_(bias) {}
+  BoundInferenceLayer(const InferenceLayer& layer, const Shape& in, Parameter& weight, Parameter* bias)
+      : layer_(layer), in_(in), weight_(weight), bias_(bias) {}
 
   void prepare_inference(const Context& context) override {
     if (layer_.kind == InferenceLayer::Kind::depthwise) return;

@@ -36,7 +36,7 @@ struct SavedActivation {
 Tensor gradients(const Context& context, ActivationFunction f, const kernels::BiasShape& shape, const Tensor& b,
                  SavedActivation& saved, Tensor dy, GradientStore& store) {
   FloatGradient db(context, b, store, FloatGradient::Unwanted::written);
-  const Tensor dx = reuse_or_allocate(context, dy);
+  Tensor dx = reuse_or_allocate(context, dy);
   const Tensor x = saved.input.defined() ? saved.input.unpack(context) : Tensor();
   const Tensor y = saved.output.defined() ? saved.output.unpack(context) : Tensor();
   const kernels::BiasActivationGradInputs in{
@@ -55,12 +55,13 @@ Tensor gradients(const Context& context, ActivationFunction f, const kernels::Bi
 }  // namespace
 
 Tensor bias_add(const Context& context, Tensor x, const Tensor& b) {
-  const auto [rows, channels] = checked_shape(context, "bias_add", x, b);
+  const kernels::BiasShape shape = checked_shape(context, "bias_add", x, b);
   Tensor y = reuse_or_allocate(context, x);
-  BANTAM_KERNEL(context.exec, bias_forward, rows, channels, x.dtype(), x.data(), b.data(), y.data());
+  BANTAM_KERNEL(context.exec, bias_forward, shape.rows, shape.channels, x.dtype(), x.data(), b.data(), y.data());
   if (!records(context, {&x, &b})) return y;
   context.tape->record(context, y, [=, x_ref = ValueRef(x)](const Context& ctx, Tensor dy, GradientStore& store) {
     if (FloatGradient db(ctx, b, store); db.data != nullptr) {
+      const auto [rows, channels] = shape;
       const Scratch scratch = ctx.scratch(kernels::bias_grad_workspace_bytes(rows, channels, ctx.device.kind));
       BANTAM_KERNEL(ctx.exec, bias_grad, rows, channels, dy.dtype(), dy.data(), db.data, db.accumulate, scratch.get());
       db.add_to(ctx, b, store);
@@ -93,7 +94,8 @@ Tensor bias_activation(const Context& context, Tensor x, const Tensor& b, Activa
   });
   if (keeps_input)
     attach_recipe(context, y, {&saved.input}, [=, input = saved.input](const Context& ctx) {
-      const Tensor from = input.get(ctx), to = ctx.allocate(from.shape(), from.dtype());
+      const Tensor from = input.get(ctx);
+      Tensor to = ctx.allocate(from.shape(), from.dtype());
       forward(ctx, from, to, nullptr);
       return to;
     });

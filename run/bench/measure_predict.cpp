@@ -40,7 +40,7 @@ SafetensorsFile random_weights(const Graph& graph, std::uint64_t seed) {
   SafetensorsFile file;
   for (const Parameter& parameter : parameters.all()) {
     const Shape& shape = parameter.shape();
-    const double fan = shape.rank() > 1 ? static_cast<double>(shape.elements() / shape[0]) : 1.0;
+    const double fan = shape.rank() > 1 ? static_cast<double>(shape.elements()) / static_cast<double>(shape[0]) : 1.0;
     const double limit = shape.rank() > 1 ? std::sqrt(6.0 / fan) : 0.1;
     const double middle = parameter.name().ends_with("/scale") ? 1.0 : 0.0;
     file.tensors.emplace(parameter.name(), uniform_tensor(shape, middle - limit, middle + limit, random));

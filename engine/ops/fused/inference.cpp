@@ -51,7 +51,7 @@ Tensor conv2d_inference(const Context& context, const Tensor& x, const Tensor& w
   const kernels::Conv2dShape shape = conv2d_shape(x, w, window, groups);
   const DType dtype = x.dtype();
   context.check_device("conv2d_inference", {&x, &w});
-  const Tensor y = context.allocate({shape.batch, shape.out_h(), shape.out_w(), shape.out_channels}, dtype);
+  Tensor y = context.allocate({shape.batch, shape.out_h(), shape.out_w(), shape.out_channels}, dtype);
   const kernels::Epilogue after = checked("conv2d_inference", context, epilogue, y);
   const Scratch scratch = context.scratch(kernels::conv2d_inference_workspace_bytes(shape, dtype, context.device.kind));
   BANTAM_KERNEL(context.exec, conv2d_inference, shape, dtype, x.data(), w.data(), after, y.data(), scratch.get());
@@ -62,7 +62,7 @@ Tensor depthwise_conv2d_inference(const Context& context, const Tensor& x, const
                                   const InferenceEpilogue& epilogue) {
   const kernels::DepthwiseConv2dShape shape = depthwise_conv2d_shape("depthwise_conv2d", x, w, window);
   context.check_device("depthwise_conv2d_inference", {&x, &w});
-  const Tensor y = context.allocate({shape.batch, shape.out_h(), shape.out_w(), shape.out_channels()}, x.dtype());
+  Tensor y = context.allocate({shape.batch, shape.out_h(), shape.out_w(), shape.out_channels()}, x.dtype());
   const kernels::Epilogue after = checked("depthwise_conv2d_inference", context, epilogue, y);
   BANTAM_KERNEL(context.exec, depthwise_conv2d_inference, shape, x.dtype(), x.data(), w.data(), after, y.data());
   return y;

@@ -11,6 +11,7 @@ namespace bantam::kernels::cpu {
 namespace {
 
 /// BANTAM_PANEL_TARGET(name, vector bytes, pixels, attribute)
+// NOLINTBEGIN(bugprone-macro-parentheses): a name and an attribute stand alone
 #define BANTAM_PANEL_TARGET(Name, Bytes, Pixels, Attribute)   \
   struct Name {                                               \
     using Vector = float __attribute__((vector_size(Bytes))); \
@@ -27,6 +28,7 @@ BANTAM_PANEL_TARGET(Avx2, 32, 6, [[gnu::target("avx2,fma")]]);
 #endif
 BANTAM_PANEL_TARGET(Plain, 16, 6, );
 #undef BANTAM_PANEL_TARGET
+// NOLINTEND(bugprone-macro-parentheses)
 
 using TileFunction = void (*)(const PackedTile&);
 

@@ -1,5 +1,7 @@
 // Batches of JPEG files that nvJPEG decodes, with a stand-in for its library: the same bits as the CPU decoder's, for
 // any cache and workers; samples that cannot be decoded; and who may ask for it.
+#include <fstream>
+
 #include "bantam/base/config/config.h"
 #include "bantam/data/delivery/data_config.h"
 #include "bantam/data/images/gpu_decoder.h"
