@@ -56,12 +56,12 @@ Tensor gradients(const Context& context, ActivationFunction f, const kernels::Bi
 
 Tensor bias_add(const Context& context, Tensor x, const Tensor& b) {
   const kernels::BiasShape shape = checked_shape(context, "bias_add", x, b);
+  const std::int64_t rows = shape.rows, channels = shape.channels;
   Tensor y = reuse_or_allocate(context, x);
-  BANTAM_KERNEL(context.exec, bias_forward, shape.rows, shape.channels, x.dtype(), x.data(), b.data(), y.data());
+  BANTAM_KERNEL(context.exec, bias_forward, rows, channels, x.dtype(), x.data(), b.data(), y.data());
   if (!records(context, {&x, &b})) return y;
   context.tape->record(context, y, [=, x_ref = ValueRef(x)](const Context& ctx, Tensor dy, GradientStore& store) {
     if (FloatGradient db(ctx, b, store); db.data != nullptr) {
-      const auto [rows, channels] = shape;
       const Scratch scratch = ctx.scratch(kernels::bias_grad_workspace_bytes(rows, channels, ctx.device.kind));
       BANTAM_KERNEL(ctx.exec, bias_grad, rows, channels, dy.dtype(), dy.data(), db.data, db.accumulate, scratch.get());
       db.add_to(ctx, b, store);
