@@ -53,12 +53,6 @@ std::string model_text(const run::ConvertedWeights& weights, const ImportOptions
   return fmt::format("model: {{zoo: {}, classes: {}{}, weights: {}}}", weights.model, classes, width, file);
 }
 
-std::uint64_t bytes_of(const SafetensorsFile& file) {
-  std::uint64_t bytes = 0;
-  for (const auto& [name, tensor] : file.tensors) bytes += tensor.bytes.size();
-  return bytes;
-}
-
 void print_text(const run::ConvertedWeights& weights, const ImportOptions& options) {
   fmt::print(
       "{}: torchvision's {} {}{}{}\n", printable(options.file), run::torchvision_function(weights.model),
@@ -72,7 +66,7 @@ void print_text(const run::ConvertedWeights& weights, const ImportOptions& optio
   std::erase_if(unused, [](const std::string& name) { return name.ends_with(".num_batches_tracked"); });
   if (!unused.empty()) fmt::print("not used: {}\n", shown_message(join(unused, ", ", ", "), 400));
   fmt::print("{}: {} tensors for {}, {}\n", printable(options.out), weights.file.tensors.size(), weights.model,
-             format_byte_size(bytes_of(weights.file)));
+             format_byte_size(weights.file.tensor_bytes()));
   fmt::print("train from it: {}\n", printable(model_text(weights, options)));
 }
 
@@ -103,7 +97,7 @@ int run_import(ImportOptions options) {
                                        {"model", weights.model},
                                        {"classes", weights.classes},
                                        {"tensors", weights.file.tensors.size()},
-                                       {"bytes", bytes_of(weights.file)},
+                                       {"bytes", weights.file.tensor_bytes()},
                                        {"found_at", weights.found_at},
                                        {"prefix", weights.prefix},
                                        {"ignored", weights.ignored},

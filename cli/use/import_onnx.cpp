@@ -78,19 +78,13 @@ models::ModelSpec read_back(const std::string& text, const std::string& name) {
   return models::read_model(document.map().node("model"));
 }
 
-std::uint64_t bytes_of(const SafetensorsFile& file) {
-  std::uint64_t bytes = 0;
-  for (const auto& [name, tensor] : file.tensors) bytes += tensor.bytes.size();
-  return bytes;
-}
-
 void print_text(const ImportOnnxOptions& options, const onnx::Model& model, const Files& files,
                 const onnx::ImportedNetwork& network, const Graph& graph) {
   fmt::print("{}: {}, {} nodes\n", printable(options.file), exporter_of(model), format_count(std::ssize(model.nodes)));
   fmt::print("{}: {} layers of {} to {}\n", printable(files.config), format_count(graph.output()),
              to_string(graph.input_shape()), to_string(graph.output_shape()));
   fmt::print("{}: {} tensors, {}\n", printable(files.weights), network.weights.tensors.size(),
-             format_byte_size(bytes_of(network.weights)));
+             format_byte_size(network.weights.tensor_bytes()));
   if (!network.left_out.empty()) fmt::print("left out, for other classes: {}\n", join(network.left_out, ", ", ", "));
   for (const std::string& note : network.notes) fmt::print("note: {}\n", printable(note));
 }
@@ -108,7 +102,7 @@ void print_json(const onnx::Model& model, const Files& files, const onnx::Import
                                        {"input", extents(graph.input_shape())},
                                        {"output", extents(graph.output_shape())},
                                        {"tensors", network.weights.tensors.size()},
-                                       {"bytes", bytes_of(network.weights)},
+                                       {"bytes", network.weights.tensor_bytes()},
                                        {"left_out", network.left_out},
                                        {"notes", network.notes}};
   fmt::print("{}\n", json_text(json));

@@ -36,13 +36,17 @@ Graph with_frozen_norms(const Graph& graph, std::span<const ParameterGroup> grou
   return copy;
 }
 
-std::vector<std::string> parameter_names(const Graph& graph) {
-  ParameterArena parameters;
-  BufferArena buffers;
+void declare_tensors(const Graph& graph, ParameterArena& parameters, BufferArena& buffers) {
   for (NodeId node = 1; node <= graph.output(); ++node) {
     LayerScope scope(graph.node(node).name, parameters, buffers);
     (void)graph.node(node).layer->bind(scope, buffers, graph.input_shapes(node));
   }
+}
+
+std::vector<std::string> parameter_names(const Graph& graph) {
+  ParameterArena parameters;
+  BufferArena buffers;
+  declare_tensors(graph, parameters, buffers);
   std::vector<std::string> names;
   for (const Parameter& parameter : parameters.all()) names.push_back(parameter.name());
   return names;

@@ -14,6 +14,9 @@ namespace bantam {
 /// run as they stand: chains that are fused with norms are of norms over the batch.
 Graph with_frozen_norms(const Graph& graph, std::span<const ParameterGroup> groups);
 
+/// What the graph's layers declare, in order, for whoever asks without a model: no memory is allocated.
+void declare_tensors(const Graph& graph, ParameterArena& parameters, BufferArena& buffers);
+
 /// Names of all parameters that the graph's layers declare, in order.
 std::vector<std::string> parameter_names(const Graph& graph);
 

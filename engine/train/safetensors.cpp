@@ -333,6 +333,24 @@ StateRegistry weights_of(Model& model) {
 
 }  // namespace
 
+HostTensor host_tensor(const Shape& shape, std::span<const float> values) {
+  if (shape.elements() != std::ssize(values))
+    throw Error(fmt::format("{} values under {}", values.size(), to_string(shape)));
+  HostTensor tensor{.shape = shape, .bytes = std::vector<std::byte>(values.size_bytes())};
+  if (!values.empty()) std::memcpy(tensor.bytes.data(), values.data(), values.size_bytes());
+  return tensor;
+}
+
+std::span<const float> float_values(const HostTensor& tensor) {
+  return {reinterpret_cast<const float*>(tensor.bytes.data()), tensor.bytes.size() / sizeof(float)};
+}
+
+std::uint64_t SafetensorsFile::tensor_bytes() const {
+  std::uint64_t bytes = 0;
+  for (const auto& [name, tensor] : tensors) bytes += tensor.bytes.size();
+  return bytes;
+}
+
 void write_safetensors(const std::filesystem::path& path, const SafetensorsFile& file) {
   write_safetensors(path, views_of(file), file.metadata);
 }

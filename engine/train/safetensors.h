@@ -3,6 +3,8 @@
 // Source of the format: the public description of huggingface/safetensors.
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
 #include <filesystem>
 #include <functional>
 #include <map>
@@ -26,10 +28,17 @@ struct HostTensor {
   std::vector<std::byte> bytes;
 };
 
+/// A float32 tensor of values in row-major order. Throws Error where they are not as many as the shape has.
+HostTensor host_tensor(const Shape& shape, std::span<const float> values);
+/// The values of a float32 tensor, which must outlive them.
+std::span<const float> float_values(const HostTensor& tensor);
+
 struct SafetensorsFile {
   std::map<std::string, HostTensor> tensors;
   std::map<std::string, std::string> metadata;
   bool has_checksum = false;  ///< it was read with one, which is that of its tensors
+
+  std::uint64_t tensor_bytes() const;
 };
 
 /// A tensor in host memory of somebody else.

@@ -127,9 +127,7 @@ class WeightsMatch {
 
   void check_finite() const {
     for (const auto& [name, source] : matched_) {
-      const std::span values(reinterpret_cast<const float*>(source->bytes.data()),
-                             static_cast<std::size_t>(source->shape.elements()));
-      if (!std::ranges::all_of(values, [](float value) { return std::isfinite(value); }))
+      if (!std::ranges::all_of(float_values(*source), [](float value) { return std::isfinite(value); }))
         fail(fmt::format("tensor '{}' has values that are not finite (NaN or infinity)", shown(name)));
     }
   }

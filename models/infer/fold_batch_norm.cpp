@@ -3,14 +3,15 @@
 #include "bantam/models/infer/fold_batch_norm.h"
 
 #include <cmath>
-#include <cstring>
 #include <optional>
+#include <span>
 #include <utility>
 #include <vector>
 
 #include <fmt/format.h>
 
 #include "bantam/base/error.h"
+#include "bantam/engine/graph/frozen_norms.h"
 #include "bantam/engine/layers/layers.h"
 #include "bantam/engine/layers/norm_options.h"
 
@@ -19,17 +20,12 @@ namespace {
 
 /// Values of a tensor in double precision, and back.
 std::vector<double> values_of(const HostTensor& tensor) {
-  std::vector<float> floats(static_cast<std::size_t>(tensor.shape.elements()));
-  std::memcpy(floats.data(), tensor.bytes.data(), tensor.bytes.size());
+  const std::span<const float> floats = float_values(tensor);
   return {floats.begin(), floats.end()};
 }
 
 HostTensor tensor_of(const Shape& shape, const std::vector<double>& values) {
-  const std::vector<float> floats(values.begin(), values.end());
-  HostTensor tensor{.dtype = DType::float32, .shape = shape, .bytes = {}};
-  tensor.bytes.resize(floats.size() * sizeof(float));
-  std::memcpy(tensor.bytes.data(), floats.data(), tensor.bytes.size());
-  return tensor;
+  return host_tensor(shape, std::vector<float>(values.begin(), values.end()));
 }
 
 /// All tensors of `graph`, as float32. Throws DataError for one that is missing, or has another shape or
@@ -37,10 +33,7 @@ HostTensor tensor_of(const Shape& shape, const std::vector<double>& values) {
 std::map<std::string, HostTensor> checked_weights(const Graph& graph, const SafetensorsFile& weights) {
   ParameterArena parameters;
   BufferArena buffers;
-  for (NodeId node = 1; node <= graph.output(); ++node) {
-    LayerScope scope(graph.node(node).name, parameters, buffers);
-    (void)graph.node(node).layer->bind(scope, buffers, graph.input_shapes(node));
-  }
+  declare_tensors(graph, parameters, buffers);
   std::map<std::string, HostTensor> checked;
   const auto check = [&](const std::string& name, const Shape& shape) {
     const auto found = weights.tensors.find(name);

@@ -202,9 +202,8 @@ std::vector<float> GraphWriter::weight(std::string_view name, const Shape& shape
   if (tensor.shape != shape || tensor.dtype != DType::float32)
     throw DataError(fmt::format("tensor '{}': expected float32 {}, got {} {}", full, to_string(shape),
                                 to_string(tensor.dtype), to_string(tensor.shape)));
-  std::vector<float> values(static_cast<std::size_t>(shape.elements()));
-  std::memcpy(values.data(), tensor.bytes.data(), tensor.bytes.size());
-  return values;
+  const std::span<const float> values = float_values(tensor);
+  return {values.begin(), values.end()};
 }
 
 std::string GraphWriter::channel_constant(std::string_view name, const LayerValue& like, Order order,

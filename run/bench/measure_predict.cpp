@@ -4,12 +4,12 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
-#include <cstring>
 #include <vector>
 
 #include "bantam/base/clock.h"
 #include "bantam/base/philox.h"
 #include "bantam/engine/autograd/parameters.h"
+#include "bantam/engine/graph/frozen_norms.h"
 #include "bantam/models/infer/predictor.h"
 #include "bantam/run/session/algorithm_cache.h"
 
@@ -19,23 +19,16 @@ namespace {
 constexpr int kWarmUpCalls = 5, kLeastCalls = 10;
 
 HostTensor uniform_tensor(const Shape& shape, double low, double high, PhiloxSequence& random) {
-  HostTensor tensor{.dtype = DType::float32, .shape = shape, .bytes = {}};
-  tensor.bytes.resize(static_cast<std::size_t>(shape.elements()) * sizeof(float));
-  for (std::size_t at = 0; at < tensor.bytes.size(); at += sizeof(float)) {
-    const float value = random.uniform(static_cast<float>(low), static_cast<float>(high));
-    std::memcpy(tensor.bytes.data() + at, &value, sizeof(float));
-  }
-  return tensor;
+  std::vector<float> values(static_cast<std::size_t>(shape.elements()));
+  for (float& value : values) value = random.uniform(static_cast<float>(low), static_cast<float>(high));
+  return host_tensor(shape, values);
 }
 
 /// Weights whose layers keep their inputs' size about; statistics of values near 1.
 SafetensorsFile random_weights(const Graph& graph, std::uint64_t seed) {
   ParameterArena parameters;
   BufferArena buffers;
-  for (NodeId node = 1; node <= graph.output(); ++node) {
-    LayerScope scope(graph.node(node).name, parameters, buffers);
-    (void)graph.node(node).layer->bind(scope, buffers, graph.input_shapes(node));
-  }
+  declare_tensors(graph, parameters, buffers);
   PhiloxSequence random(philox_key(seed, RandomPurpose::initializer));
   SafetensorsFile file;
   for (const Parameter& parameter : parameters.all()) {

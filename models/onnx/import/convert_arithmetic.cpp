@@ -108,8 +108,8 @@ bool lacks(const ImportedLayer& layer, const std::string& name) {
 /// layer_scale with a shift: a depthwise convolution of one pixel with bias.
 void make_affine(LayerList& layers, int layer, const std::vector<float>& shift) {
   ImportedLayer& affine = layers[layer];
-  const std::vector<float> scale(values_of(affine.tensors.at("scale")).begin(),
-                                 values_of(affine.tensors.at("scale")).end());
+  const std::span<const float> values = float_values(affine.tensors.at("scale"));
+  const std::vector<float> scale(values.begin(), values.end());
   affine.kind = "depthwise_conv2d";
   affine.options = {{"kernel", "1"}};
   affine.tensors.clear();
@@ -126,7 +126,8 @@ bool is_affine(const ImportedLayer& layer) {
 void multiply_tensor(ImportedLayer& layer, const std::string& name, const std::vector<float>& factors) {
   const auto found = layer.tensors.find(name);
   if (found == layer.tensors.end()) return;
-  std::vector<float> values(values_of(found->second).begin(), values_of(found->second).end());
+  const std::span<const float> before = float_values(found->second);
+  std::vector<float> values(before.begin(), before.end());
   for (std::size_t i = 0; i < values.size(); ++i) values[i] *= factors[i % factors.size()];
   found->second = host_tensor(found->second.shape, values);
 }

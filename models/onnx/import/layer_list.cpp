@@ -2,7 +2,6 @@
 #include "bantam/models/onnx/import/layer_list.h"
 
 #include <algorithm>
-#include <cstring>
 
 #include <fmt/format.h>
 
@@ -42,18 +41,6 @@ std::string ImportedLayer::text(std::span<const std::pair<std::string, std::stri
   for (const auto& list : {std::span<const std::pair<std::string, std::string>>(options), more})
     for (const auto& [key, value] : list) inner += fmt::format("{}{}: {}", inner.empty() ? "" : ", ", key, value);
   return inner.empty() ? kind : fmt::format("{}: {{{}}}", kind, inner);
-}
-
-HostTensor host_tensor(const Shape& shape, std::span<const float> values) {
-  if (shape.elements() != std::ssize(values))
-    throw Error(fmt::format("{} values under {}", values.size(), to_string(shape)));
-  HostTensor tensor{.shape = shape, .bytes = std::vector<std::byte>(values.size_bytes())};
-  std::memcpy(tensor.bytes.data(), values.data(), values.size_bytes());
-  return tensor;
-}
-
-std::span<const float> values_of(const HostTensor& tensor) {
-  return {reinterpret_cast<const float*>(tensor.bytes.data()), tensor.bytes.size() / sizeof(float)};
 }
 
 int LayerList::add(ImportedLayer layer) {

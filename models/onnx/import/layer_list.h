@@ -32,10 +32,6 @@ struct ImportedLayer {
   std::string text(std::span<const std::pair<std::string, std::string>> more = {}) const;
 };
 
-/// float32 values under a shape. Throws Error where they do not fit.
-HostTensor host_tensor(const Shape& shape, std::span<const float> values);
-std::span<const float> values_of(const HostTensor& tensor);
-
 class LayerList {
  public:
   explicit LayerList(const Shape& input) : input_(input) {}

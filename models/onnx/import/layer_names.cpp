@@ -127,7 +127,7 @@ void LayerList::check_tensors(int layer) const {
       throw DataError(fmt::format("{}: as {}: its {} has the shape {}; expected {}", checked.node, checked.kind, name,
                                   to_string(tensor.shape),
                                   found == declared.end() ? "none" : to_string(found->second)));
-    if (!std::ranges::all_of(values_of(tensor), [](float value) { return std::isfinite(value); }))
+    if (!std::ranges::all_of(float_values(tensor), [](float value) { return std::isfinite(value); }))
       throw DataError(
           fmt::format("{}: as {}: its {} has values that are not finite", checked.node, checked.kind, name));
     declared.erase(found);

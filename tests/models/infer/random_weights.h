@@ -2,7 +2,6 @@
 // different.
 #pragma once
 
-#include <cstring>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -18,13 +17,6 @@ inline std::vector<float> host_values(const Tensor& tensor, Stream stream) {
   copy_bytes(values.data(), tensor.data(), values.size() * sizeof(float), stream);
   synchronize(stream);
   return values;
-}
-
-inline HostTensor host_tensor(const Shape& shape, const std::vector<float>& values) {
-  HostTensor tensor{.dtype = DType::float32, .shape = shape, .bytes = {}};
-  tensor.bytes.resize(values.size() * sizeof(float));
-  std::memcpy(tensor.bytes.data(), values.data(), tensor.bytes.size());
-  return tensor;
 }
 
 /// All parameters and buffers of `graph`: weights of convolutions and products as their initialisers draw them,

@@ -3,6 +3,7 @@
 
 #include <cmath>
 #include <cstring>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -14,9 +15,7 @@
 namespace bantam::models {
 
 inline HostTensor host_tensor(const Shape& shape, const std::vector<float>& values) {
-  HostTensor tensor{.shape = shape, .bytes = std::vector<std::byte>(values.size() * sizeof(float))};
-  std::memcpy(tensor.bytes.data(), values.data(), tensor.bytes.size());
-  return tensor;
+  return bantam::host_tensor(shape, std::span(values));
 }
 
 inline std::vector<float> floats_of(const HostTensor& tensor) {
