@@ -1,9 +1,10 @@
-// Depthwise convolution on CUDA: 3x3 kernels walk down strips of columns, all others gather over taps; dw is summed in
-// ordered stages.
+// Depthwise convolution on CUDA: 3x3, 5x5 and 7x7 kernels walk down strips of columns, all others gather over taps; dw
+// is summed in ordered stages.
 #include "bantam/kernels/contracts/depthwise/depthwise_conv2d.h"
 #include "bantam/kernels/cuda/depthwise/depthwise_3x3.cuh"
 #include "bantam/kernels/cuda/depthwise/depthwise_3x3_grad_weight.cuh"
 #include "bantam/kernels/cuda/depthwise/depthwise_gather.cuh"
+#include "bantam/kernels/cuda/depthwise/depthwise_wide.h"
 #include "bantam/kernels/tiling/depthwise/depthwise_parts.h"
 #include "bantam/kernels/tiling/workspace_layout.h"
 
@@ -117,16 +118,16 @@ void strips_forward(const Exec& exec, const DepthwiseConv2dShape& s, DType dtype
   });
 }
 
-/// The convolution of dy that computes dx at stride 1: with the kernel turned around, padded by 2 - pad (negative
-/// padding crops).
+/// The convolution of dy that computes dx at stride 1: with the kernel turned around, padded by kernel - 1 - pad
+/// (negative padding crops).
 DepthwiseConv2dShape turned(const DepthwiseConv2dShape& s) {
   DepthwiseConv2dShape t = s;
   t.in_h = s.out_h();
   t.in_w = s.out_w();
-  t.pad_top = 2 - s.pad_top;
-  t.pad_left = 2 - s.pad_left;
-  t.pad_bottom = s.in_h + 2 - t.in_h - t.pad_top;
-  t.pad_right = s.in_w + 2 - t.in_w - t.pad_left;
+  t.pad_top = s.kernel_h - 1 - s.pad_top;
+  t.pad_left = s.kernel_w - 1 - s.pad_left;
+  t.pad_bottom = s.in_h + s.kernel_h - 1 - t.in_h - t.pad_top;
+  t.pad_right = s.in_w + s.kernel_w - 1 - t.in_w - t.pad_left;
   return t;
 }
 
@@ -178,6 +179,7 @@ void strips_grad_weight(const Exec& exec, const DepthwiseConv2dShape& s, DType d
 void depthwise_conv2d_forward(const Exec& exec, const DepthwiseConv2dShape& s, DType dtype, const void* x,
                               const void* w, void* y) {
   if (fits_strips(s)) return strips_forward(exec, s, dtype, x, w, y, false);
+  if (fits_wide_kernels(s, dtype, x, w, y)) return wide_forward(exec, s, dtype, x, w, y, false);
   const DepthwiseGather g = depthwise_gather(s, false);
   dispatch_floating(dtype, [&](auto tag) {
     using T = typename decltype(tag)::type;
@@ -192,6 +194,10 @@ void depthwise_conv2d_grad_input(const Exec& exec, const DepthwiseConv2dShape& s
                                  const void* w, void* dx) {
   if (fits_strips(s) && s.stride_h == 1) return strips_forward(exec, turned(s), dtype, dy, w, dx, true);
   if (fits_strips(s)) return strips_spread(exec, s, dtype, dy, w, dx);
+  if (fits_wide_kernels(s, dtype, dy, w, dx)) {
+    return s.stride_h == 1 ? wide_forward(exec, turned(s), dtype, dy, w, dx, true)
+                           : wide_spread(exec, s, dtype, dy, w, dx);
+  }
   const DepthwiseGather g = depthwise_gather(s, true);
   dispatch_floating(dtype, [&](auto tag) {
     using T = typename decltype(tag)::type;
@@ -209,6 +215,8 @@ void depthwise_conv2d_grad_weight(const Exec& exec, const DepthwiseConv2dShape& 
                     "depthwise_conv2d_grad_weight");
   if (fits_strips(s) && s.y_elements() > 0)
     return strips_grad_weight(exec, s, dtype, x, dy, static_cast<float*>(workspace.data), {dw, accumulate});
+  if (fits_wide_strips(s) && s.y_elements() > 0)
+    return wide_grad_weight(exec, s, dtype, x, dy, static_cast<float*>(workspace.data), dw, accumulate);
   const std::int64_t parts = depthwise_grad_weight_parts(s, DeviceKind::cuda);
   const WeightGradient g = weight_gradient(s);
   if (g.rows >> 31 != 0 || ((g.rows / parts + 1) * g.out_w) >> 31 != 0) {

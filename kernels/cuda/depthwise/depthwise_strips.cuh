@@ -1,4 +1,4 @@
-// What the 3x3 depthwise kernels on CUDA share: a thread keeps N channels of a strip of columns and walks down rows.
+// What the depthwise kernels on CUDA that walk down strips share: a thread keeps N channels of a strip of columns.
 #pragma once
 
 #include <algorithm>
@@ -128,6 +128,103 @@ __device__ inline unsigned columns_inside(int first, int width) {
   return inside;
 }
 
+/// Values as they are in memory.
+template <class T, int N>
+struct PlainValues {
+  template <int kData>
+  __device__ void floats(const RawRow<T, N, kData>& row, unsigned, float (&values)[kData][N]) const {
+    row.floats(values);
+  }
+};
+
+/// A strip's rows of data, one after another from the top; the next is on its way while one is used, and kAhead more on
+/// their way to the L2 cache, which the strip's kOwn first columns are asked for. `Values` makes floats of what lies in
+/// memory.
+template <class T, int N, int kData, class Values, int kOwn, int kAhead>
+struct StripRows {
+  const T* from;     ///< the next row's first position
+  int row, end_row;  ///< the next row; rows from end_row on are not wanted
+  unsigned inside;   ///< columns that exist
+  int channels;
+  std::int64_t step;  ///< elements of a row of the image
+  unsigned here;      ///< positions of `next` that exist
+  RawRow<T, N, kData> next;
+
+  __device__ void fetch() {
+    here = exists() ? inside : 0u;
+    next.load(from, here, channels);
+    if constexpr (kAhead > 0) prefetch(kAhead);
+  }
+  /// Before the first fetch.
+  __device__ void begin() const {
+#pragma unroll
+    for (int k = 0; k < kAhead; ++k) prefetch(k);
+  }
+  __device__ void prefetch(int k) const {
+    if (row + k >= 0 && row + k < end_row) prefetch_row<0, kOwn>(from + k * step, inside, channels);
+  }
+  /// Whether the next row is one of the image's.
+  __device__ bool exists() const { return row >= 0 && row < end_row; }
+  /// Copies out the row that has arrived, and starts loading the next.
+  __device__ void load(const Values& of, float (&values)[kData][N]) {
+    of.floats(next, here, values);
+    skip();
+  }
+  __device__ void skip() {
+    ++row;
+    from += step;
+    fetch();
+  }
+};
+
+/// The rows of x under a task's rows of y.
+template <class Values, int kColumns, int kStride, int kAhead, class T, int N, int kKernel = 3>
+__device__ inline auto rows_under(const T* x, const Strips& g, const StripTask& task, int c) {
+  constexpr int kData = (kColumns - 1) * kStride + kKernel;
+  using Rows = StripRows<T, N, kData, Values, kColumns * kStride, kAhead>;
+  const int row = task.first_row * kStride - g.pad_top, column = task.first_column * kStride - g.pad_left;
+  const std::int64_t step = static_cast<std::int64_t>(g.in_w) * g.channels;
+  return Rows{.from = x + (task.image * g.in_h + row) * step + static_cast<std::int64_t>(column) * g.channels + c,
+              .row = row,
+              .end_row = min(g.in_h, (task.end_row - 1) * kStride - g.pad_top + kKernel),
+              .inside = columns_inside<kData>(column, g.in_w),
+              .channels = g.channels,
+              .step = step,
+              .here = 0,
+              .next = {}};
+}
+
+template <int kColumns, int N>
+__device__ inline void set_zero(float (&values)[kColumns][N]) {
+#pragma unroll
+  for (int t = 0; t < kColumns; ++t)
+#pragma unroll
+    for (int n = 0; n < N; ++n) values[t][n] = 0;
+}
+
+/// Where a task's rows of y go.
+template <class T>
+struct StripWriter {
+  T* to;
+  std::int64_t step;
+  int columns_left, channels;
+
+  __device__ StripWriter(T* y, const Strips& g, const StripTask& task, int c)
+      : step(static_cast<std::int64_t>(g.out_w) * g.channels),
+        columns_left(g.out_w - task.first_column),
+        channels(g.channels) {
+    to = y + (task.image * g.out_h + task.first_row) * step + static_cast<std::int64_t>(task.first_column) * channels +
+         c;
+  }
+  template <int kColumns, int N>
+  __device__ void write(const float (&values)[kColumns][N]) {
+#pragma unroll
+    for (int t = 0; t < kColumns; ++t)
+      if (t < columns_left) repack<N>(values[t], to + t * channels);
+    to += step;
+  }
+};
+
 /// The nine weights of N channels; `backwards` turns the kernel around.
 template <class T, int N>
 __device__ inline void load_taps(const T* weights, int channels, int c, bool backwards, float (&taps)[9][N]) {
@@ -159,9 +256,10 @@ struct StripGrid {
   std::uint32_t columns;
 };
 
-/// A grid of `tasks` tasks, or of blocks that run `tasks_each` of them in turn.
-inline StripGrid strip_grid(std::int64_t packs, std::int64_t tasks, std::int64_t tasks_each = 0) {
-  const std::int64_t lanes = strip_lanes(packs), at_once = kStripThreads / lanes;
+/// A grid of `tasks` tasks, or of blocks that run `tasks_each` of them in turn; at most `most_lanes` threads share one.
+inline StripGrid strip_grid(std::int64_t packs, std::int64_t tasks, std::int64_t tasks_each = 0,
+                            std::int64_t most_lanes = kStripLanes) {
+  const std::int64_t lanes = strip_lanes(packs, most_lanes), at_once = kStripThreads / lanes;
   const unsigned columns = blocks_for(packs, lanes);
   return {dim3(static_cast<unsigned>(lanes), static_cast<unsigned>(at_once)),
           columns * blocks_for(tasks, tasks_each > 0 ? tasks_each : at_once), FastDivide(columns), columns};

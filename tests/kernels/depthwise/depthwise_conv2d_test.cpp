@@ -56,6 +56,17 @@ std::vector<S> shapes() {
     all.push_back(square(1, 9, channels, 9, 1, {4, 4, 4, 4}));  // more taps than one pass of the gradient computes
     all.push_back(square(1, 2, channels, 3, 1, {1, 1, 1, 1}));  // a kernel larger than the image
   }
+  for (const std::int64_t channels : {1, 2, 24, 70}) {  // wide kernels: same, valid, uneven and full padding
+    for (const std::array<std::int64_t, 4> pad :
+         {std::array<std::int64_t, 4>{2, 2, 2, 2}, {0, 0, 0, 0}, {1, 3, 4, 0}}) {
+      all.push_back(square(2, 15, channels, 5, 1, pad));
+      all.push_back(square(2, 16, channels, 5, 2, pad));
+      all.push_back(square(1, 17, channels, 5, 2, pad));
+    }
+    for (const std::array<std::int64_t, 4> pad : {std::array<std::int64_t, 4>{3, 3, 3, 3}, {0, 0, 0, 0}, {6, 1, 2, 6}})
+      all.push_back(square(2, 16, channels, 7, 1, pad));
+    all.push_back(square(1, 3, channels, 7, 1, {3, 3, 3, 3}));
+  }
   all.push_back({.batch = 2,
                  .in_h = 6,
                  .in_w = 15,
@@ -70,6 +81,9 @@ std::vector<S> shapes() {
   all.push_back({.batch = 1, .in_h = 12, .in_w = 5, .channels = 6, .kernel_h = 1, .kernel_w = 4, .pad_left = 3});
   all.push_back(square(16, 32, 24, 3, 1, {1, 1, 1, 1}));  // several parts in the weight gradient
   all.push_back(square(9, 37, 64, 3, 2, {1, 1, 1, 1}));
+  all.push_back(square(17, 28, 24, 7, 1, {3, 3, 3, 3}));
+  all.push_back(square(16, 29, 34, 5, 1, {2, 2, 2, 2}));
+  all.push_back(square(33, 29, 40, 5, 2, {1, 2, 1, 2}));
   return all;
 }
 
