@@ -45,8 +45,9 @@ __global__ void __launch_bounds__(kStripThreads, 4)
 template <class T, class F>
 void launch_strips(const Exec& exec, const DepthwiseConv2dShape& s, const T* x, const T* w,
                    const StripEpilogue<T, F>& epilogue, T* y) {
-  const StripCut cut =
-      cut_strips(s.batch, s.out_h(), s.out_w(), s.stride_h == 1 ? 4 : 2, s.channels / strip_channels(s.channels));
+  // Short chunks: with one image the time of a pass is the latency of a thread's rows.
+  const StripCut cut = cut_strips(s.batch, s.out_h(), s.out_w(), s.stride_h == 1 ? 4 : 2,
+                                  s.channels / strip_channels(s.channels), {.least_rows = 2});
   if (cut.tasks == 0 || s.channels == 0) return;
   const Strips g = strips_of(s, cut);
   with_pack<T, 4>(
