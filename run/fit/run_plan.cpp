@@ -7,23 +7,9 @@
 #include "bantam/engine/plan/step_plan.h"
 #include "bantam/engine/train/device_batches.h"
 #include "bantam/engine/train/trainer.h"
+#include "bantam/run/fit/rehearsal_runtime.h"
 
 namespace bantam::run {
-
-/// The data set lies beside a share, on the whole device.
-Device stand_in_of(Device device) {
-  const Device whole = Device::meta_of(device);
-  return device.is_logical() ? whole.logical(device.share) : whole;
-}
-
-RuntimeOptions stand_in_options(const RunConfig& config) {
-  RuntimeOptions options{.threads = 1};
-  if (config.device.is_logical())
-    options.logical[to_string(stand_in_of(config.device).whole())] =
-        config.memory.logical.at(to_string(config.device.whole()));
-  return options;
-}
-
 namespace {
 
 /// The first and the last batches of a source's epochs.
@@ -94,11 +80,9 @@ struct Excerpt {
 
 /// Without placements the run is eager: where in the arena things lie does not change what is in use.
 MemoryStats rehearse(const RunConfig& config, std::uint64_t pool_bytes, std::shared_ptr<StepPlacements> placements) {
-  const Device device = stand_in_of(config.device);
-  Runtime runtime(stand_in_options(config));
-  BfcAllocator& memory = runtime.allocator(device);
-  memory.set_limit(0);  // a share's: how much it needs is asked, not whether it fits
-  if (pool_bytes > 0 && memory.reserve_pool(pool_bytes)) memory.set_limit(memory.stats().pool_bytes);
+  RehearsalRuntime rehearsal(config, pool_bytes);
+  Runtime& runtime = rehearsal.runtime();
+  const Device device = rehearsal.device();
   const OpenedData data = open_data(runtime, *config.data, device, config.seed);
   require_model_fits(config, data.train->image_shape(), data.train->classes());
   TrainingSession session(runtime, device, config.model.graph, session_options(config));
@@ -124,7 +108,7 @@ MemoryStats rehearse(const RunConfig& config, std::uint64_t pool_bytes, std::sha
            .test = test ? &*test : nullptr,
            .mode = planned ? StepMode::planned : StepMode::eager})
       .run();
-  return memory.stats();
+  return rehearsal.stats();
 }
 
 }  // namespace

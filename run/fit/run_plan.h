@@ -19,10 +19,6 @@ struct RunPlan {
   std::shared_ptr<StepPlacements> placements;  ///< for TrainingStep::prepare
 };
 
-/// The meta device on which a run is rehearsed, and a runtime's options for it; a share's stand-in is a share, too.
-Device stand_in_of(Device device);
-RuntimeOptions stand_in_options(const RunConfig& config);
-
 /// Whether there are data, and enough for a batch of this size.
 bool has_batches(const RunConfig& config, std::int64_t batch);
 

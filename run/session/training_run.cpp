@@ -16,6 +16,7 @@
 #include "bantam/engine/train/safetensors.h"
 #include "bantam/memory/device/host_memory.h"
 #include "bantam/run/fit/plan_target.h"
+#include "bantam/run/fit/rehearsal_runtime.h"
 #include "bantam/run/weights/initial_weights.h"
 
 namespace bantam::run {
@@ -53,10 +54,7 @@ std::unique_ptr<Runtime> make_reserved_runtime(const RunConfig& config, const Ru
   if (config.memory.on_oom == OnOutOfMemory::fail)
     runtime->require_pool(config.device, plan.pool_bytes + (runtime->limit(config.device) > 0 ? readers_bytes : 0));
   settle_host(config, plan, *runtime, observer);
-  if (config.memory.growth)
-    (void)runtime->allocator(config.device).reserve_pool(plan.pool_bytes);
-  else
-    runtime->reserve(config.device, plan.pool_bytes);
+  reserve_planned(*runtime, config, plan.pool_bytes);
   return runtime;
 }
 

@@ -15,6 +15,7 @@
 #include "bantam/engine/plan/step_plan.h"
 #include "bantam/engine/program/step_program.h"
 #include "bantam/engine/step/training_session.h"
+#include "bantam/run/fit/rehearsal_runtime.h"
 #include "bantam/run/fit/run_plan.h"
 #include "bantam/run/session/algorithm_cache.h"
 #include "bantam/run/use/reserved_runtime.h"
@@ -149,14 +150,10 @@ std::shared_ptr<const SampleReader> excerpt_of(const RunConfig& config, std::sha
 }
 
 MemoryStats rehearse(const RunConfig& config, const std::shared_ptr<const SampleReader>& excerpt, std::uint64_t pool) {
-  const Device device = stand_in_of(config.device);
-  Runtime runtime(stand_in_options(config));
-  BfcAllocator& memory = runtime.allocator(device);
-  memory.set_limit(0);  // a share's: how much it needs is asked, not whether it fits
-  if (pool > 0 && memory.reserve_pool(pool)) memory.set_limit(memory.stats().pool_bytes);
-  EvaluationSession session(runtime, device, config, excerpt, nullptr);
+  RehearsalRuntime rehearsal(config, pool);
+  EvaluationSession session(rehearsal.runtime(), rehearsal.device(), config, excerpt, nullptr);
   (void)session.run([](std::int64_t, std::int64_t) { return true; });
-  return memory.stats();
+  return rehearsal.stats();
 }
 
 void plan(const RunConfig& config, const std::shared_ptr<const SampleReader>& samples, Evaluation& result) {

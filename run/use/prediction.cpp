@@ -16,6 +16,7 @@
 #include "bantam/data/delivery/loader.h"
 #include "bantam/engine/graph/model.h"
 #include "bantam/engine/plan/step_plan.h"
+#include "bantam/run/fit/rehearsal_runtime.h"
 #include "bantam/run/fit/run_plan.h"
 #include "bantam/run/session/algorithm_cache.h"
 #include "bantam/run/use/image_stages.h"
@@ -172,17 +173,13 @@ struct Work {
 
 MemoryStats rehearse(const Work& work, std::uint64_t pool) {
   constexpr std::int64_t kFullBatches = 12;  // more than are alive at one time
-  const Device device = stand_in_of(work.config.device);
-  Runtime runtime(stand_in_options(work.config));
-  BfcAllocator& memory = runtime.allocator(device);
-  memory.set_limit(0);  // a share's: how much it needs is asked, not whether it fits
-  if (pool > 0 && memory.reserve_pool(pool)) memory.set_limit(memory.stats().pool_bytes);
+  RehearsalRuntime rehearsal(work.config, pool);
   const std::int64_t size = work.samples->facts().size;
   const std::int64_t excerpt = std::min(size, kFullBatches * work.batch + size % work.batch);
-  PredictionSession session(runtime, device, work.config, first_samples(work.samples, excerpt),
-                            work.loading(device, nullptr));
+  PredictionSession session(rehearsal.runtime(), rehearsal.device(), work.config, first_samples(work.samples, excerpt),
+                            work.loading(rehearsal.device(), nullptr));
   session.run([](std::int64_t) { return true; }, [](std::int64_t, std::span<const float>) {});
-  return memory.stats();
+  return rehearsal.stats();
 }
 
 void plan(const Work& work, PredictionSummary& summary) {

@@ -2,6 +2,7 @@
 #include "bantam/run/use/reserved_runtime.h"
 
 #include "bantam/memory/device/host_memory.h"
+#include "bantam/run/fit/rehearsal_runtime.h"
 
 namespace bantam::run {
 
@@ -16,10 +17,7 @@ std::unique_ptr<Runtime> reserved_runtime(const RunConfig& config, int threads,
     runtime->require_pool(config.device, memory.pool_bytes);
     require_host_memory(config.device, memory.pool_bytes);
   }
-  if (config.memory.growth)
-    (void)runtime->allocator(config.device).reserve_pool(memory.pool_bytes);
-  else
-    runtime->reserve(config.device, memory.pool_bytes);
+  reserve_planned(*runtime, config, memory.pool_bytes);
   return runtime;
 }
 
