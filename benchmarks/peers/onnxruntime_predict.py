@@ -16,12 +16,12 @@ import os
 import statistics
 import subprocess
 import tempfile
-import time
 
 import numpy
 import onnxruntime
 import torch
 
+from timing import median_ms
 from torch_zoo import NETWORKS, make
 
 CONFIGS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "configs")
@@ -45,17 +45,6 @@ def session_of(path, threads, provider):
     options.inter_op_num_threads = 1
     options.log_severity_level = 3
     return onnxruntime.InferenceSession(path, options, providers=[provider])
-
-
-def median_ms(call, seconds):
-    for _ in range(5):
-        call()
-    end, taken = time.perf_counter() + seconds, []
-    while len(taken) < 10 or time.perf_counter() < end:
-        begin = time.perf_counter()
-        call()
-        taken.append(time.perf_counter() - begin)
-    return 1e3 * statistics.median(taken)
 
 
 def bantam_ms(options, name, batch):

@@ -16,13 +16,12 @@ Images are channels_last; weights are random. Needs PyTorch 2.5 or later.
 import argparse
 import itertools
 import json
-import statistics
-import time
 
 import numpy
 import torch
 import torch._inductor.config
 
+from timing import median_ms
 from torch_zoo import NETWORKS, make
 
 TYPES = {"f32": torch.float32, "f16": torch.float16, "bf16": torch.bfloat16}
@@ -57,17 +56,6 @@ def make_pass(name, batch, precision, mode, device):
         return result
 
     return replay, images
-
-
-def median_ms(call, seconds):
-    for _ in range(5):
-        call()
-    end, taken = time.perf_counter() + seconds, []
-    while len(taken) < 10 or time.perf_counter() < end:
-        begin = time.perf_counter()
-        call()
-        taken.append(time.perf_counter() - begin)
-    return 1e3 * statistics.median(taken)
 
 
 def measure(name, precision, mode, batch, options):

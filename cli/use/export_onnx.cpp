@@ -12,6 +12,7 @@
 #include "bantam/base/error.h"
 #include "bantam/base/text.h"
 #include "bantam/cli/print/json_text.h"
+#include "bantam/run/session/onnx_contents.h"
 
 namespace bantam::cli {
 namespace {
@@ -27,23 +28,16 @@ nlohmann::ordered_json shape_json(const onnx::Value& value) {
   return dims;
 }
 
-/// "input float32 (batch, 3, 32, 32)".
-std::string value_text(const onnx::Value& value) {
-  std::vector<std::string> dims;
-  for (const auto& dim : shape_json(value)) dims.push_back(dim.is_string() ? dim.get<std::string>() : dim.dump());
-  return fmt::format("{} {} ({})", value.name, onnx::facts_of(value.type).name, join(dims, ", ", ", "));
-}
-
 void print_text(const OnnxFileOptions& options, const run::OnnxNetwork& network, std::size_t bytes) {
   const onnx::Model& model = network.model;
   fmt::print("{}: {}, opset {}, {} nodes, {} tensors, {}{}\n", printable(options.file), shown(model.graph_name),
              model.opset, model.nodes.size(), model.initializers.size(), format_byte_size(bytes),
              options.onnx.float16 ? ", float16" : "");
   if (options.onnx.fold_batch_norm) fmt::print("batch norms folded: {}\n", network.folded);
-  fmt::print("{}, {}\n", value_text(model.inputs[0]),
+  fmt::print("{}, {}\n", run::value_text(model.inputs[0]),
              options.onnx.preprocessing ? "pixels from 0 to 255, of the network's size"
                                         : "images after all stages of the run's evaluation pipeline");
-  fmt::print("{}\n", value_text(model.outputs[0]));
+  fmt::print("{}\n", run::value_text(model.outputs[0]));
 }
 
 void print_json(const OnnxFileOptions& options, const run::TrainedModel& trained, const run::OnnxNetwork& network,

@@ -14,15 +14,6 @@ namespace bantam::run {
 namespace {
 
 /// "images float32 (batch, 3, 224, 224)".
-std::string text_of(const onnx::Value& value) {
-  std::vector<std::string> extents;
-  for (std::size_t i = 0; i < value.dims.size(); ++i) {
-    const bool named = i < value.names.size() && !value.names[i].empty();
-    extents.push_back(value.dims[i] >= 0 ? fmt::format("{}", value.dims[i]) : named ? shown(value.names[i], 24) : "?");
-  }
-  return fmt::format("{} {} ({})", shown(value.name), onnx::facts_of(value.type).name, fmt::join(extents, ", "));
-}
-
 HostTensor host_tensor(const onnx::Tensor& tensor) {
   HostTensor host{.shape = Shape(tensor.dims)};
   std::string data = tensor.data;
@@ -63,14 +54,23 @@ HostTensor host_tensor(const onnx::Tensor& tensor) {
 
 }  // namespace
 
+std::string value_text(const onnx::Value& value) {
+  std::vector<std::string> extents;
+  for (std::size_t i = 0; i < value.dims.size(); ++i) {
+    const bool named = i < value.names.size() && !value.names[i].empty();
+    extents.push_back(value.dims[i] >= 0 ? fmt::format("{}", value.dims[i]) : named ? shown(value.names[i], 24) : "?");
+  }
+  return fmt::format("{} {} ({})", shown(value.name), onnx::facts_of(value.type).name, fmt::join(extents, ", "));
+}
+
 OnnxContents onnx_contents(std::string_view bytes, const std::filesystem::path& path) {
   const onnx::Model model = onnx::parse(bytes, path);
   OnnxContents contents{
       .facts = {.ir_version = model.ir_version, .opset = model.opset, .graph_name = model.graph_name}};
   OnnxFacts& facts = contents.facts;
   facts.producer = model.producer_version.empty() ? model.producer : model.producer + " " + model.producer_version;
-  for (const onnx::Value& input : model.inputs) facts.inputs.push_back(text_of(input));
-  for (const onnx::Value& output : model.outputs) facts.outputs.push_back(text_of(output));
+  for (const onnx::Value& input : model.inputs) facts.inputs.push_back(value_text(input));
+  for (const onnx::Value& output : model.outputs) facts.outputs.push_back(value_text(output));
   for (const onnx::Node& node : model.nodes) ++facts.ops[node.domain.empty() ? node.op : node.domain + "." + node.op];
   contents.tensors.metadata = model.metadata;
   for (const onnx::Tensor& tensor : model.initializers) {
