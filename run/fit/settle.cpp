@@ -91,11 +91,10 @@ void warn_of_unscaled_pixels(const RunConfig& config, std::vector<std::string>& 
     largest = std::max(largest, std::abs(kLargestPixel * normalize.scale - mean) / deviation);
   }
   if (largest <= kMost) return;
-  warnings.push_back(fmt::format(
-      "pixels reach the network as numbers up to {:.4g}: the stage `normalize: {{scale: 0.00392156862745098}}` "
-      "makes bytes 0 to 1 (mean and std are then of these); `bantam data` measures one for the training "
-      "samples",
-      largest));
+  warnings.push_back(
+      fmt::format("pixels reach the network as numbers up to {:.4g}: `normalize: {{scale: 0.00392156862745098}}` makes "
+                  "bytes 0 to 1, and `bantam data` measures their mean and std",
+                  largest));
 }
 
 /// Whether a path that depends on the current folder leads to a file.
