@@ -162,8 +162,10 @@ Located of_folder(const fs::path& path, const TrainedModelOptions& options) {
         return of_checkpoint(is_run(run) ? run : fs::path(), checkpoint, options.ema);
   }
   if (!is_run(path) && !(is_there(path / "weights.safetensors") && !options.config.empty()))
-    throw DataError(fmt::format(
-        "{0} holds no run: there is no config.yaml in it; `bantam runs {0}` lists the runs below it", path.string()));
+    throw DataError(fmt::format("{} holds no run: there is no config.yaml in it; {}", path.string(),
+                                is_run("runs" / path)
+                                    ? fmt::format("did you mean runs/{}?", path.string())
+                                    : fmt::format("`bantam runs {}` lists the runs below it", path.string())));
   return of_run(path, options);
 }
 

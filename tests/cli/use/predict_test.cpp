@@ -277,6 +277,8 @@ TEST_F(PredictTest, WhatIsWrongHasAnExitCode) {
   fs::create_directories(path("runs"));
   fs::copy(path("r"), path("runs/copy"), fs::copy_options::recursive);
   fails({"predict", "copy", "x.png"}, 3, "did you mean runs/copy?");
+  fs::create_directories(path("copy"));  // of photographs, say
+  fails({"predict", "copy", "x.png"}, 3, "did you mean runs/copy?");
   fails({"predict", "runs", "x.png"}, 3, "`bantam runs runs` lists the runs below it");
   fails({"evaluate", "alone.safetensors"}, 2, "name the configuration");
   fails({"evaluate", "r", "--checkpoint", "best"}, 3, "no weights-best.safetensors");
