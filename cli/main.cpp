@@ -28,10 +28,10 @@ constexpr const char* kAbout =
     "Bantam trains convolutional networks: a model and a number of bytes, on CPU and\n"
     "CUDA.";
 constexpr const char* kFooter =
-    "\nExit codes: 0 done, 2 usage or configuration, 3 data, 4 does not fit,\n"
+    "Exit codes: 0 done, 2 usage or configuration, 3 data, 4 does not fit,\n"
     "5 not finite, 75 stopped by SIGTERM, SIGUSR1 or a hangup and saved, 130 stopped\n"
     "by Ctrl-C and saved, 1 anything else.\n"
-    "Begin with: bantam train configs/quickstart.yaml";
+    "Begin with: bantam train configs/quickstart.yaml (a file of the source tree)";
 
 int report(std::string_view message, int code) {
   // Errors with a position begin with it, as compilers' do.

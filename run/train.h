@@ -39,6 +39,8 @@ struct TrainOutcome {
   bool finished_before = false;  ///< of a resumed run that had all of its epochs already: nothing was trained
   TrainResult result;
   std::string reason = {};           ///< of a finished run: why it ended before its last epoch, as run.json has it
+  double best = 0;                   ///< of the metric that checkpoint.best names
+  std::int64_t best_epoch = 0;       ///< from 1; 0: checkpoint.best is off, or there was no evaluation
   std::int64_t effective_batch = 1;  ///< samples an update
   std::int64_t parameters = 0;
   MemoryStats memory;                    ///< of the run's device

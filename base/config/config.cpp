@@ -1,10 +1,12 @@
 // Loading a document: parse, apply overrides, hand out the root.
 #include "bantam/base/config/config.h"
 
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <system_error>
 #include <utility>
+#include <vector>
 
 #include <fmt/format.h>
 
@@ -20,6 +22,24 @@ namespace {
 /// pipe.
 constexpr std::size_t kMostBytes = 4'000'000;
 
+/// "; did you mean net.yaml?" of a missing net.yml; empty where the file is there, or nothing near it is.
+std::string advice_on_missing(const std::filesystem::path& path) {
+  std::error_code error;
+  if (std::filesystem::exists(path, error)) return "";
+  const std::filesystem::path folder = path.parent_path();
+  if (!folder.empty() && !std::filesystem::exists(folder, error))
+    return fmt::format("; there is no folder {}", shown(folder.string()));
+  std::vector<std::string> names;
+  for (std::filesystem::directory_iterator entry(folder.empty() ? "." : folder, error), end; !error && entry != end;
+       entry.increment(error)) {
+    const std::filesystem::path suffix = entry->path().extension();
+    if (suffix == ".yaml" || suffix == ".yml") names.push_back(entry->path().filename().string());
+  }
+  std::ranges::sort(names);
+  const auto near = nearest(path.filename().string(), names);
+  return near ? fmt::format("; did you mean {}?", shown((folder / *near).string())) : "";
+}
+
 }  // namespace
 
 ConfigDocument::ConfigDocument(std::shared_ptr<Impl> impl) : impl_(std::move(impl)) {}
@@ -28,7 +48,7 @@ std::string ConfigDocument::read_text(const std::filesystem::path& path) {
   try {
     return read_file(path, kMostBytes);
   } catch (const DataError& error) {
-    throw ConfigError(error.what());
+    throw ConfigError(error.what() + advice_on_missing(path));
   }
 }
 

@@ -276,7 +276,7 @@ ConfigMap ConfigNode::as_map() const {
     ++document_->recording->visits[&map];
   }
   if (is_null()) data_->kind = ConfigKind::map;
-  if (!is_map()) fail_expected(*data_, "a map");
+  if (!is_map()) fail_expected(*data_, "a map", " (keys with their values: {KEY: VALUE})");
   return ConfigMap(*this);
 }
 

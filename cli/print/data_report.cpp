@@ -65,7 +65,10 @@ Json json_of(const DataReport::Split& split) {
 Json json_of(const std::vector<PipelineStep>& steps) {
   Json json = Json::array();
   for (const PipelineStep& step : steps)
-    json.push_back({{"stage", step.name}, {"size", json_of(step.size)}, {"random", step.chance}});
+    json.push_back({{"stage", step.name},
+                    {"size", json_of(step.size)},
+                    {"shorter_side", step.shorter_side > 0 ? Json(step.shorter_side) : Json(nullptr)},
+                    {"random", step.chance}});
   return json;
 }
 
@@ -123,7 +126,7 @@ std::string broken_text(const SplitSurvey& survey) {
   return text;
 }
 
-std::string text_of(const DataReport::Split& split) {
+std::string text_of(const DataReport::Split& split, bool checked) {
   const SplitSurvey& survey = split.survey;
   std::string text = fmt::format("{}: {} samples, {}\n", split.name, format_count(survey.facts.size),
                                  format_byte_size(survey.stored_bytes));
@@ -134,6 +137,7 @@ std::string text_of(const DataReport::Split& split) {
                                         survey.ignored.count == 1 ? "" : "s",
                                         shown(fmt::format("{}", fmt::join(survey.ignored.examples, ", ")), 90),
                                         std::ssize(survey.ignored.examples) < survey.ignored.count ? ", …" : ""));
+  if (checked && survey.broken.empty()) text += line("checked", "every sample is read and decoded, none is broken");
   if (!survey.broken.empty()) {
     text += line("broken", fmt::format("{}", format_count(static_cast<std::int64_t>(survey.broken.size()))));
     text += broken_text(survey);
@@ -177,7 +181,10 @@ std::string classes_text(const DataReport& report) {
 std::string steps_text(std::string_view title, const std::vector<PipelineStep>& steps) {
   std::vector<std::string> lines;
   for (const PipelineStep& step : steps)
-    lines.push_back(fmt::format("{:<22} {}{}", step.name, step.size.height == 0 ? "" : size_text(step.size),
+    lines.push_back(fmt::format("{:<22} {}{}", step.name,
+                                step.shorter_side > 0   ? fmt::format("shorter side {}", step.shorter_side)
+                                : step.size.height == 0 ? ""
+                                                        : size_text(step.size),
                                 step.chance ? "  random" : ""));
   if (lines.empty()) lines.emplace_back("samples as stored");
   std::string text;
@@ -237,7 +244,7 @@ nlohmann::ordered_json json_of(const DataReport& report) {
 
 std::string text_of(const DataReport& report) {
   std::string text;
-  for (const DataReport::Split& split : report.splits) text += text_of(split);
+  for (const DataReport::Split& split : report.splits) text += text_of(split, report.checked);
   text += classes_text(report) + "\n";
   text += steps_text("training", report.training) + steps_text("evaluation", report.evaluation);
   if (!report.one_size)

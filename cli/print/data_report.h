@@ -28,6 +28,7 @@ struct DataReport {
   bool cache_is_auto = false;
   std::uint64_t cache_bytes = 0;  ///< of all splits; 0: nothing is cached
   bool caches_files = false;      ///< as stored; else samples after the stages that belong to reading
+  bool checked = false;           ///< every sample was read and decoded
   bool one_size = true;           ///< whether training images get one size, without which there are no batches
 };
 

@@ -115,8 +115,8 @@ std::string reading_line(const ReadingState& s) {
 }
 
 std::string work_line(const WorkState& s) {
-  return fmt::format("{}: {} {} of {} ETA {}", s.what, s.unit, format_count(s.done), format_count(s.all),
-                     format_duration(s.eta_seconds));
+  const std::string line = fmt::format("{}: {} {} of {}", s.what, s.unit, format_count(s.done), format_count(s.all));
+  return s.done > 0 ? line + " ETA " + format_duration(s.eta_seconds) : line;  // before, nobody knows
 }
 
 std::string epoch_line(const EpochSummary& e) {

@@ -175,6 +175,9 @@ std::string closing_summary(const TrainReport& report) {
   if (result.test.samples > 0) text += metrics_line("test", result.test, accuracy);
   if (result.validation.samples > 0) text += metrics_line("validation", result.validation, accuracy);
   if (result.train.samples > 0) text += metrics_line("training", result.train, accuracy);
+  if (const auto& watched = outcome.config.checkpoint.best; watched && outcome.best_epoch > 0)
+    text += fmt::format("  {:<12}{} {:.4f} in epoch {}: weights-best.safetensors, `--checkpoint best`\n", "best",
+                        watched->metric, outcome.best, outcome.best_epoch);
   text += matrix_lines(result.test.samples > 0 ? result.test : result.validation);
   text += fmt::format("  {:<12}{:.0f} images/s, {} of training, {:.1f}% of it waiting for data\n", "speed",
                       result.images_per_second, format_duration(result.seconds), 100 * result.data_wait_share);

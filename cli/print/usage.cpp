@@ -33,8 +33,11 @@ std::string typed_name(const CLI::App& group, const std::string& word) {
 
 [[noreturn]] void fail_no_subcommand(const CLI::App& app) {
   std::string text = fmt::format("A subcommand is required. {} has:", full_name(app));
-  for (const CLI::App* command : subcommands(app))
-    text += fmt::format("\n  {:<10} {}", command->get_name(), command->get_description());
+  for (const CLI::App* command : subcommands(app)) {
+    std::string about = command->get_description();
+    std::ranges::replace(about, '\n', ' ');
+    text += fmt::format("\n  {:<10} {}", command->get_name(), about);
+  }
   throw ConfigError(text + fmt::format("\n`{} --help` tells more", full_name(app)));
 }
 
@@ -114,6 +117,8 @@ void fail_usage(const CLI::App& app, const CLI::ParseError& error) {
   if (!rest.empty()) fail_unknown_argument(command, rest.front());
   if (!subcommands(command).empty()) fail_no_subcommand(command);
   std::string reason = error.what();
+  if (const std::size_t missing = reason.find(": 1 required "); missing != std::string::npos)
+    reason = reason.substr(0, missing) + " needs a value";
   while (reason.ends_with('\n') || reason.ends_with('.')) reason.pop_back();
   throw ConfigError(fmt::format("{}\n`{} --help` tells more", reason, full_name(command)));
 }

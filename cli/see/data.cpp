@@ -84,6 +84,7 @@ DataReport survey(const RunConfig& config, const SampleSplits& splits, const Dat
                     .evaluation = pipeline_steps(evaluation_pipeline(data.pipeline), facts),
                     .epoch_samples = data.pipeline.sampling.epoch_samples(facts.size),
                     .draw = draw_name(data.pipeline.sampling.draw),
+                    .checked = verb.check,
                     .one_size = has_one_size(data)};
   const SurveyOptions options{.threads = threads, .most_bytes = verb.check ? 0 : SurveyOptions().most_bytes};
   const auto add = [&](const char* name, const std::shared_ptr<const SampleReader>& reader) {
@@ -92,7 +93,8 @@ DataReport survey(const RunConfig& config, const SampleSplits& splits, const Dat
     report.splits.push_back({name, survey_split(*reader, options)});
   };
   add("training", splits.train);
-  add(splits.test == nullptr && data.validation.from_test() ? "test" : "validation", splits.validation);
+  const bool is_test_set = splits.test == nullptr && data.validation.from_test() && !data.source.names_validation;
+  add(is_test_set ? "test" : "validation", splits.validation);
   add("test", splits.test);
   add_cache(config, report);
   return report;
@@ -155,6 +157,7 @@ int run_data(const DataVerb& verb) {
   if (!verb.out.empty())
     write_file_atomically(verb.out, data_page(report, page_samples(config, report, splits.train, verb)));
   std::fputs((verb.json ? json_text(json_of(report)) + "\n" : printable(text_of(report))).c_str(), stdout);
+  if (!verb.out.empty() && !verb.json) fmt::print("\nSamples as the network sees them: {}\n", printable(verb.out));
   const bool broken =
       std::ranges::any_of(report.splits, [](const DataReport::Split& split) { return !split.survey.broken.empty(); });
   constexpr int kData = 3;  // the exit code of data errors

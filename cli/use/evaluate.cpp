@@ -26,9 +26,11 @@ constexpr const char* kAbout =
     "Loss, accuracy and all metrics of a run's weights on its validation samples,\n"
     "the same bits as the run's own evaluation of them; each class's precision,\n"
     "recall and F1, what is confused with what, and the confusion matrix. Overrides\n"
-    "change the configuration (data.path=DIR: other samples). Ctrl-C ends it after\n"
-    "the batch under way.\n"
-    "Example: bantam evaluate runs/pets --checkpoint best --split test";
+    "change the configuration: data.path=DIR --split all evaluates other samples, all\n"
+    "of them where DIR has no parts such as val/. Ctrl-C ends it after the batch\n"
+    "under way.\n"
+    "Examples: bantam evaluate runs/pets --checkpoint best --split test\n"
+    "          bantam evaluate runs/pets data.path=more_pets --split all";
 
 struct EvaluateFlags {
   ModelFlags model;
@@ -44,6 +46,9 @@ ModelFlags model_of(const EvaluateFlags& flags) {
   std::error_code error;
   const bool is_override = flags.config.find('=') != std::string::npos && !std::filesystem::exists(flags.config, error);
   if (!flags.config.empty() && !is_override) {
+    if (std::filesystem::is_directory(flags.config, error))
+      throw ConfigError(fmt::format(
+          "CONFIG: {0} is a folder; data.path={0} with --split all evaluates the samples in it", flags.config));
     if (!model.config.empty()) throw ConfigError("name CONFIG or --config, not both");
     model.config = flags.config;
   }
@@ -107,7 +112,9 @@ void add_evaluate(CLI::App& app, Action& action) {
   add_model_flags(*command, flags->model);
   command->add_option("CONFIG", flags->config, "Configuration of a weights file");
   command->add_option("KEY=VALUE", flags->overrides, "Overrides, e.g. data.path=DIR");
-  command->add_option("--split", flags->split, "training, validation or test samples")->capture_default_str();
+  command
+      ->add_option("--split", flags->split, "training, validation or test samples, or all of a\nset without such parts")
+      ->capture_default_str();
   command->add_option("--progress", flags->progress, "auto, bar, plain, json or none (on stderr)")
       ->capture_default_str();
   command->add_flag("--json", flags->json, "One JSON object instead of text");

@@ -60,8 +60,11 @@ int run_export(ExportOptions options) {
     options.onnx.json = options.json;
     return export_onnx(options.onnx);
   }
+  if (options.to == "onnx") throw ConfigError("--to: an ONNX file is written by --onnx FILE");
   if (options.to != "torchvision")
     throw ConfigError(fmt::format("--to: unknown '{}'; there is torchvision", shown(options.to)));
+  if (options.out.ends_with(".onnx"))
+    throw ConfigError(fmt::format("--out names a safetensors file; an ONNX file is written by --onnx {}", options.out));
   if (options.torchvision.width == 1.0) options.torchvision.width = width_of(options.path, 1.0);
   const std::filesystem::path from = weights_of(options.path);
   options.out =

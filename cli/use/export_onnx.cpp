@@ -38,6 +38,7 @@ void print_text(const OnnxFileOptions& options, const run::OnnxNetwork& network,
              options.onnx.preprocessing ? "pixels from 0 to 255, of the network's size"
                                         : "images after all stages of the run's evaluation pipeline");
   fmt::print("{}\n", run::value_text(model.outputs[0]));
+  if (!network.stages.empty()) fmt::print("an image becomes the input by {}\n", to_text(network.stages));
 }
 
 void print_json(const OnnxFileOptions& options, const run::TrainedModel& trained, const run::OnnxNetwork& network,
@@ -56,6 +57,7 @@ void print_json(const OnnxFileOptions& options, const run::TrainedModel& trained
                                        {"folded", network.folded},
                                        {"float16", options.onnx.float16},
                                        {"input", value(model.inputs[0])},
+                                       {"input_stages", to_json(network.stages)},
                                        {"output", value(model.outputs[0])}};
   fmt::print("{}\n", json_text(json));
 }

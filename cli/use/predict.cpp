@@ -227,7 +227,10 @@ class PredictVerb {
 
   int end(const PredictionSummary& summary) {
     progress_->close();
-    if (summary.resized) progress_->message("images of another size than the training samples' were resized to it");
+    if (summary.resized > 0)
+      progress_->message(fmt::format("{} image{} of another size than the training samples' {} resized to it",
+                                     format_count(summary.resized), summary.resized == 1 ? "" : "s",
+                                     summary.resized == 1 ? "was" : "were"));
     if (summary.broken > 0 || summary.stopped)
       std::fputs(fmt::format("{} of {} images predicted; {} could not be read{}\n",
                              format_count(summary.images - summary.broken), format_count(std::ssize(images_.images)),

@@ -196,8 +196,10 @@ SampleSplits image_folder_format(ConfigMap& data) {
   if (parts.train.empty()) path.fail("has no folder 'train'; name that of the training samples by data.train");
   if (parts.train == folder && classes.empty() && !path.is_described()) check_classes(path, folder);
   if (names.split && !data.self().is_described() && (!parts.validation.empty() || !parts.test.empty()))
-    data.node("split").fail_at_key(fmt::format("nothing is split off where samples are held out already: {} is there",
-                                               (parts.validation.empty() ? parts.test : parts.validation).string()));
+    data.node("split").fail_at_key(
+        fmt::format("nothing is split off where samples are held out already, in {}: "
+                    "remove the key",
+                    (parts.validation.empty() ? parts.test : parts.validation).string()));
   const auto training = std::make_shared<const ClassFolders>(parts.train, std::move(classes), nullptr);
   const auto part = [&](const fs::path& folder) -> std::shared_ptr<const SampleReader> {
     if (folder.empty()) return nullptr;

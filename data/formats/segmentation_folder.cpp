@@ -216,7 +216,7 @@ SampleSplits segmentation_folder_format(ConfigMap& data) {
   if (has_parts && training.images.empty())
     path.fail("has held-out samples, but no folder 'train'; name it by data.train");
   if (has_parts && names.split && !data.self().is_described())
-    data.node("split").fail_at_key("nothing is split off where samples are held out already");
+    data.node("split").fail_at_key("nothing is split off where samples are held out already: remove the key");
   return splits_of_parts(reader(training.images.empty() ? finder.whole() : training), reader(validation), reader(test),
                          names);
 }

@@ -11,8 +11,9 @@ namespace bantam {
 /// One stage that changes samples.
 struct PipelineStep {
   std::string name;
-  ImageSize size;       ///< of images after it; 0: not one size yet
-  bool chance = false;  ///< whether random numbers matter
+  ImageSize size = {};            ///< of images after it; 0: not one size yet
+  std::int64_t shorter_side = 0;  ///< where they have not one size, but one shorter side: its pixels; else 0
+  bool chance = false;            ///< whether random numbers matter
 };
 
 /// The augmentations in their order, the normalisation where it changes anything, and what mixes finished batches.

@@ -14,8 +14,8 @@ class DenseLayer : public BuiltInLayer {
   Shape output_shape(std::span<const Shape> inputs) const override {
     const Shape& in = single(kind(), inputs);
     if (in.rank() != 1)
-      throw ShapeError(
-          fmt::format("dense: expected an input (features), got {}; put flatten before it", to_string(in)));
+      throw ShapeError(fmt::format(
+          "dense: expected an input (features), got {}; put flatten or global_average_pool before it", to_string(in)));
     check_positive(kind(), "units", options_.units);
     return {options_.units};
   }

@@ -38,6 +38,8 @@ std::optional<WatchedMetric> read_best(ConfigMap& map, const TrainConfig& train)
     return WatchedMetric{.metric = train.stop_early->metric, .larger = train.stop_early->larger};
   }
   if (!train.evaluate) node.fail("checkpoint.best needs evaluations; train.evaluate is false");
+  if (node.is_scalar() && !node.is_described())
+    node.fail("checkpoint.best: expected off or a map such as {metric: accuracy}");
   ConfigMap options = node.as_map();
   const WatchedMetric otherwise = watched_by_default(train);
   WatchedMetric best =

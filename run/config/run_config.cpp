@@ -503,8 +503,11 @@ void require_target(const RunConfig& config, const TensorFacts& reads, std::int6
                     "{{units: classes}}; this ends with {}",
                     to_string(config.model.graph.output_shape())));
   if (reads.classes > 0 && reads.classes != classes)
-    fail(fmt::format("the model's output is {}, but the data have {} classes",
-                     to_string(config.model.graph.output_shape()), classes));
+    fail(fmt::format("the model's output is {}, but the data have {} classes: {}",
+                     to_string(config.model.graph.output_shape()), classes,
+                     config.document.map().map("model").has("zoo")
+                         ? fmt::format("write model.classes: {}", classes)
+                         : fmt::format("the last layer needs as many values, such as dense: {{units: {}}}", classes)));
   if (field->shape != reads.shape)
     fail(fmt::format("the model's output is {}, so that '{}' must be {} a sample, but the data's are {}",
                      to_string(config.model.graph.output_shape()), reads.name, to_string(reads.shape),
@@ -531,9 +534,13 @@ void require_soft_loss(const RunConfig& config) {
 
 void require_model_fits(const RunConfig& config, const Shape& image, std::int64_t classes) {
   const Graph& graph = config.model.graph;
-  if (graph.input_shape() != image)
-    config.model.input.fail(fmt::format("the model expects {}, but the data's images are {}",
-                                        to_string(graph.input_shape()), to_string(image)));
+  if (graph.input_shape() != image) {
+    const Shape& input = graph.input_shape();
+    const bool channels_first = input.rank() == 3 && image.rank() == 3 && Shape{input[1], input[2], input[0]} == image;
+    config.model.input.fail(
+        fmt::format("the model expects {}, but the data's images are {} after the pipeline's stages{}",
+                    to_string(input), to_string(image), channels_first ? ": input is height, width, channels" : ""));
+  }
   require_soft_loss(config);
   require_ignored(config);
   require_fills(config, classes);

@@ -2,6 +2,7 @@
 #include "bantam/run/fit/settle.h"
 
 #include <algorithm>
+#include <cmath>
 #include <filesystem>
 #include <system_error>
 #include <utility>
@@ -76,6 +77,26 @@ void warn_of_probabilities(const RunConfig& config, std::vector<std::string>& wa
                                  sigmoid ? "sigmoid" : "softmax", loss));
 }
 
+/// Pixels as they are stored, 0 to 255, are far from what initial weights and usual learning rates are made for; with
+/// the mean and deviation of scaled ones they are farther still.
+void warn_of_unscaled_pixels(const RunConfig& config, std::vector<std::string>& warnings) {
+  constexpr double kLargestPixel = 255, kMost = 64;  // white is less where images of little contrast are normalised
+  const DatasetFacts facts = config.data->source.train->facts();
+  if (facts.image_dtype != DType::uint8 || facts.image_shape.rank() != 3) return;
+  const NormalizeOptions& normalize = config.data->pipeline.normalize;
+  double largest = 0;
+  for (std::size_t c = 0; c < std::max(normalize.mean.size(), normalize.std.size()); ++c) {
+    const double mean = normalize.mean[normalize.mean.size() == 1 ? 0 : c];
+    const double deviation = normalize.std[normalize.std.size() == 1 ? 0 : c];
+    largest = std::max(largest, std::abs(kLargestPixel * normalize.scale - mean) / deviation);
+  }
+  if (largest <= kMost) return;
+  warnings.push_back(
+      fmt::format("pixels reach the network as numbers up to {:.4g}: `normalize: {{scale: 0.00392156862745098}}` makes "
+                  "bytes 0 to 1, and `bantam data` measures their mean and std",
+                  largest));
+}
+
 /// Whether a path that depends on the current folder leads to a file.
 bool is_found_from_here(const models::ModelWeights& weights) {
   std::error_code error;
@@ -103,6 +124,7 @@ Settled settle(const RunConfig& config) {
     if (settled.weights->sha256.empty()) settled.weights->sha256 = sha256_of_weights(settled.weights->file);
   }
   warn_of_probabilities(config, settled.warnings);
+  warn_of_unscaled_pixels(config, settled.warnings);
   warn_of_unreached(config, settled.batch ? settled.batch->batch : config.data->pipeline.batch_size, settled.warnings);
   return settled;
 }

@@ -24,10 +24,15 @@
 namespace bantam::run {
 namespace {
 
-constexpr std::array<std::string_view, 3> kSets = {"training", "validation", "test"};
+constexpr std::array<std::string_view, 4> kSets = {"training", "validation", "test", "all"};
 
 /// The configuration's samples of `set`.
 std::shared_ptr<const SampleReader> samples_of(const RunConfig& config, EvaluatedSet set) {
+  if (set == EvaluatedSet::all) {
+    if (config.data->source.whole != nullptr) return config.data->source.whole;
+    throw ConfigError(
+        "--split all: the data have parts of their own; --split training, validation or test evaluates one of them");
+  }
   const SampleSplits splits = open_splits(*config.data, config.seed);
   if (set == EvaluatedSet::training) return splits.train;
   if (set == EvaluatedSet::test && splits.test == nullptr)
@@ -187,7 +192,7 @@ std::string_view to_string(EvaluatedSet set) { return kSets[static_cast<std::siz
 EvaluatedSet parse_evaluated_set(std::string_view text) {
   const auto found = std::ranges::find(kSets, text);
   if (found == kSets.end())
-    throw ConfigError(fmt::format("--split: expected training, validation or test, got '{}'", text));
+    throw ConfigError(fmt::format("--split: expected training, validation, test or all, got '{}'", text));
   return static_cast<EvaluatedSet>(found - kSets.begin());
 }
 

@@ -16,9 +16,14 @@
 namespace bantam::run {
 
 /// Which of a configuration's samples.
-enum class EvaluatedSet : std::uint8_t { training, validation, test };
+enum class EvaluatedSet : std::uint8_t {
+  training,
+  validation,
+  test,
+  all  ///< of a set without parts of its own: its training and validation samples together
+};
 
-/// "training", "validation", "test"; the inverse throws ConfigError.
+/// "training", "validation", "test", "all"; the inverse throws ConfigError.
 std::string_view to_string(EvaluatedSet set);
 EvaluatedSet parse_evaluated_set(std::string_view text);
 

@@ -44,8 +44,9 @@ class ImageListReader : public ImageFileReader {
 
 class ResizedImages : public SampleReader {
  public:
-  ResizedImages(std::vector<ListedImage> images, std::int64_t channels, ImageSize size)
-      : images_(std::move(images)), channels_(channels), size_(size) {}
+  ResizedImages(std::vector<ListedImage> images, std::int64_t channels, ImageSize size,
+                std::shared_ptr<std::atomic<std::int64_t>> resized)
+      : images_(std::move(images)), channels_(channels), size_(size), resized_(std::move(resized)) {}
 
   DatasetFacts facts() const override {
     return {.size = std::ssize(images_), .image_shape = {size_.height, size_.width, channels_}};
@@ -55,7 +56,9 @@ class ResizedImages : public SampleReader {
     read_whole_file(images_[static_cast<std::size_t>(index)].path, file);
     Image scratch, image;
     try {
-      decode_sampled(file, channels_, {.window = read_image_header(file).size, .size = size_}, scratch, image);
+      const ImageSize stored = read_image_header(file).size;
+      decode_sampled(file, channels_, {.window = stored, .size = size_}, scratch, image);
+      if (resized_ != nullptr && stored != size_) ++*resized_;
     } catch (const DataError& error) {
       throw DataError(fmt::format("{}: {}", name_of(index), error.what()));
     }
@@ -70,6 +73,7 @@ class ResizedImages : public SampleReader {
   std::vector<ListedImage> images_;
   std::int64_t channels_;
   ImageSize size_;
+  std::shared_ptr<std::atomic<std::int64_t>> resized_;
 };
 
 void add_folder(const fs::path& folder, ImageList& list) {
@@ -93,9 +97,10 @@ ImageList list_images(std::span<const fs::path> paths) {
   return list;
 }
 
-std::shared_ptr<const SampleReader> samples_of(std::vector<ListedImage> images, std::int64_t channels, ImageSize size) {
+std::shared_ptr<const SampleReader> samples_of(std::vector<ListedImage> images, std::int64_t channels, ImageSize size,
+                                               std::shared_ptr<std::atomic<std::int64_t>> resized) {
   if (size == ImageSize{}) return std::make_shared<ImageListReader>(std::move(images), channels);
-  return std::make_shared<ResizedImages>(std::move(images), channels, size);
+  return std::make_shared<ResizedImages>(std::move(images), channels, size, std::move(resized));
 }
 
 }  // namespace bantam::run

@@ -1,6 +1,7 @@
 // ImageList: the image files that predictions are asked for, as samples of a data set.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <filesystem>
 #include <memory>
@@ -27,7 +28,9 @@ struct ImageList {
 ImageList list_images(std::span<const std::filesystem::path> paths);
 
 /// Samples of these files, each with a label 0 beside its image: of files of any size, or, where `size` is not 0 × 0,
-/// of images that are resized (bilinear) where theirs is another.
-std::shared_ptr<const SampleReader> samples_of(std::vector<ListedImage> images, std::int64_t channels, ImageSize size);
+/// of images that are resized (bilinear) where theirs is another. Reading such an image adds 1 to `resized`, if there
+/// is one, from any thread.
+std::shared_ptr<const SampleReader> samples_of(std::vector<ListedImage> images, std::int64_t channels, ImageSize size,
+                                               std::shared_ptr<std::atomic<std::int64_t>> resized = nullptr);
 
 }  // namespace bantam::run

@@ -32,6 +32,15 @@ onnx::Preprocessing preprocessing_of(const RunConfig& config) {
           .std = of_channels(normalize.std, input[2])};
 }
 
+/// Of evaluation, as far as they are not in the graph.
+InputStages stages_before(const RunConfig& config, const OnnxOptions& options) {
+  const Shape& output = config.model.graph.output_shape();
+  InputStages stages = input_stages(config, output.rank() > 0 ? output[-1] : 1);
+  if (options.preprocessing)
+    std::erase_if(stages.steps, [](const PipelineStep& step) { return step.name == "normalize"; });
+  return stages;
+}
+
 }  // namespace
 
 OnnxNetwork onnx_network(const TrainedModel& trained, const OnnxOptions& options) {
@@ -51,6 +60,8 @@ OnnxNetwork onnx_network(const TrainedModel& trained, const OnnxOptions& options
   }
   network.model.producer_version = program_version();
   network.model.graph_name = trained.config.model.name;
+  network.stages = stages_before(trained.config, options);
+  if (!network.stages.empty()) network.model.metadata["input_stages"] = to_json(network.stages).dump();
   return network;
 }
 

@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "bantam/models/onnx/onnx_model.h"
+#include "bantam/run/use/input_stages.h"
 #include "bantam/run/use/trained_model.h"
 
 namespace bantam::run {
@@ -20,6 +21,9 @@ struct OnnxOptions {
 struct OnnxNetwork {
   onnx::Model model;
   int folded = 0;  ///< batch norms
+  /// What the program that uses the file does to an image before it is the input; empty: the configuration does not
+  /// say. It is in the model's metadata, too: "input_stages", as JSON.
+  InputStages stages;
 };
 
 /// Throws ConfigError naming a layer that ONNX does not have, and, with `preprocessing`, where the configuration has no

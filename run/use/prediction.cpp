@@ -2,6 +2,7 @@
 #include "bantam/run/use/prediction.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cmath>
 #include <map>
 #include <memory>
@@ -163,6 +164,7 @@ struct Work {
   ImageStages stages;
   std::shared_ptr<const SampleReader> samples;
   std::int64_t batch = 1;
+  std::shared_ptr<std::atomic<std::int64_t>> resized = std::make_shared<std::atomic<std::int64_t>>(0);
 
   LoaderOptions loading(Device device, std::shared_ptr<BrokenSamples> broken) const {
     LoaderOptions options{.pipeline = stages.pipeline, .device = device, .broken = std::move(broken)};
@@ -216,7 +218,7 @@ std::int64_t batch_of(const RunConfig& config, const ImageStages& stages, std::i
 Work work_of(const TrainedModel& trained, const std::vector<ListedImage>& images, const PredictOptions& options) {
   Work work{
       .config = trained.config, .stages = image_stages(trained.config, classes_of(trained.config)), .samples = {}};
-  work.samples = samples_of(images, work.stages.channels, work.stages.size);
+  work.samples = samples_of(images, work.stages.channels, work.stages.size, work.resized);
   work.batch = batch_of(work.config, work.stages, options.batch_size, std::ssize(images));
   work.stages.pipeline.batch_size_is_auto = false;
   return work;
@@ -238,7 +240,6 @@ PredictionSummary predict(const TrainedModel& trained, const std::vector<ListedI
   if (images.empty()) return summary;
   require_device(trained.config);
   Work work = work_of(trained, images, options);
-  summary.resized = work.stages.size != ImageSize{};
   const RunConfig& config = work.config;
   const std::unique_ptr<Runtime> runtime = planned_runtime(work, options, summary);
   const AlgorithmCache algorithms(*runtime, config, trained.run.empty() ? "" : trained.run / "algorithms.json",
@@ -267,6 +268,7 @@ PredictionSummary predict(const TrainedModel& trained, const std::vector<ListedI
     }
   });
   summary.seconds = seconds_since(begin);
+  summary.resized = *work.resized;
   summary.peak_bytes = runtime->allocator(config.device).stats().peak_bytes;
   return summary;
 }

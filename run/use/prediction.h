@@ -41,7 +41,7 @@ struct Prediction {
 struct PredictionSummary {
   std::int64_t images = 0, broken = 0;  ///< of those that were answered, how many could not be read
   bool stopped = false;                 ///< `stop` said so
-  bool resized = false;                 ///< images of other sizes than the training samples were resized to theirs
+  std::int64_t resized = 0;             ///< images of another size than the training samples' one, resized to it
   std::int64_t batch_size = 1;
   double seconds = 0;                                            ///< of the batches
   std::uint64_t planned_peak_bytes = 0, planned_pool_bytes = 0;  ///< of the device's allocator, known before it began

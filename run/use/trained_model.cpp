@@ -162,7 +162,10 @@ Located of_folder(const fs::path& path, const TrainedModelOptions& options) {
         return of_checkpoint(is_run(run) ? run : fs::path(), checkpoint, options.ema);
   }
   if (!is_run(path) && !(is_there(path / "weights.safetensors") && !options.config.empty()))
-    throw DataError(fmt::format("{} holds no run: there is no config.yaml in it", path.string()));
+    throw DataError(fmt::format("{} holds no run: there is no config.yaml in it; {}", path.string(),
+                                is_run("runs" / path)
+                                    ? fmt::format("did you mean runs/{}?", path.string())
+                                    : fmt::format("`bantam runs {}` lists the runs below it", path.string())));
   return of_run(path, options);
 }
 
@@ -171,7 +174,8 @@ Located locate(const fs::path& given, const TrainedModelOptions& options) {
   std::error_code error;
   const fs::file_status status = fs::status(path, error);
   if (status.type() == fs::file_type::not_found)
-    throw DataError(fmt::format("{}: there is no such run and no such file", path.string()));
+    throw DataError(fmt::format("{}: there is no such run and no such file{}", path.string(),
+                                is_run("runs" / path) ? fmt::format("; did you mean runs/{}?", path.string()) : ""));
   if (status.type() == fs::file_type::none) throw DataError(fmt::format("{}: {}", path.string(), error.message()));
   return fs::is_directory(status) ? of_folder(path, options) : of_file(path, options);
 }

@@ -172,13 +172,14 @@ std::optional<Comparison> matching(const std::vector<Comparison>& all, const std
 }
 
 [[noreturn]] void fail_no_network(const Comparison& nearest, const std::filesystem::path& path,
-                                  const TorchvisionOptions& options) {
+                                  const TorchvisionOptions& options, const Side& side) {
   const std::string faults = faults_text(nearest);
   if (!options.model.empty())
     throw DataError(fmt::format("{}: has other tensors than {}{}", path.string(), options.model, faults));
   throw DataError(fmt::format(
-      "{}: has the tensors of no network that torchvision and the zoo both have{}; the nearest is {}{}", path.string(),
-      options.width != 1 ? fmt::format(" with a width of {}", options.width) : "", nearest.model, faults));
+      "{}: has the tensors of no network that torchvision and the zoo both have{}; the nearest is {}{}{}",
+      path.string(), options.width != 1 ? fmt::format(" with a width of {}", options.width) : "", nearest.model, faults,
+      side.torch ? "" : "\n  --onnx FILE writes any network, for inference elsewhere"));
 }
 
 Shapes shapes_of(const Tensors& tensors) {
@@ -226,7 +227,7 @@ Identified identify(const Shapes& shapes, const std::filesystem::path& path, con
     prefix = side.torch ? longer_prefix(shapes, prefix) : "";
     if (prefix.empty()) break;
   }
-  fail_no_network(*best, path, options);
+  fail_no_network(*best, path, options, side);
 }
 
 bool is_zip(const std::filesystem::path& path) {

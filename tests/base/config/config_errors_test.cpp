@@ -189,7 +189,9 @@ INSTANTIATE_TEST_SUITE_P(
                     "t.yaml:1:19: error: train.nesterov: expected true or false, got 1\n"
                     "   train: {nesterov: 1}\n"
                     "                     ^"),
-        with_layers("train: 5\n", "t.yaml:1:8: error: train: expected a map, got 5\n   train: 5\n          ^"),
+        with_layers("train: 5\n",
+                    "t.yaml:1:8: error: train: expected a map, got 5 (keys with their values: {KEY: VALUE})\n   train: "
+                    "5\n          ^"),
         with_layers("device: gpu\n",
                     "t.yaml:1:9: error: device: expected auto, cpu or cuda, got 'gpu'; did you mean 'cpu'?\n"
                     "   device: gpu\n"

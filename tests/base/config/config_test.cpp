@@ -194,8 +194,30 @@ TEST(ConfigDocument, LoadsFilesAndNamesMissingOnes) {
     ConfigDocument::load(path);
     FAIL() << "a missing file was read";
   } catch (const ConfigError& error) {
-    EXPECT_EQ(error.what(), "cannot read " + path.string() + ": No such file or directory");
+    EXPECT_TRUE(std::string(error.what()).starts_with("cannot read " + path.string() + ": No such file or directory"))
+        << error.what();
   }
+}
+
+TEST(ConfigDocument, AMissingFileHasANeighbourOrNoFolder) {
+  const auto folder =
+      std::filesystem::temp_directory_path() / ("bantam_config_near_" + std::to_string(std::random_device()()));
+  std::filesystem::create_directories(folder);
+  write_file_atomically(folder / "bees.yaml", "a: 5\n");
+  write_file_atomically(folder / "bees.txt", "a: 5\n");
+  const auto end_of_error = [&](const std::string& name) -> std::string {
+    try {
+      ConfigDocument::load(folder / name);
+    } catch (const ConfigError& error) {
+      const std::string text = error.what(), reason = "No such file or directory";
+      return text.substr(text.find(reason) + reason.size());
+    }
+    return "it was read";
+  };
+  EXPECT_EQ(end_of_error("bees.yml"), "; did you mean " + (folder / "bees.yaml").string() + "?");
+  EXPECT_EQ(end_of_error("quickstart.yaml"), "");
+  EXPECT_EQ(end_of_error("configs/quickstart.yaml"), "; there is no folder " + (folder / "configs").string());
+  std::filesystem::remove_all(folder);
 }
 
 }  // namespace

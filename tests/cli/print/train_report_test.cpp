@@ -41,6 +41,16 @@ TEST_F(TrainReportTest, SummaryOfARunThatEnded) {
   expect_in(text, "runs/a/\n");
 }
 
+TEST_F(TrainReportTest, TheBestEvaluationIsToldWhereItsWeightsAreKept) {
+  TrainOutcome ended = outcome();
+  ended.config = tiny({"checkpoint.best={metric: accuracy}"});
+  EXPECT_EQ(closing_summary({.outcome = ended}).find("best"), std::string::npos) << "nothing was evaluated";
+  ended.best = 0.625;
+  ended.best_epoch = 1;
+  expect_in(closing_summary({.outcome = ended}),
+            "  best        accuracy 0.6250 in epoch 1: weights-best.safetensors, `--checkpoint best`\n");
+}
+
 TEST_F(TrainReportTest, OfARunThatPrunesTheSizeAfterGzip) {
   TrainOutcome ended = outcome();
   EXPECT_EQ(closing_summary({.outcome = ended}).find("gzip"), std::string::npos);

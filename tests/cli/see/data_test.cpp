@@ -111,12 +111,20 @@ TEST_F(Data, AFolderOfImages) {
   EXPECT_EQ(train["channels"][1]["mean"], 0);
   EXPECT_NEAR(train["channels"][0]["mean"].get<double>(), (200 * 306 + 100 * 135) / 441.0, 1e-9);
   EXPECT_EQ(json["pipeline"]["training"][0]["stage"], "random_resized_crop");
-  EXPECT_EQ(json["pipeline"]["evaluation"][0]["stage"], "resize");
+  EXPECT_EQ(json["splits"][1]["split"], "validation") << "as `train` and `evaluate` call it";
+  const nlohmann::json& resize = json["pipeline"]["evaluation"][0];
+  EXPECT_EQ(resize["stage"], "resize");
+  EXPECT_EQ(resize["size"], nullptr);
+  EXPECT_EQ(resize["shorter_side"], 18) << "16 * 256 / 224";
   EXPECT_EQ(json["cache"]["auto"], true);
   const Outcome words = run({"data", "folder.yaml"});
   EXPECT_NE(words.out.find("2 x the samples of the least frequent"), std::string::npos) << words.out;
   EXPECT_EQ(count_of(read("page.html"), "<img"), 8u * 7);
-  EXPECT_EQ(run({"data", "folder.yaml", "--check"}).code, 0);
+  const Outcome checked = run({"data", "folder.yaml", "--check", "--out", "page.html"});
+  EXPECT_EQ(checked.code, 0);
+  EXPECT_EQ(count_of(checked.out, "every sample is read and decoded, none is broken"), 2u) << checked.out;
+  EXPECT_NE(checked.out.find("resize                 shorter side 18\n"), std::string::npos) << checked.out;
+  EXPECT_NE(checked.out.find("Samples as the network sees them: page.html\n"), std::string::npos) << checked.out;
 }
 
 TEST_F(Data, ListsBrokenFiles) {

@@ -52,6 +52,31 @@ TEST_F(ExportOnnxTest, WritesARunAndTellsWhatIsInIt) {
   const Outcome text = run({"export", "r", "--onnx", "out.onnx"});
   EXPECT_EQ(text.out.substr(0, text.out.find(',')), "out.onnx: small") << text.out;
   EXPECT_NE(text.out.find("input float32 (batch, 3, 32, 32)"), std::string::npos) << text.out;
+  EXPECT_NE(text.out.find("by resize (32 x 32), normalize (scale 0.00392156862745098, mean 0.5, std 0.25)\n"),
+            std::string::npos)
+      << text.out;
+}
+
+TEST_F(ExportOnnxTest, WhatImagesPassBeforeTheInputIsToldAndInTheFile) {
+  std::string config = read("net.yaml");
+  config.replace(config.find("[{normalize"), 1, "[{random_resized_crop: {size: 32}}, ");
+  config.replace(config.find("generated"), 9, "image_folder\n  path: gone");
+  for (const std::string line : {"  train_samples: 8\n", "  test_samples: 4\n"})
+    config.erase(config.find(line), line.size());
+  write("crop.yaml", config);
+  const Outcome outcome = run({"export", "r/weights.safetensors", "--config", "crop.yaml", "--onnx", "crop.onnx"});
+  ASSERT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_NE(outcome.out.find("by resize (shorter side 36), center_crop (32 x 32), normalize (scale"), std::string::npos)
+      << outcome.out;
+  EXPECT_NE(read("crop.onnx").find(R"([{"stage":"resize","shorter_side":36},{"stage":"center_crop","height":32,)"),
+            std::string::npos);
+}
+
+TEST_F(ExportOnnxTest, AnotherWayToAskForAFileIsToldTheFlag) {
+  fails({"r", "-o", "net.onnx"}, 2, "an ONNX file is written by --onnx net.onnx");
+  fails({"r", "--to", "onnx"}, 2, "an ONNX file is written by --onnx FILE");
+  fails({"r"}, 3, "--onnx FILE writes any network");
+  fails({"r", "--onnx"}, 2, "--onnx needs a value");
 }
 
 TEST_F(ExportOnnxTest, FlagsChangeTheFile) {

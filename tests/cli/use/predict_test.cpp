@@ -244,6 +244,23 @@ TEST_F(PredictTest, EvaluateIsTheRunsOwnToTheBit) {
   EXPECT_EQ(alone.last_json()["samples"], 8);
 }
 
+TEST_F(PredictTest, AllSamplesOfAnotherFolderAreEvaluated) {
+  train_photos();
+  for (const char* folder : {"more/day", "more/night"}) fs::create_directories(path(folder));
+  for (int i = 0; i < 5; ++i) write("more/day/" + std::to_string(i) + ".png", photo(true, 100 + i));
+  for (int i = 0; i < 3; ++i) write("more/night/" + std::to_string(i) + ".png", photo(false, 100 + i));
+  const auto samples = [&](const std::vector<std::string>& more) {
+    std::vector<std::string> arguments = {"evaluate", "r", "--json", "--progress", "none"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    const Outcome outcome = run(arguments);
+    EXPECT_EQ(outcome.code, 0) << outcome.err;
+    return outcome.code == 0 ? outcome.last_json()["samples"].get<int>() : -1;
+  };
+  EXPECT_EQ(samples({"--split", "all"}), 48);
+  EXPECT_EQ(samples({"--split", "validation"}), 12);
+  EXPECT_EQ(samples({"data.path=more", "--split", "all"}), 8);
+}
+
 TEST_F(PredictTest, WhatIsWrongHasAnExitCode) {
   write_tiny_config();
   ASSERT_EQ(train("r").code, 0);
@@ -255,10 +272,18 @@ TEST_F(PredictTest, WhatIsWrongHasAnExitCode) {
   };
   fs::create_directories(path("empty"));
   fails({"evaluate", "gone"}, 3, "there is no such run and no such file");
+  fails({"evaluate", "r", "empty"}, 2, "data.path=empty with --split all evaluates the samples in it");
+  fails({"evaluate", "r", "--split", "all"}, 2, "the data have parts of their own");
+  fs::create_directories(path("runs"));
+  fs::copy(path("r"), path("runs/copy"), fs::copy_options::recursive);
+  fails({"predict", "copy", "x.png"}, 3, "did you mean runs/copy?");
+  fs::create_directories(path("copy"));  // of photographs, say
+  fails({"predict", "copy", "x.png"}, 3, "did you mean runs/copy?");
+  fails({"predict", "runs", "x.png"}, 3, "`bantam runs runs` lists the runs below it");
   fails({"evaluate", "alone.safetensors"}, 2, "name the configuration");
   fails({"evaluate", "r", "--checkpoint", "best"}, 3, "no weights-best.safetensors");
   fails({"evaluate", "r", "--split", "test"}, 2, "no test samples");
-  fails({"evaluate", "r", "--split", "dev"}, 2, "expected training, validation or test");
+  fails({"evaluate", "r", "--split", "dev"}, 2, "expected training, validation, test or all");
   fails({"evaluate", "r", "--ema"}, 3, "has no train.ema");
   fails({"evaluate", "r", "memory.limits={cpu: 4KiB}"}, 4, "train.evaluate={batch_size: N}");
   fails({"evaluate", "r", "--device", "cuda:99"}, 2, "--device cpu");

@@ -159,6 +159,18 @@ TEST(PipelineSteps, TellsSizes) {
   EXPECT_FALSE(steps[2].chance);
 }
 
+TEST(PipelineSteps, TellsTheShorterSideOfImagesOfDifferingSizes) {
+  PipelineOptions options;
+  options.augmentations = {random_flip(), resize({.height = 73}), center_crop({64, 64})};
+  const auto steps = pipeline_steps(options, {.size = 1, .image_shape = {0, 0, 3}});
+  ASSERT_EQ(steps.size(), 3u);
+  EXPECT_EQ(steps[0].shorter_side, 0) << "as stored";
+  EXPECT_EQ(steps[1].shorter_side, 73);
+  EXPECT_EQ(steps[1].size, ImageSize{});
+  EXPECT_EQ(steps[2].shorter_side, 0);
+  EXPECT_EQ(steps[2].size, (ImageSize{64, 64}));
+}
+
 TEST(SampleViews, ShowsPixelsWithoutTheirNormalization) {
   Runtime runtime({.threads = 1});
   const auto set = testing::ramp_dataset(runtime, 6);

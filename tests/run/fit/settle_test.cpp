@@ -45,6 +45,18 @@ TEST_F(SettleTest, WarnsOfProbabilitiesWhereTheLossReadsLogits) {
   EXPECT_TRUE(warnings("{dense: {units: 10}}, softmax", soft).empty());
 }
 
+TEST_F(SettleTest, WarnsOfPixelsThatAreNotScaled) {
+  const auto warnings = [](const std::string& normalize) {
+    return settle(tiny({"data.pipeline.normalize=" + normalize})).warnings;
+  };
+  const std::vector<std::string> found = warnings("{mean: [0.5, 0.4, 0.45], std: [0.25, 0.2, 0.3]}");
+  ASSERT_EQ(found.size(), 1u);
+  EXPECT_TRUE(found[0].starts_with("pixels reach the network as numbers up to 1273: ")) << found[0];
+  EXPECT_EQ(warnings("{}").size(), 1u) << "0 to 255";
+  EXPECT_TRUE(warnings("{scale: 0.0039, mean: [0.5, 0.4, 0.45], std: [0.25, 0.2, 0.3]}").empty());
+  EXPECT_TRUE(warnings("{mean: 127.5, std: 127.5}").empty()) << "the same by other means";
+}
+
 TEST_F(SettleTest, WarnsOfWhatTheRunDoesNotReach) {  // its 12 updates
   const auto warnings = [](const std::vector<std::string>& overrides) { return settle(tiny(overrides)).warnings; };
   EXPECT_EQ(warnings({"train.prune={begin: 12, end: 20}"}),

@@ -80,6 +80,11 @@ TEST_F(PredictionTest, ImagesOfOtherSizesAreResizedToTheDataSets) {
   ASSERT_EQ(found.size(), 2u);
   EXPECT_EQ(found[0].values, found[1].values) << "of one colour";
   EXPECT_EQ(found[0].name, "large.png");
+  const auto resized_of = [&](const std::vector<std::filesystem::path>& paths) {
+    return predict(open("r"), list_images(paths).images, {.threads = 2}, [](const Prediction&) {}).resized;
+  };
+  EXPECT_EQ(resized_of({path("large.png"), path("exact.png")}), 1);
+  EXPECT_EQ(resized_of({path("exact.png")}), 0);
 }
 
 TEST_F(PredictionTest, BrokenFilesAreNamedInTheirPlaces) {

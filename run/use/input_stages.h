@@ -1,0 +1,34 @@
+// InputStages: what an image passes before it is a network's input, as those need to know who use the network
+// elsewhere.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include "bantam/data/pipeline/pipeline.h"
+#include "bantam/data/survey/pipeline_steps.h"
+#include "bantam/run/config/run_config.h"
+
+namespace bantam::run {
+
+struct InputStages {
+  std::vector<PipelineStep> steps;  ///< of evaluation, in their order; sizes are those of image files' images
+  NormalizeOptions normalize;       ///< of the step of that name, if there is one
+
+  bool empty() const { return steps.empty(); }
+};
+
+/// Of `data.pipeline` and `data.evaluation`; the data are not needed. Empty where the configuration does not say how
+/// image files become the model's input. `classes`: of the labels.
+InputStages input_stages(const RunConfig& config, std::int64_t classes);
+
+/// "resize (shorter side 73), center_crop (64 x 64), normalize (scale 0.5, mean 0.1, 0.2, 0.3, std 1)". Sizes are
+/// width x height.
+std::string to_text(const InputStages& stages);
+/// [{"stage": "resize", "shorter_side": 73}, {"stage": "center_crop", "height": 64, "width": 64}, {"stage":
+/// "normalize", "scale": 0.5, "mean": [0.1, 0.2, 0.3], "std": [1.0]}]
+nlohmann::ordered_json to_json(const InputStages& stages);
+
+}  // namespace bantam::run
