@@ -12,6 +12,8 @@
 #include <utility>
 #include <vector>
 
+#include "bantam/base/part_recorder.h"
+
 namespace bantam {
 namespace {
 
@@ -20,6 +22,44 @@ namespace {
 constexpr std::chrono::microseconds kPolling{50};
 
 thread_local bool inside_part = false;
+thread_local int worker_number = 0;  // 0: none of the pool's
+
+std::int64_t now_ns() {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch())
+      .count();
+}
+
+/// Where spans go while somebody records them.
+struct Recording {
+  std::atomic<bool> on = false;
+  std::mutex guard;
+  std::vector<PartSpan> spans;
+};
+
+/// Never destroyed, as the pool, whose workers read it.
+Recording& recording() {
+  static Recording* const only = new Recording;
+  return *only;
+}
+
+/// Notes what the thread does within the scope, where spans are recorded.
+class SpanScope {
+ public:
+  explicit SpanScope(bool waits)
+      : waits_(waits), begin_(recording().on.load(std::memory_order_relaxed) ? now_ns() : 0) {}
+  ~SpanScope() {
+    if (begin_ == 0) return;
+    Recording& to = recording();
+    const std::lock_guard lock(to.guard);
+    if (to.on) to.spans.push_back({worker_number, waits_, begin_, now_ns()});
+  }
+  SpanScope(const SpanScope&) = delete;
+  SpanScope& operator=(const SpanScope&) = delete;
+
+ private:
+  bool waits_;
+  std::int64_t begin_;  // 0: not recorded
+};
 
 void pause_briefly() {
 #if defined(__x86_64__)
@@ -57,6 +97,7 @@ struct Job {
   bool parts_left() const { return next.load(std::memory_order_relaxed) < parts; }
 
   void work() {
+    const SpanScope span(false);
     inside_part = true;
     for (std::int64_t i = next++; i < parts; i = next++) {
       try {
@@ -91,6 +132,7 @@ class Pool {
       const std::lock_guard lock(guard_);
       std::erase(jobs_, &job);  // nobody joins from here on
     }
+    const SpanScope span(true);
     if (poll([&] { return job.helpers == 0; })) return;
     std::unique_lock lock(guard_);
     left_.wait(lock, [&] { return job.helpers == 0; });
@@ -100,12 +142,13 @@ class Pool {
   /// Starts workers up to `count`, or as many as the system allows.
   void hire(int count) {
     try {
-      for (; workers_ < count; ++workers_) std::thread([this] { serve(); }).detach();
+      for (; workers_ < count; ++workers_) std::thread([this, number = workers_ + 1] { serve(number); }).detach();
     } catch (const std::system_error&) {
     }
   }
 
-  [[noreturn]] void serve() {
+  [[noreturn]] void serve(int number) {
+    worker_number = number;
     for (;;) {
       const std::uint64_t seen = posted_;
       while (Job* job = join()) {
@@ -159,6 +202,23 @@ void run_parts(std::int64_t parts, int threads, void (*part)(void* context, std:
           .context = context};
   pool().run(job);
   if (job.failure) std::rethrow_exception(job.failure);
+}
+
+PartRecorder::PartRecorder() {
+  Recording& to = recording();
+  const std::lock_guard lock(to.guard);
+  to.spans.clear();
+  to.on = true;
+}
+
+PartRecorder::~PartRecorder() { recording().on = false; }
+
+std::vector<PartSpan> PartRecorder::stop() {
+  Recording& from = recording();
+  const std::lock_guard lock(from.guard);
+  from.on = false;
+  std::ranges::sort(from.spans, {}, &PartSpan::begin_ns);
+  return std::exchange(from.spans, {});
 }
 
 }  // namespace bantam

@@ -1,6 +1,5 @@
 // `bantam profile memory`: a few traced steps, and a folder of files that show what their memory was for.
 #include <algorithm>
-#include <charconv>
 #include <ctime>
 #include <filesystem>
 #include <memory>
@@ -18,6 +17,7 @@
 #include "bantam/cli/print/json_text.h"
 #include "bantam/cli/print/oom_message.h"
 #include "bantam/cli/report/profile_files.h"
+#include "bantam/cli/see/profile.h"
 #include "bantam/run/fit/fitting.h"
 #include "bantam/run/fit/plan_fit.h"
 
@@ -44,23 +44,6 @@ struct Options {
   std::int64_t batch = 0;
   bool planned = false, overwrite = false, json = false;
 };
-
-/// "2-4", or "3" for one step.
-void read_steps(const std::string& text, MemoryProfileOptions& profile) {
-  const std::size_t dash = std::min(text.find('-'), text.size());
-  const auto number = [&](std::string_view part) {
-    std::int64_t value = 0;
-    const auto [end, error] = std::from_chars(part.data(), part.data() + part.size(), value);
-    if (error != std::errc() || end != part.data() + part.size() || value < 1 || value > kMostSteps)
-      throw ConfigError(
-          fmt::format("--steps: expected a step or first-last, from 1 to {}, such as 2-4, got '{}'", kMostSteps, text));
-    return value;
-  };
-  profile.first_step = number(std::string_view(text).substr(0, dash));
-  profile.last_step = dash == text.size() ? profile.first_step : number(std::string_view(text).substr(dash + 1));
-  if (profile.last_step < profile.first_step)
-    throw ConfigError(fmt::format("--steps: the last step comes before the first in '{}'", text));
-}
 
 /// From a quarter of the batch to four times of it.
 std::vector<std::int64_t> curve_around(std::int64_t batch) {
@@ -146,7 +129,8 @@ int profile_memory(Options options) {
   const RunConfig config = read_config(options.common);
   if (!options.planned) require_device(config);
   MemoryProfileOptions profile_options{.planned = options.planned, .threads = options.common.threads};
-  read_steps(options.steps, profile_options);
+  const StepRange steps = parse_step_range(options.steps, kMostSteps);
+  profile_options.first_step = steps.first, profile_options.last_step = steps.last;
   const StepCase row = step_case(config, options, plan_target(config, named));
   profile_options.curve_batches =
       options.batch_sizes.empty() ? curve_around(row.batch) : parse_integers("--batch-sizes", options.batch_sizes);
@@ -176,6 +160,8 @@ int profile_memory(Options options) {
   return 0;
 }
 
+}  // namespace
+
 void add_profile_memory(CLI::App& profile, Action& action) {
   CLI::App* command = profile.add_subcommand("memory", "What a few training steps' memory is for");
   command->footer(kAbout);
@@ -195,14 +181,6 @@ void add_profile_memory(CLI::App& profile, Action& action) {
   command->add_flag("--planned", options->planned, "On a stand-in for the device: no kernel runs");
   command->add_flag("--json", options->json, "One JSON object instead of words");
   command->callback([&action, options] { action = [options] { return profile_memory(*options); }; });
-}
-
-}  // namespace
-
-void add_profile(CLI::App& app, Action& action) {
-  CLI::App* profile = app.add_subcommand("profile", "Where a run's memory goes, as a report");
-  profile->require_subcommand(1);
-  add_profile_memory(*profile, action);
 }
 
 }  // namespace bantam::cli

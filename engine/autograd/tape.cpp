@@ -11,6 +11,7 @@
 #include "bantam/engine/autograd/parameters.h"
 #include "bantam/engine/autograd/tensor_notes.h"
 #include "bantam/kernels/contracts/elementwise/elementwise.h"
+#include "bantam/memory/device/trace_range.h"
 
 namespace bantam {
 
@@ -139,7 +140,10 @@ void Tape::backward(Context context, Tensor loss, Gradient seed, GradientStore& 
       gradient_hook_(entry.path, tensor);
       dy = Gradient(std::move(tensor));
     }
-    entry.backward(local, std::move(dy), store);
+    {
+      const TraceRange range(local.device, local.path);
+      entry.backward(local, std::move(dy), store);
+    }
     for (Parameter* parameter : store.pop_written())
       if (hook_) hook_(*parameter);
   }

@@ -14,6 +14,7 @@
 #include "bantam/engine/graph/lower.h"
 #include "bantam/engine/losses/loss.h"
 #include "bantam/engine/program/step_program.h"
+#include "bantam/memory/device/trace_range.h"
 
 namespace bantam {
 namespace {
@@ -159,10 +160,12 @@ Tensor Model::forward_loss(const Context& context, const TensorMap& batch, const
   if (!joined) {
     const Tensor made = forward(context, x);
     if (output != nullptr) *output = made;
+    const TraceRange range(context.device, "loss");
     return loss.forward(context.at(runtime_.intern("loss")), made, batch, call);
   }
   const ProgramSegment& head = program_->segments.back();
   Tensor features = std::move(run_segments(context, x, program_->segments.size() - 1)[index(head.inputs[0])]);
+  const TraceRange range(context.device, paths_[index(head.first)]);
   return loss_head_->forward_loss(context.at(paths_[index(head.first)]), features, batch.at(kLabels), *joined);
 }
 
@@ -184,7 +187,10 @@ Tensor Model::run_nodes(const Context& context, int position, std::vector<Tensor
       if (!read_later(input, plan.last)) values[index(input)] = Tensor();
     Context local = context.at(paths_[index(plan.first)]);
     local.node = &plan;
-    values[index(plan.last)] = bound(plan.first).forward(local, operands);
+    {
+      const TraceRange range(context.device, local.path);
+      values[index(plan.last)] = bound(plan.first).forward(local, operands);
+    }
     if (hooks_ != nullptr && context.pass == Pass::train)
       hooks_->output(plan.first, plan.last, values[index(plan.last)]);
   }

@@ -17,6 +17,7 @@
 #include "bantam/engine/step/step_placements.h"
 #include "bantam/kernels/contracts/head/softmax_cross_entropy.h"
 #include "bantam/kernels/contracts/update/update.h"
+#include "bantam/memory/device/trace_range.h"
 
 namespace bantam {
 
@@ -285,6 +286,7 @@ void TrainingStep::discard() {
 
 void TrainingStep::forward_and_backward(const Batch& batch, std::int64_t first_sample, std::int64_t effective_batch) {
   memory().note_phase("forward");
+  std::optional<TraceRange> forward(std::in_place, model_.device(), "forward");
   Tape tape;
   Context context = model_.context(Pass::train);
   context.tape = &tape;
@@ -306,6 +308,8 @@ void TrainingStep::forward_and_backward(const Batch& batch, std::int64_t first_s
                                     .slot = optimizer_.metric_slot_address(),  // of the update under way, which the
                                     .seed = seed});                            // device knows
   memory().note_phase("backward");
+  forward.reset();
+  const TraceRange backward(model_.device(), "backward");
   phase.emplace(log, kernels::KernelPhase::backward);
   if (hooks_ != nullptr) hooks_->loss(loss);
   tape.backward(context, loss, seed);
@@ -322,6 +326,7 @@ Tensor TrainingStep::forward_loss(const Context& context, const Batch& batch, co
 void TrainingStep::update() {
   if (!accumulating_) throw Error("training step: update() without a micro-batch");
   memory().note_phase("update");
+  const TraceRange range(model_.device(), "update");
   const bool recording = recorded_updates_ != kNotRecording;
   const int slot = optimizer_.metric_slot(), rate = recording ? recorded_updates_ : 0;
   try {

@@ -102,11 +102,18 @@ void stream_synchronize(int device, void* stream) {
   check(cudaStreamSynchronize(as_stream(stream)), "cudaStreamSynchronize");
 }
 
-void* event_create(int device) {
+void* event_create(int device, bool timed) {
   const CurrentDevice scope(device);
   cudaEvent_t event = nullptr;
-  check(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), "cudaEventCreateWithFlags");
+  check(cudaEventCreateWithFlags(&event, timed ? cudaEventDefault : cudaEventDisableTiming),
+        "cudaEventCreateWithFlags");
   return event;
+}
+
+double event_seconds(void* begin, void* end) {
+  float milliseconds = 0;
+  check(cudaEventElapsedTime(&milliseconds, as_event(begin), as_event(end)), "cudaEventElapsedTime");
+  return 1e-3 * static_cast<double>(milliseconds);
 }
 
 void event_destroy(int, void* event) noexcept { (void)cudaEventDestroy(as_event(event)); }

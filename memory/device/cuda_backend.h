@@ -60,7 +60,9 @@ void* stream_create(int device);
 void stream_destroy(int device, void* stream) noexcept;
 void stream_synchronize(int device, void* stream);
 
-void* event_create(int device);
+void* event_create(int device, bool timed = false);
+/// Between two timed events of the device, both done.
+double event_seconds(void* begin, void* end);
 void event_destroy(int device, void* event) noexcept;
 void event_record(int device, void* event, void* stream);
 bool event_done(void* event);
@@ -112,6 +114,10 @@ void abandon_capture(int device, void* stream) noexcept;
 std::int64_t captured_activities(int device, void* stream);
 void launch_recorded(int device, void* executable, void* stream);
 void destroy_recorded(int device, void* executable) noexcept;
+
+// Ranges of the calling thread's work, for profilers (cuda/nvtx.cpp; trace_range.h).
+void range_push(const char* name) noexcept;
+void range_pop() noexcept;
 
 // Traced activities (cuda/cupti.cpp; activity_trace.h).
 std::string trace_unavailable();

@@ -27,7 +27,8 @@ void restore_device(int) noexcept {}
 void* stream_create(int) { refuse(); }
 void stream_destroy(int, void*) noexcept {}
 void stream_synchronize(int, void*) { refuse(); }
-void* event_create(int) { refuse(); }
+void* event_create(int, bool) { refuse(); }
+double event_seconds(void*, void*) { refuse(); }
 void event_destroy(int, void*) noexcept {}
 void event_record(int, void*, void*) { refuse(); }
 bool event_done(void*) { refuse(); }
@@ -52,6 +53,8 @@ void begin_capture(int, void*) { refuse(); }
 Recorded end_capture(int, void*) { refuse(); }
 void abandon_capture(int, void*) noexcept {}
 std::int64_t captured_activities(int, void*) { refuse(); }
+void range_push(const char*) noexcept {}
+void range_pop() noexcept {}
 std::string trace_unavailable() { return availability().reason; }
 void trace_start() { refuse(); }
 std::vector<DeviceActivity> trace_stop() { refuse(); }

@@ -5,8 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "bantam/engine/step/training_step.h"
-#include "bantam/kernels/contracts/kernel_log.h"
+#include "bantam/run/profile/step_recording.h"
 
 namespace bantam::run {
 
@@ -17,20 +16,22 @@ struct NodeTime {
   double seconds = 0;
 };
 
-/// A partition of an update's time, the mean of several updates.
+/// A partition of an update's time, the mean of several updates (StepRecording::typical_updates).
 struct StepTimes {
   std::vector<NodeTime> nodes;  ///< in order of their first kernels
-  double between_kernels = 0;   ///< seconds in which nothing ran on the GPU, within an update
+  double between_kernels = 0;   ///< seconds in which no kernel ran, within an update (GPU)
   double between_updates = 0;   ///< and from one update's last kernel to the next one's first
   double step_seconds = 0;      ///< all of it: nodes and gaps add up to this
-  double untraced_seconds = 0;  ///< of an untraced update: the difference is the cost of tracing
-  std::int64_t updates = 0;     ///< measured
+  double untraced_seconds = 0;  ///< of an unrecorded update: the difference is the cost of recording
+  std::int64_t updates = 0;     ///< recorded
+  RecordingMethod method = RecordingMethod::host_clock;
+  std::string why_not_traced;  ///< of the recording
 };
 
-/// Runs updates of `accumulate` micro-batches over `batch` (resident on the step's device) and measures them. On a GPU
-/// the update is captured and its kernels are timed by the driver's own trace (activity_trace.h); throws DeviceError
-/// where there is none, and Error where the update cannot be captured. On the CPU each kernel call begins the time of
-/// its owner, with what the host does after it. `step` must be prepared (TrainingStep::prepare); weights change.
+/// A recording, added up by owner and phase.
+StepTimes add_up(const StepRecording& recording);
+
+/// Records updates (record_updates, whose conditions and errors are these) and adds them up.
 StepTimes measure_node_times(TrainingStep& step, const Batch& batch, std::int64_t accumulate);
 
 }  // namespace bantam::run

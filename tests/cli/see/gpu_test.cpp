@@ -77,6 +77,25 @@ TEST_F(Gpu, ThePlanTellsWhatTheDriverCounts) {
   EXPECT_NEAR(planned, measured, std::max(0.01 * measured, 64.0 * (1 << 20))) << end["process_method"];
 }
 
+/// Captured steps, traced by the driver where CUPTI is installed: the parts add up, and the trace costs little.
+TEST_F(Gpu, AProfiledStepIsTheStepThatTrains) {
+  const Outcome outcome = run({"profile", "step", "tiny.yaml", "--device", "cuda:0", "--batch-size", "256", "--steps",
+                               "5-20", "--json", "--out", "step.html", "--trace", "step.json"});
+  ASSERT_EQ(outcome.code, 0) << outcome.err;
+  const nlohmann::json json = outcome.last_json();
+  double sum = json["gap_us"];
+  for (const auto& operation : json["operations"]) sum += operation["us"].get<double>();
+  const double step = json["step_us"];
+  EXPECT_NEAR(sum, step, 1e-6 * step);
+  EXPECT_LT(read("step.html").size(), 3u << 20);
+  if (json["method"] == "device events") {
+    EXPECT_FALSE(json["why_not_traced"].get<std::string>().empty());
+    return;
+  }
+  EXPECT_EQ(json["method"], "driver trace");
+  for (const auto& kernel : json["kernels"]) EXPECT_FALSE(kernel["device_kernel"].get<std::string>().empty()) << kernel;
+}
+
 TEST_F(Gpu, ALimitHoldsForTheProcessAndATooSmallOneIsRefusedWithNumbers) {
   const Outcome plain = train("plain", {"--device", "cuda:0"});
   const Outcome limited = train("limited", {"--device", "cuda:0", "memory.limits={\"cuda:0\": 1GiB}"});

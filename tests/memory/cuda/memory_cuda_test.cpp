@@ -14,6 +14,8 @@
 #include "bantam/memory/allocator/allocator.h"
 #include "bantam/memory/device/captured_work.h"
 #include "bantam/memory/device/device.h"
+#include "bantam/memory/device/stream_clock.h"
+#include "bantam/memory/device/trace_range.h"
 #include "bantam/memory/pages/paged_source.h"
 
 namespace bantam {
@@ -123,6 +125,25 @@ TEST_F(MemoryCuda, events_follow_their_streams) {
   event.synchronize();
   EXPECT_TRUE(event.done());
   EXPECT_THROW(event.record(Stream{}), DeviceError);
+}
+
+TEST_F(MemoryCuda, marks_tell_how_long_the_device_worked) {
+  Buffers buffers(gpu_);
+  const OwnedStream stream(gpu_);
+  const TraceRange range(gpu_, "marks");
+  auto* memory = static_cast<unsigned char*>(buffers.device.allocate(512 * kMiB, stream.get(), kTag));
+  StreamClock clock(stream.get());
+  EXPECT_EQ(clock.mark(), 0);
+  zero_bytes(memory, 512 * kMiB, stream.get());
+  EXPECT_EQ(clock.mark(), 1);
+  EXPECT_EQ(clock.mark(), 2);
+  const std::vector<std::int64_t> times = clock.times();
+  ASSERT_EQ(times.size(), 3u);
+  EXPECT_EQ(times[0], 0);
+  EXPECT_GT(times[1], 30'000) << "at most 16 TiB a second";
+  EXPECT_GE(times[2], times[1]);
+  EXPECT_LT(times[2] - times[1], times[1]);
+  buffers.device.free(memory, stream.get());
 }
 
 TEST_F(MemoryCuda, streams_have_handles_and_survive_moves) {

@@ -5,7 +5,6 @@
 #include <numeric>
 
 #include "bantam/engine/step/random_batch.h"
-#include "bantam/memory/device/activity_trace.h"
 #include "tests/engine/engine_fixture.h"
 
 namespace bantam::run {
@@ -32,7 +31,6 @@ double seconds_of(const StepTimes& times, const std::string& owner, KernelPhase 
 }
 
 TEST_P(NodeTimesTest, PartitionTheStep) {
-  if (device().is_cuda() && !activity_trace_unavailable().empty()) GTEST_SKIP() << activity_trace_unavailable();
   Model model(runtime(), device(), network(), {.precision = parse_precision("auto", device())});
   Optimizer optimizer(model, {});
   TrainingStep step(model, optimizer, {});
@@ -52,7 +50,6 @@ TEST_P(NodeTimesTest, PartitionTheStep) {
 }
 
 TEST_P(NodeTimesTest, LeaveNoLogBehind) {
-  if (device().is_cuda() && !activity_trace_unavailable().empty()) GTEST_SKIP() << activity_trace_unavailable();
   Model model(runtime(), device(), network(), {});
   Optimizer optimizer(model, {});
   TrainingStep step(model, optimizer, {});

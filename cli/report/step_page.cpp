@@ -1,0 +1,140 @@
+// The page of a step's profile: its JSON, and the slices of one step as columns.
+#include <algorithm>
+#include <functional>
+#include <map>
+#include <numeric>
+#include <string_view>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "bantam/cli/print/json_text.h"
+#include "bantam/cli/print/step_profile_report.h"
+#include "bantam/cli/report/step_files.h"
+#include "resources.h"
+#include "step_resources.h"
+
+namespace bantam::cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+/// Names by the order of their first use.
+class Names {
+ public:
+  std::size_t operator()(const std::string& name) {
+    const auto [place, fresh] = places_.try_emplace(name, names_.size());
+    if (fresh) names_.push_back(name);
+    return place->second;
+  }
+  const std::vector<std::string>& all() const { return names_; }
+
+ private:
+  std::map<std::string, std::size_t> places_;
+  std::vector<std::string> names_;
+};
+
+/// The recorded step of median length.
+std::size_t median_update(const StepRecording& recording) {
+  std::vector<std::size_t> order(recording.updates.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::ranges::sort(order, {},
+                    [&](std::size_t i) { return recording.updates[i].end_ns - recording.updates[i].begin_ns; });
+  return order[order.size() / 2];
+}
+
+/// One step's slices and gaps, in microseconds since its beginning.
+class SliceColumns {
+ public:
+  explicit SliceColumns(const RecordedUpdate& update) : origin_(update.begin_ns) {
+    for (const char* column : {"begin", "end", "operation", "kernel", "phase", "gap"}) columns_[column] = Json::array();
+    std::int64_t covered = update.begin_ns;
+    for (const StepSlice& slice : update.slices) {
+      if (slice.begin_ns > covered) add(covered, slice.begin_ns, slice, true);
+      add(slice.begin_ns, slice.end_ns, slice, false);
+      covered = slice.end_ns;
+    }
+  }
+  void write_to(Json& json) && {
+    json["slices"] = std::move(columns_);
+    json["operations"] = operations_.all();
+    json["kernels"] = kernels_.all();
+  }
+
+ private:
+  void add(std::int64_t begin, std::int64_t end, const StepSlice& slice, bool gap) {
+    columns_["begin"].push_back(static_cast<double>(begin - origin_) / 1e3);
+    columns_["end"].push_back(static_cast<double>(end - origin_) / 1e3);
+    columns_["operation"].push_back(operations_(slice.owner));
+    columns_["kernel"].push_back(
+        kernels_(slice.device_kernel.empty() ? slice.kernel : readable_kernel(slice.device_kernel)));
+    columns_["phase"].push_back(static_cast<int>(slice.phase));
+    columns_["gap"].push_back(gap ? 1 : 0);
+  }
+  std::int64_t origin_;
+  Json columns_;
+  Names operations_, kernels_;
+};
+
+/// What the timeline shows of threads: where the calling one waits, and where others work.
+Json spans_json(const StepRecording& recording, const RecordedUpdate& update) {
+  Json spans = Json::array();
+  for (const PartSpan& span : recording.threads) {
+    if (span.begin_ns < update.begin_ns || span.end_ns > update.end_ns) continue;
+    if (span.thread == 0 && !span.waits) continue;
+    spans.push_back({{"thread", span.thread},
+                     {"waits", span.waits},
+                     {"begin", static_cast<double>(span.begin_ns - update.begin_ns) / 1e3},
+                     {"end", static_cast<double>(span.end_ns - update.begin_ns) / 1e3}});
+  }
+  return spans;
+}
+
+Json page_data(const StepProfile& profile) {
+  const std::size_t median = median_update(profile.recording);
+  const RecordedUpdate& update = profile.recording.updates[median];
+  Json json = {{"profile", json_of(profile)},
+               {"method", method_words(profile.recording.method, profile.recording.why_not_traced)},
+               {"slices_step", profile.options.first_step + static_cast<std::int64_t>(median)},
+               {"slices_us", static_cast<double>(update.end_ns - update.begin_ns) / 1e3},
+               {"spans", spans_json(profile.recording, update)}};
+  SliceColumns(update).write_to(json);
+  return json;
+}
+
+std::string escaped(std::string_view text) {
+  std::string safe;
+  for (const char c : text) safe += c == '<' ? "&lt;" : c == '>' ? "&gt;" : c == '&' ? "&amp;" : std::string(1, c);
+  return safe;
+}
+
+/// JSON inside a script element, which only "</" (and "<!--") could end: "<" is spelled as JSON's escape.
+std::string safe_in_script(std::string_view json) {
+  std::string safe;
+  for (const char c : json) safe += c == '<' ? std::string("\\u003c") : std::string(1, c);
+  return safe;
+}
+
+/// `page` with each {{name}} replaced, once: what replaces it is not looked at again.
+std::string filled(std::string_view page, const std::map<std::string, std::string, std::less<>>& parts) {
+  std::string text;
+  for (std::size_t begin = 0; (begin = page.find("{{")) != std::string_view::npos;) {
+    const std::size_t end = page.find("}}", begin);
+    text.append(page.substr(0, begin)).append(parts.at(std::string(page.substr(begin + 2, end - begin - 2))));
+    page.remove_prefix(end + 2);
+  }
+  return text.append(page);
+}
+
+}  // namespace
+
+std::string step_page(const StepProfile& profile) {
+  const std::string title = fmt::format("A step of {} on {}", profile.model, to_string(profile.device));
+  return filled(report::kStepHtml, {{"title", escaped(title)},
+                                    {"headline", escaped(profile.headline)},
+                                    {"style", std::string(report::kStyle) + report::kStepStyle},
+                                    {"script", report::kStepScript},
+                                    {"data", safe_in_script(json_text(page_data(profile)))}});
+}
+
+}  // namespace bantam::cli

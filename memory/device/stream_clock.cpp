@@ -1,0 +1,38 @@
+// Timed events on CUDA, the steady clock on the CPU.
+#include "bantam/memory/device/stream_clock.h"
+
+#include <chrono>
+#include <cmath>
+
+#include "bantam/memory/device/cuda_backend.h"
+
+namespace bantam {
+
+StreamClock::~StreamClock() {
+  for (void* event : events_) cuda_backend::event_destroy(stream_.device.index, event);
+}
+
+std::int64_t StreamClock::mark() {
+  if (stream_.device.is_cuda()) {
+    events_.push_back(cuda_backend::event_create(stream_.device.index, true));
+    cuda_backend::event_record(stream_.device.index, events_.back(), stream_.handle);
+    return static_cast<std::int64_t>(events_.size()) - 1;
+  }
+  const auto now = std::chrono::steady_clock::now().time_since_epoch();
+  host_.push_back(std::chrono::duration_cast<std::chrono::nanoseconds>(now).count());
+  return static_cast<std::int64_t>(host_.size()) - 1;
+}
+
+std::vector<std::int64_t> StreamClock::times() const {
+  if (!stream_.device.is_cuda()) return host_;
+  synchronize(stream_);
+  std::vector<std::int64_t> times;
+  double seconds = 0;  // a sum of short differences: one long one would be a coarse float
+  for (std::size_t i = 0; i < events_.size(); ++i) {
+    if (i > 0) seconds += cuda_backend::event_seconds(events_[i - 1], events_[i]);
+    times.push_back(std::llround(1e9 * seconds));
+  }
+  return times;
+}
+
+}  // namespace bantam

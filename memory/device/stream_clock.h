@@ -1,0 +1,32 @@
+// StreamClock: when a stream's work came to a place, by the device's own clock.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "bantam/memory/device/device.h"
+
+namespace bantam {
+
+/// Marks in a stream's work. On CUDA a mark is a timed event, which the device passes without waiting; on the CPU it is
+/// a reading of the host's clock. Used by one thread; the stream must outlive it.
+class StreamClock {
+ public:
+  explicit StreamClock(Stream stream) : stream_(stream) {}
+  ~StreamClock();
+  StreamClock(const StreamClock&) = delete;
+  StreamClock& operator=(const StreamClock&) = delete;
+
+  /// Marks the place after the stream's work so far; returns the mark's number: 0, 1, …
+  std::int64_t mark();
+  /// Nanoseconds of every mark: on the CPU of the steady clock, on CUDA since the first mark (each to half a
+  /// microsecond). Waits for the stream.
+  std::vector<std::int64_t> times() const;
+
+ private:
+  Stream stream_;
+  std::vector<std::int64_t> host_;  // CPU
+  std::vector<void*> events_;       // CUDA
+};
+
+}  // namespace bantam

@@ -1,0 +1,132 @@
+// A step's profile in words: its largest part, its gaps, and the changes that would make it faster.
+#include <algorithm>
+#include <cctype>
+#include <cstdlib>
+#include <map>
+#include <memory>
+
+#include <cxxabi.h>
+#include <fmt/format.h>
+
+#include "bantam/base/byte_size.h"
+#include "bantam/run/profile/step_profile.h"
+
+namespace bantam::run {
+namespace {
+
+constexpr double kWorthNaming = 0.02;  // of a step
+
+double percent(double share) { return 100 * share; }
+
+/// "stage1_block2/conv1" → "stage1"; "" of a name that is in no block.
+std::string stage_of(const std::string& name) {
+  const std::size_t slash = name.find('/');
+  if (slash == std::string::npos) return "";
+  const std::string block = name.substr(0, slash);
+  const std::size_t at = block.rfind("_block");
+  const bool numbered = at != std::string::npos && at > 0 && at + 6 < block.size() &&
+                        std::all_of(block.begin() + static_cast<std::ptrdiff_t>(at) + 6, block.end(),
+                                    [](unsigned char c) { return std::isdigit(c) != 0; });
+  return numbered ? block.substr(0, at) : block;
+}
+
+std::string group_words(const ProfiledGroup& group) {
+  std::string text = group.stage.empty() ? group.runs : group.runs + " in " + group.stage;
+  if (group.operations > 1) text += fmt::format(" ({} operations)", group.operations);
+  return text;
+}
+
+/// "; its kernels reach 71 % of what the device allows".
+std::string reached_words(const StepProfile& profile, const ProfiledGroup& group) {
+  if (!profile.rates || group.work.seconds <= 0) return "";
+  const double floor = group.work.floor_seconds(*profile.rates);
+  const bool bytes =
+      group.work.bytes / profile.rates->copy_bytes_per_s >= group.work.flops / profile.rates->flops_per_s;
+  return fmt::format(", at {:.0f} % of the {} rate", percent(floor / group.work.seconds), bytes ? "copy" : "product");
+}
+
+std::string gap_words(const StepProfile& profile) {
+  const double share = profile.gap_seconds / profile.step_seconds;
+  if (share < kWorthNaming) return "";
+  const char* owner = profile.device.is_cuda() ? "in which the GPU runs nothing" : "of the host between kernels";
+  return fmt::format(" {:.0f} % are gaps {}.", percent(share), owner);
+}
+
+std::string thread_words(const StepProfile& profile) {
+  if (profile.threads.size() < 2) return "";
+  double sum = 0;
+  for (const ProfiledThread& thread : profile.threads) sum += thread.busy_share;
+  return fmt::format(" Its {} threads work {:.0f} % of the time.", profile.threads.size(),
+                     percent(sum / static_cast<double>(profile.threads.size())));
+}
+
+/// " With precision: mixed_float16 a sample would need 40 % less time (predicted; peak 2.10 GiB), with …"
+std::string change_words(const StepProfile& profile) {
+  std::string text;
+  for (const StepChange& change : profile.changes) {
+    if (change.share() > 1 - kWorthNaming) continue;
+    const char* verb = change.measured_share ? "needed" : "would need";
+    text += fmt::format("{} {} {} {:.0f} % less time ({}; peak {})", text.empty() ? " With" : ", with", change.words,
+                        text.empty() ? fmt::format("a sample {}", verb) : verb, percent(1 - change.share()),
+                        change.measured_share ? "measured" : "predicted", format_byte_size(change.peak_bytes));
+  }
+  if (!text.empty()) return text + ".";
+  return fmt::format(" No setting is {} to save {:.0f} % of it.",
+                     profile.options.try_seconds > 0 ? "measured" : "predicted", percent(kWorthNaming));
+}
+
+/// The text up to the '(' of the parameters, which is the first one in no <…> that opens no "(anonymous namespace)".
+std::string without_parameters(const std::string& text) {
+  int depth = 0;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    if (text[i] == '<') ++depth;
+    if (text[i] == '>') --depth;
+    if (depth == 0 && text[i] == '(' && text.compare(i, 21, "(anonymous namespace)") != 0) return text.substr(0, i);
+  }
+  return text;
+}
+
+/// Without what comes before the last "::" or " " that is in no <…>: namespaces, and a return type.
+std::string last_name(const std::string& text) {
+  int depth = 0;
+  std::size_t begin = 0;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    if (text[i] == '<' || text[i] == '(') ++depth;
+    if (text[i] == '>' || text[i] == ')') --depth;
+    if (depth == 0 && (text[i] == ' ' || text[i] == ':')) begin = i + 1;
+  }
+  return text.substr(begin);
+}
+
+}  // namespace
+
+ProfiledGroup StepProfile::largest_group() const {
+  std::map<std::pair<std::string, std::string>, ProfiledGroup> groups;
+  for (const ProfiledNode& node : nodes) {
+    ProfiledGroup& group = groups[{node.runs.empty() ? node.name : node.runs, stage_of(node.name)}];
+    group.runs = node.runs.empty() ? node.name : node.runs;
+    group.stage = stage_of(node.name);
+    group.operations += 1;
+    group.work.add(node.total());
+  }
+  ProfiledGroup largest;
+  for (const auto& [key, group] : groups)
+    if (group.work.seconds > largest.work.seconds) largest = group;
+  return largest;
+}
+
+std::string step_headline(const StepProfile& profile) {
+  const ProfiledGroup group = profile.largest_group();
+  return fmt::format("{:.0f} % of a step is {}{}.{}{}{}", percent(group.work.seconds / profile.step_seconds),
+                     group_words(group), reached_words(profile, group), gap_words(profile), thread_words(profile),
+                     change_words(profile));
+}
+
+std::string readable_kernel(const std::string& name) {
+  int status = 0;
+  const std::unique_ptr<char, void (*)(void*)> plain(abi::__cxa_demangle(name.c_str(), nullptr, nullptr, &status),
+                                                     std::free);
+  return last_name(without_parameters(status == 0 && plain ? plain.get() : name));
+}
+
+}  // namespace bantam::run

@@ -1,0 +1,81 @@
+// `bantam profile step`: times that add up to the step, files where they are asked for, and errors that say what was
+// expected.
+#include <cmath>
+
+#include "bantam/memory/device/device.h"
+#include "tests/cli/program.h"
+
+namespace bantam::cli {
+namespace {
+
+class ProfileStep : public ProgramTest {
+ protected:
+  ProfileStep() { write_tiny_config(); }
+  Outcome profile(std::vector<std::string> more) const {
+    more.insert(more.begin(), {"profile", "step", "tiny.yaml"});
+    return run(more);
+  }
+};
+
+double sum(const nlohmann::json& rows, const char* key) {
+  double total = 0;
+  for (const auto& row : rows) total += row[key].get<double>();
+  return total;
+}
+
+void expect_partition(const nlohmann::json& json) {
+  const double step = json["step_us"], gaps = sum(json["gaps"], "us");
+  EXPECT_NEAR(sum(json["operations"], "us") + gaps, step, 1e-6 * step);
+  EXPECT_NEAR(sum(json["kernels"], "us") + gaps, step, 1e-6 * step);
+  EXPECT_NEAR(json["gap_us"].get<double>(), gaps, 1e-6 * step);
+  EXPECT_GT(json["floor_us"].get<double>(), 0);
+  EXPECT_FALSE(json["headline"].get<std::string>().empty());
+}
+
+TEST_F(ProfileStep, TimesAddUpToTheStep) {
+  const Outcome outcome = profile({"--device", "cpu", "--steps", "2-4", "--threads", "2", "--json"});
+  ASSERT_EQ(outcome.code, 0) << outcome.err;
+  const nlohmann::json json = outcome.last_json();
+  expect_partition(json);
+  EXPECT_EQ(json["method"], "host clock");
+  EXPECT_EQ(json["first_step"], 2);
+  EXPECT_EQ(json["last_step"], 4);
+  EXPECT_GT(json["unprofiled_us"].get<double>(), 0);
+  for (const auto& thread : json["threads"]) {
+    EXPECT_GT(thread["busy_share"].get<double>(), 0);
+    EXPECT_LE(thread["busy_share"].get<double>(), 1);
+  }
+}
+
+TEST_F(ProfileStep, WritesThePageAndTheTrace) {
+  const Outcome outcome =
+      profile({"--device", "cpu", "--steps", "2", "--out", "step.html", "--trace", "step.json", "--rows", "1"});
+  ASSERT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_NE(outcome.out.find("others)"), std::string::npos) << "one row of operations";
+  EXPECT_NE(outcome.out.find("Measured: steps 2 to 2, by the host's clock"), std::string::npos) << outcome.out;
+  EXPECT_LT(read("step.html").size(), 3u << 20);
+  EXPECT_FALSE(nlohmann::json::parse(read("step.json"))["traceEvents"].empty());
+}
+
+TEST_F(ProfileStep, TriesChanges) {
+  const Outcome outcome = profile({"--device", "cpu", "--steps", "2", "--try", "--json", "fusion=off"});
+  ASSERT_EQ(outcome.code, 0) << outcome.err;
+  const nlohmann::json changes = outcome.last_json()["changes"];
+  ASSERT_EQ(changes.size(), 2u) << "fusions, and twice the batch";
+  for (const auto& change : changes) EXPECT_GT(change["measured_share"].get<double>(), 0) << change;
+}
+
+TEST_F(ProfileStep, SaysWhatWasExpected) {
+  const auto message = [&](const std::vector<std::string>& more) {
+    const Outcome outcome = profile(more);
+    EXPECT_EQ(outcome.code, 2);
+    return outcome.err;
+  };
+  EXPECT_NE(message({"--steps", "4-2"}).find("--steps: the last step comes before the first in '4-2'"),
+            std::string::npos);
+  EXPECT_NE(message({"--steps", "1-500"}).find("from 1 to 200, such as 2-4, got '1-500'"), std::string::npos);
+  EXPECT_NE(message({"--out", "nowhere/step.html"}).find("--out: there is no folder nowhere"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace bantam::cli
