@@ -6,34 +6,45 @@
 
 namespace bantam::kernels::cuda {
 
-/// x becomes f(x), N values at once; the function is chosen once for them (the branch is the same for all threads).
+/// f of N values, whatever f is. A function that is called, as `curved` is.
+template <int N>
+__device__ __noinline__ Values<N> activated(Activation activation, float slope, Values<N> x) {
+  const auto each = [&](auto f) {
+#pragma unroll
+    for (int n = 0; n < N; ++n) x.v[n] = f(x.v[n]);
+  };
+  switch (activation) {
+    case Activation::none:
+      break;
+    case Activation::relu:
+      each([](float v) { return v < 0 ? 0.0f : v; });
+      break;
+    case Activation::relu6:
+      each([](float v) { return v < 0 ? 0.0f : v > 6 ? 6.0f : v; });
+      break;
+    case Activation::leaky_relu:
+      each([&](float v) { return v < 0 ? slope * v : v; });
+      break;
+    case Activation::hard_swish:
+      each(Hard{true});
+      break;
+    case Activation::hard_sigmoid:
+      each(Hard{false});
+      break;
+    default:
+      with_curve(activation, slope, each);
+  }
+  return x;
+}
+
+/// x becomes f(x), N values at once.
 struct ActivationValues {
   Activation activation;
   float slope;
 
   template <int N>
   __device__ void operator()(float (&x)[N]) const {
-    switch (activation) {
-      case Activation::none:
-        break;
-      case Activation::relu:
-        for (float& v : x) v = v < 0 ? 0.0f : v;
-        break;
-      case Activation::relu6:
-        for (float& v : x) v = v < 0 ? 0.0f : v > 6 ? 6.0f : v;
-        break;
-      case Activation::leaky_relu:
-        for (float& v : x) v = v < 0 ? slope * v : v;
-        break;
-      case Activation::hard_swish:
-        for (float& v : x) v = v * hard_sigmoid(v);
-        break;
-      case Activation::hard_sigmoid:
-        for (float& v : x) v = hard_sigmoid(v);
-        break;
-      default:
-        apply_values(Smooth{activation, slope}, x);
-    }
+    activated(activation, slope, Values<N>::of(x)).to(x);
   }
 };
 
