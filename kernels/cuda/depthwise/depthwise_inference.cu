@@ -35,9 +35,11 @@ __global__ void __launch_bounds__(kStripThreads, 4)
                                     [&](const float(&sums)[kColumns][N]) {
                                       float values[kColumns][N];
 #pragma unroll
-                                      for (int t = 0; t < kColumns; ++t)
+                                      for (int t = 0; t < kColumns; ++t) {
 #pragma unroll
-                                        for (int n = 0; n < N; ++n) values[t][n] = epilogue.f(sums[t][n] + bias[n]);
+                                        for (int n = 0; n < N; ++n) values[t][n] = sums[t][n] + bias[n];
+                                        apply_values(epilogue.f, values[t]);
+                                      }
                                       out.write(values);
                                     });
 }

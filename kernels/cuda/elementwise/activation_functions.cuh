@@ -6,109 +6,98 @@
 
 namespace bantam::kernels::cuda {
 
-/// x becomes f(x), N values at once; the function is chosen once for them (the branch is the same for all threads).
+/// f of N values, whatever f is. A function that is called, as `curved` is.
+template <int N>
+__device__ __noinline__ Values<N> activated(Activation activation, float slope, Values<N> x) {
+  const auto each = [&](auto f) {
+#pragma unroll
+    for (int n = 0; n < N; ++n) x.v[n] = f(x.v[n]);
+  };
+  switch (activation) {
+    case Activation::none:
+      break;
+    case Activation::relu:
+      each([](float v) { return v < 0 ? 0.0f : v; });
+      break;
+    case Activation::relu6:
+      each([](float v) { return v < 0 ? 0.0f : v > 6 ? 6.0f : v; });
+      break;
+    case Activation::leaky_relu:
+      each([&](float v) { return v < 0 ? slope * v : v; });
+      break;
+    case Activation::hard_swish:
+      each(Hard{true});
+      break;
+    case Activation::hard_sigmoid:
+      each(Hard{false});
+      break;
+    default:
+      with_curve(activation, slope, each);
+  }
+  return x;
+}
+
+/// x becomes f(x), N values at once.
 struct ActivationValues {
   Activation activation;
   float slope;
 
   template <int N>
   __device__ void operator()(float (&x)[N]) const {
-    switch (activation) {
-      case Activation::none:
-        break;
-      case Activation::relu:
-        for (float& v : x) v = v < 0 ? 0.0f : v;
-        break;
-      case Activation::relu6:
-        for (float& v : x) v = v < 0 ? 0.0f : v > 6 ? 6.0f : v;
-        break;
-      case Activation::leaky_relu:
-        for (float& v : x) v = v < 0 ? slope * v : v;
-        break;
-      case Activation::gelu:
-        for (float& v : x) v = v * normcdff(v);
-        break;
-      case Activation::silu:
-        for (float& v : x) v = v * logistic(v);
-        break;
-      case Activation::sigmoid:
-        for (float& v : x) v = logistic(v);
-        break;
-      case Activation::tanh:
-        for (float& v : x) v = tanhf(v);
-        break;
-      case Activation::elu:
-        for (float& v : x) v = exponential_unit(v, slope, 1.0f);
-        break;
-      case Activation::selu:
-        for (float& v : x) v = exponential_unit(v, kSeluBelow, kSelu);
-        break;
-      case Activation::mish:
-        for (float& v : x) v = v * mish_gate(v);
-        break;
-      case Activation::hard_swish:
-        for (float& v : x) v = v * hard_sigmoid(v);
-        break;
-      case Activation::hard_sigmoid:
-        for (float& v : x) v = hard_sigmoid(v);
-        break;
-      case Activation::softplus:
-        for (float& v : x) v = softplus(v);
-        break;
-    }
+    activated(activation, slope, Values<N>::of(x)).to(x);
   }
 };
 
-/// d holds dy and becomes dy·f'; s is x or y, as activation_grad_reads_input says.
+/// f' of N saved values: of x or y, as activation_grad_reads_input says. A function that is called, as `curved` is.
+template <int N>
+__device__ __noinline__ Values<N> saved_slopes(Activation activation, float slope, Values<N> saved) {
+  const auto each = [&](auto slope_of) {
+#pragma unroll
+    for (int n = 0; n < N; ++n) saved.v[n] = slope_of(saved.v[n]);
+    return saved;
+  };
+  switch (activation) {
+    case Activation::none:
+      return each([](float) { return 1.0f; });
+    case Activation::relu:
+      return each([](float s) { return s > 0 ? 1.0f : 0.0f; });
+    case Activation::relu6:
+      return each([](float s) { return s > 0 && s < 6 ? 1.0f : 0.0f; });
+    case Activation::leaky_relu:
+      return each([&](float s) { return s > 0 ? 1.0f : slope; });
+    case Activation::gelu:
+      return each([](float s) { return Gelu{}.derivative(s); });
+    case Activation::silu:
+      return each([](float s) { return Silu{}.derivative(s); });
+    case Activation::sigmoid:
+      return each([](float s) { return s * (1.0f - s); });
+    case Activation::tanh:
+      return each([](float s) { return 1.0f - s * s; });
+    case Activation::elu:
+      return each([&](float s) { return exponential_unit_slope(s, slope, 1.0f); });
+    case Activation::selu:
+      return each([](float s) { return exponential_unit_slope(s, kSeluBelow, kSelu); });
+    case Activation::mish:
+      return each([](float s) { return Mish{}.derivative(s); });
+    case Activation::hard_swish:
+      return each(hard_swish_slope);
+    case Activation::hard_sigmoid:
+      return each([](float s) { return s > 0 && s < 1 ? 1.0f / 6 : 0.0f; });
+    default:  // softplus
+      return each([](float s) { return -expm1f(-s); });
+  }
+}
+
+/// d holds dy and becomes dy·f'; s is x or y.
 struct ActivationSlopes {
   Activation activation;
   float slope;
 
   template <int N>
   __device__ void operator()(const float (&s)[N], float (&d)[N]) const {
-    switch (activation) {
-      case Activation::none:
-        break;
-      case Activation::relu:
-        for (int k = 0; k < N; ++k) d[k] *= s[k] > 0 ? 1.0f : 0.0f;
-        break;
-      case Activation::relu6:
-        for (int k = 0; k < N; ++k) d[k] *= s[k] > 0 && s[k] < 6 ? 1.0f : 0.0f;
-        break;
-      case Activation::leaky_relu:
-        for (int k = 0; k < N; ++k) d[k] *= s[k] > 0 ? 1.0f : slope;
-        break;
-      case Activation::gelu:
-        for (int k = 0; k < N; ++k) d[k] *= gelu_slope(s[k]);
-        break;
-      case Activation::silu:
-        for (int k = 0; k < N; ++k) d[k] *= silu_slope(s[k]);
-        break;
-      case Activation::sigmoid:
-        for (int k = 0; k < N; ++k) d[k] *= s[k] * (1.0f - s[k]);
-        break;
-      case Activation::tanh:
-        for (int k = 0; k < N; ++k) d[k] *= 1.0f - s[k] * s[k];
-        break;
-      case Activation::elu:
-        for (int k = 0; k < N; ++k) d[k] *= exponential_unit_slope(s[k], slope, 1.0f);
-        break;
-      case Activation::selu:
-        for (int k = 0; k < N; ++k) d[k] *= exponential_unit_slope(s[k], kSeluBelow, kSelu);
-        break;
-      case Activation::mish:
-        for (int k = 0; k < N; ++k) d[k] *= mish_slope(s[k]);
-        break;
-      case Activation::hard_swish:
-        for (int k = 0; k < N; ++k) d[k] *= hard_swish_slope(s[k]);
-        break;
-      case Activation::hard_sigmoid:
-        for (int k = 0; k < N; ++k) d[k] *= s[k] > 0 && s[k] < 1 ? 1.0f / 6 : 0.0f;
-        break;
-      case Activation::softplus:
-        for (int k = 0; k < N; ++k) d[k] *= -expm1f(-s[k]);
-        break;
-    }
+    const Values<N> slopes = saved_slopes(activation, slope, Values<N>::of(s));
+#pragma unroll
+    for (int k = 0; k < N; ++k) d[k] *= slopes.v[k];
   }
 };
 

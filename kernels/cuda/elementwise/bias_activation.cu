@@ -1,5 +1,5 @@
-// Bias and activation in one pass on CUDA: a thread does eight elements, and their byte of the mask; the bias' gradient
-// is summed in the pass that writes dx.
+// Bias and activation in one pass on CUDA: piecewise ones eight elements a thread, with their byte of the mask, others
+// by rows of packs; the bias' gradient is summed in the pass that writes dx.
 #include "bantam/kernels/contracts/elementwise/bias_activation.h"
 #include "bantam/kernels/contracts/elementwise/elementwise.h"
 #include "bantam/kernels/cuda/elementwise/activation_functions.cuh"
@@ -9,16 +9,6 @@
 
 namespace bantam::kernels::cuda {
 namespace {
-
-/// Any other f, which has no bits.
-struct SmoothValues {
-  ActivationValues f;
-
-  __device__ unsigned operator()(float (&x)[kEight], int) const {
-    f(x);
-    return 0;
-  }
-};
 
 /// b of eight neighbouring elements of which the first is of channel c; those from `valid` on are any channel's.
 template <class T>
@@ -48,9 +38,9 @@ __device__ inline std::int64_t channel_of(std::int64_t at, std::int64_t channels
   return at < channels ? at : static_cast<std::uint32_t>(at) % static_cast<std::uint32_t>(channels);
 }
 
-template <class T, class Values>
-__global__ void bias_activation_forward_kernel(BiasShape shape, Aligned aligned, Values values, const T* x, const T* b,
-                                               T* y, std::uint8_t* mask) {
+template <class T>
+__global__ void bias_activation_forward_kernel(BiasShape shape, Aligned aligned, MaskedValues values, const T* x,
+                                               const T* b, T* y, std::uint8_t* mask) {
   const std::int64_t count = shape.rows * shape.channels, channels = shape.channels;
   const std::int64_t step = channel_of(grid_threads() * kEight, channels);
   std::int64_t c = channel_of(grid_thread() * kEight, channels);
@@ -67,9 +57,9 @@ __global__ void bias_activation_forward_kernel(BiasShape shape, Aligned aligned,
   }
 }
 
-template <class T, class Values>
-void run_forward(const Exec& exec, const BiasShape& shape, const Values& values, const void* x, const void* b, void* y,
-                 std::uint8_t* mask) {
+template <class T>
+void run_forward(const Exec& exec, const BiasShape& shape, const MaskedValues& values, const void* x, const void* b,
+                 void* y, std::uint8_t* mask) {
   const Aligned aligned{packs_aligned<T, kVectorLanes<T>>(x, y),
                         shape.channels % kEight == 0 && packs_aligned<T, kVectorLanes<T>>(b)};
   const std::int64_t eights = (shape.elements() + kEight - 1) / kEight;
@@ -82,6 +72,41 @@ void run_forward(const Exec& exec, const BiasShape& shape, const Values& values,
 template <int N>
 struct KeptBias {
   float bias[N];
+
+  /// b from channel c on; 0 where it is null.
+  template <class T>
+  static __device__ KeptBias of(const T* b, std::int64_t c) {
+    KeptBias kept;
+#pragma unroll
+    for (int n = 0; n < N; ++n) kept.bias[n] = b != nullptr ? to_float(b[c + n]) : 0.0f;
+    return kept;
+  }
+};
+
+/// y = f(x + b) for any other f, which has no bits: rows of packs.
+template <class T>
+struct SmoothRows {
+  const T *x, *b;
+  ActivationValues f;
+  T* y;
+
+  template <int N>
+  __device__ KeptBias<N> start(std::int64_t c, std::integral_constant<int, N>) const {
+    return KeptBias<N>::of(b, c);
+  }
+  template <int N>
+  __device__ Pack<T, N> load(std::int64_t at) const {
+    return load_pack<N>(x + at);
+  }
+  template <int N>
+  __device__ void apply(const KeptBias<N>& kept, const Pack<T, N>& loaded, std::int64_t at) const {
+    float v[N];
+    unpack<N>(loaded, v);
+#pragma unroll
+    for (int n = 0; n < N; ++n) v[n] += kept.bias[n];
+    f(v);
+    repack<N>(v, y + at);
+  }
 };
 
 template <class T, int N>
@@ -133,10 +158,7 @@ struct SmoothTerms {
 
   template <int N>
   __device__ KeptBias<N> start(std::int64_t c) const {
-    KeptBias<N> kept;
-#pragma unroll
-    for (int n = 0; n < N; ++n) kept.bias[n] = b != nullptr ? to_float(b[c + n]) : 0.0f;
-    return kept;
+    return KeptBias<N>::of(b, c);
   }
   template <int N>
   __device__ SmoothLoad<T, N> load(std::int64_t at) const {
@@ -163,10 +185,10 @@ void bias_activation_forward(const Exec& exec, ActivationFunction f, const BiasS
   if (shape.elements() <= 0) return;
   dispatch_floating(dtype, [&](auto tag) {
     using T = typename decltype(tag)::type;
-    if (is_piecewise(f.kind))
-      run_forward<T>(exec, shape, MaskedValues{PiecewiseLinear::of(f)}, x, b, y, mask);
-    else
-      run_forward<T>(exec, shape, SmoothValues{{f.kind, f.slope}}, x, b, y, nullptr);
+    if (is_piecewise(f.kind)) return run_forward<T>(exec, shape, MaskedValues{PiecewiseLinear::of(f)}, x, b, y, mask);
+    const SmoothRows<T> map{static_cast<const T*>(x), static_cast<const T*>(b), {f.kind, f.slope}, static_cast<T*>(y)};
+    with_pack<T>([&](auto n) { map_rows<decltype(n)::value>(exec, shape.rows, shape.channels, map); }, shape.channels,
+                 map.x, map.y);
   });
 }
 

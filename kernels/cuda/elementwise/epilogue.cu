@@ -47,8 +47,8 @@ struct ApplyEpilogue {
     for (int n = 0; n < N; ++n) {
       v[n] += kept.v[n];
       if (residual != nullptr) v[n] += to_float(loaded.residual.v[n]);
-      v[n] = f(v[n]);
     }
+    apply_values(f, v);
     repack<N>(v, y + at);
   }
 };

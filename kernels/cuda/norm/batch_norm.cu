@@ -28,7 +28,8 @@ struct Normalise {
     float v[N];
     unpack<N>(loaded, v);
 #pragma unroll
-    for (int n = 0; n < N; ++n) v[n] = f(kept.z(n, v[n]));
+    for (int n = 0; n < N; ++n) v[n] = kept.z(n, v[n]);
+    apply_values(f, v);
     repack<N>(v, y + at);
   }
 };
@@ -73,11 +74,14 @@ struct InferenceGradient {
   }
   template <int N>
   __device__ void apply(const Affine<N>& kept, const TwoPacks<T, N>& loaded, std::int64_t at) const {
-    float v[N], g[N];
-    unpack<N>(loaded.x, v);
+    float slopes[N], g[N];
+    unpack<N>(loaded.x, slopes);
     unpack<N>(loaded.dy, g);
 #pragma unroll
-    for (int n = 0; n < N; ++n) g[n] = kept.factor[n] * (g[n] * f.derivative(kept.z(n, v[n])));
+    for (int n = 0; n < N; ++n) slopes[n] = kept.z(n, slopes[n]);
+    apply_slopes(f, slopes);
+#pragma unroll
+    for (int n = 0; n < N; ++n) g[n] = kept.factor[n] * (g[n] * slopes[n]);
     repack<N>(g, dx + at);
   }
 };

@@ -38,13 +38,14 @@ struct GradientTerms {
   }
   template <int N>
   __device__ void add(const Affine<N>& kept, const TwoPacks<T, N>& loaded, std::int64_t, float (&sum)[2 * N]) const {
-    float v[N], g[N];
+    float v[N], g[N], slopes[N];
     unpack<N>(loaded.x, v);
     unpack<N>(loaded.dy, g);
 #pragma unroll
-    for (int n = 0; n < N; ++n) {
-      add_gradient_terms(g[n] * f.derivative(kept.z(n, v[n])), v[n] - kept.mean[n], sum[n], sum[N + n]);
-    }
+    for (int n = 0; n < N; ++n) slopes[n] = kept.z(n, v[n]);
+    apply_slopes(f, slopes);
+#pragma unroll
+    for (int n = 0; n < N; ++n) add_gradient_terms(g[n] * slopes[n], v[n] - kept.mean[n], sum[n], sum[N + n]);
   }
 };
 
@@ -114,12 +115,15 @@ struct InputGradient {
   }
   template <int N>
   __device__ void apply(const InputGradientKept<N>& kept, const TwoPacks<T, N>& loaded, std::int64_t at) const {
-    float v[N], g[N];
+    float v[N], g[N], slopes[N];
     unpack<N>(loaded.x, v);
     unpack<N>(loaded.dy, g);
 #pragma unroll
+    for (int n = 0; n < N; ++n) slopes[n] = kept.affine.z(n, v[n]);
+    apply_slopes(f, slopes);
+#pragma unroll
     for (int n = 0; n < N; ++n) {
-      const float dz = g[n] * f.derivative(kept.affine.z(n, v[n]));
+      const float dz = g[n] * slopes[n];
       g[n] = fmaf(kept.affine.factor[n], dz, fmaf(kept.slope[n], v[n] - kept.affine.mean[n], kept.constant[n]));
     }
     repack<N>(g, dx + at);

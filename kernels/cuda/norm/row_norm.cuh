@@ -2,6 +2,7 @@
 // statistics to its output. Backward sums dscale and dshift in the registers of blocks that iterate over rows.
 #pragma once
 
+#include "bantam/kernels/cuda/elementwise/activation_math.cuh"
 #include "bantam/kernels/cuda/norm/row_norm.h"
 #include "bantam/kernels/cuda/reduce/row_sums.cuh"
 
@@ -150,7 +151,8 @@ __global__ void __launch_bounds__(kRowThreads, kForwardBlocks<N * kPacks>)
     load_floats(norm.scale, c0 + i, 1.0f, scale);
     load_floats(norm.shift, c0 + i, 0.0f, shift);
 #pragma unroll
-    for (int n = 0; n < N; ++n) v[n] = f(row_linear(v[n], statistics, scale[n], shift[n]));
+    for (int n = 0; n < N; ++n) v[n] = row_linear(v[n], statistics, scale[n], shift[n]);
+    apply_values(f, v);
     repack<N>(v, y + i);
   }
 }
@@ -188,15 +190,18 @@ template <class T, int N, class Function>
 __device__ inline RowTerms<N> row_terms(const RowOperand<T>& norm, std::int64_t c, RowStatistics statistics,
                                         const Function& f, const Pack<T, N>& x, const Pack<T, N>& dy) {
   RowTerms<N> terms;
-  float v[N], g[N], scale[N], shift[N];
+  float v[N], g[N], scale[N], shift[N], slopes[N];
   unpack<N>(x, v);
   unpack<N>(dy, g);
   load_floats(norm.scale, c, 1.0f, scale);
   load_floats(norm.shift, c, 0.0f, shift);
 #pragma unroll
+  for (int n = 0; n < N; ++n) slopes[n] = row_linear(v[n], statistics, scale[n], shift[n]);
+  apply_slopes(f, slopes);
+#pragma unroll
   for (int n = 0; n < N; ++n) {
     terms.normalised[n] = (v[n] - statistics.mean) * statistics.inv_std;
-    terms.dz[n] = g[n] * f.derivative(row_linear(v[n], statistics, scale[n], shift[n]));
+    terms.dz[n] = g[n] * slopes[n];
     terms.w[n] = scale[n] * terms.dz[n];
   }
   return terms;

@@ -167,7 +167,8 @@ struct NormaliseSamples : OfSample {
     float v[N];
     unpack<N>(loaded, v);
 #pragma unroll
-    for (int n = 0; n < N; ++n) v[n] = f(kept.z(n, v[n]));
+    for (int n = 0; n < N; ++n) v[n] = kept.z(n, v[n]);
+    apply_values(f, v);
     repack<N>(v, y + affine.rows.offset(sample()) + at);
   }
 };
@@ -185,12 +186,14 @@ __global__ void __launch_bounds__(kTileThreads, 2)
       const Affine<N> kept = affine.load<N>(sample, c);
       const std::int64_t begin = rows.offset(sample) + c, step = blockDim.y * rows.channels;
       const auto add = [&](const TwoPacks<T, N>& loaded) {
-        float v[N], g[N];
+        float v[N], g[N], slopes[N];
         unpack<N>(loaded.x, v);
         unpack<N>(loaded.dy, g);
 #pragma unroll
-        for (int n = 0; n < N; ++n)
-          add_gradient_terms(g[n] * f.derivative(kept.z(n, v[n])), v[n] - kept.mean[n], sum[n], sum[N + n]);
+        for (int n = 0; n < N; ++n) slopes[n] = kept.z(n, v[n]);
+        apply_slopes(f, slopes);
+#pragma unroll
+        for (int n = 0; n < N; ++n) add_gradient_terms(g[n] * slopes[n], v[n] - kept.mean[n], sum[n], sum[N + n]);
       };
       for_tiles<kSumRowsAtOnce>(
           rows.positions,
@@ -271,12 +274,15 @@ struct SampleInputGradient : OfSample {
   }
   template <int N>
   __device__ void apply(const InputGradientKept<N>& kept, const TwoPacks<T, N>& loaded, std::int64_t at) const {
-    float v[N], g[N];
+    float v[N], g[N], slopes[N];
     unpack<N>(loaded.x, v);
     unpack<N>(loaded.dy, g);
 #pragma unroll
+    for (int n = 0; n < N; ++n) slopes[n] = kept.affine.z(n, v[n]);
+    apply_slopes(f, slopes);
+#pragma unroll
     for (int n = 0; n < N; ++n) {
-      const float dz = g[n] * f.derivative(kept.affine.z(n, v[n]));
+      const float dz = g[n] * slopes[n];
       g[n] = fmaf(kept.affine.factor[n], dz, fmaf(kept.slope[n], v[n] - kept.affine.mean[n], kept.constant[n]));
     }
     repack<N>(g, dx + affine.rows.offset(sample()) + at);
