@@ -10,17 +10,9 @@
 
 namespace bantam::kernels::cuda {
 
-/// min(x, y) and max(x, y); NaN stays NaN, which fminf and fmaxf would replace.
-__device__ inline float smaller(float x, float y) {
-  float z;
-  asm("min.NaN.f32 %0, %1, %2;" : "=f"(z) : "f"(x), "f"(y));
-  return z;
-}
-__device__ inline float larger(float x, float y) {
-  float z;
-  asm("max.NaN.f32 %0, %1, %2;" : "=f"(z) : "f"(x), "f"(y));
-  return z;
-}
+/// min(x, y) and max(x, y) for a y that is a number; NaN stays NaN, which fminf and fmaxf would replace.
+__device__ inline float smaller(float x, float y) { return x > y ? y : x; }
+__device__ inline float larger(float x, float y) { return x < y ? y : x; }
 
 __device__ inline float reciprocal(float x) {
   float y;
