@@ -46,8 +46,8 @@ __device__ inline float exponential(float x, float low) {
 struct Logistic {
   float value, rest;
 
-  /// e^-x as above. Rounding h down makes d positive (for x > 0, where e^-x needs fewer digits, 0 at least); so that
-  /// it may be saturated, which turns the NaN that x = ∞ makes of it into 0.
+  /// e^-x as above, h rounded down: then d is not below 0 for x < 0 (for x > 0, e^-x needs fewer digits), and may be
+  /// saturated, which makes 0 of the NaN that it is for x = ∞.
   static __device__ Logistic of(float x) {
     const float y = smaller(-x, 88.0f), h = __fmul_rd(y, kLog2OfE), power = power_of_two(h);
     const float e = fmaf(power, __saturatef(fmaf(h, -kLogOf2, y)), power), s = reciprocal(1.0f + e);

@@ -211,6 +211,14 @@ TEST_P(ActivationTest, LargeInputsStayFiniteAndNanStaysNan) {
   }
 }
 
+TEST_P(ActivationTest, InfinityHasItsLimit) {
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  for (const Activation a : kAll) {
+    const double limit = kernels::reference::activate(a, double{kSlope}, double{kInfinity});
+    EXPECT_EQ(forward(a, {kInfinity}, DType::float32)[0], static_cast<float>(limit)) << to_string(a);
+  }
+}
+
 TEST_P(ActivationTest, OutputsMayAliasInputs) {
   const std::int64_t count = 1003;
   for (const DType dtype : kernel_dtypes()) {
