@@ -157,8 +157,8 @@ void print_text(const RunConfig& config, const PlanTarget& target, const StepCas
       "\nus: predicted. stats: computes the statistics of the norm after it; later: its\n"
       "norm is applied by the operation that reads it.\n");
   if (explanation.times)
-    fmt::print("Measured: {} updates, by {};\nan unrecorded update lasts {} us.\n",
-               explanation.times->updates, method_words(explanation.times->method, explanation.times->why_not_traced),
+    fmt::print("Measured: {} updates, by {};\nan unrecorded update lasts {} us.\n", explanation.times->updates,
+               method_words(explanation.times->method, explanation.times->why_not_traced),
                microseconds(explanation.times->untraced_seconds));
   if (config.train.optimizer.schedules.any()) fmt::print("\n{}", schedule_curves(config, step.batch));
 }

@@ -167,12 +167,17 @@ std::string threads_text(const run::StepProfile& profile) {
   return fmt::format("\nthreads at work: {}\n", text);
 }
 
+std::string steps_words(const run::StepProfileOptions& options) {
+  return options.first_step == options.last_step ? fmt::format("step {}", options.first_step)
+                                                 : fmt::format("steps {} to {}", options.first_step, options.last_step);
+}
+
 std::string changes_text(const run::StepProfile& profile) {
   Table table({{"change", Align::left}, {"time a sample, predicted"}, {"measured"}, {"peak"}});
   for (const run::StepChange& change : profile.changes)
     table.add_row({change.words, fmt::format("{:+.1f} %", 100 * (change.predicted_share - 1)),
                    change.measured_share ? fmt::format("{:+.1f} %", 100 * (*change.measured_share - 1)) : "",
-                   format_byte_size(change.peak_bytes)});
+                   format_byte_size(change.peak_bytes) + (change.fits ? "" : ", too much")});
   const bool measured = profile.options.try_seconds > 0;
   return "\n" + table.to_string() +
          (measured ? "" : "Predictions are fitted to an H200; --try measures each change.\n");
@@ -209,6 +214,7 @@ Json change_json(const run::StepChange& change) {
   Json json = {{"change", change.words}, {"predicted_share", change.predicted_share}};
   if (change.measured_share) json["measured_share"] = *change.measured_share;
   json["peak_bytes"] = change.peak_bytes;
+  json["fits"] = change.fits;
   return json;
 }
 
@@ -258,8 +264,8 @@ std::string text_of(const run::StepProfile& profile, std::size_t rows) {
                                  shortened(to_string(profile.step.recompute), 40), filled(profile.headline));
   text += operations_text(profile, rows) + "\n" + kernels_text(profile, rows) + gaps_text(profile, rows) +
           threads_text(profile) + changes_text(profile) + "\n";
-  text += filled(fmt::format("Measured: steps {} to {}, by {}; an unprofiled step lasts {} us ({:+.1f} %).",
-                             profile.options.first_step, profile.options.last_step,
+  text += filled(fmt::format("Measured: {}, by {}; an unprofiled step lasts {} us ({:+.1f} %).",
+                             steps_words(profile.options),
                              method_words(profile.recording.method, profile.recording.why_not_traced),
                              microseconds(plain), plain > 0 ? 100 * (plain / profile.step_seconds - 1) : 0));
   if (profile.rates)

@@ -259,12 +259,12 @@ function drawTables() {
   table("changes", [{title: "change", kind: "text name", cell: row => row.change},
     {title: "a sample, predicted", cell: row => signed(row.predicted_share)},
     {title: "measured", cell: row => signed(row.measured_share)},
-    {title: "peak memory", cell: row => bytes(row.peak_bytes)}], profile.changes);
+    {title: "peak memory", cell: row => bytes(row.peak_bytes) + (row.fits ? "" : ", too much")}], profile.changes);
 }
 
 function tile(value, text) { return element("div", {class: "tile"}, element("b", {}, value), element("span", {}, text)); }
 function drawWords() {
-  $("subtitle").textContent = `${profile.precision}, batch ${profile.batch}, recompute ${profile.recompute}, steps ${profile.first_step} to ${profile.last_step}`;
+  $("subtitle").textContent = `${profile.precision}, batch ${profile.batch}, recompute ${profile.recompute}, ${profile.first_step === profile.last_step ? "step " + profile.first_step : `steps ${profile.first_step} to ${profile.last_step}`}`;
   const tiles = [tile(duration(profile.step_us), "a step, recorded"), tile(duration(profile.unprofiled_us), "a step, not recorded"),
     tile(share(profile.gap_us), "of it are gaps")];
   if (profile.floor_us !== undefined) tiles.push(tile(share(profile.floor_us), "is the least that the device's rates allow"));

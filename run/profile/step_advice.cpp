@@ -8,6 +8,7 @@
 #include "bantam/base/error.h"
 #include "bantam/engine/plan/step_cost.h"
 #include "bantam/run/bench/measure.h"
+#include "bantam/run/fit/fitting.h"
 
 namespace bantam::run {
 namespace {
@@ -31,7 +32,7 @@ std::uint64_t peak_of(const RunConfig& config, const StepCase& step) {
 class Changes {
  public:
   Changes(const RunConfig& config, const StepCase& step)
-      : config_(config), now_(step), seconds_(sample_seconds(config, step)) {}
+      : config_(config), limit_(bytes_to_fit(config)), seconds_(sample_seconds(config, step)) {}
 
   void add(std::string words, const StepCase& step, bool fusion) {
     const RunConfig changed = with_fusion(config_, fusion);
@@ -39,18 +40,19 @@ class Changes {
     add(std::move(words), step, fusion, share);
   }
   void add(std::string words, const StepCase& step, bool fusion, double share) {
+    const std::uint64_t peak = peak_of(with_fusion(config_, fusion), step);
     all_.push_back({.words = std::move(words),
                     .step = step,
                     .fusion = fusion,
                     .predicted_share = share,
-                    .peak_bytes = peak_of(with_fusion(config_, fusion), step)});
+                    .peak_bytes = peak,
+                    .fits = limit_ == 0 || peak <= limit_});
   }
-  const StepCase& now() const { return now_; }
   std::vector<StepChange> release() && { return std::move(all_); }
 
  private:
   const RunConfig& config_;
-  StepCase now_;
+  std::uint64_t limit_;
   double seconds_;
   std::vector<StepChange> all_;
 };
@@ -86,6 +88,7 @@ void try_changes(const RunConfig& config, const StepCase& step, int threads, dou
                  std::vector<StepChange>& changes) {
   const double now = measure_step(config, step, threads, seconds).images_per_s;
   for (StepChange& change : changes) {
+    if (!change.fits) continue;
     try {
       const RunConfig changed = with_fusion(config, change.fusion);
       change.measured_share = now / measure_step(changed, change.step, threads, seconds).images_per_s;

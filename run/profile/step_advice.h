@@ -18,6 +18,7 @@ struct StepChange {
   double predicted_share = 1;            ///< of the time of a sample, with the change over without
   std::optional<double> measured_share;  ///< the same, measured; nullopt: it was not, or does not fit
   std::uint64_t peak_bytes = 0;          ///< planned, with it
+  bool fits = true;                      ///< into the budget or limit (bytes_to_fit), where there is one
   double share() const { return measured_share.value_or(predicted_share); }
 };
 

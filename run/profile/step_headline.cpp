@@ -64,7 +64,7 @@ std::string thread_words(const StepProfile& profile) {
 std::string change_words(const StepProfile& profile) {
   std::string text;
   for (const StepChange& change : profile.changes) {
-    if (change.share() > 1 - kWorthNaming) continue;
+    if (!change.fits || change.share() > 1 - kWorthNaming) continue;
     const char* verb = change.measured_share ? "needed" : "would need";
     text += fmt::format("{} {} {} {:.0f} % less time ({}; peak {})", text.empty() ? " With" : ", with", change.words,
                         text.empty() ? fmt::format("a sample {}", verb) : verb, percent(1 - change.share()),

@@ -52,7 +52,7 @@ TEST_F(ProfileStep, WritesThePageAndTheTrace) {
       profile({"--device", "cpu", "--steps", "2", "--out", "step.html", "--trace", "step.json", "--rows", "1"});
   ASSERT_EQ(outcome.code, 0) << outcome.err;
   EXPECT_NE(outcome.out.find("others)"), std::string::npos) << "one row of operations";
-  EXPECT_NE(outcome.out.find("Measured: steps 2 to 2, by the host's clock"), std::string::npos) << outcome.out;
+  EXPECT_NE(outcome.out.find("Measured: step 2, by the host's clock"), std::string::npos) << outcome.out;
   EXPECT_LT(read("step.html").size(), 3u << 20);
   EXPECT_FALSE(nlohmann::json::parse(read("step.json"))["traceEvents"].empty());
 }
@@ -63,6 +63,23 @@ TEST_F(ProfileStep, TriesChanges) {
   const nlohmann::json changes = outcome.last_json()["changes"];
   ASSERT_EQ(changes.size(), 2u) << "fusions, and twice the batch";
   for (const auto& change : changes) EXPECT_GT(change["measured_share"].get<double>(), 0) << change;
+}
+
+TEST_F(ProfileStep, NamesNoChangeThatDoesNotFit) {
+  const Outcome outcome = profile({"--device", "cpu", "--steps", "2", "--json", "recompute=all", "memory.budget=1MiB"});
+  ASSERT_EQ(outcome.code, 0) << outcome.err;
+  const nlohmann::json json = outcome.last_json();
+  ASSERT_EQ(json["changes"].size(), 2u) << "no recompute, and twice the batch";
+  int refused = 0;
+  for (const auto& change : json["changes"]) {
+    const bool fits = change["fits"];
+    EXPECT_EQ(fits, change["peak_bytes"].get<std::uint64_t>() <= 1u << 20) << change;
+    if (fits) continue;
+    ++refused;
+    EXPECT_EQ(json["headline"].get<std::string>().find(change["change"].get<std::string>()), std::string::npos)
+        << json["headline"];
+  }
+  EXPECT_GT(refused, 0) << json["changes"];
 }
 
 TEST_F(ProfileStep, SaysWhatWasExpected) {

@@ -84,6 +84,8 @@ TEST(StepHeadline, NamesTheLargestPartTheGapsAndTheChanges) {
       "With precision: mixed_float16 a sample would need 40 % less time (predicted; peak 1.00 MiB).");
   profile.changes[0].measured_share = 0.7;
   EXPECT_NE(step_headline(profile).find("a sample needed 30 % less time (measured; peak 1.00 MiB)"), std::string::npos);
+  profile.changes[0].fits = false;
+  EXPECT_EQ(step_headline(profile).find("mixed_float16"), std::string::npos) << "there is no memory for it";
   profile.changes.clear();
   EXPECT_NE(step_headline(profile).find("No setting is predicted to save 2 % of it."), std::string::npos);
 }
