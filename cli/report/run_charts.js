@@ -7,7 +7,8 @@ function scaleOf(chart, width, height) {
   const values = chart.lines.flatMap(line => line.y), positive = values.filter(v => v > 0);
   const log = seen.log && ["loss", "gradient_norm", "learning_rate"].includes(chart.base) && positive.length > 0;
   let least = Math.min(...(log ? positive : values)), most = Math.max(...values);
-  if (["peak_bytes", "images_per_s"].includes(chart.base)) least = 0;
+  if (["peak_bytes", "images_per_s", "data_wait_share"].includes(chart.base)) least = 0;
+  if (chart.base === "data_wait_share") most = Math.max(most, 0.01);
   if (least === most) { const wide = Math.abs(least) / 2 || 1; least -= log ? wide / 2 : wide; most += wide; }
   const to = log ? Math.log : v => v;
   const inner = {width: width - frame.left - frame.right, height: height - frame.top - frame.bottom};
@@ -19,7 +20,8 @@ function scaleOf(chart, width, height) {
 
 function axesOf(chart, scale, width, height) {
   const parts = [], floor = height - frame.bottom;
-  for (const v of scale.log ? logTicks(scale.least, scale.most) : ticksOf(scale.least, scale.most, 4))
+  const unit = chart.base === "peak_bytes" ? 1024 ** Math.floor(Math.log2(scale.most) / 10) : 1;
+  for (const v of scale.log ? logTicks(scale.least, scale.most) : ticksOf(scale.least, scale.most, 4, unit))
     parts.push(`<line class="grid" x1="${frame.left}" x2="${width - frame.right}" y1="${scale.y(v)}" y2="${scale.y(v)}"/>` +
                `<text x="${frame.left - 6}" y="${scale.y(v) + 4}" text-anchor="end">${chart.base === "peak_bytes" ? compact(v) : valueText(chart.base, v)}</text>`);
   const ticks = ticksOf(scale.low, scale.high, Math.max(2, Math.floor(width / 110)));
@@ -32,9 +34,9 @@ function pathOf(xs, ys, scale) {
   return xs.map((x, i) => `${i ? "L" : "M"}${scale.x(x).toFixed(1)},${scale.y(ys[i]).toFixed(1)}`).join("");
 }
 function drawnLine(line, scale) {
-  const style = `fill="none" stroke="${line.color}" stroke-linejoin="round"`, dash = line.held ? ' stroke-dasharray="7 4"' : "";
+  const style = `fill="none" stroke="${line.color}" stroke-linejoin="round"`, dash = line.validation ? ' stroke-dasharray="7 4"' : "";
   if (line.y.length === 1) return `<circle cx="${scale.x(line.x[0])}" cy="${scale.y(line.y[0])}" r="3.5" fill="${line.color}"/>`;
-  const dots = line.held && line.y.length <= 40
+  const dots = line.validation && line.y.length <= 40
     ? line.x.map((x, i) => `<circle cx="${scale.x(x).toFixed(1)}" cy="${scale.y(line.y[i]).toFixed(1)}" r="2.5" fill="${line.color}"/>`).join("") : "";
   if (!seen.smooth || !isNoisy(line)) return `<path d="${pathOf(line.x, line.y, scale)}" ${style} stroke-width="2"${dash}/>${dots}`;
   return `<path d="${pathOf(line.x, line.y, scale)}" ${style} opacity="0.28"/><path d="${pathOf(line.x, smoothed(line.y), scale)}" ${style} stroke-width="2"/>`;
@@ -59,8 +61,7 @@ function drawChart(chart) {
   for (const [name, value] of Object.entries(states)) svg.setAttribute(name, value);
 }
 function lastWords(chart) {
-  const parts = chart.lines.filter(line => line.y.length > 0).map(line =>
-    `${line.name || titleOf(chart.base)} ${valueText(chart.base, line.y[line.y.length - 1])}`.trim());
+  const parts = chart.lines.filter(line => line.y.length > 0).map(line => `${line.name} ${valueText(chart.base, line.y[line.y.length - 1])}`.trim());
   return parts.length > 0 ? `Last: ${parts.join(", ")}` : "";
 }
 

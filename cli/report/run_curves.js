@@ -12,6 +12,7 @@ const last = ["learning_rate", "gradient_norm", "loss_scale", "images_per_s", "p
 const titleOf = base => titles[base] || base.replace(/_/g, " ").replace(/^./, c => c.toUpperCase());
 function valueText(base, value) {
   if (base === "peak_bytes") return bytes(value);
+  if (base === "data_wait_share") return shareText(value);
   const size = Math.abs(value);
   return size === 0 ? "0" : size >= 1e5 || size < 1e-3 ? value.toExponential(2) : size >= 100 ? exact(value) : String(+value.toPrecision(4));
 }
@@ -26,14 +27,15 @@ function chartsOf(runs) {
 }
 
 // One run's two curves have two colours; of several, each run has one.
-const colorOf = (runs, r, held) => runColor(runs.length === 1 && held ? 1 : r);
+const colorOf = (runs, r, validation) => runColor(runs.length === 1 && validation ? 1 : r);
 function linesOf(runs, base) {
   const lines = [];
   runs.forEach((run, r) => run.curves.filter(c => baseOf(c.name) === base).forEach(curve => {
-    const held = curve.name !== base;
-    lines.push({run: r, held, base, color: colorOf(runs, r, held), curve, x: placesOf(run, curve), y: curve.y,
-                name: (runs.length > 1 ? run.name + " " : "") + (held ? "validation" : runs.length > 1 ? "" : "training")});
+    const validation = curve.name !== base;
+    lines.push({run: r, validation, base, color: colorOf(runs, r, validation), curve, x: placesOf(run, curve), y: curve.y,
+                name: (runs.length > 1 ? run.name + " " : "") + (validation ? "validation" : runs.length > 1 ? "" : "training")});
   }));
+  if (lines.length === 1 && runs.length === 1 && !lines[0].validation) lines[0].name = "";  // there is nothing to tell it from
   return lines;
 }
 
@@ -43,21 +45,22 @@ function placesOf(run, curve) {
   return seen.axis === "epochs" ? curve.x.map(x => x / epoch) : curve.x;
 }
 
-// An exponential mean over about a thirtieth of the curve.
+// The mean of about a thirtieth of the curve around each point, of fewer near its ends.
 function smoothed(y) {
-  const weight = Math.min(0.97, Math.max(0, 1 - 30 / y.length)), out = [];
-  let mean = 0, total = 0;
-  for (const value of y) {
-    mean = weight * mean + (1 - weight) * value;
-    total = weight * total + (1 - weight);
-    out.push(mean / total);
-  }
-  return out;
+  const sums = [0], half = Math.floor(y.length / 60);
+  for (const value of y) sums.push(sums[sums.length - 1] + value);
+  return y.map((_, i) => {
+    const reach = Math.min(half, i, y.length - 1 - i);
+    return (sums[i + reach + 1] - sums[i - reach]) / (2 * reach + 1);
+  });
 }
-const isNoisy = line => !line.held && line.y.length > 60 && !["learning_rate", "peak_bytes", "data_wait_share"].includes(line.base);
+const isNoisy = line => !line.validation && line.y.length > 60 && !["learning_rate", "peak_bytes", "data_wait_share"].includes(line.base);
 
-// Rounded values between two ends.
-function ticksOf(low, high, wanted) {
+const shareText = v => v === null || !Number.isFinite(v) ? "–" : (100 * v).toFixed(1) + "\u00a0%";
+
+// Rounded values between two ends; of sizes in whole units of 1024.
+function ticksOf(low, high, wanted, unit = 1) {
+  if (unit !== 1) return ticksOf(low / unit, high / unit, wanted).map(v => v * unit);
   const raw = (high - low) / wanted, power = 10 ** Math.floor(Math.log10(raw || 1));
   const step = [1, 2, 2.5, 5, 10].map(m => m * power).find(s => s >= raw) || power;
   const out = [];
@@ -95,8 +98,7 @@ function nearestIndex(xs, at) {
 }
 function readoutOf(chart, at) {
   if (at === null) return "";
-  const parts = chart.lines.filter(line => line.y.length > 0).map(line =>
-    `${line.name || titleOf(chart.base)} ${valueText(chart.base, line.y[nearestIndex(line.x, at)])}`.trim());
+  const parts = chart.lines.filter(line => line.y.length > 0).map(line => `${line.name} ${valueText(chart.base, line.y[nearestIndex(line.x, at)])}`.trim());
   const unit = {updates: "Update ", epochs: "Epoch ", time: "After "}[seen.axis];
   return `${unit}${placeText(at)}: ${parts.join(", ")}`;
 }

@@ -18,7 +18,9 @@ function showTiles() {
   const where = document.getElementById("tiles"), run = data.runs[0];
   where.replaceChildren();
   document.getElementById("state").textContent = data.live ? "Under way: the page follows the run." : "";
-  if (data.runs.length > 1) return;
+  document.getElementById("state").hidden = !data.live;
+  where.hidden = data.runs.length > 1;
+  if (where.hidden) return;
   const rate = medianOf(run, "images_per_s"), memory = lastOf(run, "peak_bytes"), tested = Object.entries(run.test).filter(([name]) => name !== "samples");
   if (run.best) where.append(tile(bestText(run), "best validation " + run.best.metric, `epoch ${run.best.epoch}`));
   for (const [name, value] of tested.slice(0, 2)) where.append(tile(valueText(name, value), "test " + name, "at the end"));

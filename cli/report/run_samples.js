@@ -1,6 +1,4 @@
 // Confusions, and held-out samples with what was said of them.
-const shareText = v => v === null || !Number.isFinite(v) ? "–" : (100 * v).toFixed(1) + " %";
-
 function matrixTable(answers) {
   const names = answers.names, rows = answers.matrix, most = rows.map(row => Math.max(1, row.reduce((a, b) => a + b, 0)));
   const head = element("tr", {}, element("td", {}), ...names.map(name => element("th", {scope: "col"}, element("span", {}, name))));
@@ -54,7 +52,8 @@ function sampleFigure(answers, sample, number) {
     figure.append(element("div", {class: "masks"}, ...(sample.truth_mask ? [picture(sample.truth_mask, "Its mask, a colour a class", true)] : []),
       picture(sample.said_mask, "The answered mask, a colour a class", true)));
   figure.append(element("b", {}, sample.truth || sample.name), element("span", {class: wrong ? "said wrong" : "said"}, first));
-  if (answers.task !== "values" && said.length > 1) figure.append(element("span", {}, "then " + said.slice(1).join(", ")));
+  const others = sample.said.slice(1).filter(one => one[1] >= 0.005).map(one => saidText(answers, one));
+  if (answers.task !== "values" && others.length > 0) figure.append(element("span", {}, "then " + others.join(", ")));
   const loss = sample.loss === null ? "not finite" : +sample.loss.toPrecision(3);
   figure.append(element("span", {}, `loss ${loss}` + (answers.task === "segmentation" ? `, ${shareText(sample.right)} right` : "")));
   if (sample.truth) figure.append(element("span", {}, sample.name));

@@ -2,6 +2,7 @@
 #include "bantam/cli/train/run_server.h"
 
 #include <array>
+#include <atomic>
 #include <csignal>
 #include <mutex>
 #include <optional>
@@ -60,8 +61,10 @@ struct RunServer::Impl {
   httplib::Server server;
   int port = 0;
   std::thread thread;
+  std::atomic<bool> ended = false;  // it listens no more
   std::mutex guard;
   std::optional<fs::path> folder;
+  std::optional<run::MetricsFile> metrics;  // read on from where the last answer ended
 
   /// What the files say now, as `write` writes it.
   template <class Write>
@@ -70,6 +73,7 @@ struct RunServer::Impl {
       const std::string version = version_of(*folder);
       run::RunReportOptions options;
       options.held_out.reset();
+      options.metrics = &*metrics;
       std::array reports = {run::report_of(*folder, options)};
       reports[0].no_weights = reports[0].no_held_out =
           "Follows when the run has ended: `bantam report " + folder->string() + "`.";
@@ -101,6 +105,16 @@ struct RunServer::Impl {
     const std::string host = request.get_header_value("Host");
     return host == fmt::format("{}:{}", kAddress, port) || host == fmt::format("localhost:{}", port);
   }
+  bool bind() {
+    // The library's own choice lets two programs share a port.
+    server.set_socket_options([](int socket) {
+      const int yes = 1;
+      setsockopt(socket, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
+    });
+    if (port != 0) return server.bind_to_port(kAddress, port);
+    port = server.bind_to_any_port(kAddress);
+    return port > 0;
+  }
   void listen() {
     server.new_task_queue = [] { return new httplib::ThreadPool(2); };
     server.set_pre_routing_handler([this](const httplib::Request& request, httplib::Response& response) {
@@ -114,21 +128,23 @@ struct RunServer::Impl {
     server.Get("/data.json",
                [this](const httplib::Request& request, httplib::Response& response) { send_news(request, response); });
     const BlockedSignals blocked;
-    thread = std::thread([this] { server.listen_after_bind(); });
+    thread = std::thread([this] {
+      server.listen_after_bind();
+      ended = true;
+    });
   }
 };
 
 RunServer::RunServer(int port) : impl_(std::make_unique<Impl>()) {
   impl_->port = port;
-  if (port == 0) impl_->port = impl_->server.bind_to_any_port(kAddress);
-  if (port == 0 ? impl_->port <= 0 : !impl_->server.bind_to_port(kAddress, port))
+  if (!impl_->bind())
     throw ConfigError(fmt::format("--serve: port {} of {} cannot be had: another program uses it, or it is reserved",
                                   port, kAddress));
   impl_->listen();
 }
 
 RunServer::~RunServer() {
-  while (!impl_->server.is_running()) std::this_thread::yield();  // stop() before it listens is lost
+  while (!impl_->server.is_running() && !impl_->ended) std::this_thread::yield();  // stop() before it listens is lost
   impl_->server.stop();
   impl_->thread.join();
 }
@@ -138,6 +154,7 @@ int RunServer::port() const { return impl_->port; }
 void RunServer::follow(const fs::path& folder) {
   const std::lock_guard lock(impl_->guard);
   impl_->folder = folder;
+  impl_->metrics.emplace(folder / "metrics.jsonl");
 }
 
 }  // namespace bantam::cli

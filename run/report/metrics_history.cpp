@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <fstream>
 #include <string_view>
 #include <system_error>
 #include <utility>
@@ -10,7 +11,6 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "bantam/base/atomic_file.h"
 #include "bantam/base/error.h"
 
 namespace bantam::run {
@@ -18,8 +18,19 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-/// Reads line by line: epochs of updates become updates of the run.
-class HistoryReader {
+constexpr std::size_t kMostKept = 20'000;  // points of a curve, of a log of any length
+
+void keep(const MetricCurve& from, std::size_t index, MetricCurve& to) {
+  if (!to.updates.empty() && to.updates.back() >= from.updates[index]) return;
+  to.updates.push_back(from.updates[index]);
+  to.seconds.push_back(from.seconds[index]);
+  to.values.push_back(from.values[index]);
+}
+
+}  // namespace
+
+/// Line by line: epochs of updates become updates of the run.
+class MetricsFile::Reader {
  public:
   void read(const Json& line) {
     const std::string kind = line.value("kind", "");
@@ -38,9 +49,9 @@ class HistoryReader {
         if (key.starts_with("test_") && value.is_number()) history_.test[key.substr(5)] = value.get<double>();
     }
   }
-  MetricsHistory result() && {
+  const MetricsHistory& history() {
     history_.updates = updates_;
-    return std::move(history_);
+    return history_;
   }
 
  private:
@@ -65,6 +76,8 @@ class HistoryReader {
       curve.updates.push_back(at);
       curve.seconds.push_back(seconds_);
       curve.values.push_back(value.get<double>());
+      ++curve.points;
+      if (curve.values.size() > kMostKept) curve = thinned(std::move(curve), kMostKept / 2);
     }
   }
   MetricCurve& curve_of(const std::string& name) {
@@ -77,15 +90,6 @@ class HistoryReader {
   std::int64_t epoch_ = 1, before_ = 0, updates_ = 0;  // updates of earlier epochs; up to this line
   double seconds_ = 0;
 };
-
-void keep(const MetricCurve& from, std::size_t index, MetricCurve& to) {
-  if (!to.updates.empty() && to.updates.back() >= from.updates[index]) return;
-  to.updates.push_back(from.updates[index]);
-  to.seconds.push_back(from.seconds[index]);
-  to.values.push_back(from.values[index]);
-}
-
-}  // namespace
 
 const MetricCurve* MetricsHistory::find(const std::string& name) const {
   const auto found = std::ranges::find(curves, name, &MetricCurve::name);
@@ -111,20 +115,30 @@ MetricCurve thinned(MetricCurve curve, std::size_t most) {
   return thin;
 }
 
-MetricsHistory read_metrics_history(const std::filesystem::path& path, std::size_t most_points) {
+MetricsFile::MetricsFile(std::filesystem::path path) : path_(std::move(path)), reader_(std::make_unique<Reader>()) {}
+MetricsFile::~MetricsFile() = default;
+MetricsFile::MetricsFile(MetricsFile&&) noexcept = default;
+MetricsFile& MetricsFile::operator=(MetricsFile&&) noexcept = default;
+
+MetricsHistory MetricsFile::read(std::size_t most_points) {
   std::error_code error;
-  if (!std::filesystem::exists(path, error)) return {};
-  const std::string text = read_file(path);
-  HistoryReader reader;
-  std::size_t number = 1;
-  for (std::size_t begin = 0, end = 0; (end = text.find('\n', begin)) != std::string::npos; begin = end + 1, ++number) {
-    const Json line = Json::parse(text.begin() + static_cast<std::ptrdiff_t>(begin),
-                                  text.begin() + static_cast<std::ptrdiff_t>(end), nullptr, false);
-    if (!line.is_object())
-      throw DataError(fmt::format("{}:{}: expected a JSON object on the line", path.string(), number));
-    reader.read(line);
+  const std::uint64_t size = std::filesystem::file_size(path_, error);
+  if (error || size < bytes_) {
+    bytes_ = lines_ = 0;
+    reader_ = std::make_unique<Reader>();
   }
-  MetricsHistory history = std::move(reader).result();
+  std::ifstream file(path_, std::ios::binary);
+  if (!error && !file) throw DataError(fmt::format("{}: cannot be read", path_.string()));
+  file.seekg(static_cast<std::streamoff>(bytes_));
+  for (std::string text; std::getline(file, text) && !file.eof();) {  // a line without its end is being written
+    ++lines_;
+    bytes_ += text.size() + 1;
+    const Json line = Json::parse(text, nullptr, false);
+    if (!line.is_object())
+      throw DataError(fmt::format("{}:{}: expected a JSON object on the line", path_.string(), lines_));
+    reader_->read(line);
+  }
+  MetricsHistory history = reader_->history();
   for (MetricCurve& curve : history.curves) curve = thinned(std::move(curve), most_points);
   return history;
 }

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <map>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -29,10 +30,25 @@ struct MetricsHistory {
   const MetricCurve* find(const std::string& name) const;
 };
 
-/// Reads the whole lines of the file; what a run under way has written of its next line is passed over. A curve of more
-/// than `most_points` keeps the least and the largest value of equally many neighbours. A file that is not there has
-/// no curves. Throws DataError where it cannot be read, or a line is no JSON object.
-MetricsHistory read_metrics_history(const std::filesystem::path& path, std::size_t most_points);
+/// A run's metrics.jsonl, which may be growing. Used by one thread at a time.
+class MetricsFile {
+ public:
+  explicit MetricsFile(std::filesystem::path path);
+  ~MetricsFile();
+  MetricsFile(MetricsFile&&) noexcept;
+  MetricsFile& operator=(MetricsFile&&) noexcept;
+
+  /// Reads on from where the last call ended (from the beginning, where the file has become shorter), whole lines
+  /// alone, and returns all curves, each of at most `most_points` (see thinned). A file that is not there has no
+  /// curves. Throws DataError where it cannot be read, or a line is no JSON object.
+  MetricsHistory read(std::size_t most_points);
+
+ private:
+  class Reader;
+  std::filesystem::path path_;
+  std::uint64_t bytes_ = 0, lines_ = 0;  // read
+  std::unique_ptr<Reader> reader_;
+};
 
 /// The curve with at most `most` points: the first and last one, and of equal numbers of neighbours the least and the
 /// largest.

@@ -134,7 +134,8 @@ RunReport report_of(const fs::path& folder, const RunReportOptions& options) {
   report.config_text = read_file(folder / "config.yaml");
   report.config = ConfigDocument::parse(report.config_text, (folder / "config.yaml").string()).values();
   report.larger_is_better = larger_is_better(folder / "config.yaml", report.run.record.metric);
-  report.history = read_metrics_history(folder / "metrics.jsonl", options.most_points);
+  MetricsFile whole(folder / "metrics.jsonl");
+  report.history = (options.metrics != nullptr ? *options.metrics : whole).read(options.most_points);
   report.run.record.updates = std::max(report.run.record.updates, report.history.updates);
   report.histograms = read_histograms(folder / "histograms.jsonl", options.most_histograms);
   if (options.held_out) add_model(folder, *options.held_out, report);

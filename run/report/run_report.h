@@ -22,6 +22,7 @@ struct RunReportOptions {
   std::size_t most_histograms = 1200;  ///< of histograms.jsonl
   /// Absent: the run's files alone are read, not its weights, and no sample is looked at.
   std::optional<HeldOutOptions> held_out = HeldOutOptions{};
+  MetricsFile* metrics = nullptr;  ///< the run's, which is read on; null: it is read whole
 };
 
 struct RunReport {

@@ -14,7 +14,7 @@ class MetricsHistoryTest : public RunTest {
  protected:
   MetricsHistory read(const std::string& text, std::size_t most_points = 100) const {
     std::ofstream(path("metrics.jsonl")) << text;
-    return read_metrics_history(path("metrics.jsonl"), most_points);
+    return MetricsFile(path("metrics.jsonl")).read(most_points);
   }
 };
 
@@ -60,7 +60,33 @@ TEST_F(MetricsHistoryTest, ADamagedLineIsNamed) {
     EXPECT_NE(std::string(error.what()).find("metrics.jsonl:2: expected a JSON object"), std::string::npos)
         << error.what();
   }
-  EXPECT_TRUE(read_metrics_history(path("none.jsonl"), 10).curves.empty());
+  EXPECT_TRUE(MetricsFile(path("none.jsonl")).read(10).curves.empty());
+}
+
+TEST_F(MetricsHistoryTest, AGrowingFileIsReadOn) {
+  const std::string first = "{\"kind\":\"update\",\"epoch\":1,\"update\":1,\"loss\":3}\n";
+  const std::string second = "{\"kind\":\"update\",\"epoch\":1,\"update\":2,\"loss\":2}\n";
+  MetricsFile file(path("metrics.jsonl"));
+  EXPECT_TRUE(file.read(10).curves.empty()) << "it is not there yet";
+  std::ofstream(path("metrics.jsonl")) << first << second.substr(0, 20);
+  EXPECT_EQ(file.read(10).find("loss")->values, Numbers{3});
+  std::ofstream(path("metrics.jsonl"), std::ios::app) << second.substr(20);
+  EXPECT_EQ(file.read(10).find("loss")->values, (Numbers{3, 2}));
+  std::ofstream(path("metrics.jsonl")) << second;
+  EXPECT_EQ(file.read(10).find("loss")->values, Numbers{2}) << "another run's, from its beginning";
+}
+
+TEST_F(MetricsHistoryTest, ALongLogIsKeptInShort) {
+  std::string text;
+  for (int i = 1; i <= 50'000; ++i)
+    text += "{\"kind\":\"update\",\"epoch\":1,\"update\":" + std::to_string(i) +
+            ",\"loss\":" + (i == 777 ? "50" : "0.5") + "}\n";
+  const MetricsHistory history = read(text, 1'000'000);
+  const MetricCurve& loss = *history.find("loss");
+  EXPECT_LT(loss.values.size(), 25'000u);
+  EXPECT_EQ(loss.points, 50'000u);
+  EXPECT_EQ(loss.updates.back(), 50'000);
+  EXPECT_EQ(std::ranges::max(loss.values), 50);
 }
 
 TEST_F(MetricsHistoryTest, ThinningKeepsEndsAndExtremes) {

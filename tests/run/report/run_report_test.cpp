@@ -95,7 +95,43 @@ TEST_F(RunReportTest, TheBestWeightsAnswer) {
   EXPECT_GT(counted, 0);
 }
 
-TEST_F(RunReportTest, EveryTaskHasAnswers) { run("values", {"data.targets=noise", "train.loss=mse"}); }
+TEST_F(RunReportTest, NumbersAreAnsweredWithNumbers) {
+  run("r", {"data.labels=values", "train.loss=mse", "train.metrics=[]",
+            "model.layers=[global_average_pool, dense: {units: 3}]"});
+  const RunReport found = report("r");
+  ASSERT_TRUE(found.held_out) << found.no_held_out;
+  EXPECT_EQ(found.held_out->task, Task::values);
+  EXPECT_TRUE(std::isnan(found.held_out->accuracy));
+  EXPECT_EQ(found.held_out->matrix.columns, 0);
+  const AnsweredSample& worst = found.held_out->worst.front();
+  ASSERT_EQ(worst.said.size(), 3u);
+  EXPECT_EQ(worst.said[1].first, "1") << "in their order";
+  EXPECT_NE(worst.truth, "");
+  EXPECT_TRUE(is_descending(found.held_out->worst));
+}
+
+TEST_F(RunReportTest, PixelsAreAnsweredWithMasks) {
+  run("r", {"data.labels=pixels", "model.layers=[conv2d: {filters: 11, kernel: 3, padding: same}]"});
+  const RunReport found = report("r");
+  ASSERT_TRUE(found.held_out) << found.no_held_out;
+  const HeldOutAnswers& answers = *found.held_out;
+  EXPECT_EQ(answers.task, Task::segmentation);
+  const Evaluation own = evaluate(open_trained_model(path("r")), {.threads = 2});
+  EXPECT_EQ(answers.matrix.values, own.more.at(0).table().values) << "every pixel is counted";
+  const AnsweredSample& worst = answers.worst.front();
+  EXPECT_EQ(worst.said_mask.size, (ImageSize{32, 32}));
+  EXPECT_EQ(worst.truth_mask.size, (ImageSize{32, 32}));
+  EXPECT_GT(worst.right, 0);
+  EXPECT_LT(worst.right, 1);
+}
+
+TEST_F(RunReportTest, SoftTargetsAreOfTheirLargestClass) {
+  run("r", {"data.labels=soft", "train.loss={softmax_cross_entropy: {targets: values}}", "train.metrics=[]"});
+  const RunReport found = report("r");
+  ASSERT_TRUE(found.held_out) << found.no_held_out;
+  const Evaluation own = evaluate(open_trained_model(path("r")), {.threads = 2});
+  EXPECT_EQ(found.held_out->matrix.values, own.more.at(0).table().values);
+}
 
 TEST_F(RunReportTest, WithoutDataTheFilesAreTold) {
   run("r");
