@@ -7,9 +7,9 @@ function scaleOf(chart, width, height) {
   const values = chart.lines.flatMap(line => line.y), positive = values.filter(v => v > 0);
   const log = seen.log && ["loss", "gradient_norm", "learning_rate"].includes(chart.base) && positive.length > 0;
   let least = Math.min(...(log ? positive : values)), most = Math.max(...values);
-  if (["peak_bytes", "images_per_s", "data_wait_share"].includes(chart.base)) least = 0;
+  if (["peak_bytes", "images_per_s", "data_wait_share"].includes(chart.base)) { least = 0; most *= 1.08; }
   if (chart.base === "data_wait_share") most = Math.max(most, 0.01);
-  if (least === most) { const wide = Math.abs(least) / 2 || 1; least -= log ? wide / 2 : wide; most += wide; }
+  if (least >= most) { const wide = Math.abs(least) / 2 || 1; least -= log ? wide / 2 : wide; most += wide; }
   const to = log ? Math.log : v => v;
   const inner = {width: width - frame.left - frame.right, height: height - frame.top - frame.bottom};
   return {low, high, least, most, log,
@@ -18,12 +18,16 @@ function scaleOf(chart, width, height) {
           at: px => low + (high - low) * Math.min(1, Math.max(0, (px - frame.left) / inner.width))};
 }
 
+function tickText(base, v) {
+  if (base === "peak_bytes") return compact(v).replace(/\.0+(?=\D)/, "");
+  return base === "data_wait_share" ? `${+(100 * v).toPrecision(3)} %` : valueText(base, v);
+}
 function axesOf(chart, scale, width, height) {
   const parts = [], floor = height - frame.bottom;
   const unit = chart.base === "peak_bytes" ? 1024 ** Math.floor(Math.log2(scale.most) / 10) : 1;
   for (const v of scale.log ? logTicks(scale.least, scale.most) : ticksOf(scale.least, scale.most, 4, unit))
     parts.push(`<line class="grid" x1="${frame.left}" x2="${width - frame.right}" y1="${scale.y(v)}" y2="${scale.y(v)}"/>` +
-               `<text x="${frame.left - 6}" y="${scale.y(v) + 4}" text-anchor="end">${chart.base === "peak_bytes" ? compact(v) : valueText(chart.base, v)}</text>`);
+               `<text x="${frame.left - 6}" y="${scale.y(v) + 4}" text-anchor="end">${tickText(chart.base, v)}</text>`);
   const ticks = ticksOf(scale.low, scale.high, Math.max(2, Math.floor(width / 110)));
   for (const v of ticks)
     parts.push(`<text x="${scale.x(v)}" y="${floor + 16}" text-anchor="${scale.x(v) > width - 30 ? "end" : "middle"}">${placeText(v)}</text>`);

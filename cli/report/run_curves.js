@@ -14,7 +14,7 @@ function valueText(base, value) {
   if (base === "peak_bytes") return bytes(value);
   if (base === "data_wait_share") return shareText(value);
   const size = Math.abs(value);
-  return size === 0 ? "0" : size >= 1e5 || size < 1e-3 ? value.toExponential(2) : size >= 100 ? exact(value) : String(+value.toPrecision(4));
+  return size === 0 ? "0" : size >= 1e5 || size < 1e-4 ? value.toExponential(2) : size >= 100 ? exact(value) : String(+value.toPrecision(4));
 }
 
 // Charts in the order: loss, metrics, then how it went. A scale that never changes says nothing.

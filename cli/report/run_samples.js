@@ -51,12 +51,12 @@ function sampleFigure(answers, sample, number) {
   if (sample.said_mask)
     figure.append(element("div", {class: "masks"}, ...(sample.truth_mask ? [picture(sample.truth_mask, "Its mask, a colour a class", true)] : []),
       picture(sample.said_mask, "The answered mask, a colour a class", true)));
-  figure.append(element("b", {}, sample.truth || sample.name), element("span", {class: wrong ? "said wrong" : "said"}, first));
+  figure.append(element("b", {}, sample.truth || sample.name.replace(/^.*\//, "")), element("span", {class: wrong ? "said wrong" : "said"}, first));
   const others = sample.said.slice(1).filter(one => one[1] >= 0.005).map(one => saidText(answers, one));
   if (answers.task !== "values" && others.length > 0) figure.append(element("span", {}, "then " + others.join(", ")));
   const loss = sample.loss === null ? "not finite" : +sample.loss.toPrecision(3);
   figure.append(element("span", {}, `loss ${loss}` + (answers.task === "segmentation" ? `, ${shareText(sample.right)} right` : "")));
-  if (sample.truth) figure.append(element("span", {}, sample.name));
+  if (sample.truth) figure.append(element("span", {class: "file", title: sample.name}, sample.name.replace(/^.*\//, "")));
   return figure;
 }
 

@@ -176,13 +176,13 @@ void add_report(CLI::App& app, Action& action) {
   command->footer(kAbout);
   const auto flags = std::make_shared<ReportOptions>();
   command->add_option("RUN", flags->paths, "Folders of runs, or of a sweep")->required();
-  command->add_option("--out", flags->out, "The page; default: report.html in the run's\nfolder, of several runs here");
-  command->add_option("--samples", flags->samples, "Held-out samples that the model answers at most;\n0: none")
-      ->check(CLI::Range(std::int64_t{0}, std::int64_t{1} << 31))
+  command->add_option("--out", flags->out, "The page; default: RUN/report.html");
+  command->add_option("--samples", flags->samples, "Held-out samples looked at at most; 0: none")
+      ->check(CLI::Range(std::int64_t{0}, std::int64_t{1} << 31).description(""))
       ->capture_default_str();
   command->add_flag("--watch", flags->watch, "Write the page anew until the runs have ended");
   command->add_option("--threads", flags->threads, "CPU threads; 0: all processors")
-      ->check(CLI::Range(0, 4096))
+      ->check(CLI::Range(0, 4096).description(""))
       ->capture_default_str();
   command->add_option("--progress", flags->progress, "auto, bar, plain, json or none (on stderr)")
       ->capture_default_str();

@@ -172,10 +172,8 @@ void add_train(CLI::App& app, Action& action) {
                                             "Train so often, with the seed and those after it,\nand print means and "
                                             "deviations");
   repeat->check(CLI::Range(1, 10'000))->excludes("--resume")->excludes("--overwrite");
-  command
-      ->add_option("--serve", options->serve,
-                   "Serve the run's page on this port of 127.0.0.1\nwhile it trains; 0: a free port")
-      ->check(CLI::Range(0, 65535))
+  command->add_option("--serve", options->serve, "Port of 127.0.0.1 for the run's page; 0: any")
+      ->check(CLI::Range(0, 65535).description(""))
       ->excludes(repeat);
   command->add_option("--progress", options->progress, "auto, bar, plain, json or none (on stderr)")
       ->capture_default_str();

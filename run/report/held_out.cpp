@@ -256,7 +256,7 @@ class HeldOutPasses {
     HeldOutAnswers result{.task = comparison_.reading().task(),
                           .samples = samples_->facts().size,
                           .of = all_->facts().size,
-                          .names = output_names(trained_)};
+                          .names = names()};
     const std::vector<Answer> all = count_all();
     result.matrix = comparison_.matrix;
     result.loss = mean(all, &Answer::loss);
@@ -285,6 +285,13 @@ class HeldOutPasses {
     for (std::size_t i = 0; i < answers.size(); ++i)
       if (!broken[i]) sound_.push_back(static_cast<std::int32_t>(i));
     return answers;
+  }
+  /// Class names are not those of numbers.
+  std::vector<std::string> names() const {
+    std::vector<std::string> names = output_names(trained_);
+    if (comparison_.reading().task() == Task::values)
+      for (std::size_t i = 0; i < names.size(); ++i) names[i] = fmt::format("{}", i);
+    return names;
   }
   bool go_on(std::int64_t done) const {
     const std::int64_t samples = samples_->facts().size;

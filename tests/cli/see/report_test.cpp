@@ -119,6 +119,7 @@ TEST_F(Report, AWatchedRunEndsWithItsAnswers) {
 }
 
 TEST_F(Report, ARunIsServedWhileItTrains) {
+  write("stderr", "");
   const pid_t training = start({"train", "tiny.yaml", "--run-dir", "r", "--threads", "1", "--progress", "plain",
                                 "--serve", "0", "train.epochs=100000"});
   std::smatch match;
