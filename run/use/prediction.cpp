@@ -2,6 +2,7 @@
 #include "bantam/run/use/prediction.h"
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <memory>
 #include <mutex>
