@@ -76,6 +76,7 @@ void add_explain(CLI::App& app, Action& action);
 void add_profile(CLI::App& app, Action& action);
 void add_data(CLI::App& app, Action& action);
 void add_schema(CLI::App& app, Action& action);
+void add_report(CLI::App& app, Action& action);
 void add_runs(CLI::App& app, Action& action);
 void add_inspect(CLI::App& app, Action& action);
 void add_import(CLI::App& app, Action& action);

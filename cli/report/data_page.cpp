@@ -8,8 +8,8 @@
 
 #include "bantam/base/byte_size.h"
 #include "bantam/base/text.h"
+#include "bantam/cli/report/page_text.h"
 #include "bantam/data/images/encode.h"
-#include "bantam/data/images/resample.h"
 
 namespace bantam::cli {
 namespace {
@@ -33,45 +33,11 @@ img{{display:block;margin:0 auto;max-width:160px;min-width:96px;image-rendering:
 </body></html>
 )";
 
-std::string escaped(std::string_view text) {
-  std::string safe;
-  for (const char c : printable(text))
-    safe += c == '<' ? "&lt;" : c == '>' ? "&gt;" : c == '&' ? "&amp;" : c == '"' ? "&quot;" : std::string(1, c);
-  return safe;
-}
-
-std::string base64(std::string_view bytes) {
-  constexpr std::string_view kDigits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-  std::string text;
-  for (std::size_t i = 0; i < bytes.size(); i += 3) {
-    std::uint32_t word = 0;
-    for (std::size_t k = 0; k < 3; ++k)
-      word = word << 8 | (i + k < bytes.size() ? static_cast<unsigned char>(bytes[i + k]) : 0u);
-    // A digit says something where it has bits of a byte that is there: digit k of bytes k - 1 and k.
-    for (std::size_t k = 0; k < 4; ++k)
-      text += k < 2 || i + k - 1 < bytes.size() ? kDigits[word >> (18 - 6 * k) & 63] : '=';
-  }
-  return text;
-}
-
-/// Not larger than the page shows it.
-Image reduced(const Image& image) {
-  const std::int64_t longer = std::max(image.size.height, image.size.width);
-  if (longer <= kMostPixels) return image;
-  const auto part = [&](std::int64_t extent) {
-    return std::max<std::int64_t>(1, (extent * kMostPixels + longer / 2) / longer);
-  };
-  Image out;
-  resample(image, {.window = image.size, .size = {part(image.size.height), part(image.size.width)}},
-           Interpolation::bilinear, out);
-  return out;
-}
-
 std::string picture(const Image& image) {
   if (image.pixels.empty()) return {};
   const bool small = std::max(image.size.height, image.size.width) < kMostPixels / 2;
   return fmt::format("<img{} alt=\"\" src=\"data:image/png;base64,{}\">", small ? " class=\"small\"" : "",
-                     base64(encode_png(reduced(image))));
+                     base64(encode_png(reduced(image, kMostPixels))));
 }
 
 std::string cell(const SampleView& view) {

@@ -1,9 +1,10 @@
 // report.html: the page of cli/report/ with a run's data in it, as columns to keep it small.
 #include <map>
-#include <string_view>
+#include <string>
 
 #include <fmt/format.h>
 
+#include "bantam/cli/report/page_text.h"
 #include "bantam/cli/report/profile_files.h"
 #include "resources.h"
 
@@ -77,32 +78,6 @@ Json report_data(const MemoryProfile& profile) {
   return json;
 }
 
-/// Inside a script element only "</" (and "<!--") could end it; JSON strings may spell "<" as an escape.
-std::string safe_in_script(std::string json) {
-  std::string safe;
-  for (const char c : json) safe += c == '<' ? std::string("\\u003c") : std::string(1, c);
-  return safe;
-}
-
-std::string safe_in_html(std::string_view text) {
-  std::string safe;
-  for (const char c : text)
-    safe += c == '<' ? std::string("&lt;") : c == '&' ? std::string("&amp;") : std::string(1, c);
-  return safe;
-}
-
-/// Fills in each {{name}} of the template, once: what is put in is not looked at again.
-std::string fill(std::string_view page, const std::map<std::string, std::string, std::less<>>& parts) {
-  std::string filled;
-  while (true) {
-    const std::size_t begin = page.find("{{");
-    const std::size_t end = begin == std::string_view::npos ? begin : page.find("}}", begin);
-    if (end == std::string_view::npos) return filled.append(page);
-    filled.append(page.substr(0, begin)).append(parts.at(std::string(page.substr(begin + 2, end - begin - 2))));
-    page.remove_prefix(end + 2);
-  }
-}
-
 }  // namespace
 
 nlohmann::ordered_json about_json(const MemoryProfile& profile) {
@@ -119,11 +94,11 @@ nlohmann::ordered_json about_json(const MemoryProfile& profile) {
 std::string report_html(const MemoryProfile& profile) {
   const std::string title = fmt::format("Memory of {} on {}", profile.model,
                                         profile.target.empty() ? to_string(profile.device) : profile.target);
-  return fill(report::kHtml, {{"title", safe_in_html(title)},
-                              {"headline", safe_in_html(profile.headline)},
-                              {"style", report::kStyle},
-                              {"script", report::kScript},
-                              {"data", safe_in_script(report_data(profile).dump())}});
+  return filled(report::kHtml, {{"title", escaped(title)},
+                                {"headline", escaped(profile.headline)},
+                                {"style", report::kStyle},
+                                {"script", report::kScript},
+                                {"data", safe_in_script(report_data(profile).dump())}});
 }
 
 }  // namespace bantam::cli

@@ -6,6 +6,8 @@
 
 #include <fmt/format.h>
 
+#include "bantam/cli/report/page_text.h"
+
 namespace bantam::cli {
 namespace {
 
@@ -77,13 +79,6 @@ std::string drawing_of(const run::RangeTest& test) {
   if (test.steepest) text += mark(scale, *test.steepest, "#2e7d32");
   if (test.tenth_of_minimum) text += mark(scale, *test.tenth_of_minimum, "#ef6c00");
   return text + "</svg>";
-}
-
-std::string escaped(const std::string& text) {
-  std::string safe;
-  for (const char c : text)
-    safe += c == '<' ? "&lt;" : c == '>' ? "&gt;" : c == '&' ? "&amp;" : c == '"' ? "&quot;" : std::string(1, c);
-  return safe;
 }
 
 }  // namespace

@@ -20,6 +20,7 @@
 #include "bantam/cli/print/json_text.h"
 #include "bantam/cli/print/oom_message.h"
 #include "bantam/cli/print/train_report.h"
+#include "bantam/cli/train/run_server.h"
 #include "bantam/cli/train/signals.h"
 #include "bantam/cli/train/sweep_session.h"
 #include "bantam/cli/train/train_printer.h"
@@ -47,6 +48,7 @@ struct TrainOptions {
   std::string resume, run_dir, progress = "auto";
   bool overwrite = false, accept_changes = false, json = false, verify = false;
   std::int64_t repeat = 1;
+  int serve = -1;  // a port; 0: a free one; -1: no page is served
 };
 
 RunDirectory open_run(const std::string& folder) {
@@ -98,6 +100,15 @@ int run_repeated(const TrainOptions& options) {
                          {.threads = options.common.threads, .progress = options.progress, .json = options.json});
 }
 
+/// The page of the run, where it is asked for; from its beginning until the end of this verb.
+std::unique_ptr<RunServer> serve_run(const TrainOptions& options, Progress& progress, TrainPrinter& printer) {
+  if (options.serve < 0) return nullptr;
+  auto server = std::make_unique<RunServer>(options.serve);
+  progress.message(fmt::format("the run's page is at http://127.0.0.1:{}/", server->port()));
+  printer.on_folder = [server = server.get()](const std::filesystem::path& folder) { server->follow(folder); };
+  return server;
+}
+
 int run_train(const TrainOptions& options) {
   const Clock::time_point start = Clock::now();
   std::signal(SIGPIPE, SIG_IGN);  // a reader of the progress that goes away must not end the run
@@ -107,6 +118,7 @@ int run_train(const TrainOptions& options) {
   if (!options.resume.empty()) resumed.emplace(open_run(options.resume));
   const RunConfig config = read_train_config(options, resumed ? &*resumed : nullptr);
   TrainPrinter printer(progress, stop);
+  const std::unique_ptr<RunServer> server = serve_run(options, progress, printer);
   Callback* const callbacks[] = {&printer.shown};
   try {
     const TrainOutcome outcome = train(config,
@@ -160,6 +172,9 @@ void add_train(CLI::App& app, Action& action) {
                                             "Train so often, with the seed and those after it,\nand print means and "
                                             "deviations");
   repeat->check(CLI::Range(1, 10'000))->excludes("--resume")->excludes("--overwrite");
+  command->add_option("--serve", options->serve, "Port of 127.0.0.1 for the run's page; 0: any")
+      ->check(CLI::Range(0, 65535).description(""))
+      ->excludes(repeat);
   command->add_option("--progress", options->progress, "auto, bar, plain, json or none (on stderr)")
       ->capture_default_str();
   command->add_flag("--json", options->json, "Close with one JSON object instead of the summary");

@@ -24,6 +24,7 @@ void TrainPrinter::on_begin(const RunBeginning& run) {
   if (!run.config.train.loss.loss->counts_correct()) shown.hide_accuracy();
   progress_.message(fmt::format("{} on {}, {}; run folder {}", run.config.model.name, to_string(run.config.device),
                                 to_string(run.config.precision), run.directory.path().string()));
+  if (on_folder) on_folder(run.directory.path());
   progress_.message(fmt::format("planned: {} in use at the peak, {} reserved", format_byte_size(run.plan.peak_bytes),
                                 format_byte_size(run.plan.pool_bytes)));
 }

@@ -1,6 +1,8 @@
 // TrainPrinter: what the program says of a run, and when signals stop it.
 #pragma once
 
+#include <filesystem>
+#include <functional>
 #include <optional>
 
 #include "bantam/cli/config/run_names.h"
@@ -27,6 +29,8 @@ class TrainPrinter : public RunObserver {
   /// As far as it was settled.
   const RunConfig& config_or(const RunConfig& open) const { return config_ ? *config_ : open; }
   ProgressCallback shown;
+  /// Called with the run's folder when that is there; may be empty.
+  std::function<void(const std::filesystem::path&)> on_folder = {};
 
  private:
   void tell_ignored(const DataOptions& data);

@@ -73,17 +73,6 @@ std::array<std::uint8_t, 3> colour_of(std::int32_t label) {
   return colour;
 }
 
-Image mask_of(const Seen& target, std::size_t sample) {
-  Image mask;
-  mask.reshape({target.shape[0], target.shape[1]}, 3);
-  const std::int32_t* labels = target.labels.data() + sample * target.row();
-  for (std::size_t p = 0; p < target.row(); ++p) {
-    const auto colour = colour_of(labels[p]);
-    std::ranges::copy(colour, mask.pixels.begin() + static_cast<std::ptrdiff_t>(3 * p));
-  }
-  return mask;
-}
-
 std::string class_text(const DatasetFacts& facts, std::int64_t label) {
   if (label < 0 || static_cast<std::size_t>(label) >= facts.class_names.size()) return fmt::format("{}", label);
   return facts.class_names[static_cast<std::size_t>(label)];
@@ -113,7 +102,8 @@ std::string numbers_text(std::span<const float> values) {
 void add_target(const Seen& target, std::size_t sample, SampleView& view) {
   std::string text;
   if (!target.labels.empty() && target.shape.rank() == 2) {
-    view.mask = mask_of(target, sample);
+    const auto labels = std::span(target.labels).subspan(sample * target.row(), target.row());
+    view.mask = class_picture({target.shape[0], target.shape[1]}, labels);
     return;
   }
   if (!target.labels.empty()) {
@@ -138,6 +128,16 @@ Seen seen(const Batch& batch, const TensorFacts& tensor, const DatasetFacts& fac
 }
 
 }  // namespace
+
+Image class_picture(ImageSize size, std::span<const std::int32_t> labels) {
+  Image picture;
+  picture.reshape(size, 3);
+  for (std::size_t p = 0; p < labels.size(); ++p) {
+    const auto colour = colour_of(labels[p]);
+    std::ranges::copy(colour, picture.pixels.begin() + static_cast<std::ptrdiff_t>(3 * p));
+  }
+  return picture;
+}
 
 std::vector<std::vector<SampleView>> sample_views(Runtime& runtime, std::shared_ptr<const SampleReader> reader,
                                                   PipelineOptions pipeline, std::uint64_t seed, std::int64_t epochs) {

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -18,6 +19,9 @@ struct SampleView {
   Image mask;          ///< colours of a class a pixel; empty without such a target
   std::string target;  ///< the other targets in words: "cat", "0.7 cat, 0.3 dog", "0.12, 3.4"
 };
+
+/// A colour a class, of a class number a pixel, row by row.
+Image class_picture(ImageSize size, std::span<const std::int32_t> labels);
 
 /// All samples of `reader`, a few, in their order, in `epochs` epochs (the outer list), as `pipeline` makes them but
 /// unshuffled and in one batch. The normalisation is undone: pixels are shown between 0 and 255; of float32 images

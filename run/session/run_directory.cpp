@@ -25,6 +25,8 @@ constexpr const char* kFiles[] = {"metrics.jsonl",
                                   "state.safetensors",
                                   "algorithms.json",
                                   "checkpoints"};
+/// Not a run's own, but of it: what `bantam report` writes beside its files.
+constexpr const char* kReport = "report.html";
 
 /// Whether something is there; where the system cannot say (a loop of links, a folder that may not be read, …), a
 /// DataError.
@@ -69,7 +71,8 @@ void remove_file(const fs::path& path) {
 bool is_temporary(const std::string& name) {
   if (!name.starts_with('.') || !name.ends_with(".tmp")) return false;
   const auto is_of = [&name](const char* file) { return name.starts_with(fmt::format(".{}.", file)); };
-  return std::ranges::any_of(kBeginning, is_of) || std::ranges::any_of(kFiles, is_of) || name.starts_with(".samples-");
+  return std::ranges::any_of(kBeginning, is_of) || std::ranges::any_of(kFiles, is_of) || is_of(kReport) ||
+         name.starts_with(".samples-");
 }
 
 }  // namespace
@@ -109,6 +112,7 @@ bool RunDirectory::has_files() const {
 void RunDirectory::clear() const {
   for (const char* file : kBeginning) remove_file(path_ / file);
   for (const char* file : kFiles) remove_file(path_ / file);
+  remove_file(path_ / kReport);
 }
 
 void RunDirectory::abandon() const noexcept {

@@ -54,6 +54,22 @@ double mean_of(const std::vector<ClassScore>& scores, double ClassScore::*share)
   return occurring > 0 ? sum / occurring : 0;
 }
 
+/// What follows from the counts of each class.
+void add_shares(ClassReport& report, const std::vector<std::string>& names) {
+  for (std::size_t c = 0; c < report.classes.size(); ++c) {
+    ClassScore& score = report.classes[c];
+    score.name = c < names.size() ? names[c] : fmt::format("{}", c);
+    score.precision = ratio(score.correct, score.predicted);
+    score.recall = ratio(score.correct, score.count);
+    score.f1 = ratio(2 * score.correct, score.count + score.predicted);
+    score.iou = ratio(score.correct, score.count + score.predicted - score.correct);
+  }
+  report.precision = mean_of(report.classes, &ClassScore::precision);
+  report.recall = mean_of(report.classes, &ClassScore::recall);
+  report.f1 = mean_of(report.classes, &ClassScore::f1);
+  report.iou = mean_of(report.classes, &ClassScore::iou);
+}
+
 }  // namespace
 
 std::vector<Confusion> ClassReport::confusions(std::size_t most) const {
@@ -70,30 +86,26 @@ std::vector<Confusion> ClassReport::confusions(std::size_t most) const {
   return all;
 }
 
-std::optional<ClassReport> class_report(const Evaluation& evaluation, const std::vector<std::string>& names) {
-  const MetricValue* matrix = find(evaluation, "confusion_matrix");
-  const MetricValue* counts = find(evaluation, "f1");
-  if (matrix == nullptr && counts == nullptr) return std::nullopt;
+ClassReport class_report(const MetricTable& matrix, const std::vector<std::string>& names) {
   ClassReport report;
-  if (matrix != nullptr) report.matrix = matrix->table();
-  report.classes = matrix != nullptr ? counts_of(report.matrix) : counts_of(counts->sums);
-  for (std::size_t c = 0; c < report.classes.size(); ++c) {
-    ClassScore& score = report.classes[c];
-    score.name = c < names.size() ? names[c] : fmt::format("{}", c);
-    score.precision = ratio(score.correct, score.predicted);
-    score.recall = ratio(score.correct, score.count);
-    score.f1 = ratio(2 * score.correct, score.count + score.predicted);
-    score.iou = ratio(score.correct, score.count + score.predicted - score.correct);
-  }
+  report.matrix = matrix;
+  report.classes = counts_of(matrix);
+  add_shares(report, names);
+  return report;
+}
+
+std::optional<ClassReport> class_report(const Evaluation& evaluation, const std::vector<std::string>& names) {
+  if (const MetricValue* matrix = find(evaluation, "confusion_matrix")) return class_report(matrix->table(), names);
+  const MetricValue* counts = find(evaluation, "f1");
+  if (counts == nullptr) return std::nullopt;
+  ClassReport report;
+  report.classes = counts_of(counts->sums);
+  add_shares(report, names);
   if (const MetricValue* areas = find(evaluation, "auc")) {
     report.auc = areas->value();
     const std::vector<double> of_classes = areas->table().values;
     for (std::size_t c = 0; c < report.classes.size(); ++c) report.classes[c].auc = of_classes.at(c);
   }
-  report.precision = mean_of(report.classes, &ClassScore::precision);
-  report.recall = mean_of(report.classes, &ClassScore::recall);
-  report.f1 = mean_of(report.classes, &ClassScore::f1);
-  report.iou = mean_of(report.classes, &ClassScore::iou);
   return report;
 }
 

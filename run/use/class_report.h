@@ -41,6 +41,9 @@ struct ClassReport {
   std::vector<Confusion> confusions(std::size_t most) const;
 };
 
+/// Of a confusion matrix: labels down, predictions across.
+ClassReport class_report(const MetricTable& matrix, const std::vector<std::string>& names);
+
 /// `names` may be empty, or fewer than the classes. Nothing where the evaluation has no classes.
 std::optional<ClassReport> class_report(const Evaluation& evaluation, const std::vector<std::string>& names);
 

@@ -1,0 +1,26 @@
+// The page of `bantam report`: one HTML file of one or several runs that needs no other.
+#pragma once
+
+#include <span>
+#include <string>
+
+#include <nlohmann/json.hpp>
+
+#include "bantam/run/report/run_report.h"
+
+namespace bantam::cli {
+
+/// No page is larger: pictures become smaller, then are left out, and histograms after them.
+inline constexpr std::size_t kMostPageBytes = 3'000'000;
+
+struct RunPageOptions {
+  int refresh_seconds = 0;   ///< the page is read again by the browser after so many; 0: never
+  std::string version = {};  ///< of a page that follows its server (`data.json?seen=VERSION`); empty: it does not
+};
+
+/// What the page's script reads, without pictures and histograms: as `train --serve` sends it again and again.
+nlohmann::ordered_json run_page_news(std::span<const run::RunReport> reports, const std::string& version);
+
+std::string run_page(std::span<const run::RunReport> reports, const RunPageOptions& options = {});
+
+}  // namespace bantam::cli

@@ -1,0 +1,57 @@
+// MetricsHistory: the curves of a run's metrics.jsonl.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace bantam::run {
+
+/// One quantity over the run, in the log's own names: "loss", "learning_rate", "validation_accuracy".
+struct MetricCurve {
+  std::string name;
+  std::vector<double> updates;  ///< of the whole run, ascending
+  std::vector<double> seconds;  ///< of training until there, over all sessions
+  std::vector<double> values;   ///< finite
+  std::size_t points = 0;       ///< that the log has; more than `values` where the curve was thinned
+};
+
+struct MetricsHistory {
+  std::vector<MetricCurve> curves;     ///< in the order in which the log names them
+  std::map<std::string, double> test;  ///< of the test samples, by name without "test_"; empty: not evaluated
+  std::int64_t updates = 0;            ///< the last that is logged, of the whole run
+  std::int64_t updates_per_epoch = 0;  ///< of the longest epoch that is logged
+
+  /// Null where there is none of that name.
+  const MetricCurve* find(const std::string& name) const;
+};
+
+/// A run's metrics.jsonl, which may be growing. Used by one thread at a time.
+class MetricsFile {
+ public:
+  explicit MetricsFile(std::filesystem::path path);
+  ~MetricsFile();
+  MetricsFile(MetricsFile&&) noexcept;
+  MetricsFile& operator=(MetricsFile&&) noexcept;
+
+  /// Reads on from where the last call ended (from the beginning, where the file has become shorter), whole lines
+  /// alone, and returns all curves, each of at most `most_points` (see thinned). A file that is not there has no
+  /// curves. Throws DataError where it cannot be read, or a line is no JSON object.
+  MetricsHistory read(std::size_t most_points);
+
+ private:
+  class Reader;
+  std::filesystem::path path_;
+  std::uint64_t bytes_ = 0, lines_ = 0;  // read
+  std::unique_ptr<Reader> reader_;
+};
+
+/// The curve with at most `most` points: the first and last one, and of equal numbers of neighbours the least and the
+/// largest.
+MetricCurve thinned(MetricCurve curve, std::size_t most);
+
+}  // namespace bantam::run

@@ -1,0 +1,149 @@
+#!/usr/bin/env python3
+"""The pages of `bantam report` in headless Chromium: check_run_page.py BANTAM [--shots DIR] [RUN…]
+
+Trains two small runs (or uses those that are named), writes the pages of one and of both, and opens each 1280 and 390 pixels wide, light and dark. No
+error may reach the console and nothing may be fetched; no page may be wider than its window; every chart needs a text alternative and keyboard
+focus, every picture an alternative text, every button a name, no id may come twice. Arrow keys must move the charts' cursor. Skipped where there
+is no Playwright or no Chromium ("no Chromium: skipped").
+"""
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+CONFIG = """
+seed: 7
+device: cpu
+data:
+  format: generated
+  train_samples: 960
+  test_samples: 100
+  pipeline: [shuffle: {}, normalize: {scale: 0.0039}, batch: {size: 16}]
+model:
+  name: <script>alert(1)</script>
+  input: [32, 32, 3]
+  layers: [conv2d: {filters: 8, kernel: 3, stride: 2}, batch_norm: {activation: relu}, global_average_pool, dense: {units: 10}]
+train: {epochs: 3, log_every: 1, metrics: [accuracy, top_k], optimizer: {sgd: {learning_rate: 0.05}}}
+"""
+
+# What an accessibility checker would ask: returns a list of complaints.
+AUDIT = """() => {
+  const wrong = [], name = e => e.getAttribute('aria-label') || (e.getAttribute('aria-labelledby') || '').split(' ').map(i => (document.getElementById(i) || {}).textContent || '').join('') || e.textContent.trim();
+  for (const svg of document.querySelectorAll('svg')) {
+    if (svg.tabIndex < 0) wrong.push('a chart without keyboard focus');
+    if ((svg.getAttribute('aria-label') || '').length < 20) wrong.push('a chart without a text alternative');
+    if (!['img', 'slider'].includes(svg.getAttribute('role'))) wrong.push('a chart without a role');
+    if (/NaN|undefined|Infinity/.test(svg.outerHTML)) wrong.push('a chart with NaN: ' + svg.getAttribute('aria-label'));
+  }
+  for (const img of document.images) {
+    if ((img.alt || '').length < 5) wrong.push('a picture without an alternative text');
+    if (!img.complete || img.naturalWidth === 0) wrong.push('a picture that is none');
+  }
+  for (const e of document.querySelectorAll('button, [role=region], [role=group], section')) if (!name(e)) wrong.push('no name: ' + e.outerHTML.slice(0, 80));
+  const ids = [...document.querySelectorAll('[id]')].map(e => e.id);
+  if (new Set(ids).size !== ids.length) wrong.push('an id that comes twice');
+  for (const e of document.querySelectorAll('[aria-describedby], [aria-labelledby]'))
+    for (const id of ((e.getAttribute('aria-describedby') || '') + ' ' + (e.getAttribute('aria-labelledby') || '')).trim().split(/ +/))
+      if (!document.getElementById(id)) wrong.push('a reference to nothing: ' + id);
+  if (/undefined|NaN|\\[object/.test(document.body.innerText)) wrong.push('text with undefined, NaN or [object: ' + document.body.innerText.match(/.{0,40}(undefined|NaN|\\[object).{0,40}/)[0]);
+  if (document.documentElement.scrollWidth > innerWidth) wrong.push('wider than its window: ' + document.documentElement.scrollWidth);
+  if (document.querySelectorAll('#charts svg').length < 4) wrong.push('fewer than four charts');
+  return wrong;
+}"""
+
+
+def make_runs(bantam, folder):
+    (folder / "tiny.yaml").write_text(CONFIG)
+    for name, rate in (("one", "0.05"), ("two", "0.2")):
+        subprocess.run([bantam, "train", "tiny.yaml", "--run-dir", name, "--progress", "none", "--threads", "1", f"train.optimizer.sgd.learning_rate={rate}"],
+                       cwd=folder, check=True, stdout=subprocess.DEVNULL)
+    return [str(folder / "one"), str(folder / "two")]
+
+
+def keyboard(page):
+    """Arrow keys move the cursor of every chart; escape lets go."""
+    chart = page.locator("#charts svg").first
+    chart.focus()
+    resting = chart.get_attribute("aria-valuetext")
+    page.keyboard.press("Home")
+    page.wait_for_timeout(100)
+    first = chart.get_attribute("aria-valuetext")
+    page.keyboard.press("ArrowRight")
+    page.wait_for_timeout(100)
+    second = chart.get_attribute("aria-valuetext")
+    if len({resting, first, second}) != 3:
+        return [f"arrow keys do not move the cursor: {resting!r}, {first!r}, {second!r}"]
+    page.keyboard.press("Escape")
+    page.wait_for_timeout(100)
+    return [] if chart.get_attribute("aria-valuetext") == resting else ["escape does not let go of the cursor"]
+
+
+def buttons(page):
+    """Each choice can be made, and is then marked."""
+    wrong = []
+    for button in page.locator("#axes button, #scales button, #chosen-run button").all():
+        if not button.is_visible():
+            continue
+        before = button.get_attribute("aria-pressed")
+        button.click()
+        group = button.locator("xpath=..").get_attribute("id")
+        after = button.get_attribute("aria-pressed")
+        if after != ("true" if group != "scales" else {"true": "false", "false": "true"}[before]):
+            wrong.append(f"button {button.inner_text()} is {after}")
+    return wrong + audit(page)
+
+
+def audit(page):
+    page.wait_for_function("[...document.images].every(image => image.complete)")
+    return page.evaluate(AUDIT)
+
+
+def check(browser, file, width, theme, shots):
+    page = browser.new_page(viewport={"width": width, "height": 900}, color_scheme=theme)
+    wrong = []
+    page.on("console", lambda message: wrong.append("console: " + message.text) if message.type in ("error", "warning") else None)
+    page.on("pageerror", lambda error: wrong.append(f"error: {error}"))
+    page.on("request", lambda request: None if request.url.startswith(("file:", "data:")) else wrong.append("fetches " + request.url))
+    page.goto(file.resolve().as_uri())
+    page.wait_for_timeout(200)
+    wrong += audit(page)
+    if shots:
+        page.screenshot(path=str(Path(shots) / f"{file.stem}-{width}-{theme}.png"), full_page=True)
+    wrong += keyboard(page) + buttons(page)
+    page.close()
+    return [f"{file.name}, {width} pixels, {theme}: {one}" for one in wrong]
+
+
+def main(arguments):
+    bantam = str(Path(arguments.pop(0)).resolve())
+    shots = arguments.pop(1) if arguments[:1] == ["--shots"] else None
+    runs = [run for run in arguments if run != "--shots"]
+    chromium = next((path for path in map(shutil.which, ("chromium", "chromium-browser", "google-chrome")) if path), None)
+    try:
+        from playwright.sync_api import sync_playwright
+    except ImportError:
+        sync_playwright = None
+    if sync_playwright is None or chromium is None:
+        print("no Chromium: skipped" if sync_playwright else "no Chromium: skipped (Playwright is missing)")
+        return 0
+    wrong = []
+    with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright:
+        runs = runs or make_runs(bantam, Path(folder))
+        pages = [Path(folder) / "one.html", Path(folder) / "several.html"]
+        for page, which in zip(pages, (runs[:1], runs)):
+            subprocess.run([bantam, "report", *which, "--out", str(page), "--progress", "none"], check=True, stdout=subprocess.DEVNULL)
+            if page.stat().st_size > 3_000_000:
+                wrong.append(f"{page.name} has {page.stat().st_size} bytes")
+        browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
+        for page in pages:
+            for width in (1280, 390):
+                for theme in ("light", "dark"):
+                    wrong += check(browser, page, width, theme, shots)
+        browser.close()
+    print("\n".join(wrong) or "the pages are sound")
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
