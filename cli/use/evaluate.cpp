@@ -108,8 +108,7 @@ void add_evaluate(CLI::App& app, Action& action) {
   command->add_option("CONFIG", flags->config, "Configuration of a weights file");
   command->add_option("KEY=VALUE", flags->overrides, "Overrides, e.g. data.path=DIR");
   command->add_option("--split", flags->split, "training, validation or test samples")->capture_default_str();
-  command->add_option("--progress", flags->progress, "auto, bar, plain, json or none (on stderr)")
-      ->capture_default_str();
+  add_progress_flags(*command, flags->progress);
   command->add_flag("--json", flags->json, "One JSON object instead of text");
   command->callback([&action, flags] { action = [flags] { return run_evaluate(*flags); }; });
 }
