@@ -1,8 +1,9 @@
 # The front door: `make train` and `make test` work from a fresh clone. The build itself is CMake's.
 .DEFAULT_GOAL := help
-.PHONY: help deps deps-check build train test check nightly nightly-long nightly-asan nightly-tsan schema format clean
+.PHONY: help deps deps-check build train test check nightly nightly-long nightly-asan nightly-tsan schema install format clean
 
 BUILD ?= build
+PREFIX ?= /usr/local
 # More CMake options, e.g. make build CMAKE_FLAGS=-DBANTAM_CUDA=OFF
 CMAKE_FLAGS ?=
 JOBS ?= $(shell nproc 2>/dev/null || echo 2)
@@ -50,6 +51,9 @@ nightly-tsan: deps
 schema: build ## write docs/CONFIG.md anew, from the code that reads configurations
 	"$(BUILD)/bantam" schema --markdown > "$(BUILD)/CONFIG.md"
 	cp "$(BUILD)/CONFIG.md" docs/CONFIG.md
+
+install: build ## install program, libraries, headers and shell completion below PREFIX (/usr/local)
+	cmake --install "$(BUILD)" --prefix "$(PREFIX)"
 
 format: ## format the sources with clang-format
 	git ls-files '*.h' '*.cpp' '*.cu' '*.cuh' | xargs clang-format -i

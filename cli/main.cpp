@@ -16,6 +16,8 @@
 #include "bantam/base/error.h"
 #include "bantam/base/text.h"
 #include "bantam/cli/config/options.h"
+#include "bantam/cli/print/help.h"
+#include "bantam/cli/print/terminal.h"
 #include "bantam/cli/print/usage.h"
 #include "bantam/memory/device/device.h"
 
@@ -31,7 +33,7 @@ constexpr const char* kFooter =
     "Exit codes: 0 done, 2 usage or configuration, 3 data, 4 does not fit,\n"
     "5 not finite, 75 stopped by SIGTERM, SIGUSR1 or a hangup and saved, 130 stopped\n"
     "by Ctrl-C and saved, 1 anything else.\n"
-    "Begin with: bantam train configs/quickstart.yaml (a file of the source tree)";
+    "Example: bantam train configs/quickstart.yaml (a file of the source tree)";
 
 int report(std::string_view message, int code) {
   // Errors with a position begin with it, as compilers' do.
@@ -60,14 +62,17 @@ void refuse_empty_values(CLI::App& app) {
 int run(int argc, char** argv) {
   CLI::App app(kAbout, "bantam");
   app.footer(kFooter);
+  app.formatter(brief_formatter(terminal_columns(stdout)));
   app.require_subcommand(1);
   const std::string version =
       fmt::format("bantam {} ({})", BANTAM_VERSION, built_with_cuda() ? "CPU and CUDA" : "CPU only");
   app.set_version_flag("--version", version);
   Action action;
+  add_init(app, action);
   add_train(app, action);
   add_sweep(app, action);
   add_find_lr(app, action);
+  add_validate(app, action);
   add_summary(app, action);
   add_devices(app, action);
   add_bench(app, action);
@@ -83,6 +88,8 @@ int run(int argc, char** argv) {
   add_import(app, action);
   add_export(app, action);
   add_schema(app, action);
+  add_doctor(app, action);
+  add_completion(app, action);
   add_help(app, action, version);
   refuse_empty_values(app);
   check_subcommand(app, std::vector<std::string>(argv + std::min(argc, 1), argv + argc));

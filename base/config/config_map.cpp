@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "bantam/base/config/config_attempts.h"
 #include "bantam/base/config/config_recording.h"
 #include "bantam/base/config/config_tree.h"
 #include "bantam/base/text.h"
@@ -165,7 +166,11 @@ Value ConfigMap::read_or(const ConfigKey& key, const Value& otherwise, const Mak
     (void)read(ConfigNode(self_.document_, &typed));
     return is_described_default(*self_.document_, *child, key) ? otherwise : read(ConfigNode(self_.document_, child));
   }
-  if (const auto found = find(key)) return read(*found);
+  if (const auto found = find(key)) {
+    ConfigAttempts attempt(self_);
+    std::optional<Value> value;
+    return attempt([&] { value = read(*found); }) ? *value : otherwise;
+  }
   add_default(key.name, make());
   return otherwise;
 }
@@ -295,11 +300,14 @@ std::string ConfigMap::advice_on(const std::string& key) const {
 
 void ConfigMap::finish() const {
   if (self_.is_described()) note_map(*self_.data_->facts).closed = true;
+  const std::string path = self_.path();
+  ConfigAttempts attempt(self_);
   for (const auto& child : self_.data_->children) {
     if (std::ranges::find(asked_, child->key) != asked_.end()) continue;
-    const std::string path = self_.path();
-    fail_at(child->key_mark, fmt::format("unknown key '{}'{}{}", shown(child->key), path.empty() ? "" : " in " + path,
-                                         advice_on(child->key)));
+    attempt([&] {
+      fail_at(child->key_mark, fmt::format("unknown key '{}'{}{}", shown(child->key), path.empty() ? "" : " in " + path,
+                                           advice_on(child->key)));
+    });
   }
 }
 

@@ -1,4 +1,4 @@
-// How a description is recorded while readers run (internal to base/config).
+// How a description is recorded while readers run, and how they reach a document (internal to base/config).
 #pragma once
 
 #include <map>
@@ -25,6 +25,13 @@ struct ConfigRecording {
   void fault(const std::string& where, const std::string& message);
   /// Of the map's reading under way, from 0: which of their examples its keys have.
   std::size_t visit(const MapFacts& map) const;
+};
+
+/// What descriptions and complete checks do with documents.
+struct ConfigDescription {
+  /// One without a text.
+  static ConfigDocument document(const std::shared_ptr<ConfigRecording>& recording);
+  static ConfigDocument::Impl& of(const ConfigNode& node) { return *node.document_; }
 };
 
 /// Notes, in a description, what a value is read as. True where it has no example, so that there is no value to read.

@@ -32,20 +32,17 @@ TableFacts::Entry& entry_of(TableFacts& table, const std::string& name) {
 
 }  // namespace
 
-/// Documents without a text.
-struct ConfigDescription {
-  static ConfigDocument document(const std::shared_ptr<ConfigRecording>& recording) {
-    auto impl = std::make_shared<ConfigDocument::Impl>();
-    impl->name = "example.yaml";
-    impl->sources.push_back(std::make_shared<ConfigSource>(ConfigSource{.name = impl->name, .lines = {}}));
-    impl->recording = recording;
-    impl->root = std::make_unique<Data>();
-    impl->root->kind = ConfigKind::map;
-    impl->root->mark.source = impl->sources.front().get();
-    impl->root->facts = &recording->schema.root;
-    return ConfigDocument(std::move(impl));
-  }
-};
+ConfigDocument ConfigDescription::document(const std::shared_ptr<ConfigRecording>& recording) {
+  auto impl = std::make_shared<ConfigDocument::Impl>();
+  impl->name = "example.yaml";
+  impl->sources.push_back(std::make_shared<ConfigSource>(ConfigSource{.name = impl->name, .lines = {}}));
+  impl->recording = recording;
+  impl->root = std::make_unique<Data>();
+  impl->root->kind = ConfigKind::map;
+  impl->root->mark.source = impl->sources.front().get();
+  impl->root->facts = &recording->schema.root;
+  return ConfigDocument(std::move(impl));
+}
 
 ConfigSchema describe_config(const std::function<void(const ConfigDocument& document)>& read) {
   const auto recording = std::make_shared<ConfigRecording>();

@@ -14,6 +14,12 @@
 namespace bantam {
 
 struct ConfigRecording;
+
+/// Of a complete check (config_attempts.h).
+struct ConfigErrors {
+  std::vector<std::string> messages;  ///< each once
+  void note(const std::string& message);
+};
 struct ValueFacts;
 
 /// A text that nodes point into: a file, or one override of the command line.
@@ -70,6 +76,7 @@ struct ConfigDocument::Impl {
   // Every key that was asked for, with the first maps that it was asked of: where a key at a wrong place belongs.
   std::map<std::string, std::vector<const ConfigNode::Data*>, std::less<>> asked;
   std::shared_ptr<ConfigRecording> recording;  // null but in a description
+  std::shared_ptr<ConfigErrors> errors;        // null but in a complete check
 };
 
 /// Throws ConfigError: the position, the message, the source line and a caret under the mark.

@@ -33,6 +33,15 @@ void add_override_flag(CLI::App& command, CommonOptions& options, const std::str
       flag, [&options, key](const std::string& value) { options.flag_overrides[key] = value; }, help);
 }
 
+void add_progress_flags(CLI::App& command, std::string& progress) {
+  CLI::Option* mode =
+      command.add_option("--progress", progress, "auto, bar, plain, json or none (on stderr)")->capture_default_str();
+  command
+      .add_flag_callback(
+          "-q,--quiet", [&progress] { progress = "none"; }, "Warnings, errors and the result, nothing else")
+      ->excludes(mode);
+}
+
 std::vector<std::string> all_overrides(const CommonOptions& options) {
   std::vector<std::string> overrides = options.overrides;
   for (const auto& [key, value] : options.flag_overrides) overrides.push_back(key + "=" + value);

@@ -35,6 +35,9 @@ void add_precision_flag(CLI::App& command, CommonOptions& options);
 void add_override_flag(CLI::App& command, CommonOptions& options, const std::string& flag, const std::string& key,
                        const std::string& help);
 
+/// --progress and --quiet, for the subcommands that report progress; `progress` has the default.
+void add_progress_flags(CLI::App& command, std::string& progress);
+
 /// Typed overrides, then the flags'.
 std::vector<std::string> all_overrides(const CommonOptions& options);
 /// The configuration with all overrides; throws ConfigError.
@@ -66,6 +69,10 @@ using Action = std::function<int()>;
 
 /// Each adds its subcommand to `app`, which sets `action` when it is chosen.
 void add_train(CLI::App& app, Action& action);
+void add_init(CLI::App& app, Action& action);
+void add_validate(CLI::App& app, Action& action);
+void add_doctor(CLI::App& app, Action& action);
+void add_completion(CLI::App& app, Action& action);
 void add_sweep(CLI::App& app, Action& action);
 void add_find_lr(CLI::App& app, Action& action);
 void add_summary(CLI::App& app, Action& action);

@@ -28,7 +28,8 @@ constexpr const char* kAbout =
     "and operations of its kernels, and the time that these predict. Nothing runs:\n"
     "the device need not be in this machine (--device h200).\n"
     "--measure runs updates on the device and tells where their time goes: each\n"
-    "instant belongs to the operation whose kernel ran, or to a gap.";
+    "instant belongs to the operation whose kernel ran, or to a gap.\n"
+    "Example: bantam explain configs/quickstart.yaml --device h200";
 
 struct ExplainFlags {
   CommonOptions common;

@@ -43,7 +43,8 @@ constexpr const char* kAbout =
     "arena: the step's own buffers at fixed offsets; live: most bytes of them alive\n"
     "at one time.\n"
     "With --trace, lifetimes from a CSV file (header id,lower,upper,size) are solved\n"
-    "instead.";
+    "instead.\n"
+    "Example: bantam plan configs/resnet50.yaml --device t4 --batch-sizes 64,128";
 
 constexpr std::array<const char*, kCategories> kShort = {"param", "grad", "optim", "activ", "work", "input", "other"};
 constexpr std::size_t kShownHolders = 10;

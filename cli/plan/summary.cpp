@@ -26,7 +26,8 @@ constexpr const char* kAbout =
     "Show a model's layers, output shapes, parameters, and the bytes of activations\n"
     "that each layer holds at the end of forward. Nothing is read or allocated:\n"
     "memory is counted on a stand-in for the device, which need not be in this\n"
-    "machine.";
+    "machine.\n"
+    "Example: bantam summary configs/resnet50.yaml";
 
 struct SummaryOptions {
   CommonOptions common;

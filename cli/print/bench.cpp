@@ -112,6 +112,7 @@ std::string compact_rate(double per_second, int digits) {
 void add_bench(CLI::App& app, Action& action) {
   CLI::App* bench = app.add_subcommand("bench", "Measure steps, inference, memory, loader");
   bench->require_subcommand(1);
+  bench->footer("Example: bantam bench step configs/quickstart.yaml");
   add_bench_step(*bench, action);
   add_bench_memory(*bench, action);
   add_bench_data(*bench, action);

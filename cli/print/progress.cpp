@@ -7,13 +7,13 @@
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
-#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include "bantam/base/error.h"
 #include "bantam/base/text.h"
 #include "bantam/cli/print/bench.h"
 #include "bantam/cli/print/json_text.h"
+#include "bantam/cli/print/terminal.h"
 
 namespace bantam::cli {
 namespace {
@@ -21,12 +21,6 @@ namespace {
 constexpr std::chrono::milliseconds kBarPause{100};
 constexpr std::chrono::seconds kPlainPause{5};
 constexpr int kLongestBar = 30, kShortestBar = 6;
-
-int terminal_width(std::FILE* out) {
-  winsize size{};
-  if (ioctl(fileno(out), TIOCGWINSZ, &size) == 0 && size.ws_col > 0) return size.ws_col;
-  return 80;
-}
 
 std::string memory_text(const ProgressState& s) {
   std::string text = compact_bytes(s.memory_now) + "/" + compact_bytes(s.memory_peak);
@@ -232,7 +226,7 @@ void Progress::draw_if_due(const std::string& line) {
   const Clock::time_point now = Clock::now();
   if (now - last_ < kBarPause) return;
   last_ = now;
-  draw(line.substr(0, static_cast<std::size_t>(std::max(terminal_width(out_) - 1, 1))));
+  draw(line.substr(0, static_cast<std::size_t>(std::max(terminal_columns(out_) - 1, 1))));
 }
 
 void Progress::update(const ProgressState& state) {
@@ -246,7 +240,7 @@ void Progress::update(const ProgressState& state) {
   if (last_ != Clock::time_point{} && now - last_ < kBarPause && state.step != state.steps) return;
   last_ = now;
   // One column is left free: some terminals begin a new line when the last one is written.
-  draw(bar_line(state, terminal_width(out_) - 1));
+  draw(bar_line(state, terminal_columns(out_) - 1));
 }
 
 void Progress::evaluation(const EvaluationState& state) {

@@ -10,6 +10,7 @@
 
 #include "bantam/base/error.h"
 #include "bantam/base/text.h"
+#include "bantam/cli/print/help.h"
 
 namespace bantam::cli {
 namespace {
@@ -94,7 +95,7 @@ void print_help(const CLI::App& app, const std::vector<std::string>& words) {
     if (found == nullptr) fail_unknown_subcommand(*command, word);
     command = found;
   }
-  fmt::print("{}", app.get_formatter()->make_help(command, full_name(*command), CLI::AppFormatMode::Normal));
+  fmt::print("{}", full_help(*command, full_name(*command)));
 }
 
 }  // namespace
@@ -124,7 +125,8 @@ void fail_usage(const CLI::App& app, const CLI::ParseError& error) {
 }
 
 void add_help(CLI::App& app, Action& action, const std::string& version) {
-  CLI::App* help = app.add_subcommand("help", "What a subcommand does, and its arguments");
+  CLI::App* help = app.add_subcommand("help", "All that a subcommand does, and its arguments");
+  help->footer("`bantam VERB --help` says as much as fits a screen.\nExample: bantam help bench step");
   const auto words = std::make_shared<std::vector<std::string>>();
   help->add_option("VERB", *words, "A subcommand, e.g. train or bench step");
   help->callback([&app, &action, words] {
@@ -133,7 +135,9 @@ void add_help(CLI::App& app, Action& action, const std::string& version) {
       return 0;
     };
   });
-  app.add_subcommand("version", "The program's version")->callback([&action, version] {
+  CLI::App* said = app.add_subcommand("version", "The program's version");
+  said->footer("Example: bantam version");
+  said->callback([&action, version] {
     action = [version] {
       fmt::print("{}\n", version);
       return 0;

@@ -21,7 +21,8 @@ constexpr const char* kAbout =
     "is not touched. live: most requested bytes alive at one time. reserved: most\n"
     "bytes from the system after a fresh start (cudaMalloc: by how much the card's\n"
     "free bytes fell); ratio: reserved over live. Without a GPU its rows say why they\n"
-    "are empty; --device cpu omits them.";
+    "are empty; --device cpu omits them.\n"
+    "Example: bantam bench allocator --device cpu";
 
 struct Options {
   std::string trace, device = "auto";

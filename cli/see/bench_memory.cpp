@@ -26,7 +26,8 @@ constexpr const char* kAbout =
     "categories add up to the peak exactly; diff is the measured peak less the\n"
     "planned one (`bantam plan`), in bytes. Each row has a runtime of its own, one\n"
     "batch resident; steps run planned. A row that does not fit the device's limit\n"
-    "says what pool it would need.";
+    "says what pool it would need.\n"
+    "Example: bantam bench memory configs/quickstart.yaml --batch-sizes 16,64";
 
 constexpr std::array<const char*, kCategories> kShort = {"param", "grad", "optim", "activ", "work", "input", "other"};
 constexpr std::array<const char*, kCategories> kLong = {"parameters", "gradients", "optimizer", "activations",

@@ -26,7 +26,8 @@ constexpr const char* kAbout =
     "allocate at offsets of one arena, eager ones on demand; captured ones (CUDA) are\n"
     "planned, recorded once and run several a launch. The floor is the longest of:\n"
     "bytes that must move over the copy rate, operations over the GEMM rate,\n"
-    "kernels over what each adds to a chain; all rates are measured in this call.";
+    "kernels over what each adds to a chain; all rates are measured in this call.\n"
+    "Example: bantam bench step configs/mobilenet_v1.yaml --batch-sizes 16,64";
 
 /// Rates by precision, each measured when it is first asked for.
 class Rates {

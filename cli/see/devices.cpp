@@ -83,7 +83,8 @@ void add_devices(CLI::App& app, Action& action) {
   command->footer(
       "Says why, where no GPU can be used. --measure runs some seconds and prints a\n"
       "GPU's profile (JSON): `bantam plan --profile FILE` then plans for that GPU\n"
-      "on any machine.");
+      "on any machine.\n"
+      "Example: bantam devices");
   const auto options = std::make_shared<DevicesOptions>();
   command->add_flag("--json", options->json, "One JSON object");
   auto* measured = command->add_flag("--measure", options->measure, "Measure a GPU's profile, and print it");

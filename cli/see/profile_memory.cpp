@@ -33,7 +33,8 @@ constexpr const char* kAbout =
     "  snapshot.pickle  for pytorch.org/memory_viz\n"
     "  events.csv       a row an allocation or free\n"
     "All agree to the byte with the allocator's statistics. With --planned no kernel\n"
-    "runs, and the device need not be in this machine.";
+    "runs, and the device need not be in this machine.\n"
+    "Example: bantam profile memory configs/quickstart.yaml --out profile";
 
 constexpr const char* kFiles[] = {"report.html", "trace.json", "snapshot.pickle", "events.csv"};
 constexpr std::int64_t kMostSteps = 1000;

@@ -74,8 +74,7 @@ void add_sweep(CLI::App& app, Action& action) {
       ->check(CLI::Range(1, 10'000));
   command->add_option("--out", options->out, "Folder of the sweep;\ndefault: runs/<config>-sweep-<date-time>");
   command->add_option("--resume", options->resume, "Go on with the sweep in this folder")->excludes("--out");
-  command->add_option("--progress", options->flags.progress, "auto, bar, plain, json or none (on stderr)")
-      ->capture_default_str();
+  add_progress_flags(*command, options->flags.progress);
   command->add_flag("--json", options->flags.json, "One JSON object instead of the table");
   command->callback([&action, options] { action = [options] { return run_sweep(*options); }; });
 }

@@ -24,6 +24,7 @@
 #include "bantam/cli/train/signals.h"
 #include "bantam/cli/train/sweep_session.h"
 #include "bantam/cli/train/train_printer.h"
+#include "bantam/cli/train/trial.h"
 #include "bantam/run/session/training_run.h"
 
 namespace bantam::cli {
@@ -47,8 +48,10 @@ struct TrainOptions {
   CommonOptions common;
   std::string resume, run_dir, progress = "auto";
   bool overwrite = false, accept_changes = false, json = false, verify = false;
-  std::int64_t repeat = 1;
-  int serve = -1;  // a port; 0: a free one; -1: no page is served
+  bool dry_run = false, print_config = false;
+  std::int64_t repeat = 1, fast_dev = 0;  ///< of fast_dev 0: a whole run
+  int serve = -1;  ///< a port; 0: a free one; -1: no page is served
+  bool is_trial() const { return dry_run || fast_dev > 0; }
 };
 
 RunDirectory open_run(const std::string& folder) {
@@ -73,7 +76,18 @@ RunConfig read_train_config(const TrainOptions& options, const RunDirectory* res
     throw ConfigError("train: name a CONFIG, e.g. configs/quickstart.yaml, or --resume RUN");
   }
   if (options.verify) overrides.push_back("data.verify=true");
-  return read_run_config(path, overrides);
+  if (options.fast_dev == 0) return read_run_config(path, overrides);
+  const std::string text = ConfigDocument::read_text(path);  // a pipe can be read only once
+  const std::vector<std::string> few =
+      fast_dev_overrides(run::parse_run_config(text, path, overrides), options.fast_dev);
+  overrides.insert(overrides.end(), few.begin(), few.end());
+  return run::parse_run_config(text, path, overrides);
+}
+
+/// Whether it arrived is for main() to say.
+void print_result(const std::string& text) {
+  std::fputs(text.c_str(), stdout);
+  std::fflush(stdout);
 }
 
 std::string finished_message(const TrainOutcome& outcome) {
@@ -117,28 +131,35 @@ int run_train(const TrainOptions& options) {
   std::optional<RunDirectory> resumed;
   if (!options.resume.empty()) resumed.emplace(open_run(options.resume));
   const RunConfig config = read_train_config(options, resumed ? &*resumed : nullptr);
+  if (options.print_config) {
+    print_result(config.document.resolved_yaml());
+    return 0;
+  }
+  std::optional<TrialFolder> trial;
+  if (options.is_trial()) trial.emplace();
   TrainPrinter printer(progress, stop);
   const std::unique_ptr<RunServer> server = serve_run(options, progress, printer);
   Callback* const callbacks[] = {&printer.shown};
   try {
     const TrainOutcome outcome = train(config,
                                        {.threads = options.common.threads,
-                                        .run_dir = options.run_dir,
+                                        .run_dir = trial ? trial->path() : std::filesystem::path(options.run_dir),
                                         .overwrite = options.overwrite,
                                         .resume = resumed ? &*resumed : nullptr,
                                         .accept_changes = options.accept_changes,
-                                        .stop = [&stop] { return stop.requested(); },
+                                        .stop = [&] { return options.dry_run || stop.requested(); },
                                         .stop_start = [&stop] { return stop.requested(); },
                                         .command = run::command_line(),
                                         .observer = &printer},
                                        callbacks);
     if (outcome.finished_before) progress.message(finished_message(outcome));
+    if (trial) {
+      print_result(options.json ? trial_json(outcome) : printable(trial_text(outcome)));
+      return stop.requested() ? stop_exit_code(stop.signal()) : 0;
+    }
     TrainReport report{.outcome = outcome, .seconds = seconds_between(start, Clock::now())};
     if (printer.shown.first()) report.start_seconds = seconds_between(start, *printer.shown.first());
-    // Whether it arrived is for main() to say.
-    std::fputs((options.json ? json_text(closing_json(report)) + "\n" : printable(closing_summary(report))).c_str(),
-               stdout);
-    std::fflush(stdout);
+    print_result(options.json ? json_text(closing_json(report)) + "\n" : printable(closing_summary(report)));
     return outcome.result.stopped && stop.requested() ? stop_exit_code(stop.signal()) : 0;
   } catch (const StoppedBeforeTraining& stopped) {
     progress.message(stopped.what());
@@ -175,8 +196,17 @@ void add_train(CLI::App& app, Action& action) {
   command->add_option("--serve", options->serve, "Port of 127.0.0.1 for the run's page; 0: any")
       ->check(CLI::Range(0, 65535).description(""))
       ->excludes(repeat);
-  command->add_option("--progress", options->progress, "auto, bar, plain, json or none (on stderr)")
-      ->capture_default_str();
+  CLI::Option* const dry =
+      command->add_flag("--dry-run", options->dry_run, "All but training: data, memory, model; keeps nothing");
+  CLI::Option* const fast = command->add_option("--fast-dev-run", options->fast_dev,
+                                                "So many updates, and as many batches evaluated;\nkeeps nothing");
+  fast->check(CLI::Range(1, 1'000'000))->type_name("N");
+  CLI::Option* const print =
+      command->add_flag("--print-config", options->print_config, "The configuration with every default; no training");
+  for (CLI::Option* const trial : {dry, fast, print})
+    for (const char* const other : {"--run-dir", "--overwrite", "--resume", "--repeat"}) trial->excludes(other);
+  dry->excludes(fast);
+  add_progress_flags(*command, options->progress);
   command->add_flag("--json", options->json, "Close with one JSON object instead of the summary");
   command->add_flag("--verify", options->verify, "Check the data files' SHA-256");
   command->callback([&action, options] {

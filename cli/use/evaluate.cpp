@@ -115,8 +115,7 @@ void add_evaluate(CLI::App& app, Action& action) {
   command
       ->add_option("--split", flags->split, "training, validation or test samples, or all of a\nset without such parts")
       ->capture_default_str();
-  command->add_option("--progress", flags->progress, "auto, bar, plain, json or none (on stderr)")
-      ->capture_default_str();
+  add_progress_flags(*command, flags->progress);
   command->add_flag("--json", flags->json, "One JSON object instead of text");
   command->callback([&action, flags] { action = [flags] { return run_evaluate(*flags); }; });
 }

@@ -25,8 +25,8 @@ constexpr const char* kAbout =
     "--onnx writes any network as a file for inference. Without it the weights of one\n"
     "of the zoo's networks become a state_dict of the same network of torchvision,\n"
     "in a safetensors file; which network follows from the tensors.\n"
-    "Examples: bantam export runs/pets --onnx pets.onnx --fold-batch-norm\n"
-    "          bantam export runs/pets -o pets.safetensors";
+    "Example: bantam export runs/pets --onnx pets.onnx --fold-batch-norm\n"
+    "         bantam export runs/pets -o pets.safetensors";
 
 /// Groups of flags, by what is written.
 constexpr const char* kOfTorchvision = "With torchvision";

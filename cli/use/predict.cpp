@@ -279,8 +279,7 @@ void add_predict(CLI::App& app, Action& action) {
       ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 24));
   command->add_option("-o,--out", flags->out,
                       "File for the lines (.csv and .json name their\nformat); of masks the folder");
-  command->add_option("--progress", flags->progress, "auto, bar, plain, json or none (on stderr)")
-      ->capture_default_str();
+  add_progress_flags(*command, flags->progress);
   CLI::Option* const csv = command->add_flag("--csv", flags->csv, "A row an image instead of text");
   command->add_flag("--json", flags->json, "A JSON object an image, one a line")->excludes(csv);
   command->callback([&action, flags] { action = [flags] { return run_predict(*flags); }; });

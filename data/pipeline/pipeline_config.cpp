@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "bantam/base/config/config_attempts.h"
 #include "bantam/base/error.h"
 #include "bantam/data/pipeline/pipeline.h"
 
@@ -255,15 +256,19 @@ void check_new(const ConfigNode::Named& named, const std::vector<ReadStage>& bef
 bool read_stages(const ConfigNode& stages, Reading& reading) {
   std::vector<ReadStage> before;
   bool has_batch = false;
+  ConfigAttempts attempt(stages);
   for (const ConfigNode& item : stages.items()) {
-    const ConfigNode::Named named = item.as_named();
-    check_new(named, before);
-    const ReadStage stage{named.name, read_stage(named, reading)};
-    check_place(named.options, stage, before);
-    has_batch = has_batch || stage.place.first == kBatchRank;
-    reading.check(named.options, !has_batch);
-    before.push_back(stage);
+    attempt([&] {
+      const ConfigNode::Named named = item.as_named();
+      check_new(named, before);
+      const ReadStage stage{named.name, read_stage(named, reading)};
+      check_place(named.options, stage, before);
+      has_batch = has_batch || stage.place.first == kBatchRank;
+      if (!attempt.failed()) reading.check(named.options, !has_batch);
+      before.push_back(stage);
+    });
   }
+  attempt.finish();
   return has_batch;
 }
 

@@ -47,6 +47,7 @@ std::string GraphBuilding::unused_name(const std::string& wanted) {
 }
 
 NodeId GraphBuilding::add(const std::string& name, LayerPtr layer, std::vector<NodeId> inputs, const ConfigNode& at) {
+  if (skips_rest_) return 0;
   try {
     const NodeId node = graph_.add(name, std::move(layer), std::move(inputs));
     weights_.add(graph_, node);

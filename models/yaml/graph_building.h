@@ -40,6 +40,10 @@ class GraphBuilding {
   std::string unused_name(const std::string& wanted);
   /// `at`: what to blame. Throws ConfigError there where the inputs do not fit.
   NodeId add(const std::string& name, LayerPtr layer, std::vector<NodeId> inputs, const ConfigNode& at);
+  /// In a complete check of a file: a layer was wrong, so that nothing is known of the shapes after it. From now on
+  /// `add` adds nothing and returns the model's input.
+  void skip_rest() { skips_rest_ = true; }
+  bool skips_rest() const { return skips_rest_; }
   /// Throws ConfigError at a layer whose output is lost: neither read nor `output`, the model's.
   void check_readers(NodeId output) const;
 
@@ -48,6 +52,7 @@ class GraphBuilding {
 
  private:
   Graph graph_;
+  bool skips_rest_ = false;
   std::vector<ConfigNode> places_;  // of nodes from 1 on
   WeightCount weights_;
   std::unordered_set<std::string> taken_;

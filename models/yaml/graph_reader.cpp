@@ -9,6 +9,7 @@
 
 #include <fmt/format.h>
 
+#include "bantam/base/config/config_attempts.h"
 #include "bantam/base/text.h"
 #include "bantam/engine/layers/layers.h"
 #include "bantam/models/yaml/graph_building.h"
@@ -90,14 +91,12 @@ class GraphReader {
     if (place.depth > kMostDepth)
       list.fail_at_key(fmt::format("blocks are nested too deeply: more than {} in one another", kMostDepth));
     OutputNames names(place.names, place.last);
+    ConfigAttempts attempt(list);
     for (const ConfigNode& item : list.items()) {
-      count_entry(item);
-      const bool copied = !item.is_described() && ConfigTemplate::has_expressions(item);
-      const auto output = read_entry(copied ? ConfigTemplate::copy(item, place.scope) : item, place, names);
-      if (!output) continue;
-      place.last = *output;
-      if (place.depth == 0) last_entry_ = item.as_named().options;
+      attempt([&] { read_item(item, place, names); });
+      if (attempt.failed()) graph_.skip_rest();
     }
+    attempt.finish();
     return place.last;
   }
 
@@ -148,6 +147,15 @@ class GraphReader {
 
  private:
   using ReadOne = std::function<NodeId(const std::string& name, const std::vector<NodeId>& inputs)>;
+
+  void read_item(const ConfigNode& item, Place& place, OutputNames& names) {
+    count_entry(item);
+    const bool copied = !item.is_described() && ConfigTemplate::has_expressions(item);
+    const auto output = read_entry(copied ? ConfigTemplate::copy(item, place.scope) : item, place, names);
+    if (!output) return;
+    place.last = *output;
+    if (place.depth == 0) last_entry_ = item.as_named().options;
+  }
 
   void count_entry(const ConfigNode& at) {
     if (++entries_ > kMostEntries)
@@ -232,9 +240,9 @@ class GraphReader {
     return inputs[0];
   }
 
-  static std::vector<NodeId> inputs_of(const Entry& entry, const Place& place, const OutputNames& names) {
+  std::vector<NodeId> inputs_of(const Entry& entry, const Place& place, const OutputNames& names) const {
     const auto& given = entry.words.inputs;
-    if (!given || given->is_described()) return {place.last};
+    if (!given || given->is_described() || graph_.skips_rest()) return {place.last};
     std::vector<NodeId> inputs;
     for (const ConfigNode& item : given->items()) inputs.push_back(names.find(item.as_text(), item));
     if (inputs.empty()) given->fail_at_key("inputs names at least one layer or block, got an empty list");

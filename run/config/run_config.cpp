@@ -8,6 +8,7 @@
 
 #include <fmt/format.h>
 
+#include "bantam/base/config/config_attempts.h"
 #include "bantam/base/error.h"
 #include "bantam/base/text.h"
 #include "bantam/engine/graph/frozen_norms.h"
@@ -294,23 +295,25 @@ void require_groups_match(ConfigMap& root, RunConfig& config) {
   config.model.graph = with_frozen_norms(config.model.graph, groups);
 }
 
+models::ModelSpec no_model(ConfigMap& root, const std::string& name) {
+  return {name, Graph({1}), root.self(), root.self()};
+}
+
 /// The keys that all uses of a configuration read. Without a model an empty one.
-RunConfig read_beginning(ConfigMap& root, const ConfigDocument& document, const std::string& name, bool has_model) {
-  check_version(root);
+RunConfig read_beginning(ConfigMap& root, const ConfigDocument& document, const std::string& name) {
+  ConfigAttempts attempt(root);
+  attempt([&] { check_version(root); });
   const auto seed = static_cast<std::uint64_t>(root.integer(
       {"seed", "Seed of weights, order of samples, augmentation and dropout. Runs of equal seeds have equal bits."},
       {.min = 0}, 42));
-  const Device device = read_device(root);
-  const Precision precision = read_precision(root, device);
-  RunConfig config{.document = document,
-                   .name = name,
-                   .seed = seed,
-                   .device = device,
-                   .precision = precision,
-                   .model = has_model ? models::read_model(root.node({"model", "The network."}), name)
-                                      : models::ModelSpec{name, Graph({1}), root.self(), root.self()}};
-  config.memory = read_memory(root.map_or_empty({"memory", "Limits, budget, and what happens when memory runs out."}));
+  RunConfig config{.document = document, .name = name, .seed = seed, .model = no_model(root, name)};
+  attempt([&] { config.device = read_device(root); });
+  attempt([&] { config.precision = read_precision(root, config.device); });
   return config;
+}
+
+void read_memory_of(ConfigMap& root, RunConfig& config) {
+  config.memory = read_memory(root.map_or_empty({"memory", "Limits, budget, and what happens when memory runs out."}));
 }
 
 void require_on_oom(ConfigMap& root, const RunConfig& config) {
@@ -319,6 +322,52 @@ void require_on_oom(ConfigMap& root, const RunConfig& config) {
   } catch (const ConfigError& error) {
     root.node("memory").as_map().node("on_oom").fail(std::string("memory.") + error.what());
   }
+}
+
+/// What a model's network decides beside its own section.
+void read_beside_model(ConfigMap& root, RunConfig& config) {
+  config.recompute_given = root.has("recompute");
+  config.recompute = read_recompute(root, config.model.graph);
+  require_on_oom(root, config);
+}
+
+/// `train`, and what depends on it.
+void read_training(ConfigMap& root, RunConfig& config) {
+  config.train = read_train_config(root.map_or_empty({"train", "Epochs, loss, optimizer: how the model is trained."}),
+                                   config.device);
+  if (config.model.weights && !config.train.initial_weights.empty() && !root.self().is_described())
+    root.node("train").as_map().node("initial_weights").fail("model.weights names the weights to begin with already");
+  if (config.data) config.data->evaluation = config.train.evaluation;
+}
+
+/// All sections of a configuration with a model. In a complete check each is read whatever is wrong with the others.
+void read_sections(ConfigMap& root, RunConfig& config, DataSection section) {
+  ConfigAttempts attempt(root);
+  const bool has_model = attempt([&] {
+    config.model = models::read_model(root.node({"model", "The network."}), config.name);
+  });
+  attempt([&] { read_memory_of(root, config); });
+  attempt([&] { require_share(root, config); });
+  config.fusion = read_fusion(root);
+  config.algorithms = read_algorithms_file(root);
+  attempt([&] {
+    if (has_model)
+      read_beside_model(root, config);
+    else
+      (void)root.find("recompute");
+  });
+  attempt([&] { read_data(root, config, section); });
+  const bool has_training = attempt([&] { read_training(root, config); });
+  if (!attempt.failed()) settle_cache(config);
+  if (!attempt.failed()) attempt([&] { require_groups_match(root, config); });
+  attempt([&] {
+    if (has_training)
+      config.checkpoint = read_checkpoint_config(root, config.train);
+    else
+      (void)root.find("checkpoint");
+  });
+  root.finish();
+  attempt.finish();
 }
 
 /// Loss and metrics must suit the network's output.
@@ -371,30 +420,33 @@ RunConfig parse_run_config(std::string_view text, const std::filesystem::path& p
 RunConfig read_document(const ConfigDocument& document, const std::string& name, DataSection section) {
   ConfigMap root = document.map();
   const bool has_model = section != DataSection::survey || root.has("model");
-  RunConfig config = read_beginning(root, document, name, has_model);
+  RunConfig config = read_beginning(root, document, name);
   if (!has_model) {
+    read_memory_of(root, config);
     read_data(root, config, section);
     settle_cache(config);
     return config;
   }
-  require_share(root, config);
-  config.fusion = read_fusion(root);
-  config.algorithms = read_algorithms_file(root);
-  config.recompute_given = root.has("recompute");
-  config.recompute = read_recompute(root, config.model.graph);
-  require_on_oom(root, config);
-  read_data(root, config, section);
-  config.train = read_train_config(root.map_or_empty({"train", "Epochs, loss, optimizer: how the model is trained."}),
-                                   config.device);
-  if (config.model.weights && !config.train.initial_weights.empty() && !root.self().is_described())
-    root.node("train").as_map().node("initial_weights").fail("model.weights names the weights to begin with already");
-  if (config.data) config.data->evaluation = config.train.evaluation;
-  settle_cache(config);
-  require_groups_match(root, config);
-  config.checkpoint = read_checkpoint_config(root, config.train);
-  root.finish();
+  read_sections(root, config, section);
   settle_metrics(config);
   return config;
+}
+
+std::vector<std::string> configuration_errors(const std::filesystem::path& path,
+                                              std::span<const std::string> overrides) {
+  try {
+    ConfigDocument document = ConfigDocument::parse(ConfigDocument::read_text(path), path.string(), overrides);
+    document.set_synonyms(kSynonyms);
+    collect_errors(document);
+    ConfigAttempts attempt(document.root());
+    attempt([&] {
+      const RunConfig config = read_document(document, path.stem().string());
+      if (collected_errors(document).empty()) require_model_fits(config);
+    });
+    return collected_errors(document);
+  } catch (const ConfigError& error) {  // of a text that is no YAML, or of an override: nothing more is known
+    return {error.what()};
+  }
 }
 
 DeviceRates rates_of(const RunConfig& config, Precision precision) {

@@ -131,9 +131,15 @@ RunConfig read_run_config(const std::filesystem::path& path, std::span<const std
 RunConfig parse_run_config(std::string_view text, const std::filesystem::path& path,
                            std::span<const std::string> overrides, DataSection data = DataSection::read);
 
-/// The same for a survey of the data: the configuration need not have a model, a pipeline, or images of one size. Of
-/// one without a model the keys besides version, seed, device, precision, memory and data are not read, and the model
-/// is empty.
+/// Everything that is wrong with a configuration, each error as read_run_config would throw it, in the order of the
+/// file; empty where nothing is. Also whether model, loss and data suit each other. Opens no file but that of the
+/// configuration, where the data's format does not need to.
+std::vector<std::string> configuration_errors(const std::filesystem::path& path,
+                                              std::span<const std::string> overrides);
+
+/// As read_run_config, for a survey of the data: the configuration need not have a model, a pipeline, or images of one
+/// size. Of one without a model the keys besides version, seed, device, precision, memory and data are not read, and
+/// the model is empty.
 RunConfig read_survey_config(const std::filesystem::path& path, std::span<const std::string> overrides);
 
 /// The same of a document that is parsed already, or that describes the keys (schema.h).

@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "bantam/base/config/config_attempts.h"
 #include "bantam/base/error.h"
 #include "bantam/engine/step/optimizer.h"
 #include "bantam/run/config/pruning_config.h"
@@ -204,22 +205,23 @@ TrainConfig read_train_config(ConfigMap train, Device device) {
        "accumulate × batch size, in the memory of one batch.",
        "4"},
       {.min = 1, .max = 1'000'000}, 1);
-  config.loss.loss = read_loss(train);
-  config.loss.metrics = read_metrics(train);
-  if (!config.loss.loss->counts_correct() && !train.has("metrics"))
+  ConfigAttempts attempt(train);
+  attempt([&] { config.loss.loss = read_loss(train); });
+  attempt([&] { config.loss.metrics = read_metrics(train); });
+  if (!attempt.failed() && !config.loss.loss->counts_correct() && !train.has("metrics"))
     std::erase_if(config.loss.metrics, [](const MetricPtr& metric) { return metric->kind() == "accuracy"; });
-  config.optimizer = read_optimizer(train);
-  config.optimizer.ema = read_ema(train);
-  config.optimizer.prune = read_prune(train);
-  read_schedule_of_rate(train, config.optimizer);
-  config.groups = read_groups(train);
+  attempt([&] { config.optimizer = read_optimizer(train); });
+  attempt([&] { config.optimizer.ema = read_ema(train); });
+  attempt([&] { config.optimizer.prune = read_prune(train); });
+  attempt([&] { read_schedule_of_rate(train, config.optimizer); });
+  attempt([&] { config.groups = read_groups(train); });
   config.initial_weights = train.text({"initial_weights",
                                        "A weights.safetensors that a new run begins with: what has the name and shape "
                                        "of one of its tensors. The rest, a "
                                        "new head say, begins as the seed says. Empty: all of it does.",
                                        "runs/first/weights.safetensors"},
                                       "");
-  config.callbacks = read_callbacks(train);
+  attempt([&] { config.callbacks = read_callbacks(train); });
   config.optimizer.clip_norm = number(
       train,
       {"clip_norm",
@@ -240,14 +242,20 @@ TrainConfig read_train_config(ConfigMap train, Device device) {
                                       "skipped, and the scale is halved."}),
                   config.optimizer);
   config.log_every = read_log_every(train);
-  read_evaluation(
+  const ConfigNode evaluate =
       train.node({"evaluate",
                   "Evaluate on the validation samples (data.validation): true, after each epoch; false, never, and no "
                   "test set either; or when and on how many.",
                   "true | {every: 2epochs, limit: 10batches, batch_size: 256}"},
-                 "true"),
-      config);
-  read_stop_early(train, config);
+                 "true");
+  attempt([&] { read_evaluation(evaluate, config); });
+  const bool knows_metrics = !attempt.failed();  // which early stopping chooses from
+  attempt([&] {
+    if (knows_metrics)
+      read_stop_early(train, config);
+    else
+      (void)train.find("stop_early");
+  });
   config.max_updates =
       train.integer({"max_updates",
                      "Updates of the whole run, over all epochs and sessions: it ends with the last of "
@@ -263,8 +271,9 @@ TrainConfig read_train_config(ConfigMap train, Device device) {
                     {.updates = false, .epochs = false}, Duration::seconds(0))
           .count;
   config.mode = read_mode(train, device);
-  if (!train.self().is_described()) check_evaluated(train, config);
+  if (!train.self().is_described() && !attempt.failed()) check_evaluated(train, config);
   train.finish();
+  attempt.finish();
   return config;
 }
 

@@ -114,8 +114,8 @@ const std::vector<Floor> kHouse = {
      {}},
     {"data", {"files", "formats", "images", "augment", "pipeline", "delivery", "survey"}, {}},
     {"models", {"infer", "zoo", "yaml", "onnx", "onnx/import"}, {"data"}},
-    {"run", {"config", "weights", "fit", "session", "use", "report", "bench", "profile", "", "sweep"}, {}},
-    {"cli", {"config", "print", "report", "train", "plan", "see", "use", ""}, {}},
+    {"run", {"config", "weights", "fit", "session", "begin", "use", "report", "bench", "profile", "", "sweep"}, {}},
+    {"cli", {"config", "print", "report", "begin", "train", "plan", "see", "use", ""}, {}},
 };
 
 /// Most units of a room: a header and its source count once.

@@ -1,0 +1,69 @@
+// `bantam completion SHELL`: a script that completes verbs and flags.
+#include "bantam/cli/begin/completion.h"
+
+#include <cstdio>
+#include <memory>
+
+#include <CLI/CLI.hpp>
+
+#include "bantam/base/error.h"
+#include "bantam/cli/config/options.h"
+
+namespace bantam::cli {
+namespace {
+
+constexpr const char* kAbout =
+    "Prints a script that completes the program's verbs and flags in bash, zsh or\n"
+    "fish. `cmake --install` (`make install`) installs all three where the shells\n"
+    "look for them; for this user alone:\n"
+    "  bash  bantam completion bash > ~/.local/share/bash-completion/completions/bantam\n"
+    "  zsh   bantam completion zsh > ~/.zsh/_bantam    (a folder of $fpath)\n"
+    "  fish  bantam completion fish > ~/.config/fish/completions/bantam.fish\n"
+    "Example: source <(bantam completion bash)";
+
+void add_flags(const CLI::Option& option, VerbWords& verb) {
+  const bool takes_value = option.get_items_expected_max() > 0;
+  for (const std::string& name : option.get_lnames())
+    verb.flags.push_back({"--" + name, option.get_description(), takes_value});
+  for (const std::string& name : option.get_snames())
+    verb.flags.push_back({"-" + name, option.get_description(), takes_value});
+}
+
+void add_words(const CLI::App& app, const std::string& path, std::vector<VerbWords>& all) {
+  VerbWords verb{.path = path, .verbs = {}, .flags = {}};
+  const std::vector<const CLI::App*> inner = app.get_subcommands([](const CLI::App*) { return true; });
+  for (const CLI::App* command : inner) verb.verbs.push_back({command->get_name(), command->get_description()});
+  for (const CLI::Option* option : app.get_options())
+    if (option->nonpositional()) add_flags(*option, verb);
+  all.push_back(std::move(verb));
+  for (const CLI::App* command : inner)
+    add_words(*command, path.empty() ? command->get_name() : path + " " + command->get_name(), all);
+}
+
+int print_completion(const CLI::App& app, const std::string& shell) {
+  const std::vector<VerbWords> words = words_of(app);
+  std::fputs((shell == "bash"  ? bash_completion(words)
+              : shell == "zsh" ? zsh_completion(words)
+                               : fish_completion(words))
+                 .c_str(),
+             stdout);
+  return 0;
+}
+
+}  // namespace
+
+std::vector<VerbWords> words_of(const CLI::App& app) {
+  std::vector<VerbWords> all;
+  add_words(app, "", all);
+  return all;
+}
+
+void add_completion(CLI::App& app, Action& action) {
+  CLI::App* command = app.add_subcommand("completion", "Completion of verbs and flags in a shell");
+  command->footer(kAbout);
+  const auto shell = std::make_shared<std::string>();
+  command->add_option("SHELL", *shell, "bash, zsh or fish")->required()->check(CLI::IsMember({"bash", "zsh", "fish"}));
+  command->callback([&app, &action, shell] { action = [&app, shell] { return print_completion(app, *shell); }; });
+}
+
+}  // namespace bantam::cli

@@ -1,0 +1,31 @@
+// Completion of verbs and flags in shells, as scripts written from the program's own.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace CLI {
+class App;
+}  // namespace CLI
+
+namespace bantam::cli {
+
+/// A verb, or a group of verbs such as `bench`, and what may follow it.
+struct VerbWords {
+  struct Word {
+    std::string word, about;
+    bool takes_value = false;  ///< of a flag
+  };
+  std::string path;  ///< "bench step"; empty: the program itself
+  std::vector<Word> verbs, flags;
+};
+
+/// The program and every verb of it, each group before its own.
+std::vector<VerbWords> words_of(const CLI::App& app);
+
+/// Scripts to be sourced by, or installed for, the shell.
+std::string bash_completion(const std::vector<VerbWords>& verbs);
+std::string zsh_completion(const std::vector<VerbWords>& verbs);
+std::string fish_completion(const std::vector<VerbWords>& verbs);
+
+}  // namespace bantam::cli

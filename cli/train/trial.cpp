@@ -1,0 +1,77 @@
+// A temporary folder, a few updates, and what they say.
+#include "bantam/cli/train/trial.h"
+
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <system_error>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "bantam/base/byte_size.h"
+#include "bantam/base/error.h"
+#include "bantam/base/text.h"
+#include "bantam/cli/print/json_text.h"
+
+namespace bantam::cli {
+
+TrialFolder::TrialFolder() {
+  std::string pattern = (std::filesystem::temp_directory_path() / "bantam-trial-XXXXXX").string();
+  if (mkdtemp(pattern.data()) == nullptr)
+    throw DataError(fmt::format("cannot make a temporary folder {}: {}", pattern, std::strerror(errno)));
+  path_ = pattern;
+}
+
+TrialFolder::~TrialFolder() {
+  std::error_code error;  // what stays is in the system's temporary folder
+  std::filesystem::remove_all(path_, error);
+}
+
+std::vector<std::string> fast_dev_overrides(const RunConfig& config, std::int64_t updates) {
+  std::vector<std::string> overrides = {fmt::format("train.max_updates={}", updates), "checkpoint.every=off"};
+  if (!config.train.evaluate) return overrides;
+  const std::int64_t batch = config.train.evaluation.batch_size;
+  const std::string size = batch > 0 ? fmt::format(", batch_size: {}", batch) : "";
+  overrides.push_back(fmt::format("train.evaluate={{every: {}updates, limit: {}batches{}}}", updates, updates, size));
+  return overrides;
+}
+
+std::string trial_text(const TrainOutcome& outcome) {
+  const RunConfig& config = outcome.config;
+  const std::int64_t batch = config.data->pipeline.batch_size, updates = run::updates_per_epoch(config, batch);
+  std::string text =
+      fmt::format("{} on {}, {}: {} epoch{} of {} updates of {} images, {} parameters, {} at the peak\n",
+                  config.model.name, to_string(config.device), to_string(config.precision), config.train.epochs,
+                  config.train.epochs == 1 ? "" : "s", format_count(updates), format_count(outcome.effective_batch),
+                  format_count(outcome.parameters), format_byte_size(outcome.planned_peak_bytes));
+  const TrainResult& result = outcome.result;
+  if (result.updates > 0) {
+    text += fmt::format("{} update{}: loss {:.4f}", result.updates, result.updates == 1 ? "" : "s", result.train.loss);
+    if (result.validation.samples > 0)
+      text += fmt::format("; {} validation samples: loss {:.4f}", format_count(result.validation.samples),
+                          result.validation.loss);
+    text += "\n";
+  }
+  return text + (result.updates > 0 ? "nothing was kept\n" : "dry run: ready to train; nothing was trained or kept\n");
+}
+
+std::string trial_json(const TrainOutcome& outcome) {
+  const RunConfig& config = outcome.config;
+  const std::int64_t batch = config.data->pipeline.batch_size;
+  nlohmann::ordered_json json = {{"model", config.model.name},
+                                 {"device", to_string(config.device)},
+                                 {"precision", to_string(config.precision)},
+                                 {"epochs", config.train.epochs},
+                                 {"updates_per_epoch", run::updates_per_epoch(config, batch)},
+                                 {"effective_batch", outcome.effective_batch},
+                                 {"parameters", outcome.parameters},
+                                 {"planned_peak_bytes", outcome.planned_peak_bytes},
+                                 {"planned_pool_bytes", outcome.planned_pool_bytes},
+                                 {"updates", outcome.result.updates}};
+  if (outcome.result.updates > 0) json["loss"] = outcome.result.train.loss;
+  if (outcome.result.validation.samples > 0) json["validation_loss"] = outcome.result.validation.loss;
+  return json_text(json) + "\n";
+}
+
+}  // namespace bantam::cli

@@ -1,0 +1,34 @@
+// Trials of a run: `train --dry-run` and `train --fast-dev-run N`, which keep nothing.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "bantam/cli/config/run_names.h"
+#include "bantam/run/train.h"
+
+namespace bantam::cli {
+
+/// A run's folder below the system's temporary folder, removed at the end.
+class TrialFolder {
+ public:
+  TrialFolder();
+  ~TrialFolder();
+  TrialFolder(const TrialFolder&) = delete;
+  TrialFolder& operator=(const TrialFolder&) = delete;
+  const std::filesystem::path& path() const { return path_; }
+
+ private:
+  std::filesystem::path path_;
+};
+
+/// Overrides that end a run of `config` after `updates` updates and an evaluation of as many batches.
+std::vector<std::string> fast_dev_overrides(const RunConfig& config, std::int64_t updates);
+
+/// What the trial found, in words or as JSON: a dry run, where nothing was trained, or a few updates.
+std::string trial_text(const TrainOutcome& outcome);
+std::string trial_json(const TrainOutcome& outcome);
+
+}  // namespace bantam::cli

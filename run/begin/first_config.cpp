@@ -1,0 +1,326 @@
+// From a survey of the samples to the lines of a configuration.
+#include "bantam/run/begin/first_config.h"
+
+#include <algorithm>
+#include <cmath>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "bantam/base/byte_size.h"
+#include "bantam/base/error.h"
+#include "bantam/base/text.h"
+#include "bantam/data/survey/split_survey.h"
+#include "bantam/kernels/contracts/input/image_batch.h"
+#include "bantam/run/begin/found_data.h"
+#include "bantam/run/config/run_config.h"
+
+namespace bantam::run {
+namespace {
+
+/// What the network has to say of a sample.
+enum class Task : std::uint8_t { classes, labels, values, masks };
+
+/// The data set as far as the configuration depends on it.
+struct Measured {
+  FoundData found;
+  SplitSurvey survey;  ///< of the training samples
+  std::int64_t held_out = 0;
+  Task task = Task::classes;
+  std::int64_t outputs = 1;  ///< classes, labels or values
+};
+
+/// Choices that several sections share.
+struct Choices {
+  bool files = false, vectors = false;  ///< images are files; samples are rows of numbers
+  std::int64_t height = 0, width = 0, channels = 0;
+  std::int64_t batch = 1, epochs = 1;
+};
+
+constexpr std::int64_t kMostMaskClasses = 256;
+
+std::string data_lines(const FoundData& found, std::string_view indent) {
+  std::string text = fmt::format("{}format: {}\n", indent, found.format);
+  for (const std::string& key : found.keys) text += fmt::format("{}{}\n", indent, key);
+  return text;
+}
+
+SplitSurvey surveyed(const FoundData& found, int threads, std::int64_t& held_out) {
+  constexpr std::uint64_t kMostBytes = std::uint64_t{64} << 20;
+  const ConfigDocument document =
+      ConfigDocument::parse("data:\n" + data_lines(found, "  "), "the data that were found");
+  const RunConfig config = read_document(document, "found", DataSection::survey);
+  const SampleSplits splits = open_splits(*config.data, config.seed);
+  splits.train->check(false, threads);
+  if (splits.validation != nullptr) held_out = splits.validation->facts().size;
+  return survey_split(*splits.train, {.threads = threads, .most_bytes = kMostBytes});
+}
+
+/// Masks say their classes by their pixels alone: all numbers up to the largest, but for 255, which means no class
+/// where others are far below it.
+void settle_masks(Measured& measured) {
+  const std::vector<std::int64_t>& counts = measured.survey.class_counts;
+  const bool has_last = !counts.empty() && counts.back() > 0 && std::ssize(counts) == kMostMaskClasses;
+  std::int64_t classes = std::ssize(counts) - (has_last ? 1 : 0);
+  while (classes > 0 && counts[static_cast<std::size_t>(classes - 1)] == 0) --classes;
+  if (classes == 0) throw DataError("the masks that were read have no pixel of a class");
+  if (classes == 1 && has_last)
+    throw DataError("the masks have the numbers 0 and 255 alone: expected class numbers from 0 on, as 0 and 1");
+  measured.outputs = std::max<std::int64_t>(classes, 2);
+  measured.found.keys.back() = fmt::format("classes: {}", measured.outputs);
+  if (has_last) measured.found.keys.emplace_back("ignore: 255");
+}
+
+Task task_of(const DatasetFacts& facts) {
+  for (const SampleField& field : facts.targets) {
+    if (field.encoding == FieldEncoding::mask || (field.dtype == DType::int32 && field.shape.rank() >= 2))
+      return Task::masks;
+    if (field.name == kLabels && field.shape.rank() == 0) return Task::classes;
+  }
+  return facts.class_names.empty() ? Task::values : Task::labels;
+}
+
+Measured measure(const std::filesystem::path& data, int threads) {
+  Measured measured{.found = find_data(data), .survey = {}};
+  const bool masks = measured.found.format == "segmentation_folder";
+  if (masks) measured.found.keys.push_back(fmt::format("classes: {}", kMostMaskClasses));
+  measured.survey = surveyed(measured.found, threads, measured.held_out);
+  const DatasetFacts& facts = measured.survey.facts;
+  if (facts.size == 0 || facts.targets.empty()) throw DataError("the data have no samples with labels or targets");
+  measured.task = task_of(facts);
+  measured.outputs = measured.task == Task::values ? facts.targets[0].shape.elements() : std::ssize(facts.class_names);
+  if (masks) settle_masks(measured);
+  if (measured.outputs < 1) throw DataError("the data have no classes and no values to predict");
+  return measured;
+}
+
+/// A power of two that an epoch has at least eight of.
+std::int64_t batch_for(std::int64_t samples, std::int64_t most) {
+  std::int64_t batch = most;
+  while (batch > 1 && batch * 8 > samples) batch /= 2;
+  return batch;
+}
+
+/// Small sets need more passes for as many updates.
+std::int64_t epochs_for(std::int64_t samples) {
+  if (samples < 2000) return 40;
+  if (samples < 20'000) return 20;
+  return 10;
+}
+
+/// Sides of images of several sizes: near their median's shorter side, a multiple of 32.
+std::int64_t side_for(const SplitSurvey& survey, std::int64_t most) {
+  const std::int64_t shorter = std::min(survey.median.height, survey.median.width);
+  return std::clamp<std::int64_t>(shorter / 32 * 32, 32, most);
+}
+
+Choices choose(const Measured& measured, bool for_gpu) {
+  const DatasetFacts& facts = measured.survey.facts;
+  const bool masks = measured.task == Task::masks;
+  Choices choices{.files = facts.has_encoded_images(), .vectors = facts.image_shape.rank() == 1};
+  if (choices.vectors) {
+    choices.channels = facts.image_shape[0];
+  } else {
+    choices.channels = facts.image_shape[2];
+    choices.height = facts.image_shape[0];
+    choices.width = facts.image_shape[1];
+    if (choices.files) choices.height = choices.width = side_for(measured.survey, for_gpu ? (masks ? 256 : 224) : 96);
+  }
+  const std::int64_t pixels = choices.height * choices.width;
+  const std::int64_t most = for_gpu ? (pixels > 128 * 128 ? 64 : 256) : (pixels > 64 * 64 ? 16 : 64);
+  choices.batch = batch_for(facts.size, masks ? std::min<std::int64_t>(most, 16) : most);
+  choices.epochs = epochs_for(facts.size);
+  return choices;
+}
+
+std::string scaled(double value) { return fmt::format("{:.4g}", value); }
+
+/// The samples' own normalisation; empty where a CSV standardizes its columns already.
+std::string normalize_stage(const Measured& measured) {
+  const SplitSurvey& survey = measured.survey;
+  if (measured.found.format == "csv" && survey.facts.image_shape.rank() == 1) return "";
+  const double scale = survey.facts.image_dtype == DType::uint8 ? 1.0 / 255 : 1.0;
+  std::vector<ChannelStatistics> channels = survey.channels;
+  if (channels.empty()) return fmt::format("normalize: {{scale: {}}}", scale);
+  if (channels.size() > static_cast<std::size_t>(kernels::kMostScaledChannels) ||
+      survey.facts.image_shape.rank() == 1) {  // one mean and one deviation for all
+    ChannelStatistics all;
+    double squares = 0;
+    const auto count = static_cast<double>(channels.size());
+    for (const ChannelStatistics& channel : channels) {
+      all.mean += channel.mean / count;
+      squares += (channel.deviation * channel.deviation + channel.mean * channel.mean) / count;
+    }
+    all.deviation = std::sqrt(std::max(squares - all.mean * all.mean, 0.0));
+    channels = {all};
+  }
+  std::vector<std::string> mean, deviation;
+  for (const ChannelStatistics& channel : channels) {
+    mean.push_back(scaled(channel.mean * scale));
+    deviation.push_back(scaled(channel.deviation > 0 ? channel.deviation * scale : 1.0));
+  }
+  return fmt::format("normalize: {{scale: {}, mean: [{}], std: [{}]}}", scale, fmt::join(mean, ", "),
+                     fmt::join(deviation, ", "));
+}
+
+/// Stages that change training samples at random, and those that make images one size.
+std::string augmentation_stages(const Measured& measured, const Choices& choices) {
+  if (choices.vectors) return "";
+  const std::int64_t side = choices.height;
+  if (measured.task == Task::masks) return fmt::format("    - resize: {{size: [{0}, {0}]}}\n    - random_flip\n", side);
+  if (choices.files)
+    return fmt::format(
+        "    - random_resized_crop: {{size: {}, scale: [0.5, 1]}}   # evaluations: resized, and the middle\n"
+        "    - random_flip          # left and right; remove it where that changes what an image shows\n",
+        side);
+  if (measured.task == Task::values) return "";
+  if (choices.channels == 3 && side >= 24)
+    return "    - random_crop: {padding: 4}\n    - random_flip          # remove it where mirror images mean something "
+           "else\n";
+  return "    # - random_flip        # left and right: for things, not for letters and digits\n";
+}
+
+std::string imbalance_line(const Measured& measured) {
+  constexpr double kMuch = 4;
+  const double imbalance = measured.task == Task::classes ? measured.survey.imbalance() : 0;
+  if (imbalance < kMuch) return "";
+  return fmt::format(
+      "  sampling: {{balanced: true}}   # the largest class has {:.0f} times the samples of the smallest\n", imbalance);
+}
+
+std::string data_section(const Measured& measured, const Choices& choices) {
+  std::string text = "data:\n" + data_lines(measured.found, "  ");
+  if (!measured.survey.broken.empty())
+    text += fmt::format("  on_error: skip         # of {} samples that were read, {} could not be decoded\n",
+                        measured.survey.read + std::ssize(measured.survey.broken), measured.survey.broken.size());
+  text += imbalance_line(measured);
+  text += "  pipeline:\n    - cache: auto          # where samples are kept between epochs\n    - shuffle\n";
+  text += augmentation_stages(measured, choices);
+  if (const std::string normalize = normalize_stage(measured); !normalize.empty())
+    text += fmt::format("    - {}   # measured\n", normalize);
+  text += fmt::format("    - batch: {{size: {}, drop_last: true}}   # auto: the largest useful one that fits\n",
+                      choices.batch);
+  return text + "    - prefetch\n\n";
+}
+
+/// Convolutions, each stage at half the size of the one before, down to about 4 pixels.
+std::string convolutions(const Choices& choices, std::int64_t outputs, bool small_set) {
+  std::int64_t side = std::min(choices.height, choices.width), filters = small_set ? 16 : 32;
+  std::string text = fmt::format("  input: [{}, {}, {}]   # height, width, channels\n  layers:\n", choices.height,
+                                 choices.width, choices.channels);
+  for (int stage = 0; stage == 0 || (side >= 4 && stage < 5);
+       ++stage, filters = std::min<std::int64_t>(2 * filters, 256)) {
+    text += fmt::format("    - conv2d: {{filters: {}, kernel: 3, padding: same, bias: false}}\n", filters);
+    text += "    - batch_norm: {activation: relu}\n";
+    if (side >= 8) text += "    - max_pool: {size: 2}\n";
+    side /= 2;
+  }
+  return text +
+         fmt::format("    - global_average_pool\n    - dropout: {{rate: 0.2}}\n    - dense: {{units: {}}}\n", outputs);
+}
+
+std::string model_section(const Measured& measured, const Choices& choices) {
+  constexpr std::int64_t kSmallSet = 10'000;
+  const bool small_set = measured.survey.facts.size < kSmallSet;
+  if (measured.task == Task::masks)
+    return fmt::format(
+        "model:\n  zoo: unet              # a value a class for each pixel\n  classes: {}\n  width: {}\n"
+        "  input: [{}, {}, {}]\n\n",
+        measured.outputs, small_set ? 0.125 : 0.25, choices.height, choices.width, choices.channels);
+  if (choices.vectors)
+    return fmt::format(
+        "model:\n  input: [{}]\n  layers:\n    - dense: {{units: {}, activation: relu}}\n"
+        "    - dense: {{units: {}, activation: relu}}\n    - dense: {{units: {}}}\n\n",
+        choices.channels, small_set ? 32 : 128, small_set ? 32 : 128, measured.outputs);
+  return fmt::format("model:                     # or a network of docs/ZOO.md: {{zoo: resnet18, classes: {}}}\n",
+                     measured.outputs) +
+         convolutions(choices, measured.outputs, small_set) + "\n";
+}
+
+std::string loss_lines(const Measured& measured) {
+  switch (measured.task) {
+    case Task::labels:
+      return "  loss: binary_cross_entropy   # several labels a sample\n  metrics: [{f1: {multi_label: true}}]\n";
+    case Task::values:
+      return "  loss: mse\n  metrics: [mae]\n";
+    case Task::masks: {
+      const bool ignores = measured.found.keys.back() == "ignore: 255";
+      return ignores ? "  loss: {softmax_cross_entropy: {ignore_index: 255}}\n"
+                       "  metrics: [{mean_iou: {ignore_label: 255}}]\n"
+                     : "  loss: softmax_cross_entropy\n  metrics: [accuracy, mean_iou]\n";
+    }
+    case Task::classes:
+      break;
+  }
+  return "  loss: softmax_cross_entropy\n  metrics: [accuracy]\n";
+}
+
+std::string train_section(const Measured& measured, const Choices& choices) {
+  return fmt::format(
+             "train:\n  epochs: {}\n{}  optimizer:\n    adam:                # `bantam find-lr` finds a rate for your "
+             "data\n      learning_rate: {{schedule: cosine, peak: 2.0e-3, final: 0, warmup: 1epochs}}\n",
+             choices.epochs, loss_lines(measured)) +
+         "# memory: {budget: 2GiB}   # the run stays within it: what backward recomputes is chosen\n";
+}
+
+std::string samples_in_words(const Measured& measured, const Choices& choices) {
+  const DatasetFacts& facts = measured.survey.facts;
+  std::string what = choices.vectors ? "rows" : measured.task == Task::masks ? "images with masks" : "images";
+  std::string text = fmt::format("{}: {} training {}", measured.found.format, format_count(facts.size), what);
+  if (measured.task == Task::values)
+    text += fmt::format(", {} value{} to predict", measured.outputs, measured.outputs == 1 ? "" : "s");
+  else
+    text += fmt::format(" of {} {}", measured.outputs, measured.task == Task::labels ? "labels" : "classes");
+  if (choices.vectors) return text + fmt::format(", {} numbers each", choices.channels);
+  const SplitSurvey& survey = measured.survey;
+  if (!choices.files || survey.smallest == survey.largest)
+    text += fmt::format(", {} x {} pixels", choices.files ? survey.median.width : choices.width,
+                        choices.files ? survey.median.height : choices.height);
+  else
+    text += fmt::format(", {} x {} to {} x {} pixels", survey.smallest.width, survey.smallest.height,
+                        survey.largest.width, survey.largest.height);
+  return text + (choices.channels == 1 ? ", grey" : choices.channels == 3 ? ", colour" : "");
+}
+
+std::string head(const FirstConfigOptions& options, const std::string& found, std::int64_t held_out) {
+  return fmt::format(
+      "# Written by `{}`.\n# {}; {} held out.\n#\n# Every key: docs/CONFIG.md, or `bantam schema`. Check this file "
+      "with "
+      "`bantam validate`, look at the samples as the\n# network sees them with `bantam data FILE --out data.html`, see "
+      "whether it fits a GPU with `bantam plan FILE`.\nversion: 1\nseed: 42\ndevice: auto               # the first "
+      "GPU, "
+      "else the CPU\n\n",
+      shown(options.command, 200), found, format_count(held_out));
+}
+
+/// Without data: images that the program draws.
+FirstConfig generated_config(const FirstConfigOptions& options) {
+  Measured measured{.found = {"generated", {"train_samples: 10000", "test_samples: 1000"}}, .survey = {}};
+  measured.survey.facts = {.size = 10000, .image_shape = Shape{32, 32, 3}};
+  measured.outputs = 10;
+  measured.held_out = 1000;
+  const Choices choices = choose(measured, options.for_gpu);
+  const std::string found = samples_in_words(measured, choices) + ", drawn by the program";
+  return {head(options, found, measured.held_out) + data_section(measured, choices) + model_section(measured, choices) +
+              train_section(measured, choices),
+          found};
+}
+
+}  // namespace
+
+FirstConfig first_config(const std::filesystem::path& data, const FirstConfigOptions& options) {
+  if (data.empty()) return generated_config(options);
+  const int threads =
+      options.threads > 0 ? options.threads : std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+  const Measured measured = measure(data, threads);
+  const Choices choices = choose(measured, options.for_gpu);
+  const std::string found = samples_in_words(measured, choices);
+  return {head(options, found, measured.held_out) + data_section(measured, choices) + model_section(measured, choices) +
+              train_section(measured, choices),
+          found};
+}
+
+}  // namespace bantam::run
