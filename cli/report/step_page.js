@@ -244,13 +244,18 @@ const timeColumns = most => [
 ];
 function signed(value) { return value === undefined ? "" : (value >= 1 ? "+" : "−") + Math.abs(100 * (value - 1)).toFixed(1) + " %"; }
 
+function kernelCell(row) {
+  const cell = document.createDocumentFragment();
+  cell.append(row.device_kernel || row.kernel || "(copies)", element("small", {}, `${operationName(row.operation)}, ${row.phase}`));
+  return cell;
+}
+
 function drawTables() {
   const operations = profile.operations.filter(row => row.us > 0).sort((a, b) => b.us - a.us);
   const longest = operations.length ? operations[0].us : 1;
   table("operations", [{title: "operation", kind: "text name", cell: row => operationName(row.name)},
     {title: "runs", kind: "text name wide", cell: row => row.runs}, ...timeColumns(longest)], operations);
-  table("kernels", [{title: "kernel", kind: "text name", cell: row => row.device_kernel || row.kernel || "(copies)"},
-    {title: "of", kind: "text name wide", cell: row => `${operationName(row.operation)}, ${row.phase}`},
+  table("kernels", [{title: "kernel", kind: "text name", cell: kernelCell},
     ...timeColumns(profile.kernels.length ? profile.kernels[0].us : 1)], profile.kernels);
   table("gaps", [{title: "gap", kind: "text name", cell: gapName}, {title: "time", cell: row => duration(row.us)},
     {title: "of a step", cell: row => share(row.us)}], profile.gaps, 8);
@@ -280,6 +285,12 @@ function drawWords() {
   $("gap-words").textContent = profile.device.startsWith("cuda") ? "Time in which the GPU ran nothing, by the operations before and after." :
     "A kernel's time includes what the host does after it; what is before the first one is a gap.";
   $("method").textContent = `Times by ${data.method}. Made by bantam profile step.`;
+  let longest = 0;
+  for (let i = 0; i < count; ++i)
+    if (slices.end[i] - slices.begin[i] > slices.end[longest] - slices.begin[longest]) longest = i;
+  $("line-now").textContent = "Longest: " + sliceWords(longest);
+  $("line").setAttribute("aria-valuetext", $("line-now").textContent);
+  $("line").setAttribute("aria-valuenow", longest + 1);
   $("line").setAttribute("aria-valuemin", 1);
   $("line").setAttribute("aria-valuemax", count);
 }

@@ -4,11 +4,14 @@
 #include <cstdlib>
 #include <map>
 #include <memory>
+#include <string>
+#include <vector>
 
 #include <cxxabi.h>
 #include <fmt/format.h>
 
 #include "bantam/base/byte_size.h"
+#include "bantam/base/text.h"
 #include "bantam/run/profile/step_profile.h"
 
 namespace bantam::run {
@@ -60,8 +63,17 @@ std::string thread_words(const StepProfile& profile) {
                      percent(sum / static_cast<double>(profile.threads.size())));
 }
 
+/// The cost model is fitted to a GPU: on a CPU its figures are no advice, and the changes are named without them.
+std::string untried_words(const StepProfile& profile) {
+  std::vector<std::string> names;
+  for (const StepChange& change : profile.changes)
+    if (change.fits) names.push_back(change.words);
+  return names.empty() ? "" : fmt::format(" To measure {}: --try.", join(names, ", ", " and "));
+}
+
 /// " With precision: mixed_float16 a sample would need 40 % less time (predicted; peak 2.10 GiB), with …"
 std::string change_words(const StepProfile& profile) {
+  if (!profile.device.is_cuda() && profile.options.try_seconds == 0) return untried_words(profile);
   std::string text;
   for (const StepChange& change : profile.changes) {
     if (!change.fits || change.share() > 1 - kWorthNaming) continue;

@@ -84,6 +84,11 @@ TEST(StepHeadline, NamesTheLargestPartTheGapsAndTheChanges) {
       "With precision: mixed_float16 a sample would need 40 % less time (predicted; peak 1.00 MiB).");
   profile.changes[0].measured_share = 0.7;
   EXPECT_NE(step_headline(profile).find("a sample needed 30 % less time (measured; peak 1.00 MiB)"), std::string::npos);
+  profile.changes[0].measured_share.reset();
+  profile.device = Device::cpu();
+  EXPECT_NE(step_headline(profile).find(" To measure precision: mixed_float16 and a batch of 4: --try."),
+            std::string::npos);
+  profile.device = Device::cuda(0);
   profile.changes[0].fits = false;
   EXPECT_EQ(step_headline(profile).find("mixed_float16"), std::string::npos) << "there is no memory for it";
   profile.changes.clear();
