@@ -223,6 +223,25 @@ Json page_data(std::span<const RunReport> reports, const std::string& version, c
   return json;
 }
 
+/// About the bytes of all pictures, from a few of them: most pages need not be made to see that they are too large.
+double picture_bytes(std::span<const RunReport> reports, std::int64_t pixels) {
+  constexpr std::size_t kFew = 16;
+  std::vector<const Image*> pictures;
+  for (const RunReport& report : reports)
+    if (report.held_out)
+      for (const auto* list : {&report.held_out->worst, &report.held_out->random})
+        for (const AnsweredSample& sample : *list)
+          for (const Image* image : {&sample.image, &sample.truth_mask, &sample.said_mask})
+            if (!image->pixels.empty()) pictures.push_back(image);
+  if (pictures.empty() || pixels == 0) return 0;
+  double bytes = 0;
+  const std::size_t few = std::min(kFew, pictures.size());
+  for (std::size_t i = 0; i < few; ++i)
+    bytes += static_cast<double>(encode_png(reduced(*pictures[i * pictures.size() / few], pixels)).size());
+  constexpr double kBase64 = 4.0 / 3;
+  return kBase64 * bytes * static_cast<double>(pictures.size()) / static_cast<double>(few);
+}
+
 std::string title_of(std::span<const RunReport> reports) {
   if (reports.size() != 1) return fmt::format("{} runs", reports.size());
   return fmt::format("{}: {}", reports[0].name, reports[0].run.record.name);
@@ -241,6 +260,7 @@ std::string run_page(std::span<const RunReport> reports, const RunPageOptions& o
           : "";
   std::string page;
   for (const Detail& detail : kDetails) {
+    if (picture_bytes(reports, detail.pixels) > static_cast<double>(kMostPageBytes)) continue;
     page = filled(report::kRunHtml, {{"title", escaped(title_of(reports))},
                                      {"headline", escaped(run::headline_of(reports))},
                                      {"refresh", refresh},

@@ -29,7 +29,7 @@ function showTiles() {
   where.append(tile(longTime(run.seconds), "of training", `${exact(run.updates)} updates, ${run.sessions} session${run.sessions === 1 ? "" : "s"}`));
   if (rate !== null) where.append(tile(exact(rate), "images a second", "median"));
   if (memory !== null) where.append(tile(bytes(memory), "in use at the peak", run.device));
-  where.append(tile(run.state, "state", run.reason || `epoch ${run.epoch} of ${run.epochs}`));
+  where.append(tile(run.state, "state", run.reason || `${run.epoch} of ${run.epochs} epochs done`));
 }
 
 function plainTable(heads, rows) {

@@ -51,6 +51,7 @@ class MetricsFile::Reader {
   }
   const MetricsHistory& history() {
     history_.updates = updates_;
+    history_.seconds = seconds_;
     return history_;
   }
 

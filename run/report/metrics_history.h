@@ -24,6 +24,7 @@ struct MetricsHistory {
   std::vector<MetricCurve> curves;     ///< in the order in which the log names them
   std::map<std::string, double> test;  ///< of the test samples, by name without "test_"; empty: not evaluated
   std::int64_t updates = 0;            ///< the last that is logged, of the whole run
+  double seconds = 0;                  ///< of training until there, over all sessions
   std::int64_t updates_per_epoch = 0;  ///< of the longest epoch that is logged
 
   /// Null where there is none of that name.

@@ -136,6 +136,8 @@ RunReport report_of(const fs::path& folder, const RunReportOptions& options) {
   report.larger_is_better = larger_is_better(folder / "config.yaml", report.run.record.metric);
   MetricsFile whole(folder / "metrics.jsonl");
   report.history = (options.metrics != nullptr ? *options.metrics : whole).read(options.most_points);
+  // The record of a run under way is that of its last checkpoint.
+  report.run.record.seconds = std::max(report.run.record.seconds, report.history.seconds);
   report.run.record.updates = std::max(report.run.record.updates, report.history.updates);
   report.histograms = read_histograms(folder / "histograms.jsonl", options.most_histograms);
   if (options.held_out) add_model(folder, *options.held_out, report);

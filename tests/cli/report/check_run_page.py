@@ -3,9 +3,10 @@
 
 Trains two small runs (or uses those that are named), writes the pages of one and of both, and opens each 1280 and 390 pixels wide, light and dark. No
 error may reach the console and nothing may be fetched; no page may be wider than its window; every chart needs a text alternative and keyboard
-focus, every picture an alternative text, every button a name, no id may come twice. Arrow keys must move the charts' cursor. Skipped where there
-is no Playwright or no Chromium ("no Chromium: skipped").
+focus, every picture an alternative text, every button a name, no id may come twice. Arrow keys must move the charts' cursor. Where the package
+axe-playwright-python is there, axe-core's rules must hold, too. Skipped where there is no Playwright or no Chromium ("no Chromium: skipped").
 """
+import importlib.util
 import shutil
 import subprocess
 import sys
@@ -99,6 +100,15 @@ def audit(page):
     return page.evaluate(AUDIT)
 
 
+def axe_rules(page):
+    """What axe-core complains about; nothing where it is not installed."""
+    package = importlib.util.find_spec("axe_playwright_python")
+    if package is None:
+        return []
+    page.evaluate((Path(package.origin).parent / "axe.min.js").read_text())
+    return [f"axe: {rule['help']}: {rule['nodes'][0]['html'][:100]}" for rule in page.evaluate("axe.run()")["violations"]]
+
+
 def check(browser, file, width, theme, shots):
     page = browser.new_page(viewport={"width": width, "height": 900}, color_scheme=theme)
     wrong = []
@@ -107,7 +117,7 @@ def check(browser, file, width, theme, shots):
     page.on("request", lambda request: None if request.url.startswith(("file:", "data:")) else wrong.append("fetches " + request.url))
     page.goto(file.resolve().as_uri())
     page.wait_for_timeout(200)
-    wrong += audit(page)
+    wrong += audit(page) + axe_rules(page)
     if shots:
         page.screenshot(path=str(Path(shots) / f"{file.stem}-{width}-{theme}.png"), full_page=True)
     wrong += keyboard(page) + buttons(page)

@@ -42,6 +42,7 @@ TEST_F(MetricsHistoryTest, UpdatesAreCountedOverEpochs) {
   EXPECT_EQ(history.find("validation_samples"), nullptr);
   EXPECT_EQ(history.test.at("loss"), 0.75);
   EXPECT_EQ(history.updates, 8);
+  EXPECT_EQ(history.seconds, 4.5);
   EXPECT_EQ(history.updates_per_epoch, 4);
 }
 
