@@ -22,11 +22,11 @@ constexpr const char* kAbout =
     "Example: source <(bantam completion bash)";
 
 void add_flags(const CLI::Option& option, VerbWords& verb) {
-  const bool takes_value = option.get_items_expected_max() > 0;
+  const bool has_value = option.get_items_expected_max() > 0;
   for (const std::string& name : option.get_lnames())
-    verb.flags.push_back({"--" + name, option.get_description(), takes_value});
+    verb.flags.push_back({"--" + name, option.get_description(), has_value});
   for (const std::string& name : option.get_snames())
-    verb.flags.push_back({"-" + name, option.get_description(), takes_value});
+    verb.flags.push_back({"-" + name, option.get_description(), has_value});
 }
 
 void add_words(const CLI::App& app, const std::string& path, std::vector<VerbWords>& all) {

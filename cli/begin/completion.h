@@ -14,7 +14,7 @@ namespace bantam::cli {
 struct VerbWords {
   struct Word {
     std::string word, about;
-    bool takes_value = false;  ///< of a flag
+    bool has_value = false;  ///< of a flag
   };
   std::string path;  ///< "bench step"; empty: the program itself
   std::vector<Word> verbs, flags;

@@ -114,7 +114,7 @@ std::string fish_completion(const std::vector<VerbWords>& verbs) {
     for (const VerbWords::Word& flag : verb.flags) {
       const bool is_long = flag.word.starts_with("--");
       text += fmt::format("{} -{} {}{} -d {}\n", at, is_long ? "l" : "s", flag.word.substr(is_long ? 2 : 1),
-                          flag.takes_value ? " -r" : "", quoted(flag.about, "\\'"));
+                          flag.has_value ? " -r" : "", quoted(flag.about, "\\'"));
     }
   }
   return text;

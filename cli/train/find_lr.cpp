@@ -12,6 +12,7 @@
 #include "bantam/cli/config/options.h"
 #include "bantam/cli/print/json_text.h"
 #include "bantam/cli/print/oom_message.h"
+#include "bantam/cli/print/terminal.h"
 #include "bantam/cli/print/text_plot.h"
 #include "bantam/cli/report/range_page.h"
 #include "bantam/run/fit/range_test.h"
@@ -51,7 +52,8 @@ nlohmann::ordered_json json_of(const RunConfig& config, const run::RangeTest& te
 }
 
 std::string text_of(const RunConfig& config, const run::RangeTest& test) {
-  TextPlot plot{.log_x = true};
+  constexpr int kLabels = 14;  // columns beside the curve
+  TextPlot plot{.log_x = true, .columns = std::clamp(terminal_columns(stdout) - kLabels, 20, TextPlot().columns)};
   for (const run::RangeTestPoint& point : test.points) {
     plot.x.push_back(point.learning_rate);
     plot.y.push_back(std::min(point.smoothed, run::range_test_ceiling(test)));

@@ -214,7 +214,7 @@ std::string convolutions(const Choices& choices, std::int64_t outputs, bool smal
   for (int stage = 0; stage == 0 || (side >= 4 && stage < 5);
        ++stage, filters = std::min<std::int64_t>(2 * filters, 256)) {
     text += fmt::format("    - conv2d: {{filters: {}, kernel: 3, padding: same, bias: false}}\n", filters);
-    text += "    - batch_norm: {activation: relu}\n";
+    text += "    - batch_norm: {activation: relu, momentum: 0.9}\n";
     if (side >= 8) text += "    - max_pool: {size: 2}\n";
     side /= 2;
   }
@@ -235,8 +235,8 @@ std::string model_section(const Measured& measured, const Choices& choices) {
         "model:\n  input: [{}]\n  layers:\n    - dense: {{units: {}, activation: relu}}\n"
         "    - dense: {{units: {}, activation: relu}}\n    - dense: {{units: {}}}\n\n",
         choices.channels, small_set ? 32 : 128, small_set ? 32 : 128, measured.outputs);
-  return fmt::format("model:                     # or a network of docs/ZOO.md: {{zoo: resnet18, classes: {}}}\n",
-                     measured.outputs) +
+  return fmt::format("model:                     # or a network of docs/ZOO.md: {{zoo: {}, classes: {}}}\n",
+                     std::min(choices.height, choices.width) < 64 ? "resnet18_cifar" : "resnet18", measured.outputs) +
          convolutions(choices, measured.outputs, small_set) + "\n";
 }
 
