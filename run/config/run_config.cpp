@@ -392,6 +392,7 @@ RunConfig read_document(const ConfigDocument& document, const std::string& name,
   settle_cache(config);
   require_groups_match(root, config);
   config.checkpoint = read_checkpoint_config(root, config.train);
+  config.log = read_log_config(root);
   root.finish();
   settle_metrics(config);
   return config;

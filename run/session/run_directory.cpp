@@ -18,13 +18,9 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr const char* kBeginning[] = {"config.yaml", "run.json"};
-constexpr const char* kFiles[] = {"metrics.jsonl",
-                                  "weights.safetensors",
-                                  "weights-best.safetensors",
-                                  "weights-ema.safetensors",
-                                  "state.safetensors",
-                                  "algorithms.json",
-                                  "checkpoints"};
+constexpr const char* kFiles[] = {"metrics.jsonl",       "histograms.jsonl",         "tensorboard",
+                                  "weights.safetensors", "weights-best.safetensors", "weights-ema.safetensors",
+                                  "state.safetensors",   "algorithms.json",          "checkpoints"};
 
 /// Whether something is there; where the system cannot say (a loop of links, a folder that may not be read, …), a
 /// DataError.
@@ -59,7 +55,7 @@ void require_no_run(const fs::path& given) {
 
 void remove_file(const fs::path& path) {
   std::error_code error;
-  if (path.filename() == "checkpoints")
+  if (path.filename() == "checkpoints" || path.filename() == "tensorboard")
     fs::remove_all(path, error);
   else
     fs::remove(path, error);

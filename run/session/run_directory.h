@@ -1,5 +1,5 @@
-// The folder of one run: run.json, config.yaml, metrics.jsonl, checkpoints/, weights.safetensors at its end. Never
-// overwrites unasked.
+// The folder of one run: run.json, config.yaml, metrics.jsonl, checkpoints/, weights.safetensors at its end, and what
+// `log` asks for. Never overwrites unasked.
 #pragma once
 
 #include <filesystem>
@@ -35,6 +35,9 @@ class RunDirectory {
   std::filesystem::path record() const { return path_ / "run.json"; }
   std::filesystem::path config() const { return path_ / "config.yaml"; }
   std::filesystem::path metrics() const { return path_ / "metrics.jsonl"; }
+  std::filesystem::path histograms() const { return path_ / "histograms.jsonl"; }
+  /// For TensorBoard, which finds files by the word tfevents.
+  std::filesystem::path events() const { return path_ / "tensorboard" / "events.out.tfevents.bantam"; }
   std::filesystem::path weights() const { return path_ / "weights.safetensors"; }
   std::filesystem::path best_weights() const { return path_ / "weights-best.safetensors"; }
   std::filesystem::path average_weights() const { return path_ / "weights-ema.safetensors"; }

@@ -114,7 +114,7 @@ const std::vector<Floor> kHouse = {
      {}},
     {"data", {"files", "formats", "images", "augment", "pipeline", "delivery", "survey"}, {}},
     {"models", {"infer", "zoo", "yaml", "onnx", "onnx/import"}, {"data"}},
-    {"run", {"config", "weights", "fit", "session", "use", "bench", "profile", "", "sweep"}, {}},
+    {"run", {"config", "weights", "fit", "log", "session", "use", "bench", "profile", "", "sweep"}, {}},
     {"cli", {"config", "print", "report", "train", "plan", "see", "use", ""}, {}},
 };
 
