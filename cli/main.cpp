@@ -75,6 +75,7 @@ int run(int argc, char** argv) {
   add_explain(app, action);
   add_profile(app, action);
   add_runs(app, action);
+  add_compare(app, action);
   add_inspect(app, action);
   add_data(app, action);
   add_evaluate(app, action);

@@ -5,14 +5,31 @@
 
 namespace bantam::run {
 
-RunLogs::RunLogs(const RunLogsOptions& options, Model& model, const std::function<void(std::string_view)>& warn)
-    : histograms_(options.histograms, "lines", warn) {
-  if (options.watches) watch_ = std::make_unique<WeightWatch>(model);
+RunLogs::RunLogs(const RunLogsFiles& files, const RunConfig& config, Model& model,
+                 const std::function<void(std::string_view)>& warn)
+    : config_(config.log),
+      model_(model),
+      histograms_(files.histograms, "lines", warn),
+      events_(files.events, config, warn) {
+  if (config_.histograms > 0) watch_ = std::make_unique<WeightWatch>(model);
+}
+
+void RunLogs::cut(const RunLogsPosition& position) {
+  histograms_.cut(position.histograms_bytes);
+  events_.file().cut(position.events_bytes);
+}
+
+void RunLogs::begin(std::int64_t updates_per_epoch) {
+  if (config_.tensorboard) events_.begin(model_, updates_per_epoch);
 }
 
 void RunLogs::look(std::int64_t update) {
   collect(true);  // those before are still computed where looks follow each other closely
   watch_->copy(update);
+}
+
+void RunLogs::add(const nlohmann::ordered_json& line) {
+  if (config_.tensorboard) events_.add(line);
 }
 
 /// The update that was looked at is among those that are told next.
@@ -34,18 +51,23 @@ void RunLogs::collect(bool wait) {
   for (const TensorHistogram& histogram : watched->histograms)
     histograms_.add(histogram_line(watched->update, histogram));
   histograms_.flush();
+  if (config_.tensorboard) events_.add(*watched);
 }
 
-std::uint64_t RunLogs::histograms_bytes() {
+RunLogsPosition RunLogs::position() {
   collect(true);
-  return histograms_.bytes();
+  return {.histograms_bytes = histograms_.bytes(), .events_bytes = events_at_end_.value_or(events_.file().bytes())};
 }
-
-void RunLogs::cut(const RunLogsPosition& position) { histograms_.cut(position.histograms_bytes); }
 
 void RunLogs::on_end() {
+  if (events_at_end_) return;
   collect(true);
   histograms_.end();
+  events_at_end_ = events_.file().bytes();
+}
+
+void RunLogs::end(bool success) {
+  if (config_.tensorboard) events_.end(success);
 }
 
 }  // namespace bantam::run

@@ -50,7 +50,7 @@ class RunDirectory {
   bool has_files() const;
   /// Removes the files of the run that is replaced. Throws DataError.
   void clear() const;
-  /// Removes config.yaml and run.json of a run that did not begin. Never fails.
+  /// Removes config.yaml, run.json and tensorboard/ of a run that did not begin. Never fails.
   void abandon() const noexcept;
 
  private:

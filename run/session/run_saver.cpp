@@ -88,7 +88,9 @@ CheckpointFacts RunSaver::facts_of(const TrainerPosition& position) const {
   facts.accuracy = position.sum.accuracy;
   facts.samples = position.sum.samples;
   facts.metrics_bytes = run_.log.bytes();
-  facts.histograms_bytes = run_.logs.histograms_bytes();
+  const RunLogsPosition logs = run_.logs.position();
+  facts.histograms_bytes = logs.histograms_bytes;
+  facts.events_bytes = logs.events_bytes;
   facts.seconds = seconds();
   facts.config_sha256 = record_.config_sha256;
   return facts;
@@ -194,6 +196,7 @@ void RunSaver::write(const CheckpointFacts& facts, bool best, bool last) {
 void RunSaver::sync_logs() const {
   sync_file(run_.directory.metrics());
   sync_file(run_.directory.histograms());
+  sync_file(run_.directory.events());
 }
 
 /// What was evaluated: the weights, or their averages.

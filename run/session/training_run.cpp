@@ -98,7 +98,7 @@ TrainingRun::TrainingRun(const RunConfig& config, int threads, const RunDirector
       session_((stop_here_if(stop), *runtime_), config.device, config.model.graph, session_options(config)),
       log_(directory.metrics(), config.train.log_every, config.train.loss.metrics, runtime_->allocator(config.device),
            [this](std::string_view text) { observer_.on_warning(text); }),
-      logs_({.histograms = directory.histograms(), .watches = config.log.histograms > 0}, session_.model(),
+      logs_({.histograms = directory.histograms(), .events = directory.events()}, config, session_.model(),
             [this](std::string_view text) { observer_.on_warning(text); }),
       resumes_(resume != nullptr) {
   stop_here_if(stop);
@@ -166,6 +166,7 @@ void TrainingRun::load_checkpoint(const Checkpoint& checkpoint, bool accepts_cha
   facts_.schedule_epochs = saved.schedule_epochs;
   facts_.metrics_bytes = saved.metrics_bytes;
   facts_.histograms_bytes = saved.histograms_bytes;
+  facts_.events_bytes = saved.events_bytes;
   make_schedules();
   if (facts_.schedule_epochs != config_.train.epochs && schedules_follow_epochs())
     observer_.on_warning(
@@ -177,7 +178,7 @@ void TrainingRun::load_checkpoint(const Checkpoint& checkpoint, bool accepts_cha
 void TrainingRun::forget_rest() {
   directory_.checkpoints().remove_after(first_update());
   log_.cut(facts_.metrics_bytes);
-  logs_.cut({.histograms_bytes = facts_.histograms_bytes});
+  logs_.cut({.histograms_bytes = facts_.histograms_bytes, .events_bytes = facts_.events_bytes});
 }
 
 void TrainingRun::complete() {
@@ -192,8 +193,11 @@ void TrainingRun::complete() {
   write_file_atomically(directory_.weights(), read_file(loaded_->weights()));
   restore_best();
   log_.cut(facts_.metrics_bytes);
-  logs_.cut({.histograms_bytes = facts_.histograms_bytes});
+  logs_.cut({.histograms_bytes = facts_.histograms_bytes, .events_bytes = facts_.events_bytes});
+  log_.tell([this](const nlohmann::ordered_json& line) { logs_.add(line); });
+  logs_.begin(updates_per_epoch());
   log_.end_at(position_.epoch, position_.update);
+  logs_.end(true);
 }
 
 Position TrainingRun::beginning() const {
@@ -333,6 +337,8 @@ TrainResult TrainingRun::train(RunRecord record, std::function<bool()> stop, std
   MovedByEvaluations moved(evaluated_);
   trainer.add(moved);
   log_.begin(facts_.seconds);
+  log_.tell([this](const nlohmann::ordered_json& line) { logs_.add(line); });
+  logs_.begin(updates_per_epoch());
   trainer.add(logs_);
   trainer.add(log_);
   trainer.add(saver);
@@ -357,9 +363,10 @@ TrainResult TrainingRun::train(RunRecord record, std::function<bool()> stop, std
     saver.note(RunState::failed, error.what());
     throw;
   }
+  logs_.end(true);
   end(result, saver, out_of_time);
   observer_.on_saved();
-  for (const AppendedFile* file : {&log_.file(), &logs_.histograms()})
+  for (const AppendedFile* file : {&log_.file(), &logs_.histograms(), &logs_.events()})
     if (!file->complete())
       throw DataError(fmt::format("{} lacks lines; all else of the run is saved", file->path().string()));
   return result;
@@ -390,6 +397,7 @@ void TrainingRun::rescue(Trainer& trainer, RunSaver& saver, const std::exception
       logs_.on_end();
       log_.on_end();
       saver.finish(position);
+      logs_.end(false);
       observer_.on_saved();
       observer_.on_warning(fmt::format("the run failed in epoch {} after {} of its updates, which are saved in {}",
                                        position.epoch + 1, position.update, directory_.path().string()));
