@@ -81,6 +81,7 @@ int run(int argc, char** argv) {
   add_profile(app, action);
   add_runs(app, action);
   add_report(app, action);
+  add_compare(app, action);
   add_inspect(app, action);
   add_data(app, action);
   add_evaluate(app, action);

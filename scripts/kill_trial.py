@@ -2,7 +2,7 @@
 """kill_trial.py PROGRAM [--moments 200] [--seed 1] [--device cpu|cuda:0]: kills `bantam train` at random moments.
 
 A short run gets SIGINT, SIGTERM twice, SIGUSR1 or SIGKILL while it starts, trains, evaluates or saves; it is resumed, and
-disturbed again, until it has finished. Then its weights, its newest checkpoint's state and its metrics must be, bit for bit,
+disturbed again, until it has finished. Then its weights, its newest checkpoint's state, its metrics and its histograms must be, bit for bit,
 those of a run that nobody disturbed, with nothing half-written. After each signal:
   * SIGINT: exit code 130, SIGTERM and SIGUSR1: 75, each within 2 s (and a grace for busy machines); nothing half-written
   * 0: it had finished before the signal counted
@@ -34,6 +34,7 @@ VARIANTS = {
     "accumulate": ["train.accumulate=3", "checkpoint.every=[2updates, 1epoch]"],
     "mixed_float16": ["precision=mixed_float16", "train.loss_scale.growth_interval=7"],
     "log_every": ["train.log_every=5", "checkpoint.every=4updates"],
+    "logged": ["log={tensorboard: true, histograms: 3, images: 2}", "checkpoint.every=4updates", "train.log_every=3"],
     "planned": ["train.mode=planned", "checkpoint.every=1updates", "checkpoint.keep_last=1"],
     "eager": ["train.mode=eager", "checkpoint.best=off"],
     "max_updates": ["train.max_updates=91", "train.log_every=4", "checkpoint.every=7updates"],

@@ -4,6 +4,7 @@ import json
 import os
 import pathlib
 import signal
+import struct
 import subprocess
 import sys
 import tempfile
@@ -97,15 +98,38 @@ def metrics_text(run_dir):
     return "\n".join(lines)
 
 
+def event_steps(path):
+    """The step of each event of TensorBoard's file, in order of steps: histograms come when they are computed. Raises where a record is cut."""
+    data, steps, at = path.read_bytes(), [], 0
+    while at < len(data):
+        (length,) = struct.unpack_from("<Q", data, at)
+        event = data[at + 12:at + 12 + length]
+        at += length + 16
+        if at > len(data):
+            raise ValueError(f"{path}: half a record at its end")
+        step, shift, place = 0, 0, 10  # after the time, 9 bytes: field 2, a varint, where it is not 0
+        if event[9:10] == b"\x10":
+            while True:
+                step |= (event[place] & 0x7f) << shift
+                if event[place] < 0x80:
+                    break
+                place, shift = place + 1, shift + 7
+        steps.append(step)
+    return sorted(steps)
+
+
 def digests(run_dir):
     """SHA-256 by what it is of; equal for two runs where nothing was lost."""
     run_dir = pathlib.Path(run_dir)
-    files = {name: run_dir / name for name in ("weights.safetensors", "weights-best.safetensors")}
+    files = {name: run_dir / name for name in ("weights.safetensors", "weights-best.safetensors", "histograms.jsonl")}
     newest = checkpoints(run_dir)
     if newest:
         files[f"{newest[0].name}/state.safetensors"] = newest[0] / "state.safetensors"
         files[f"{newest[0].name}/weights.safetensors"] = newest[0] / "weights.safetensors"
     found = {name: hashlib.sha256(path.read_bytes()).hexdigest() for name, path in files.items() if path.is_file()}
+    events = run_dir / "tensorboard" / "events.out.tfevents.bantam"
+    if events.is_file():
+        found["tensorboard"] = event_steps(events)
     found["metrics.jsonl"] = hashlib.sha256(metrics_text(run_dir).encode()).hexdigest()
     return found
 

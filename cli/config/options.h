@@ -85,6 +85,7 @@ void add_data(CLI::App& app, Action& action);
 void add_schema(CLI::App& app, Action& action);
 void add_report(CLI::App& app, Action& action);
 void add_runs(CLI::App& app, Action& action);
+void add_compare(CLI::App& app, Action& action);
 void add_inspect(CLI::App& app, Action& action);
 void add_import(CLI::App& app, Action& action);
 void add_export(CLI::App& app, Action& action);

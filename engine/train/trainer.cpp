@@ -62,6 +62,8 @@ Trainer::Trainer(TrainingStep& step, BatchSource& train, BatchSource* validation
   if (options_.evaluate_every.count < 1 || options_.evaluate_every.unit == Duration::Unit::seconds)
     throw ConfigError(
         fmt::format("train.evaluate.every: expected epochs or updates, got {}", to_string(options_.evaluate_every)));
+  if (options_.look_every < 0 || (options_.look_every > 0 && !options_.look))
+    throw ConfigError(fmt::format("look_every must be 0, or positive with a look, got {}", options_.look_every));
   options_.read_every = std::clamp<std::int64_t>(options_.read_every, 1, TrainingStep::kMetricRing);
 }
 
@@ -177,6 +179,7 @@ void Trainer::run_updates_of_epoch(EpochState& state, TrainResult& result) {
     result.epoch = state.epoch;
     result.update = state.done;
     if (reading_ > 0) finish_read(state);  // the device goes on with what has been given to it
+    if (updates > 0 && options_.look_every > 0 && updates_to_look(state) == options_.look_every) look(state);
     if (options_.checkpointer != nullptr && updates > 0 && options_.checkpointer->due(state.epoch, state.done))
       save(state);
     if (!read_is_due(state)) continue;
@@ -190,6 +193,17 @@ void Trainer::read_rest(EpochState& state) {
   if (reading_ > 0) finish_read(state);
   if (step_.unsynchronised_metrics() == 0) return;
   begin_read(state);
+  finish_read(state);
+}
+
+/// From 1 to look_every, after which it begins anew.
+std::int64_t Trainer::updates_to_look(const EpochState& state) const {
+  return options_.look_every - (state.epoch * state.updates + state.done) % options_.look_every;
+}
+
+void Trainer::look(EpochState& state) {
+  begin_read(state);
+  options_.look(state.epoch * state.updates + state.done);
   finish_read(state);
 }
 
@@ -505,6 +519,7 @@ std::int64_t Trainer::run_updates(const EpochState& state) {
   if (launches_)
     most = std::min({updates_left(state), updates_to_evaluation(state), device_batches_->left() / options_.accumulate,
                      options_.read_every - step_.unsynchronised_metrics()});
+  if (options_.look_every > 0) most = std::min(most, updates_to_look(state));
   if (most <= 0) return run_update(state);
   set_values(state, launches_->next_updates(most));
   try {

@@ -113,6 +113,11 @@ struct TrainerOptions {
   std::int64_t max_updates = 0;
   /// Null: nothing is saved on the way.
   Checkpointer* checkpointer = nullptr;
+  /// `look` is called after each update whose number, counted from 1 over all epochs, is a multiple of this; 0: never.
+  std::int64_t look_every = 0;
+  /// With that number. Weights are those after the update, gradients those that it read; whoever looks changes nothing,
+  /// and reads them in order of the model's stream. on_progress of the update follows before the next one runs.
+  std::function<void(std::int64_t update)> look;
   /// Asked before every batch, of training and of evaluation: true stops the run as request_stop() does. Empty: never.
   std::function<bool()> stop;
 };
@@ -246,6 +251,8 @@ class Trainer {
   bool all_observe() const;
   bool read_is_due(const EpochState& state) const;
   std::int64_t run_updates(const EpochState& state);
+  std::int64_t updates_to_look(const EpochState& state) const;
+  void look(EpochState& state);
   void set_values(const EpochState& state, std::int64_t updates);
   std::int64_t run_update(const EpochState& state);
   bool run_micro_batches(std::int64_t first_batch);

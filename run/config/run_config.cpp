@@ -366,6 +366,7 @@ void read_sections(ConfigMap& root, RunConfig& config, DataSection section) {
     else
       (void)root.find("checkpoint");
   });
+  attempt([&] { config.log = read_log_config(root); });
   root.finish();
   attempt.finish();
 }

@@ -87,6 +87,16 @@ WatchedMetric read_watched_metric(ConfigMap& options, const TrainConfig& train, 
 /// Reads `checkpoint:`; `train` says which metrics there are. Throws ConfigError.
 CheckpointConfig read_checkpoint_config(ConfigMap& root, const TrainConfig& train);
 
+/// `log:`: what a run writes for people beside metrics.jsonl.
+struct LogConfig {
+  bool tensorboard = false;     ///< event files, for TensorBoard
+  std::int64_t images = 16;     ///< with tensorboard: held-out samples that are shown
+  std::int64_t histograms = 0;  ///< updates between two histograms of weights and gradients; 0: none
+};
+
+/// Reads `log:`. Throws ConfigError.
+LogConfig read_log_config(ConfigMap& root);
+
 /// `memory:`. Sizes in bytes; devices by name ("cuda:0").
 struct MemoryConfig {
   bool growth = true;                                         ///< false: the planned pool must be there at once
@@ -114,6 +124,7 @@ struct RunConfig {
   models::ModelSpec model;
   TrainConfig train;
   CheckpointConfig checkpoint;
+  LogConfig log;
 };
 
 /// Whether a configuration's data are wanted: some formats look for their files when the section is read.

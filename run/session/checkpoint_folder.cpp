@@ -90,6 +90,8 @@ Json json_of(const CheckpointFacts& facts, const fs::path& folder) {
           {"update", facts.update},
           {"training", {{"loss", facts.loss}, {"accuracy", facts.accuracy}, {"samples", facts.samples}}},
           {"metrics_bytes", facts.metrics_bytes},
+          {"histograms_bytes", facts.histograms_bytes},
+          {"events_bytes", facts.events_bytes},
           {"seconds", facts.seconds},
           {"schedule_epochs", facts.schedule_epochs},
           {"time", utc_text(std::time(nullptr))},
@@ -110,6 +112,8 @@ CheckpointFacts facts_of(const Json& json) {
   training.at("accuracy").get_to(facts.accuracy);
   training.at("samples").get_to(facts.samples);
   json.at("metrics_bytes").get_to(facts.metrics_bytes);
+  facts.histograms_bytes = json.value("histograms_bytes", std::uint64_t{0});
+  facts.events_bytes = json.value("events_bytes", std::uint64_t{0});
   json.at("seconds").get_to(facts.seconds);
   json.at("schedule_epochs").get_to(facts.schedule_epochs);
   json.at("config_sha256").get_to(facts.config_sha256);

@@ -22,6 +22,8 @@ struct CheckpointFacts {
   double loss = 0, accuracy = 0;       ///< of the epoch's updates so far; a loss that is not finite is read as NaN
   std::int64_t samples = 0;            ///< that they are of
   std::uint64_t metrics_bytes = 0;     ///< of metrics.jsonl until there
+  std::uint64_t histograms_bytes = 0;  ///< of histograms.jsonl; 0 in checkpoints of earlier programs
+  std::uint64_t events_bytes = 0;      ///< of TensorBoard's file, likewise
   double seconds = 0;                  ///< of training, over all sessions
   /// Epochs that the learning rate's schedule was made for, whatever is added to the run later.
   std::int64_t schedule_epochs = 1;

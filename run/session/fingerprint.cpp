@@ -18,6 +18,7 @@ constexpr auto kFree = std::to_array<std::string_view>({"version",
                                                         "recompute",
                                                         "algorithms",
                                                         "checkpoint",
+                                                        "log",
                                                         "data.decode",  // add_data: who decodes in fact
                                                         "data.on_error",
                                                         "data.path",

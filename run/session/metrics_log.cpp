@@ -1,18 +1,12 @@
-// Lines of updates and epochs, and a file that may have no room for them.
+// Lines of updates, epochs and evaluations.
 #include "bantam/run/session/metrics_log.h"
 
-#include <cerrno>
 #include <cmath>
-#include <system_error>
 #include <utility>
 
-#include <fcntl.h>
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
-#include <sys/stat.h>
-#include <unistd.h>
 
-#include "bantam/base/atomic_file.h"
 #include "bantam/base/clock.h"
 #include "bantam/base/error.h"
 
@@ -69,7 +63,7 @@ double shortest(float value) { return std::isfinite(value) ? std::stod(fmt::form
 
 MetricsLog::MetricsLog(fs::path path, std::int64_t log_every, const std::vector<MetricPtr>& metrics,
                        BfcAllocator& memory, std::function<void(std::string_view)> warn)
-    : path_(std::move(path)), log_every_(log_every), metrics_(metrics), memory_(memory), warn_(std::move(warn)) {}
+    : file_(std::move(path), "lines", std::move(warn)), log_every_(log_every), metrics_(metrics), memory_(memory) {}
 
 void MetricsLog::register_state(StateRegistry& state) {
   state.add_numbers(
@@ -110,87 +104,16 @@ void MetricsLog::set_sums(const std::vector<double>& numbers) {
   values_ = sums.values;
 }
 
-std::uint64_t MetricsLog::bytes() const {
-  if (bytes_at_end_) return *bytes_at_end_;
-  if (cut_to_) return *cut_to_ + waiting_.size();
-  std::error_code error;
-  const std::uint64_t written = fs::is_regular_file(path_, error) ? fs::file_size(path_, error) : 0;
-  return (error ? 0 : written) + waiting_.size();
-}
-
-void MetricsLog::cut(std::uint64_t bytes) {
-  std::error_code error;
-  const std::uint64_t size = fs::file_size(path_, error);
-  if (!error && size > bytes) {
-    cut_to_ = bytes;
-    if (const int reason = cut_now(); reason != 0) error.assign(reason, std::generic_category());
-  }
-  if (error ? bytes > 0 || error != std::errc::no_such_file_or_directory : size < bytes)
-    warn_(fmt::format("{} should have {} bytes of the updates before: {}", path_.string(), bytes,
-                      error ? error.message() : fmt::format("it has {}", size)));
-}
-
-/// 0, or the system's reason; then the next lines wait for another try.
-int MetricsLog::cut_now() {
-  if (!cut_to_) return 0;
-  std::error_code error;
-  fs::resize_file(path_, *cut_to_, error);
-  if (!error) cut_to_.reset();
-  return error.value();
-}
+std::uint64_t MetricsLog::bytes() const { return bytes_at_end_ ? *bytes_at_end_ : file_.bytes(); }
 
 void MetricsLog::begin(double seconds) {
   seconds_before_ = seconds;
   begun_ = std::chrono::steady_clock::now();
 }
 
-MetricsLog::~MetricsLog() {
-  if (descriptor_ >= 0) ::close(descriptor_);
-}
-
-void MetricsLog::write(std::string text) {
-  text += '\n';
-  if (waiting_.size() + text.size() > kMostWaiting)
-    ++dropped_;
-  else
-    waiting_ += text;
-}
-
-/// Opens it again where somebody has removed it, or moved the run's folder; 0, or the system's reason.
-int MetricsLog::open_file() {
-  struct stat open {
-  }, there{};
-  if (descriptor_ >= 0 && (::fstat(descriptor_, &open) != 0 || ::stat(path_.c_str(), &there) != 0 ||
-                           open.st_dev != there.st_dev || open.st_ino != there.st_ino))
-    ::close(std::exchange(descriptor_, -1));
-  if (descriptor_ < 0) descriptor_ = ::open(path_.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
-  return descriptor_ < 0 ? errno : 0;
-}
-
-/// As much as there is room for; 0, or the system's reason why not all.
-int MetricsLog::write_waiting() {
-  if (const int reason = cut_now(); reason != 0) return reason;
-  if (const int reason = open_file(); reason != 0) return reason;
-  while (!waiting_.empty()) {
-    const ssize_t written = ::write(descriptor_, waiting_.data(), waiting_.size());
-    if (written < 0 && errno != EINTR) return errno;
-    if (written > 0) waiting_.erase(0, static_cast<std::size_t>(written));
-  }
-  return 0;
-}
-
-void MetricsLog::flush() {
-  if (waiting_.empty() && !cut_to_) return;
-  const int reason = write_waiting();
-  if (reason == 0 && failing_) {
-    warn_(fmt::format("{} is written again{}", path_.string(),
-                      dropped_ > 0 ? fmt::format("; {} lines are lost", dropped_) : std::string()));
-    lost_ += std::exchange(dropped_, 0);
-  } else if (reason != 0 && !failing_) {
-    warn_(fmt::format("{} cannot be written: {}; the training goes on, and the lines wait for room", path_.string(),
-                      std::generic_category().message(reason)));
-  }
-  failing_ = reason != 0;
+void MetricsLog::write(const Json& line) {
+  file_.add(line.dump() + '\n');
+  if (told_) told_(line);
 }
 
 void MetricsLog::write_updates(std::uint64_t peak_bytes) {
@@ -211,7 +134,7 @@ void MetricsLog::write_updates(std::uint64_t peak_bytes) {
   if (images_per_second_) line["images_per_s"] = *images_per_second_;
   line["peak_bytes"] = peak_bytes;
   line["seconds"] = seconds_before_ + seconds_since(begun_);
-  write(line.dump());
+  write(line);
 }
 
 void MetricsLog::on_progress(const ProgressEvent& event) {
@@ -234,7 +157,7 @@ void MetricsLog::on_progress(const ProgressEvent& event) {
     loss_ = correct_ = 0;
     values_.clear();
   }
-  flush();
+  file_.flush();
 }
 
 void MetricsLog::end_at(std::int64_t epoch, std::int64_t update) {
@@ -248,10 +171,7 @@ void MetricsLog::on_end() {
   if (bytes_at_end_) return;
   bytes_at_end_ = bytes();
   if (updates_ > 0) write_updates(memory_.stats().peak_bytes);
-  flush();
-  if (failing_)
-    warn_(fmt::format("{} lacks {} bytes of the last lines{}", path_.string(), waiting_.size(),
-                      dropped_ > 0 ? fmt::format(", and {} more lines", dropped_) : std::string()));
+  file_.end();
 }
 
 void MetricsLog::on_evaluated(const EvaluatedEvent& event) {
@@ -259,16 +179,16 @@ void MetricsLog::on_evaluated(const EvaluatedEvent& event) {
   Json line = {{"kind", "evaluation"}, {"epoch", event.epoch + 1}, {"update", event.update}};
   add_metrics(line, "validation_", event.validation);
   line["evaluation_seconds"] = event.seconds;
-  write(line.dump());
-  flush();
+  write(line);
+  file_.flush();
 }
 
 void MetricsLog::on_test(const TestEvent& event) {
   Json line = {{"kind", "test"}, {"updates", event.updates}};
   add_metrics(line, "test_", event.test);
   line["evaluation_seconds"] = event.seconds;
-  write(line.dump());
-  flush();
+  write(line);
+  file_.flush();
 }
 
 void MetricsLog::on_epoch_end(const EpochEvent& event) {
@@ -282,8 +202,8 @@ void MetricsLog::on_epoch_end(const EpochEvent& event) {
   line["data_wait_share"] = event.data_wait_share;
   line["peak_bytes"] = memory.peak_bytes;
   line["pool_bytes"] = memory.peak_pool_bytes;
-  write(line.dump());
-  flush();
+  write(line);
+  file_.flush();
 }
 
 }  // namespace bantam::run

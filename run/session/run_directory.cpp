@@ -18,13 +18,9 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr const char* kBeginning[] = {"config.yaml", "run.json"};
-constexpr const char* kFiles[] = {"metrics.jsonl",
-                                  "weights.safetensors",
-                                  "weights-best.safetensors",
-                                  "weights-ema.safetensors",
-                                  "state.safetensors",
-                                  "algorithms.json",
-                                  "checkpoints"};
+constexpr const char* kFiles[] = {"metrics.jsonl",       "histograms.jsonl",         "tensorboard",
+                                  "weights.safetensors", "weights-best.safetensors", "weights-ema.safetensors",
+                                  "state.safetensors",   "algorithms.json",          "checkpoints"};
 /// Not a run's own, but of it: what `bantam report` writes beside its files.
 constexpr const char* kReport = "report.html";
 
@@ -61,7 +57,7 @@ void require_no_run(const fs::path& given) {
 
 void remove_file(const fs::path& path) {
   std::error_code error;
-  if (path.filename() == "checkpoints")
+  if (path.filename() == "checkpoints" || path.filename() == "tensorboard")
     fs::remove_all(path, error);
   else
     fs::remove(path, error);
@@ -118,6 +114,7 @@ void RunDirectory::clear() const {
 void RunDirectory::abandon() const noexcept {
   std::error_code error;
   for (const char* file : kBeginning) fs::remove(path_ / file, error);
+  fs::remove_all(events().parent_path(), error);  // it tells what is about to begin
 }
 
 RunDirectory::~RunDirectory() {

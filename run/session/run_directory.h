@@ -1,5 +1,5 @@
-// The folder of one run: run.json, config.yaml, metrics.jsonl, checkpoints/, weights.safetensors at its end. Never
-// overwrites unasked.
+// The folder of one run: run.json, config.yaml, metrics.jsonl, checkpoints/, weights.safetensors at its end, and what
+// `log` asks for. Never overwrites unasked.
 #pragma once
 
 #include <filesystem>
@@ -35,6 +35,9 @@ class RunDirectory {
   std::filesystem::path record() const { return path_ / "run.json"; }
   std::filesystem::path config() const { return path_ / "config.yaml"; }
   std::filesystem::path metrics() const { return path_ / "metrics.jsonl"; }
+  std::filesystem::path histograms() const { return path_ / "histograms.jsonl"; }
+  /// For TensorBoard, which finds files by the word tfevents.
+  std::filesystem::path events() const { return path_ / "tensorboard" / "events.out.tfevents.bantam"; }
   std::filesystem::path weights() const { return path_ / "weights.safetensors"; }
   std::filesystem::path best_weights() const { return path_ / "weights-best.safetensors"; }
   std::filesystem::path average_weights() const { return path_ / "weights-ema.safetensors"; }
@@ -47,7 +50,7 @@ class RunDirectory {
   bool has_files() const;
   /// Removes the files of the run that is replaced. Throws DataError.
   void clear() const;
-  /// Removes config.yaml and run.json of a run that did not begin. Never fails.
+  /// Removes config.yaml, run.json and tensorboard/ of a run that did not begin. Never fails.
   void abandon() const noexcept;
 
  private:

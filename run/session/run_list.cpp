@@ -57,21 +57,25 @@ void add_run(RunList& list, const fs::path& folder) {
     return;
   }
   try {
-    RunRecord record = load_record(file);
-    std::string state = state_of(record, folder);
-    if (state == "killed") {  // or it ended since: the lock is released after the last record
-      record = load_record(file);
-      state = state_of(record, folder);
-    }
-    if (state == "killed") move_to_newest_checkpoint(record, folder);
-    list.runs.push_back(
-        {.path = folder, .record = std::move(record), .state = std::move(state), .bytes = bytes_in(folder)});
+    list.runs.push_back(listed_run(folder));
   } catch (const DataError& damaged) {
     if (fs::exists(file, error)) list.unreadable.emplace_back(damaged.what());  // else it was removed meanwhile
   }
 }
 
 }  // namespace
+
+ListedRun listed_run(const fs::path& folder) {
+  const fs::path file = folder / "run.json";
+  RunRecord record = load_record(file);
+  std::string state = state_of(record, folder);
+  if (state == "killed") {  // or it ended since: the lock is released after the last record
+    record = load_record(file);
+    state = state_of(record, folder);
+  }
+  if (state == "killed") move_to_newest_checkpoint(record, folder);
+  return {.path = folder, .record = std::move(record), .state = std::move(state), .bytes = bytes_in(folder)};
+}
 
 RunList list_runs(const fs::path& folder) {
   std::vector<fs::path> folders = {folder};

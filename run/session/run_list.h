@@ -19,6 +19,9 @@ struct ListedRun {
   std::uint64_t bytes = 0;  ///< of all files in the folder
 };
 
+/// The run in `folder`. Throws DataError where there is none, or its run.json cannot be read.
+ListedRun listed_run(const std::filesystem::path& folder);
+
 struct RunList {
   std::vector<ListedRun> runs;          ///< the one whose session began last comes first
   std::vector<std::string> unreadable;  ///< a message for each folder that could not be read, with its path

@@ -88,6 +88,9 @@ CheckpointFacts RunSaver::facts_of(const TrainerPosition& position) const {
   facts.accuracy = position.sum.accuracy;
   facts.samples = position.sum.samples;
   facts.metrics_bytes = run_.log.bytes();
+  const RunLogsPosition logs = run_.logs.position();
+  facts.histograms_bytes = logs.histograms_bytes;
+  facts.events_bytes = logs.events_bytes;
   facts.seconds = seconds();
   facts.config_sha256 = record_.config_sha256;
   return facts;
@@ -170,7 +173,7 @@ void RunSaver::write(const CheckpointFacts& facts, bool best, bool last) {
   if (!std::filesystem::exists(run_.directory.config(), error))
     write_file_atomically(run_.directory.config(), run_.config.document.resolved_yaml());
   run_.algorithms.save_with_run(run_.directory.algorithms(), algorithms_);
-  sync_file(run_.directory.metrics());
+  sync_logs();
   if (best) write_best();
   std::optional<DataError> failure;
   try {
@@ -188,6 +191,12 @@ void RunSaver::write(const CheckpointFacts& facts, bool best, bool last) {
     not_removed_ = error.what();  // what is new is there all the same
   }
   if (failure) throw *failure;
+}
+
+void RunSaver::sync_logs() const {
+  sync_file(run_.directory.metrics());
+  sync_file(run_.directory.histograms());
+  sync_file(run_.directory.events());
 }
 
 /// What was evaluated: the weights, or their averages.
@@ -235,7 +244,7 @@ void RunSaver::finish(const TrainerPosition& position) {
   move_to(position);
   const bool there = written_ && written_->updates == record_.updates && written_->epoch == position.epoch;
   if (there && !tested_) {  // the snapshot is its
-    sync_file(run_.directory.metrics());
+    sync_logs();
     write_last();
   } else {
     try_best();

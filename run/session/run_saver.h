@@ -10,6 +10,7 @@
 #include "bantam/data/delivery/broken_samples.h"
 #include "bantam/engine/train/state_snapshot.h"
 #include "bantam/engine/train/trainer.h"
+#include "bantam/run/log/run_logs.h"
 #include "bantam/run/session/algorithm_cache.h"
 #include "bantam/run/session/background_task.h"
 #include "bantam/run/session/checkpoint_schedule.h"
@@ -27,6 +28,7 @@ struct SavedRun {
   const RunDirectory& directory;
   Position& position;  ///< part of the state that is saved; the saver moves it
   const MetricsLog& log;
+  RunLogs& logs;
   const AlgorithmCache& algorithms;
   const CheckpointFacts& facts;  ///< fingerprint, schedule, and seconds of earlier sessions
   RunObserver& observer;
@@ -73,6 +75,7 @@ class RunSaver : public Checkpointer, public Callback {
   void begin_writing();
   void poll();
   void write(const CheckpointFacts& facts, bool best, bool last);
+  void sync_logs() const;
   void write_best() const;
   void write_last() const;
   void try_best();

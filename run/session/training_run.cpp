@@ -32,9 +32,10 @@ void settle_host(const RunConfig& config, const RunPlan& plan, Runtime& runtime,
   const std::uint64_t limit = runtime.limit(config.device);
   const std::uint64_t bytes = limit > 0 ? std::min(limit, plan.pool_bytes) : plan.pool_bytes;
   try {
-    // Saving copies the state: weights and the optimizer's moments.
-    require_host_memory(config.device, bytes,
-                        plan.by_category[Category::parameter] + plan.by_category[Category::optimizer]);
+    // Saving copies the state: weights and the optimizer's moments. Histograms are of a copy, too.
+    const std::uint64_t state = plan.by_category[Category::parameter] + plan.by_category[Category::optimizer];
+    const std::uint64_t watched = plan.by_category[Category::parameter] + plan.by_category[Category::gradient];
+    require_host_memory(config.device, bytes, state + (config.log.histograms > 0 ? watched : 0));
   } catch (const OutOfMemory& refused) {
     const std::uint64_t left = refused.facts().limit_bytes;
     if (config.memory.on_oom == OnOutOfMemory::fail || left == 0) throw;
@@ -95,6 +96,8 @@ TrainingRun::TrainingRun(const RunConfig& config, int threads, const RunDirector
       session_((stop_here_if(stop), *runtime_), config.device, config.model.graph, session_options(config)),
       log_(directory.metrics(), config.train.log_every, config.train.loss.metrics, runtime_->allocator(config.device),
            [this](std::string_view text) { observer_.on_warning(text); }),
+      logs_({.histograms = directory.histograms(), .events = directory.events()}, config, session_.model(),
+            [this](std::string_view text) { observer_.on_warning(text); }),
       resumes_(resume != nullptr) {
   stop_here_if(stop);
   session_.step().prepare({}, plan_.placements);
@@ -160,6 +163,8 @@ void TrainingRun::load_checkpoint(const Checkpoint& checkpoint, bool accepts_cha
   facts_.seconds = saved.seconds;
   facts_.schedule_epochs = saved.schedule_epochs;
   facts_.metrics_bytes = saved.metrics_bytes;
+  facts_.histograms_bytes = saved.histograms_bytes;
+  facts_.events_bytes = saved.events_bytes;
   make_schedules();
   if (facts_.schedule_epochs != config_.train.epochs && schedules_follow_epochs())
     observer_.on_warning(
@@ -171,6 +176,7 @@ void TrainingRun::load_checkpoint(const Checkpoint& checkpoint, bool accepts_cha
 void TrainingRun::forget_rest() {
   directory_.checkpoints().remove_after(first_update());
   log_.cut(facts_.metrics_bytes);
+  logs_.cut({.histograms_bytes = facts_.histograms_bytes, .events_bytes = facts_.events_bytes});
 }
 
 void TrainingRun::complete() {
@@ -185,7 +191,11 @@ void TrainingRun::complete() {
   write_file_atomically(directory_.weights(), read_file(loaded_->weights()));
   restore_best();
   log_.cut(facts_.metrics_bytes);
+  logs_.cut({.histograms_bytes = facts_.histograms_bytes, .events_bytes = facts_.events_bytes});
+  log_.tell([this](const nlohmann::ordered_json& line) { logs_.add(line); });
+  logs_.begin(updates_per_epoch());
   log_.end_at(position_.epoch, position_.update);
+  logs_.end(true);
 }
 
 Position TrainingRun::beginning() const {
@@ -284,7 +294,7 @@ bool TrainingRun::schedules_follow_epochs() const {
          differ(schedules_.momentum, other.momentum);
 }
 
-TrainerOptions TrainingRun::trainer_options(std::function<bool()> stop) const {
+TrainerOptions TrainingRun::trainer_options(std::function<bool()> stop) {
   return {.epochs = config_.train.epochs,
           .accumulate = config_.train.accumulate,
           .evaluate = config_.train.evaluate,
@@ -302,6 +312,8 @@ TrainerOptions TrainingRun::trainer_options(std::function<bool()> stop) const {
                     .stop_early = position_.stop_early},
           .stop_early = config_.train.stop_early,
           .max_updates = config_.train.max_updates,
+          .look_every = config_.log.histograms,
+          .look = [this](std::int64_t update) { logs_.look(update); },
           .stop = std::move(stop)};
 }
 
@@ -315,7 +327,7 @@ TrainResult TrainingRun::train(RunRecord record, std::function<bool()> stop, std
     return out_of_time || (stop && stop());
   };
   TrainerOptions options = trainer_options(stops);
-  const SavedRun saved{config_, directory_, position_, log_, algorithms_, facts_, observer_};
+  const SavedRun saved{config_, directory_, position_, log_, logs_, algorithms_, facts_, observer_};
   RunSaver saver(saved, std::move(record), std::make_unique<StateSnapshot>(state_, *runtime_, config_.device),
                  updates_per_epoch());
   options.checkpointer = &saver;
@@ -323,6 +335,9 @@ TrainResult TrainingRun::train(RunRecord record, std::function<bool()> stop, std
   MovedByEvaluations moved(evaluated_);
   trainer.add(moved);
   log_.begin(facts_.seconds);
+  log_.tell([this](const nlohmann::ordered_json& line) { logs_.add(line); });
+  logs_.begin(updates_per_epoch());
+  trainer.add(logs_);
   trainer.add(log_);
   trainer.add(saver);
   for (Callback* callback : callbacks) trainer.add(*callback);
@@ -346,10 +361,12 @@ TrainResult TrainingRun::train(RunRecord record, std::function<bool()> stop, std
     saver.note(RunState::failed, error.what());
     throw;
   }
+  logs_.end(true);
   end(result, saver, out_of_time);
   observer_.on_saved();
-  if (!log_.complete())
-    throw DataError(fmt::format("{} lacks lines; all else of the run is saved", directory_.metrics().string()));
+  for (const AppendedFile* file : {&log_.file(), &logs_.histograms(), &logs_.events()})
+    if (!file->complete())
+      throw DataError(fmt::format("{} lacks lines; all else of the run is saved", file->path().string()));
   return result;
 }
 
@@ -375,8 +392,10 @@ void TrainingRun::rescue(Trainer& trainer, RunSaver& saver, const std::exception
     const bool diverged = dynamic_cast<const NotFiniteError*>(&error) != nullptr;
     if (trainer.so_far().updates > 0 && !(diverged && !directory_.checkpoints().list().empty())) {
       const TrainerPosition position = trainer.position();
+      logs_.on_end();
       log_.on_end();
       saver.finish(position);
+      logs_.end(false);
       observer_.on_saved();
       observer_.on_warning(fmt::format("the run failed in epoch {} after {} of its updates, which are saved in {}",
                                        position.epoch + 1, position.update, directory_.path().string()));

@@ -11,6 +11,7 @@
 #include "bantam/engine/step/training_session.h"
 #include "bantam/engine/train/trainer.h"
 #include "bantam/run/fit/run_plan.h"
+#include "bantam/run/log/run_logs.h"
 #include "bantam/run/session/algorithm_cache.h"
 #include "bantam/run/session/metrics_log.h"
 #include "bantam/run/session/position.h"
@@ -83,7 +84,7 @@ class TrainingRun {
   void warm_up(std::int64_t batch);
   void make_schedules();
   bool schedules_follow_epochs() const;
-  TrainerOptions trainer_options(std::function<bool()> stop) const;
+  TrainerOptions trainer_options(std::function<bool()> stop);
   void rescue(Trainer& trainer, RunSaver& saver, const std::exception& error) noexcept;
   void restore_best() const;
   void end(const TrainResult& result, RunSaver& saver, bool out_of_time);
@@ -99,6 +100,7 @@ class TrainingRun {
   StateRegistry state_;
   Position position_;
   MetricsLog log_;
+  RunLogs logs_;
   CheckpointFacts facts_;
   UpdateSchedules schedules_;
   std::vector<std::shared_ptr<EvaluatedSchedule>> evaluated_;  // of them

@@ -114,7 +114,9 @@ const std::vector<Floor> kHouse = {
      {}},
     {"data", {"files", "formats", "images", "augment", "pipeline", "delivery", "survey"}, {}},
     {"models", {"infer", "zoo", "yaml", "onnx", "onnx/import"}, {"data"}},
-    {"run", {"config", "weights", "fit", "session", "begin", "use", "report", "bench", "profile", "", "sweep"}, {}},
+    {"run",
+     {"config", "weights", "fit", "log", "session", "begin", "use", "report", "bench", "profile", "", "sweep"},
+     {}},
     {"cli", {"config", "print", "report", "begin", "train", "plan", "see", "use", ""}, {}},
 };
 

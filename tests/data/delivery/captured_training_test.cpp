@@ -175,7 +175,9 @@ struct Training : Callback {
          .updates_a_launch = updates_a_launch,
          .learning_rate =
              [this](std::int64_t n) { return n == explodes_at ? 1e30f : 2e-3f + 1e-3f * std::cos(0.3f * float(n)); },
-         .first = {.epoch = epoch, .update = update}});
+         .first = {.epoch = epoch, .update = update},
+         .look_every = look_every,
+         .look = [this](std::int64_t update) { look(update); }});
     trainer.add(*this);
     current = &trainer;
     const TrainResult result = trainer.run();
@@ -198,6 +200,12 @@ struct Training : Callback {
     if (tensor.dtype() != DType::uint8) return to_host<float>(tensor, stream);
     const std::vector<std::uint8_t> bytes = to_host<std::uint8_t>(tensor, stream);
     return {bytes.begin(), bytes.end()};
+  }
+  void look(std::int64_t update) {
+    looked.push_back(update);
+    const Stream stream = runtime.stream(device);
+    gradients.push_back(to_host<float>(model.parameters().gradient(), stream));
+    weights.push_back(to_host<float>(model.parameters().master(), stream));
   }
   void on_evaluated(const EvaluatedEvent& event) override {
     if (measured()) outcome.sums.push_back(numbers_of(event.validation));
@@ -236,6 +244,9 @@ struct Training : Callback {
   std::int64_t read_every = TrainingStep::kMetricRing;
   std::int64_t explodes_at = -1;  // the update whose learning rate is far too large
   std::function<void(const ProgressEvent&)> progress;
+  std::int64_t look_every = 0;
+  std::vector<std::int64_t> looked;
+  std::vector<std::vector<float>> gradients, weights;  // at those updates
   Trainer* current = nullptr;
   Outcome outcome;
 };
@@ -295,6 +306,33 @@ TEST_P(CapturedTrainingTest, metrics_and_evaluations_between_launches_have_the_s
   }
   Case plain{.mode = StepMode::planned, .precision = {PrecisionKind::mixed_float16}};
   EXPECT_EQ(whole_run(GetParam(), plain).master, expected.master) << "what is measured changes no weight";
+}
+
+TEST_P(CapturedTrainingTest, whoever_looks_sees_each_update_that_is_due_and_changes_nothing) {
+  for (const auto kind : {PrecisionKind::float32, PrecisionKind::mixed_float16}) {
+    Case given{.mode = StepMode::eager, .precision = {kind}};
+    const Outcome expected = whole_run(GetParam(), given);
+    const auto watch = [&](StepMode mode) {
+      given.mode = mode;
+      auto run = std::make_unique<Training>(GetParam(), given);
+      run->look_every = 9;
+      run->train(2);
+      EXPECT_TRUE(run->finish() == expected) << to_string(mode);
+      EXPECT_EQ(run->looked, (std::vector<std::int64_t>{9, 18, 27, 36, 45, 54, 63, 72, 81})) << to_string(mode);
+      return run;
+    };
+    const auto eager = watch(StepMode::eager);
+    for (const StepMode mode : {StepMode::planned, StepMode::captured}) {
+      const auto run = watch(mode);
+      EXPECT_EQ(run->gradients, eager->gradients) << to_string(mode);
+      EXPECT_EQ(run->weights, eager->weights) << to_string(mode);
+    }
+    // The norm of what was seen is that of the event: without the loss scale, and in another order of the sum.
+    double squares = 0;
+    for (const float value : eager->gradients[1]) squares += double{value} * value;
+    const float *of_update = &expected.values[3 * 17], scale = of_update[1], norm = of_update[2];
+    EXPECT_NEAR(std::sqrt(squares) / scale / norm, 1.0, 1e-5);
+  }
 }
 
 // The host learns of it late; updates that the device was given in between must not count.

@@ -149,7 +149,7 @@ TEST(ConfigReference, ExamplesOfSectionsAreConfigurations) {
                                                     : model + example;
     EXPECT_NO_THROW((void)parse_run_config(text, "example.yaml", {})) << text;
   }
-  EXPECT_EQ(examples, 5);
+  EXPECT_EQ(examples, 6);
 }
 
 TEST(ConfigReference, TheCheckedInPageIsNotStale) {
