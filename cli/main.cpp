@@ -59,15 +59,8 @@ void refuse_empty_values(CLI::App& app) {
   for (CLI::App* command : app.get_subcommands([](CLI::App*) { return true; })) refuse_empty_values(*command);
 }
 
-int run(int argc, char** argv) {
-  CLI::App app(kAbout, "bantam");
-  app.footer(kFooter);
-  app.formatter(brief_formatter(terminal_columns(stdout)));
-  app.require_subcommand(1);
-  const std::string version =
-      fmt::format("bantam {} ({})", BANTAM_VERSION, built_with_cuda() ? "CPU and CUDA" : "CPU only");
-  app.set_version_flag("--version", version);
-  Action action;
+/// In the order in which they are listed.
+void add_verbs(CLI::App& app, Action& action) {
   add_init(app, action);
   add_train(app, action);
   add_sweep(app, action);
@@ -91,6 +84,18 @@ int run(int argc, char** argv) {
   add_schema(app, action);
   add_doctor(app, action);
   add_completion(app, action);
+}
+
+int run(int argc, char** argv) {
+  CLI::App app(kAbout, "bantam");
+  app.footer(kFooter);
+  app.formatter(brief_formatter(terminal_columns(stdout)));
+  app.require_subcommand(1);
+  const std::string version =
+      fmt::format("bantam {} ({})", BANTAM_VERSION, built_with_cuda() ? "CPU and CUDA" : "CPU only");
+  app.set_version_flag("--version", version);
+  Action action;
+  add_verbs(app, action);
   add_help(app, action, version);
   refuse_empty_values(app);
   check_subcommand(app, std::vector<std::string>(argv + std::min(argc, 1), argv + argc));

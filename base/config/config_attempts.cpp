@@ -56,14 +56,18 @@ bool ConfigAttempts::operator()(const std::function<void()>& read) {
     read();
     return true;
   }
+  const std::size_t before = errors_->messages.size();
+  std::string error;
   try {
     read();
-    return true;
-  } catch (const ConfigError& error) {
-    errors_->note(error.what());
-    if (first_.empty()) first_ = error.what();
-    return false;
+    if (errors_->messages.size() == before) return true;
+    error = errors_->messages[before];
+  } catch (const ConfigError& thrown) {
+    error = thrown.what();
+    errors_->note(error);
   }
+  if (first_.empty()) first_ = error;
+  return false;
 }
 
 void ConfigAttempts::finish() const {

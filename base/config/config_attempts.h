@@ -32,11 +32,12 @@ class ConfigAttempts {
   explicit ConfigAttempts(const ConfigNode& at);
   explicit ConfigAttempts(const ConfigMap& at) : ConfigAttempts(at.self()) {}
 
-  /// Whether `read` came to its end. Throws what `read` throws, of a ConfigError only where none are collected.
+  /// Whether `read` came to its end, and noted no error. Throws what `read` throws, a ConfigError only where none are
+  /// collected.
   bool operator()(const std::function<void()>& read);
-  /// Whether any attempt has thrown.
+  /// Whether any attempt had an error.
   bool failed() const { return !first_.empty(); }
-  /// Throws the first attempt's ConfigError, which is noted already: what follows depends on all parts.
+  /// Throws the first error as a ConfigError, which is noted already: what follows depends on all parts.
   void finish() const;
 
  private:

@@ -19,8 +19,8 @@ constexpr const char* kAbout =
     "Prints everything that is wrong with a configuration, each with file, line and\n"
     "column: unknown keys, values of another type or outside their range, layers\n"
     "whose shapes do not fit, and data that do not suit model and loss. The machine\n"
-    "needs no GPU and, of most formats, no data. Exit code: 0 nothing is wrong, 2\n"
-    "something is.\n"
+    "needs no GPU and, of most formats, no data. Exit codes: 0 nothing is wrong,\n"
+    "2 something is, 3 the data cannot be read.\n"
     "Example: bantam validate configs/quickstart.yaml";
 
 constexpr int kWrong = 2;  // the exit code of configurations

@@ -102,6 +102,15 @@ std::string finished_message(const TrainOutcome& outcome) {
                      train.epochs == 1 ? "" : "s");
 }
 
+/// The closing summary; of a trial what it found.
+void print_outcome(const TrainOptions& options, const TrainOutcome& outcome, Clock::time_point start,
+                   const TrainPrinter& printer) {
+  if (options.is_trial()) return print_result(options.json ? trial_json(outcome) : printable(trial_text(outcome)));
+  TrainReport report{.outcome = outcome, .seconds = seconds_between(start, Clock::now())};
+  if (printer.shown.first()) report.start_seconds = seconds_between(start, *printer.shown.first());
+  print_result(options.json ? json_text(closing_json(report)) + "\n" : printable(closing_summary(report)));
+}
+
 /// A sweep of one setting.
 int run_repeated(const TrainOptions& options) {
   if (options.common.config.empty())
@@ -153,14 +162,9 @@ int run_train(const TrainOptions& options) {
                                         .observer = &printer},
                                        callbacks);
     if (outcome.finished_before) progress.message(finished_message(outcome));
-    if (trial) {
-      print_result(options.json ? trial_json(outcome) : printable(trial_text(outcome)));
-      return stop.requested() ? stop_exit_code(stop.signal()) : 0;
-    }
-    TrainReport report{.outcome = outcome, .seconds = seconds_between(start, Clock::now())};
-    if (printer.shown.first()) report.start_seconds = seconds_between(start, *printer.shown.first());
-    print_result(options.json ? json_text(closing_json(report)) + "\n" : printable(closing_summary(report)));
-    return outcome.result.stopped && stop.requested() ? stop_exit_code(stop.signal()) : 0;
+    print_outcome(options, outcome, start, printer);
+    const bool was_stopped = (trial || outcome.result.stopped) && stop.requested();
+    return was_stopped ? stop_exit_code(stop.signal()) : 0;
   } catch (const StoppedBeforeTraining& stopped) {
     progress.message(stopped.what());
     return stop_exit_code(stop.signal());

@@ -59,6 +59,8 @@ TEST_F(Validate, TellsAllErrorsInTheOrderOfTheFile) {
 TEST_F(Validate, TellsNoErrorsThatFollowFromOthers) {
   write_changed({{"conv2d: {filters: 8", "conv3d: {filters: 8"}, {"- flatten\n", "- flaten\n"}});
   EXPECT_EQ(lines_of_errors().size(), 2u) << run({"validate", "wrong.yaml"}).err;
+  write_changed({{"stride: 2, padding: same, bias: false", "stride: 99, padding: smae"}});
+  EXPECT_EQ(lines_of_errors().size(), 1u) << run({"validate", "wrong.yaml"}).err;
 }
 
 TEST_F(Validate, LooksAtDataAndModelTogether) {
