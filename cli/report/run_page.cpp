@@ -249,8 +249,11 @@ std::string title_of(std::span<const RunReport> reports) {
 
 }  // namespace
 
-Json run_page_news(std::span<const RunReport> reports, const std::string& version) {
-  return page_data(reports, version, kDetails.back());
+Json run_page_news(std::span<const RunReport> reports, const std::string& version, bool histograms) {
+  Json news = page_data(reports, version, {.pixels = 0, .histograms = histograms});
+  if (!histograms)
+    for (Json& run : news["runs"]) run["tensors"] = nullptr;
+  return news;
 }
 
 std::string run_page(std::span<const RunReport> reports, const RunPageOptions& options) {

@@ -18,8 +18,10 @@ struct RunPageOptions {
   std::string version = {};  ///< of a page that follows its server (`data.json?seen=VERSION`); empty: it does not
 };
 
-/// What the page's script reads, without pictures and histograms: as `train --serve` sends it again and again.
-nlohmann::ordered_json run_page_news(std::span<const run::RunReport> reports, const std::string& version);
+/// What the page's script reads, without pictures: as `train --serve` sends it again and again. Without `histograms`
+/// the page keeps those that it has.
+nlohmann::ordered_json run_page_news(std::span<const run::RunReport> reports, const std::string& version,
+                                     bool histograms);
 
 std::string run_page(std::span<const run::RunReport> reports, const RunPageOptions& options = {});
 

@@ -105,7 +105,12 @@ function showAll() {
 async function follow() {
   try {
     const answer = await fetch("data.json?seen=" + encodeURIComponent(data.version));
-    if (answer.status === 200) { data = await answer.json(); showAll(); }
+    if (answer.status === 200) {
+      const before = data.runs;
+      data = await answer.json();
+      data.runs.forEach((run, r) => { if (run.tensors === null) Object.assign(run, {tensors: before[r].tensors, has_gradients: before[r].has_gradients}); });
+      showAll();
+    }
   } catch {
     document.getElementById("state").textContent = "The run's server has ended: this is the last that it told. `bantam report` writes a page with the final figures.";
     return;

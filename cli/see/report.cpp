@@ -118,12 +118,12 @@ class ReportVerb {
     while (!stop_.requested()) {
       const std::vector<run::RunReport> reports = read(false);
       if (std::ranges::all_of(reports, &run::RunReport::has_ended)) return;
-      if (const std::string news = json_text(run_page_news(reports, "")); news != shown) {
+      if (const std::string news = json_text(run_page_news(reports, "", false)); news != shown) {
         write_file_atomically(out_, run_page(reports, {.refresh_seconds = kRefresh}));
         if (shown.empty()) progress_.message(fmt::format("{} follows the run; Ctrl-C ends it", out_.string()));
         shown = news;
       }
-      for (int i = 0; i < 10 && !stop_.requested(); ++i) std::this_thread::sleep_for(kPause);
+      for (int i = 0; i < 5 * kRefresh && !stop_.requested(); ++i) std::this_thread::sleep_for(kPause);
     }
     throw run::EvaluationStopped(fmt::format("stopped; {} shows the run as it was", out_.string()));
   }

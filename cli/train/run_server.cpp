@@ -27,16 +27,16 @@ constexpr const char* kStarting =
     "<!doctype html><html lang=\"en\"><meta charset=\"utf-8\"><meta http-equiv=\"refresh\" content=\"2\">"
     "<link rel=\"icon\" href=\"data:,\"><title>starting</title><p>The run is starting.</p></html>";
 
-/// Changes whenever one of the run's files does.
-std::string version_of(const fs::path& folder) {
-  std::string version;
-  for (const char* name : {"run.json", "metrics.jsonl", "histograms.jsonl"}) {
-    std::error_code error;
-    const auto size = fs::file_size(folder / name, error);
-    const auto time = error ? fs::file_time_type() : fs::last_write_time(folder / name, error);
-    version += fmt::format("{}-{}.", error ? 0 : size, time.time_since_epoch().count());
-  }
-  return version;
+/// Change whenever the file, or one of the run's, does.
+std::string version_of(const fs::path& file) {
+  std::error_code error;
+  const auto size = fs::file_size(file, error);
+  const auto time = error ? fs::file_time_type() : fs::last_write_time(file, error);
+  return fmt::format("{}-{}", error ? 0 : size, time.time_since_epoch().count());
+}
+std::string versions_of(const fs::path& folder) {
+  return fmt::format("{}.{}.{}", version_of(folder / "run.json"), version_of(folder / "metrics.jsonl"),
+                     version_of(folder / "histograms.jsonl"));
 }
 
 /// Signals are for the thread that trains.
@@ -68,10 +68,11 @@ struct RunServer::Impl {
 
   /// What the files say now, as `write` writes it.
   template <class Write>
-  void answer(httplib::Response& response, const char* type, const Write& write) {
+  void answer(httplib::Response& response, const char* type, bool histograms, const Write& write) {
     try {
-      const std::string version = version_of(*folder);
+      const std::string version = versions_of(*folder);
       run::RunReportOptions options;
+      if (!histograms) options.most_histograms = 0;
       options.held_out.reset();
       options.metrics = &*metrics;
       std::array reports = {run::report_of(*folder, options)};
@@ -86,19 +87,22 @@ struct RunServer::Impl {
   void send_page(const httplib::Request&, httplib::Response& response) {
     const std::lock_guard lock(guard);
     if (!folder) return response.set_content(kStarting, "text/html");
-    answer(response, "text/html", [](std::span<const run::RunReport> reports, const std::string& version) {
+    answer(response, "text/html", true, [](std::span<const run::RunReport> reports, const std::string& version) {
       return run_page(reports, {.version = version});
     });
   }
   void send_news(const httplib::Request& request, httplib::Response& response) {
     const std::lock_guard lock(guard);
-    if (!folder || request.get_param_value("seen") == version_of(*folder)) {
+    const std::string seen = request.get_param_value("seen");
+    if (!folder || seen == versions_of(*folder)) {
       response.status = 204;
       return;
     }
-    answer(response, "application/json", [](std::span<const run::RunReport> reports, const std::string& version) {
-      return json_text(run_page_news(reports, version));
-    });
+    const bool histograms = !seen.ends_with("." + version_of(*folder / "histograms.jsonl"));
+    answer(response, "application/json", histograms,
+           [histograms](std::span<const run::RunReport> reports, const std::string& version) {
+             return json_text(run_page_news(reports, version, histograms));
+           });
   }
   /// A page of another site must not read the run by a name that it points at this machine.
   bool is_own(const httplib::Request& request) const {

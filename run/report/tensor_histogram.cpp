@@ -2,15 +2,17 @@
 #include "bantam/run/report/tensor_histogram.h"
 
 #include <algorithm>
+#include <charconv>
 #include <cmath>
+#include <fstream>
 #include <set>
+#include <string_view>
 #include <system_error>
 #include <utility>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "bantam/base/atomic_file.h"
 #include "bantam/base/error.h"
 #include "bantam/run/session/tensor_statistics.h"
 
@@ -32,6 +34,41 @@ TensorHistogram parse_histogram(const nlohmann::json& line) {
   if (read.edges.size() != read.counts.size() + 1 || !std::ranges::is_sorted(read.edges))
     throw DataError(fmt::format("expected ascending edges, one more than the {} counts", read.counts.size()));
   return read;
+}
+
+TensorHistogram parsed(const std::string& text, const std::filesystem::path& path, std::size_t number) {
+  try {
+    return parse_histogram(nlohmann::json::parse(text));
+  } catch (const std::exception& wrong) {
+    throw DataError(fmt::format("{}:{}: expected a histogram: {}", path.string(), number, wrong.what()));
+  }
+}
+
+/// A line of the log, which may have hundreds of megabytes: few of its lines are read as more than this.
+struct LoggedLine {
+  std::streamoff offset = 0;
+  std::int64_t update = 0;
+};
+
+/// The number after "update": in a line; that of the whole object where it is not there.
+std::int64_t update_of(const std::string& text, const std::filesystem::path& path, std::size_t number) {
+  constexpr std::string_view kKey = "\"update\":";
+  const std::size_t key = text.find(kKey);
+  std::size_t at = key == std::string::npos ? text.size() : key + kKey.size();
+  while (at < text.size() && text[at] == ' ') ++at;
+  std::int64_t update = 0;
+  const auto [end, wrong] = std::from_chars(text.data() + at, text.data() + text.size(), update);
+  return wrong == std::errc() && end != text.data() + at ? update : parsed(text, path, number).update;
+}
+
+/// The whole lines of the file.
+std::vector<LoggedLine> lines_of(std::ifstream& file, const std::filesystem::path& path) {
+  std::vector<LoggedLine> lines;
+  std::streamoff offset = 0;
+  for (std::string text; std::getline(file, text) && !file.eof();
+       offset += static_cast<std::streamoff>(text.size()) + 1)
+    lines.push_back({offset, update_of(text, path, lines.size() + 1)});
+  return lines;
 }
 
 /// At most `most` of them, evenly chosen, the first and the last among them.
@@ -76,25 +113,25 @@ std::vector<TensorHistogram> histograms_of(const SafetensorsFile& file) {
 
 std::vector<TensorHistogram> read_histograms(const std::filesystem::path& path, std::size_t most) {
   std::error_code error;
-  if (!std::filesystem::exists(path, error)) return {};
-  const std::string text = read_file(path);
-  std::vector<TensorHistogram> all;
+  if (most == 0 || !std::filesystem::exists(path, error)) return {};
+  std::ifstream file(path, std::ios::binary);
+  if (!file) throw DataError(fmt::format("{}: cannot be read", path.string()));
+  const std::vector<LoggedLine> lines = lines_of(file, path);
+  if (lines.empty()) return {};
   std::set<std::int64_t> updates;
-  std::size_t number = 1;
-  for (std::size_t begin = 0, end = 0; (end = text.find('\n', begin)) != std::string::npos; begin = end + 1, ++number) {
-    try {
-      all.push_back(parse_histogram(nlohmann::json::parse(text.begin() + static_cast<std::ptrdiff_t>(begin),
-                                                          text.begin() + static_cast<std::ptrdiff_t>(end))));
-    } catch (const std::exception& wrong) {
-      throw DataError(fmt::format("{}:{}: expected a histogram: {}", path.string(), number, wrong.what()));
-    }
-    updates.insert(all.back().update);
-  }
-  if (all.empty()) return all;
-  const auto each = static_cast<std::size_t>(std::ranges::count(all, all.back().update, &TensorHistogram::update));
+  for (const LoggedLine& line : lines) updates.insert(line.update);
+  const auto each = static_cast<std::size_t>(std::ranges::count(lines, lines.back().update, &LoggedLine::update));
   const std::set<std::int64_t> chosen = chosen_updates(updates, std::clamp<std::size_t>(most / each, 1, kMostUpdates));
-  std::erase_if(all, [&](const TensorHistogram& one) { return !chosen.contains(one.update); });
-  return all;
+  std::vector<TensorHistogram> read;
+  file.clear();
+  for (std::size_t l = 0; l < lines.size(); ++l) {
+    if (!chosen.contains(lines[l].update)) continue;
+    file.seekg(lines[l].offset);
+    std::string text;
+    std::getline(file, text);
+    read.push_back(parsed(text, path, l + 1));
+  }
+  return read;
 }
 
 }  // namespace bantam::run

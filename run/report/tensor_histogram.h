@@ -28,8 +28,9 @@ TensorHistogram histogram_of(const std::string& name, const HostTensor& tensor, 
 std::vector<TensorHistogram> histograms_of(const SafetensorsFile& file);
 
 /// A run's histograms.jsonl (an object a line), in its order: of at most 8 updates, evenly chosen, the first and the
-/// last among them; of fewer where they would be more than `most` histograms, and of the last in any case. A line that
-/// is written in part is passed over; a file that is not there is empty. Throws DataError naming the line that is none.
+/// last among them; of fewer where they would be more than `most` histograms, and of the last in any case, unless
+/// `most` is 0. A line that is written in part is passed over; a file that is not there is empty. The file may be much
+/// larger than what is returned. Throws DataError naming a line that is none.
 std::vector<TensorHistogram> read_histograms(const std::filesystem::path& path, std::size_t most);
 
 }  // namespace bantam::run

@@ -61,6 +61,7 @@ TEST_F(TensorHistogramTest, UpdatesOfALogAreEvenlyChosen) {
   const std::vector<TensorHistogram> last = read(text, 1);
   ASSERT_EQ(last.size(), 2u);
   EXPECT_EQ(last[0].update, 10'000) << "the last in any case";
+  EXPECT_TRUE(read(text, 0).empty());
 }
 
 TEST_F(TensorHistogramTest, ADamagedLineIsNamed) {
