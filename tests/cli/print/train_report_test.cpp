@@ -57,9 +57,9 @@ TEST_F(TrainReportTest, NamesTheFilesThatLogAsksFor) {
   TrainOutcome ended = outcome();
   EXPECT_EQ(closing_summary({.outcome = ended}).find("tensorboard"), std::string::npos);
   ended.config = tiny({"log.tensorboard=true"});
-  expect_in(closing_summary({.outcome = ended}), "checkpoints/\n               tensorboard/\n");
+  expect_in(closing_summary({.outcome = ended}), "checkpoints/\n                tensorboard/\n");
   ended.config = tiny({"log={tensorboard: true, histograms: 5}"});
-  expect_in(closing_summary({.outcome = ended}), "checkpoints/\n               histograms.jsonl tensorboard/\n");
+  expect_in(closing_summary({.outcome = ended}), "checkpoints/\n                histograms.jsonl tensorboard/\n");
 }
 
 TEST_F(TrainReportTest, SummaryOfARunThatWasStopped) {
