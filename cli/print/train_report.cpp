@@ -201,6 +201,9 @@ std::string closing_summary(const TrainReport& report) {
   const bool averages = outcome.config.train.optimizer.ema.has_value();
   text += fmt::format("  {:<12}{}/\n  {:<12}  run.json config.yaml metrics.jsonl weights.safetensors{} checkpoints/\n",
                       "files", outcome.folder.string(), "", averages ? " weights-ema.safetensors" : "");
+  if (const run::LogConfig& log = outcome.config.log; log.histograms > 0 || log.tensorboard)
+    text += fmt::format("  {:<12} {}{}\n", "", log.histograms > 0 ? " histograms.jsonl" : "",
+                        log.tensorboard ? " tensorboard/" : "");
   return text;
 }
 

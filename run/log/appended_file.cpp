@@ -17,7 +17,9 @@ AppendedFile::AppendedFile(fs::path path, std::string unit, std::function<void(s
                            bool makes_folder)
     : path_(std::move(path)), unit_(std::move(unit)), warn_(std::move(warn)), makes_folder_(makes_folder) {}
 
+/// After an error of the run there may be records that nobody has flushed.
 AppendedFile::~AppendedFile() {
+  if (!waiting_.empty()) (void)write_waiting();
   if (descriptor_ >= 0) ::close(descriptor_);
 }
 

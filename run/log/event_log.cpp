@@ -143,7 +143,8 @@ void EventLog::add(const Json& line) {
   SummaryEvent event;
   for (const auto& [key, value] : line.items())
     if (!value.is_string()) add_value(event, fmt::format("{}/{}", kind, key), value);
-  write(event.text(step_of(line)));
+  file_.add(event_record(event.text(step_of(line))));
+  if (kind != "update") file_.flush();  // lines of updates are many, and written together
 }
 
 void EventLog::add(const WatchedUpdate& watched) {

@@ -32,8 +32,10 @@ void RunLogs::add(const nlohmann::ordered_json& line) {
   if (config_.tensorboard) events_.add(line);
 }
 
-/// The update that was looked at is among those that are told next.
+/// The update that was looked at is among those that are told next. Lines of updates that were told before are written
+/// now.
 void RunLogs::on_progress(const ProgressEvent& event) {
+  events_.file().flush();
   if (!watch_) return;
   const std::optional<std::int64_t> copied = watch_->copied();
   const std::int64_t done = event.epoch * event.updates + event.update;
@@ -56,6 +58,7 @@ void RunLogs::collect(bool wait) {
 
 RunLogsPosition RunLogs::position() {
   collect(true);
+  events_.file().flush();  // what a checkpoint counts is in the file before it is
   return {.histograms_bytes = histograms_.bytes(), .events_bytes = events_at_end_.value_or(events_.file().bytes())};
 }
 

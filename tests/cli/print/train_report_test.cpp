@@ -63,6 +63,15 @@ TEST_F(TrainReportTest, OfARunThatPrunesTheSizeAfterGzip) {
   EXPECT_EQ(closing_json({.outcome = ended})["weights_gzip_bytes"], 1024);
 }
 
+TEST_F(TrainReportTest, NamesTheFilesThatLogAsksFor) {
+  TrainOutcome ended = outcome();
+  EXPECT_EQ(closing_summary({.outcome = ended}).find("tensorboard"), std::string::npos);
+  ended.config = tiny({"log.tensorboard=true"});
+  expect_in(closing_summary({.outcome = ended}), "checkpoints/\n                tensorboard/\n");
+  ended.config = tiny({"log={tensorboard: true, histograms: 5}"});
+  expect_in(closing_summary({.outcome = ended}), "checkpoints/\n                histograms.jsonl tensorboard/\n");
+}
+
 TEST_F(TrainReportTest, SummaryOfARunThatWasStopped) {
   TrainOutcome stopped = outcome();
   stopped.result.stopped = true;

@@ -72,6 +72,20 @@ class RunLogsTest : public RunTest {
       found.push_back(nlohmann::json::parse(text.substr(begin, text.find('\n', begin) - begin)));
     return found;
   }
+  static double sum_of_squares(const nlohmann::json& histogram) {
+    double count = 0;
+    for (const std::int64_t bin : histogram["counts"]) count += static_cast<double>(bin);
+    const double mean = histogram["mean"], deviation = histogram["deviation"];
+    return count * (mean * mean + deviation * deviation);
+  }
+  /// Of an update counted over all epochs, by metrics.jsonl.
+  double logged_norm(const std::string& name, std::int64_t updates_per_epoch, std::int64_t update) const {
+    for (const nlohmann::json& line : lines_without_clock(read_file(path(name) / "metrics.jsonl")))
+      if (line["kind"] == "update" &&
+          (line["epoch"].get<std::int64_t>() - 1) * updates_per_epoch + line["update"].get<std::int64_t>() == update)
+        return line["gradient_norm"];
+    return 0;
+  }
 };
 
 TEST_F(RunLogsTest, WeightsAndGradientsOfEachUpdateThatIsDue) {
@@ -102,21 +116,28 @@ TEST_F(RunLogsTest, AreOfTheWeightsThatAreSaved) {
 }
 
 TEST_F(RunLogsTest, GradientsAreThoseOfTheLoggedNorm) {
-  begin("r", {"log.histograms=7"});
-  double squares = 0;
-  for (const nlohmann::json& line : lines("r")) {
-    if (line["kind"] != "gradient") continue;
-    double count = 0;
-    for (const std::int64_t bin : line["counts"]) count += static_cast<double>(bin);
-    const double mean = line["mean"], deviation = line["deviation"];
-    squares += count * (mean * mean + deviation * deviation);
+  const std::vector<std::vector<std::string>> cases = {
+      {"name=plain"},
+      {"name=half", "precision=mixed_float16"},
+      {"name=accumulated", "train.accumulate=2"},
+      {"name=clipped", "train.clip_norm=0.01"},
+      {"name=frozen", "train.groups=[{match: \"conv2d/*\", freeze: true}]"}};
+  for (std::vector<std::string> overrides : cases) {
+    const std::string name = overrides[0].substr(5);
+    overrides[0] = "log.histograms=5";
+    begin(name, overrides);
+    double squares = 0;
+    std::size_t weights = 0, gradients = 0;
+    for (const nlohmann::json& line : lines(name)) {
+      if (line["update"] != 5) continue;
+      ++(line["kind"] == "weight" ? weights : gradients);
+      if (line["kind"] == "gradient") squares += sum_of_squares(line);
+    }
+    EXPECT_EQ(weights, 6u) << name;
+    EXPECT_EQ(gradients, name == "frozen" ? 4u : 6u) << name;
+    // The norm is a float32 sum of some hundred squares in another order.
+    EXPECT_NEAR(std::sqrt(squares) / logged_norm(name, name == "accumulated" ? 3 : 6, 5), 1.0, 1e-5) << name;
   }
-  const auto metrics = lines_without_clock(read_file(path("r/metrics.jsonl")));
-  const auto seventh = std::ranges::find_if(
-      metrics, [](const auto& line) { return line["kind"] == "update" && line["epoch"] == 2 && line["update"] == 1; });
-  ASSERT_NE(seventh, metrics.end());
-  // The norm is a float32 sum of some hundred squares in another order.
-  EXPECT_NEAR(std::sqrt(squares) / (*seventh)["gradient_norm"].get<double>(), 1.0, 1e-5);
 }
 
 TEST_F(RunLogsTest, ChangeNoBitOfTheTraining) {
