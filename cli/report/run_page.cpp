@@ -201,7 +201,7 @@ Json json_of(const RunReport& report, const Detail& detail) {
   bool has_gradients = false;
   json["tensors"] = detail.histograms ? tensors_of(report, has_gradients) : Json::array();
   json["has_gradients"] = has_gradients;
-  if (!detail.histograms && json["no_weights"] == "") json["no_weights"] = "There is no room for histograms.";
+  if (!detail.histograms && report.no_weights.empty()) json["no_weights"] = "There is no room for histograms.";
   if (report.held_out) json["held_out"] = json_of(*report.held_out, detail.pixels);
   json["config_text"] = report.config_text;
   return json;
