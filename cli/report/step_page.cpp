@@ -1,15 +1,14 @@
 // The page of a step's profile: its JSON, and the slices of one step as columns.
 #include <algorithm>
-#include <functional>
 #include <map>
 #include <numeric>
-#include <string_view>
 #include <vector>
 
 #include <fmt/format.h>
 
 #include "bantam/cli/print/json_text.h"
 #include "bantam/cli/print/step_profile_report.h"
+#include "bantam/cli/report/page_text.h"
 #include "bantam/cli/report/step_files.h"
 #include "resources.h"
 #include "step_resources.h"
@@ -100,30 +99,6 @@ Json page_data(const StepProfile& profile) {
                {"spans", spans_json(profile.recording, update)}};
   SliceColumns(update).write_to(json);
   return json;
-}
-
-std::string escaped(std::string_view text) {
-  std::string safe;
-  for (const char c : text) safe += c == '<' ? "&lt;" : c == '>' ? "&gt;" : c == '&' ? "&amp;" : std::string(1, c);
-  return safe;
-}
-
-/// JSON inside a script element, which only "</" (and "<!--") could end: "<" is spelled as JSON's escape.
-std::string safe_in_script(std::string_view json) {
-  std::string safe;
-  for (const char c : json) safe += c == '<' ? std::string("\\u003c") : std::string(1, c);
-  return safe;
-}
-
-/// `page` with each {{name}} replaced, once: what replaces it is not looked at again.
-std::string filled(std::string_view page, const std::map<std::string, std::string, std::less<>>& parts) {
-  std::string text;
-  for (std::size_t begin = 0; (begin = page.find("{{")) != std::string_view::npos;) {
-    const std::size_t end = page.find("}}", begin);
-    text.append(page.substr(0, begin)).append(parts.at(std::string(page.substr(begin + 2, end - begin - 2))));
-    page.remove_prefix(end + 2);
-  }
-  return text.append(page);
 }
 
 }  // namespace
