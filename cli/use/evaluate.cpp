@@ -29,8 +29,7 @@ constexpr const char* kAbout =
     "change the configuration: data.path=DIR --split all evaluates other samples, all\n"
     "of them where DIR has no parts such as val/. Ctrl-C ends it after the batch\n"
     "under way.\n"
-    "Examples: bantam evaluate runs/pets --checkpoint best --split test\n"
-    "          bantam evaluate runs/pets data.path=more_pets --split all";
+    "Example: bantam evaluate runs/pets data.path=more_pets --split all";
 
 struct EvaluateFlags {
   ModelFlags model;
