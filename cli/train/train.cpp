@@ -50,7 +50,7 @@ struct TrainOptions {
   bool overwrite = false, accept_changes = false, json = false, verify = false;
   bool dry_run = false, print_config = false;
   std::int64_t repeat = 1, fast_dev = 0;  ///< of fast_dev 0: a whole run
-  int serve = -1;  ///< a port; 0: a free one; -1: no page is served
+  int serve = -1;                         ///< a port; 0: a free one; -1: no page is served
   bool is_trial() const { return dry_run || fast_dev > 0; }
 };
 
