@@ -134,7 +134,7 @@ class BriefFormatter : public CLI::Formatter {
   explicit BriefFormatter(int columns) : columns_(static_cast<std::size_t>(columns)) {}
 
   std::string make_help(const CLI::App* app, std::string name, CLI::AppFormatMode mode) const override {
-    const std::string full = CLI::Formatter::make_help(app, name, mode);
+    std::string full = CLI::Formatter::make_help(app, name, mode);
     if (lines_in(full) <= kHelpLines && width_of(full) <= columns_) return full;
     return brief(*app, name);
   }

@@ -8,10 +8,10 @@ namespace bantam::run {
 
 /// One thing that was looked at.
 struct Finding {
-  std::string what;         ///< "memory", in a word or two
-  std::string text;         ///< how it is
-  bool wrong = false;       ///< so that training does not work, or not as it should
-  std::string advice = "";  ///< what would make it better; empty: nothing needs to be
+  std::string what;      ///< "memory", in a word or two
+  std::string text;      ///< how it is
+  bool wrong = false;    ///< so that training does not work, or not as it should
+  std::string advice{};  ///< what would make it better; empty: nothing needs to be
 };
 
 /// Devices, driver, libraries, memory, processors and the current folder's disk. Reads a few files of the system and

@@ -25,7 +25,7 @@ class StepRecordingTest : public testing::EngineTest {
     Optimizer optimizer(model, {});
     TrainingStep step(model, optimizer, {});
     step.prepare({.batches = {64}});
-    const StepRecording recording =
+    StepRecording recording =
         record_updates(step, random_batch(model, 64, philox_key(1, RandomPurpose::dataset)), options);
     EXPECT_EQ(runtime().exec(device()).log, nullptr) << "no log stays behind";
     EXPECT_EQ(step.unsynchronised_metrics(), 0);
