@@ -124,7 +124,8 @@ class SectionsSolver {
     planner::Budget part = budget_;
     part.used = 0;
     part.iterations = std::min(left, std::max(least, left / open));
-    if (part.seconds > 0) part.seconds = (budget_.seconds - before) / static_cast<double>(open);
+    // The time may have ended since it was asked for, and 0 would be no limit.
+    if (part.seconds > 0) part.seconds = std::max(budget_.seconds - before, 1e-9) / static_cast<double>(open);
     part.go_on_here(0);
     planner::improve(section.problem, options_.seed + round_++, options_.workers, part, section.placement);
     budget_.used += std::max<std::int64_t>(part.used, 1);
