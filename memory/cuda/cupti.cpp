@@ -108,9 +108,16 @@ std::string trace_unavailable() {
 void trace_start() {
   const Cupti& cupti = Cupti::instance();
   check(cupti.register_callbacks(give_buffer, take_buffer), "cuptiActivityRegisterCallbacks");
-  for (const CUpti_ActivityKind kind : kKinds) check(cupti.enable(kind), "cuptiActivityEnable");
-  const std::lock_guard lock(received().guard);
-  received().activities.clear();
+  {
+    const std::lock_guard lock(received().guard);
+    received().activities.clear();
+  }
+  try {
+    for (const CUpti_ActivityKind kind : kKinds) check(cupti.enable(kind), "cuptiActivityEnable");
+  } catch (...) {  // no trace_stop follows
+    for (const CUpti_ActivityKind kind : kKinds) (void)cupti.disable(kind);
+    throw;
+  }
 }
 
 std::vector<DeviceActivity> trace_stop() {

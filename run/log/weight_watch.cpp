@@ -2,7 +2,9 @@
 #include "bantam/run/log/weight_watch.h"
 
 #include <chrono>
+#include <future>
 #include <memory>
+#include <system_error>
 #include <utility>
 
 #include "bantam/base/error.h"
@@ -69,9 +71,16 @@ void WeightWatch::copy(std::int64_t update) {
 void WeightWatch::set_loss_scale(float loss_scale) { loss_scale_ = loss_scale; }
 
 void WeightWatch::begin() {
-  computed_ = std::async(std::launch::async, [this, update = *update_, scale = static_cast<double>(*loss_scale_)] {
+  const auto compute = [this, update = *update_, scale = static_cast<double>(*loss_scale_)] {
     return histograms_of(model_.parameters(), host_.as<const float>(), update, scale);
-  });
+  };
+  try {
+    computed_ = std::async(std::launch::async, compute);
+  } catch (const std::system_error&) {  // no thread can be made: here, then
+    std::promise<WatchedUpdate> here;
+    here.set_value(compute());
+    computed_ = here.get_future();
+  }
 }
 
 std::optional<WatchedUpdate> WeightWatch::collect(bool wait) {

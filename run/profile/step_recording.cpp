@@ -192,7 +192,8 @@ std::vector<DeviceActivity> trace_launches(const Subject& subject, const LoggedC
   return activities;
 }
 
-/// Plain and warm-up launches, then traced ones, and one more whose beginning ends the last update.
+/// Plain and warm-up launches, then traced ones: one that pays for the tracing, those that count, and one whose
+/// beginning ends the last update.
 StepRecording record_captured(const Subject& subject, const LoggedCapture& captured) {
   StepRecording recording{.method = RecordingMethod::driver_trace, .updates_a_launch = captured.updates->updates};
   const auto launches = static_cast<std::size_t>(subject.options.updates / recording.updates_a_launch);
@@ -205,13 +206,13 @@ StepRecording record_captured(const Subject& subject, const LoggedCapture& captu
   (void)subject.step.read_metrics();
   recording.plain_seconds = seconds_of(subject.stream(), [&] { replay(launches); }) / subject.options.updates;
   (void)subject.step.read_metrics();
-  const std::vector<DeviceActivity> all = trace_launches(subject, captured, static_cast<int>(launches) + 1);
+  const std::vector<DeviceActivity> all = trace_launches(subject, captured, static_cast<int>(launches) + 2);
   const std::size_t count = captured.calls.size(), updates = captured.begins.size() - 1;
   for (std::size_t u = 0; u < launches * updates; ++u) {
-    const std::size_t first = u / updates * count, begin = captured.begins[u % updates],
+    const std::size_t first = (1 + u / updates) * count, begin = captured.begins[u % updates],
                       end = captured.begins[u % updates + 1];
     recording.updates.push_back(divide(std::span(all).subspan(first + begin, end - begin),
-                                       std::span(captured.calls).subspan(begin, end - begin), all.front().begin_ns,
+                                       std::span(captured.calls).subspan(begin, end - begin), all[count].begin_ns,
                                        all[first + end].begin_ns));
   }
   return recording;
@@ -226,13 +227,14 @@ StepRecording record_on_gpu(const Subject& subject) {
     (void)subject.step.read_metrics();
     try {
       capture(subject, updates_a_launch(subject), captured);
+      return record_captured(subject, captured);
     } catch (const OutOfMemory&) {
       throw;
-    } catch (const Error& error) {
+    } catch (const Error& error) {  // a step that cannot be captured, or a driver that does not trace, or not all
       why = error.what();
+      (void)subject.step.read_metrics();
     }
   }
-  if (why.empty()) return record_captured(subject, captured);
   StepRecording recording = record_planned(subject);
   recording.why_not_traced = why;
   return recording;

@@ -51,7 +51,8 @@ struct MishGate {
 [[gnu::always_inline]] inline float mish_slope(float x) {
   const MishGate gate = MishGate::at(x);
   const float inverse = 1.0f / (gate.n + 2.0f);
-  return gate.value() + x * (4.0f * gate.e * inverse) * ((1.0f + gate.e) * inverse);
+  const float bounded = x > 20.0f ? 20.0f : x;  // as the gate's: beyond, the second term has no digits left
+  return gate.value() + bounded * (4.0f * gate.e * inverse) * ((1.0f + gate.e) * inverse);
 }
 
 /// max(x, 0) + log(1 + e^-|x|), which is x in float32 from 20 on.

@@ -73,9 +73,9 @@ struct Mish {
   }
   /// t + x·sigmoid(x)·(1 - t²) = t + 4x·e·(1 + e)/(n + 2)², since 1 - t² = 4(1 + e)²/(n + 2)².
   __device__ float derivative(float x) const {
-    const float e = exponential(smaller(larger(x, kLeastExponent), 20.0f)), n = e * (e + 2.0f),
-                inverse = reciprocal(n + 2.0f);
-    return fmaf(x * (4.0f * e * inverse), (1.0f + e) * inverse, n * inverse);
+    const float bounded = smaller(larger(x, kLeastExponent), 20.0f);  // beyond, the second term has no digits left
+    const float e = exponential(bounded), n = e * (e + 2.0f), inverse = reciprocal(n + 2.0f);
+    return fmaf(bounded * (4.0f * e * inverse), (1.0f + e) * inverse, n * inverse);
   }
 };
 
