@@ -3,14 +3,14 @@ function tile(value, label, note = "") {
   return element("div", {class: "tile"}, element("b", {}, value), element("span", {}, label), element("span", {}, note));
 }
 
-// columns: {title, text: left-aligned, wide: hidden on a phone, value(row), cell(row)}. Sorted by `sortBy` at first.
+// columns: {title, text: left-aligned, wide: hidden on a phone, ascending: the least first, value(row), cell(row)}. Sorted by `sortBy` at first.
 function sortableTable(where, columns, rows, sortBy, shown = 15) {
-  let column = sortBy, descending = true, all = false;
+  let column = sortBy, descending = !columns[sortBy].ascending, all = false;
   const body = element("tbody"), more = element("button", {type: "button", class: "more"});
   const heads = columns.map((c, i) => {
     const button = element("button", {type: "button"}, c.title);
     button.onclick = () => {
-      descending = column === i ? !descending : !c.text;
+      descending = column === i ? !descending : !(c.text || c.ascending);
       column = i;
       fill();
     };

@@ -19,7 +19,7 @@ function scaleOf(chart, width, height) {
 }
 
 function tickText(base, v) {
-  if (base === "peak_bytes") return compact(v).replace(/\.0+(?=\D)/, "");
+  if (base === "peak_bytes") return bytes(v).replace(/\.0+(?=\D)/, "");
   return base === "data_wait_share" ? `${+(100 * v).toPrecision(3)} %` : valueText(base, v);
 }
 function axesOf(chart, scale, width, height) {

@@ -50,8 +50,8 @@ function smoothed(y) {
   const sums = [0], half = Math.floor(y.length / 60);
   for (const value of y) sums.push(sums[sums.length - 1] + value);
   return y.map((_, i) => {
-    const reach = Math.min(half, i, y.length - 1 - i);
-    return (sums[i + reach + 1] - sums[i - reach]) / (2 * reach + 1);
+    const from = Math.max(0, i - half), to = Math.min(y.length, i + half + 1);
+    return (sums[to] - sums[from]) / (to - from);
   });
 }
 const isNoisy = line => !line.validation && line.y.length > 60 && !["learning_rate", "peak_bytes", "data_wait_share"].includes(line.base);

@@ -17,7 +17,7 @@ function classesTable(answers, where) {
     {title: "Class", text: true, kind: "name", value: c => c.name, cell: c => c.name},
     {title: answers.task === "segmentation" ? "Pixels" : "Samples", value: c => c.count, cell: c => exact(c.count)},
     {title: "Precision", value: c => c.precision, cell: c => shareText(c.precision)},
-    {title: "Recall", value: c => c.recall === null ? 2 : -c.recall, cell: c => shareText(c.recall)},
+    {title: "Recall", ascending: true, value: c => c.recall === null ? 2 : c.recall, cell: c => shareText(c.recall)},
   ], answers.classes, 3, 12);
 }
 
