@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include "bantam/cli/report/names.h"
 #include "bantam/cli/report/page_text.h"
 #include "bantam/cli/report/profile_files.h"
 #include "resources.h"
@@ -12,21 +13,6 @@ namespace bantam::cli {
 namespace {
 
 using Json = nlohmann::ordered_json;
-
-/// Names by the order of their first use.
-class Names {
- public:
-  std::size_t operator()(const std::string& name) {
-    const auto [place, fresh] = places_.try_emplace(name, names_.size());
-    if (fresh) names_.push_back(name);
-    return place->second;
-  }
-  const std::vector<std::string>& all() const { return names_; }
-
- private:
-  std::map<std::string, std::size_t> places_;
-  std::vector<std::string> names_;
-};
 
 void add_intervals(const MemoryProfile& profile, Json& json) {
   Names owners, phases;
@@ -97,6 +83,7 @@ std::string report_html(const MemoryProfile& profile) {
   return filled(report::kHtml, {{"title", escaped(title)},
                                 {"headline", escaped(profile.headline)},
                                 {"style", report::kStyle},
+                                {"theme", report::kTheme},
                                 {"script", report::kScript},
                                 {"data", safe_in_script(report_data(profile).dump())}});
 }

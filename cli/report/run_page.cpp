@@ -269,6 +269,7 @@ std::string run_page(std::span<const RunReport> reports, const RunPageOptions& o
                                      {"refresh", refresh},
                                      {"made", utc_text(static_cast<std::int64_t>(std::time(nullptr)))},
                                      {"style", report::kRunStyle},
+                                     {"theme", report::kTheme},
                                      {"script", report::kRunScript},
                                      {"data", safe_in_script(json_text(page_data(reports, options.version, detail)))}});
     if (page.size() <= kMostPageBytes) break;

@@ -1,6 +1,5 @@
 // The page of a step's profile: its JSON, and the slices of one step as columns.
 #include <algorithm>
-#include <map>
 #include <numeric>
 #include <vector>
 
@@ -8,30 +7,15 @@
 
 #include "bantam/cli/print/json_text.h"
 #include "bantam/cli/print/step_profile_report.h"
+#include "bantam/cli/report/names.h"
 #include "bantam/cli/report/page_text.h"
 #include "bantam/cli/report/step_files.h"
 #include "resources.h"
-#include "step_resources.h"
 
 namespace bantam::cli {
 namespace {
 
 using Json = nlohmann::ordered_json;
-
-/// Names by the order of their first use.
-class Names {
- public:
-  std::size_t operator()(const std::string& name) {
-    const auto [place, fresh] = places_.try_emplace(name, names_.size());
-    if (fresh) names_.push_back(name);
-    return place->second;
-  }
-  const std::vector<std::string>& all() const { return names_; }
-
- private:
-  std::map<std::string, std::size_t> places_;
-  std::vector<std::string> names_;
-};
 
 /// The recorded step of median length.
 std::size_t median_update(const StepRecording& recording) {
@@ -107,7 +91,8 @@ std::string step_page(const StepProfile& profile) {
   const std::string title = fmt::format("A step of {} on {}", profile.model, to_string(profile.device));
   return filled(report::kStepHtml, {{"title", escaped(title)},
                                     {"headline", escaped(profile.headline)},
-                                    {"style", std::string(report::kStyle) + report::kStepStyle},
+                                    {"style", report::kStepStyle},
+                                    {"theme", report::kTheme},
                                     {"script", report::kStepScript},
                                     {"data", safe_in_script(json_text(page_data(profile)))}});
 }

@@ -2,7 +2,6 @@
 #include "bantam/run/log/weight_watch.h"
 
 #include <chrono>
-#include <future>
 #include <memory>
 #include <system_error>
 #include <utility>

@@ -7,11 +7,12 @@ focus, every picture an alternative text, every button a name, no id may come tw
 axe-playwright-python is there, axe-core's rules must hold, too. Skipped where there is no Playwright or no Chromium ("no Chromium: skipped").
 """
 import importlib.util
-import shutil
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
+
+from browser import arguments_of, chromium, complaints, verdict
 
 CONFIG = """
 seed: 7
@@ -109,50 +110,18 @@ def axe_rules(page):
     return [f"axe: {rule['help']}: {rule['nodes'][0]['html'][:100]}" for rule in page.evaluate("axe.run()")["violations"]]
 
 
-def check(browser, file, width, theme, shots):
-    page = browser.new_page(viewport={"width": width, "height": 900}, color_scheme=theme)
-    wrong = []
-    page.on("console", lambda message: wrong.append("console: " + message.text) if message.type in ("error", "warning") else None)
-    page.on("pageerror", lambda error: wrong.append(f"error: {error}"))
-    page.on("request", lambda request: None if request.url.startswith(("file:", "data:")) else wrong.append("fetches " + request.url))
-    page.goto(file.resolve().as_uri())
-    page.wait_for_timeout(200)
-    wrong += audit(page) + axe_rules(page)
-    if shots:
-        page.screenshot(path=str(Path(shots) / f"{file.stem}-{width}-{theme}.png"), full_page=True)
-    wrong += keyboard(page) + buttons(page)
-    page.close()
-    return [f"{file.name}, {width} pixels, {theme}: {one}" for one in wrong]
-
-
 def main(arguments):
-    bantam = str(Path(arguments.pop(0)).resolve())
-    shots = arguments.pop(1) if arguments[:1] == ["--shots"] else None
-    runs = [run for run in arguments if run != "--shots"]
-    chromium = next((path for path in map(shutil.which, ("chromium", "chromium-browser", "google-chrome")) if path), None)
-    try:
-        from playwright.sync_api import sync_playwright
-    except ImportError:
-        sync_playwright = None
-    if sync_playwright is None or chromium is None:
-        print("no Chromium: skipped" if sync_playwright else "no Chromium: skipped (Playwright is missing)")
-        return 0
+    bantam, shots, runs = arguments_of(arguments)
     wrong = []
-    with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright:
+    with chromium() as browser, tempfile.TemporaryDirectory() as folder:
+        if browser is None:
+            return 0
         runs = runs or make_runs(bantam, Path(folder))
-        pages = [Path(folder) / "one.html", Path(folder) / "several.html"]
-        for page, which in zip(pages, (runs[:1], runs)):
+        for name, which in (("one.html", runs[:1]), ("several.html", runs)):
+            page = Path(folder) / name
             subprocess.run([bantam, "report", *which, "--out", str(page), "--progress", "none"], check=True, stdout=subprocess.DEVNULL)
-            if page.stat().st_size > 3_000_000:
-                wrong.append(f"{page.name} has {page.stat().st_size} bytes")
-        browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
-        for page in pages:
-            for width in (1280, 390):
-                for theme in ("light", "dark"):
-                    wrong += check(browser, page, width, theme, shots)
-        browser.close()
-    print("\n".join(wrong) or "the pages are sound")
-    return 1 if wrong else 0
+            wrong += complaints(browser, page, shots, lambda page: audit(page) + axe_rules(page), lambda page: keyboard(page) + buttons(page))
+    return verdict(wrong)
 
 
 if __name__ == "__main__":

@@ -5,11 +5,12 @@ Profiles a small network (or opens the pages that are named) 1280 and 390 pixels
 be fetched; the page may not be wider than its window; charts need a text alternative and keyboard focus, buttons a name. The flame chart's parts must
 add up, its keys must move and widen, the timeline's keys must move. Skipped where there is no Playwright or no Chromium ("no Chromium: skipped").
 """
-import shutil
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
+
+from browser import arguments_of, chromium, complaints, verdict
 
 CONFIG = """
 device: cpu
@@ -65,54 +66,25 @@ def keyboard(page):
     return wrong
 
 
-def check(browser, file, width, theme, shots):
-    page = browser.new_page(viewport={"width": width, "height": 900}, color_scheme=theme)
-    wrong = []
-    page.on("console", lambda message: wrong.append("console: " + message.text) if message.type in ("error", "warning") else None)
-    page.on("pageerror", lambda error: wrong.append(f"error: {error}"))
-    page.on("request", lambda request: None if request.url.startswith(("file:", "data:")) else wrong.append("fetches " + request.url))
-    page.goto(file.resolve().as_uri())
-    page.wait_for_timeout(200)
-    wrong += page.evaluate(AUDIT)
-    if shots:
-        page.screenshot(path=str(Path(shots) / f"{file.stem}-{width}-{theme}.png"), full_page=True)
-    wrong += keyboard(page) + page.evaluate(AUDIT)
-    page.close()
-    return [f"{file.name}, {width} pixels, {theme}: {one}" for one in wrong]
+def audit(page):
+    return page.evaluate(AUDIT)
 
 
 def main(arguments):
-    bantam = str(Path(arguments.pop(0)).resolve())
-    shots = None
-    if arguments[:1] == ["--shots"]:
-        shots = arguments[1]
-        del arguments[:2]
-    chromium = next((path for path in map(shutil.which, ("chromium", "chromium-browser", "google-chrome")) if path), None)
-    try:
-        from playwright.sync_api import sync_playwright
-    except ImportError:
-        sync_playwright = None
-    if sync_playwright is None or chromium is None:
-        print("no Chromium: skipped" if sync_playwright else "no Chromium: skipped (Playwright is missing)")
-        return 0
+    bantam, shots, named = arguments_of(arguments)
     wrong = []
-    with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright:
-        pages = [Path(page) for page in arguments]
+    with chromium() as browser, tempfile.TemporaryDirectory() as folder:
+        if browser is None:
+            return 0
+        pages = [Path(page) for page in named]
         if not pages:
             (Path(folder) / "tiny.yaml").write_text(CONFIG)
             pages = [Path(folder) / "step.html"]
             subprocess.run([bantam, "profile", "step", "tiny.yaml", "--steps", "2-4", "--threads", "2", "--out", "step.html"],
                            cwd=folder, check=True, stdout=subprocess.DEVNULL)
-        browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
         for page in pages:
-            if page.stat().st_size > 3_000_000:
-                wrong.append(f"{page.name} has {page.stat().st_size} bytes")
-            for width in (1280, 390):
-                for theme in ("light", "dark"):
-                    wrong += check(browser, page, width, theme, shots)
-        browser.close()
-    print("\n".join(wrong) or "the pages are sound")
-    return 1 if wrong else 0
+            wrong += complaints(browser, page, shots, audit, lambda page: keyboard(page) + audit(page))
+    return verdict(wrong)
 
 
 if __name__ == "__main__":
