@@ -5,7 +5,6 @@
 
 #include "bantam/base/error.h"
 #include "bantam/engine/step/random_batch.h"
-#include "bantam/memory/device/activity_trace.h"
 #include "tests/engine/engine_fixture.h"
 
 namespace bantam::run {
@@ -80,11 +79,12 @@ TEST_P(StepRecordingTest, SaysHowItMeasured) {
     EXPECT_FALSE(recording.threads.empty()) << "the runtime has two threads";
     return;
   }
-  const std::string unavailable = activity_trace_unavailable();
-  EXPECT_EQ(recording.why_not_traced, unavailable);
-  EXPECT_EQ(recording.method, unavailable.empty() ? RecordingMethod::driver_trace : RecordingMethod::device_events);
+  if (!recording.why_not_traced.empty()) {
+    EXPECT_EQ(recording.method, RecordingMethod::device_events);
+    GTEST_SKIP() << recording.why_not_traced;  // no CUPTI here, or a tool such as compute-sanitizer has it already
+  }
+  EXPECT_EQ(recording.method, RecordingMethod::driver_trace);
   EXPECT_TRUE(recording.threads.empty());
-  if (!unavailable.empty()) return;
   EXPECT_EQ(recording.updates_a_launch, 2) << "small batches: both in one launch";
   for (const StepSlice& slice : recording.updates[0].slices) EXPECT_FALSE(slice.device_kernel.empty()) << slice.kernel;
 }
