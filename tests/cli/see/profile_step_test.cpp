@@ -57,6 +57,22 @@ TEST_F(ProfileStep, WritesThePageAndTheTrace) {
   EXPECT_FALSE(nlohmann::json::parse(read("step.json"))["traceEvents"].empty());
 }
 
+TEST_F(ProfileStep, WritesAProfileForTensorBoard) {
+  const Outcome outcome = profile({"--device", "cpu", "--steps", "2-3", "--tensorboard", "logs", "--rows", "1"});
+  ASSERT_EQ(outcome.code, 0) << outcome.err;
+  std::vector<std::filesystem::path> files;
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(path("logs"))) {
+    if (entry.is_regular_file()) files.push_back(entry.path());
+  }
+  ASSERT_EQ(files.size(), 1u);
+  EXPECT_TRUE(files[0].string().ends_with(".xplane.pb")) << files[0];
+  EXPECT_NE(outcome.err.find("Profile for TensorBoard: logs/plugins/profile/"), std::string::npos) << outcome.err;
+  write("file", "");
+  const Outcome refused = profile({"--device", "cpu", "--steps", "2", "--tensorboard", "file"});
+  EXPECT_EQ(refused.code, 2);
+  EXPECT_NE(refused.err.find("--tensorboard: expected a folder, file is a file"), std::string::npos) << refused.err;
+}
+
 TEST_F(ProfileStep, TriesChanges) {
   const Outcome outcome = profile({"--device", "cpu", "--steps", "2", "--try", "--json", "fusion=off"});
   ASSERT_EQ(outcome.code, 0) << outcome.err;
