@@ -1,4 +1,5 @@
 // `bantam profile step`: where the time of a training step goes, and what would make it shorter.
+#include <cstdio>
 #include <filesystem>
 #include <memory>
 
@@ -10,6 +11,7 @@
 #include "bantam/cli/print/json_text.h"
 #include "bantam/cli/print/oom_message.h"
 #include "bantam/cli/print/step_profile_report.h"
+#include "bantam/cli/print/terminal.h"
 #include "bantam/cli/report/step_files.h"
 #include "bantam/cli/see/profile.h"
 #include "bantam/run/fit/fitting.h"
@@ -86,7 +88,9 @@ int profile_step_verb(const Options& options) {
   if (options.json)
     fmt::print("{}\n", json_text(json_of(profile)));
   else
-    fmt::print("{}", text_of(profile, options.rows));
+    fmt::print("{}", text_of(profile, options.rows,
+                             {.text = static_cast<std::size_t>(terminal_columns(stdout)),
+                              .table = static_cast<std::size_t>(table_columns(stdout))}));
   return 0;
 }
 

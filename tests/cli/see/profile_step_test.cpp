@@ -1,6 +1,7 @@
 // `bantam profile step`: times that add up to the step, files where they are asked for, and errors that say what was
 // expected.
 #include <cmath>
+#include <cstdlib>
 
 #include "bantam/memory/device/device.h"
 #include "tests/cli/program.h"
@@ -71,6 +72,22 @@ TEST_F(ProfileStep, WritesAProfileForTensorBoard) {
   const Outcome refused = profile({"--device", "cpu", "--steps", "2", "--tensorboard", "file"});
   EXPECT_EQ(refused.code, 2);
   EXPECT_NE(refused.err.find("--tensorboard: expected a folder, file is a file"), std::string::npos) << refused.err;
+}
+
+TEST_F(ProfileStep, LinesAreAsWideAsColumnsSays) {
+  const auto widest = [&](const char* columns) {
+    setenv("COLUMNS", columns, 1);
+    const Outcome outcome = run({"explain", "tiny.yaml", "--device", "cpu"});
+    unsetenv("COLUMNS");
+    EXPECT_EQ(outcome.code, 0) << outcome.err;
+    const std::size_t table = outcome.out.find("operation");
+    const std::size_t rule = outcome.out.find('\n', table) + 1;
+    return outcome.out.find('\n', rule) - rule;
+  };
+  const std::size_t whole = widest("200");
+  EXPECT_LE(widest("70"), 70u);
+  EXPECT_GT(whole, 70u);
+  EXPECT_EQ(widest("190"), whole) << "no name is longer";
 }
 
 TEST_F(ProfileStep, TriesChanges) {
