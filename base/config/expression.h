@@ -1,5 +1,5 @@
 // Small expressions over named values, as configurations have them in $(…): parsed once, evaluated for given values.
-// Internal to base/config and models/yaml.
+// Internal to base/config, models/yaml and data/pipeline.
 #pragma once
 
 #include <cstddef>

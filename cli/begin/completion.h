@@ -1,4 +1,4 @@
-// Completion of verbs and flags in shells, as scripts written from the program's own.
+// Completion of verbs, flags and flags' values in shells, as scripts written from the program's own.
 #pragma once
 
 #include <string>
@@ -14,7 +14,8 @@ namespace bantam::cli {
 struct VerbWords {
   struct Word {
     std::string word, about;
-    bool has_value = false;  ///< of a flag
+    bool has_value = false;                ///< of a flag
+    std::vector<std::string> values = {};  ///< of a flag whose value is one of a few words
   };
   std::string path;  ///< "bench step"; empty: the program itself
   std::vector<Word> verbs, flags;

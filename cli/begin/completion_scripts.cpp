@@ -1,4 +1,4 @@
-// The scripts: which verb the words so far have led to, then its flags, its verbs, or files.
+// The scripts: which verb the words so far have led to, then values of the flag before, its flags, its verbs, or files.
 #include <algorithm>
 
 #include <fmt/format.h>
@@ -32,6 +32,16 @@ std::string groups(const std::vector<VerbWords>& verbs, const char* format) {
   return text;
 }
 
+/// A line for each flag with values, by its verb and itself: {0} is both, {1} the values.
+std::string value_cases(const std::vector<VerbWords>& verbs, const char* format) {
+  std::string text;
+  for (const VerbWords& verb : verbs)
+    for (const VerbWords::Word& flag : verb.flags)
+      if (!flag.values.empty())
+        text += fmt::format(fmt::runtime(format), verb.path + " " + flag.word, join(flag.values, " ", " "));
+  return text;
+}
+
 /// "--a:what it does" a line, for zsh's _describe.
 std::string described(const std::vector<VerbWords::Word>& list) {
   std::string text;
@@ -49,7 +59,9 @@ std::string bash_completion(const std::vector<VerbWords>& verbs) {
   std::string text =
       "# bash completion of bantam, written by `bantam completion bash`.\n"
       "_bantam() {\n"
-      "  local current=${COMP_WORDS[COMP_CWORD]} path= word flags= verbs=\n"
+      "  local current=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD-1]} path= word flags= verbs= values=\n"
+      "  if [[ $current == = ]]; then current=; fi\n"  // of --flag=value bash makes three words
+      "  if [[ $before == = ]]; then before=${COMP_WORDS[COMP_CWORD-2]}; fi\n"
       "  for word in \"${COMP_WORDS[@]:1:COMP_CWORD-1}\"; do\n"
       "    case \"${path:+$path }$word\" in\n";
   text += groups(verbs, "      '{0}') path='{0}' ;;\n");
@@ -57,10 +69,13 @@ std::string bash_completion(const std::vector<VerbWords>& verbs) {
   for (const VerbWords& verb : verbs)
     text += fmt::format("    '{}') flags={} verbs={} ;;\n", verb.path, quoted(words(verb.flags), kQuote),
                         quoted(words(verb.verbs), kQuote));
+  text += "  esac\n  case \"$path $before\" in\n" + value_cases(verbs, "    '{0}') values='{1}' ;;\n");
   return text +
          "  esac\n"
          "  COMPREPLY=()\n"
-         "  if [[ $current == -* ]]; then\n"
+         "  if [[ -n $values ]]; then\n"
+         "    COMPREPLY=($(compgen -W \"$values\" -- \"$current\"))\n"
+         "  elif [[ $current == -* ]]; then\n"
          "    COMPREPLY=($(compgen -W \"$flags\" -- \"$current\"))\n"
          "  elif [[ -n $verbs ]]; then\n"
          "    COMPREPLY=($(compgen -W \"$verbs\" -- \"$current\"))\n"
@@ -75,7 +90,7 @@ std::string zsh_completion(const std::vector<VerbWords>& verbs) {
       "# zsh completion of bantam, written by `bantam completion zsh`.\n"
       "_bantam() {\n"
       "  local route= word\n"
-      "  local -a flags verbs\n"
+      "  local -a flags verbs values\n"
       "  for word in ${words[2,CURRENT-1]}; do\n"
       "    case \"${route:+$route }$word\" in\n";
   text += groups(verbs, "      ('{0}') route='{0}' ;;\n");
@@ -83,9 +98,12 @@ std::string zsh_completion(const std::vector<VerbWords>& verbs) {
   for (const VerbWords& verb : verbs)
     text += fmt::format("    ('{}')\n      flags=({})\n      verbs=({})\n      ;;\n", verb.path, described(verb.flags),
                         described(verb.verbs));
+  text += "  esac\n  case \"$route ${words[CURRENT-1]}\" in\n" + value_cases(verbs, "    ('{0}') values=({1}) ;;\n");
   return text +
          "  esac\n"
-         "  if [[ $PREFIX == -* ]]; then\n"
+         "  if (( $#values )); then\n"
+         "    compadd -a values\n"
+         "  elif [[ $PREFIX == -* ]]; then\n"
          "    _describe -o flag flags\n"
          "  elif (( $#verbs )); then\n"
          "    _describe verb verbs\n"
@@ -113,8 +131,11 @@ std::string fish_completion(const std::vector<VerbWords>& verbs) {
       text += fmt::format("{} -f -a {} -d {}\n", at, inner.word, quoted(inner.about, "\\'"));
     for (const VerbWords::Word& flag : verb.flags) {
       const bool is_long = flag.word.starts_with("--");
-      text += fmt::format("{} -{} {}{} -d {}\n", at, is_long ? "l" : "s", flag.word.substr(is_long ? 2 : 1),
-                          flag.has_value ? " -r" : "", quoted(flag.about, "\\'"));
+      const std::string value = !flag.values.empty() ? " -x -a '" + join(flag.values, " ", " ") + "'"
+                                : flag.has_value     ? " -r"
+                                                     : "";
+      text += fmt::format("{} -{} {}{} -d {}\n", at, is_long ? "l" : "s", flag.word.substr(is_long ? 2 : 1), value,
+                          quoted(flag.about, "\\'"));
     }
   }
   return text;

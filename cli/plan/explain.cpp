@@ -2,6 +2,7 @@
 #include "bantam/run/profile/explain.h"
 
 #include <algorithm>
+#include <cstdio>
 #include <memory>
 #include <string>
 #include <utility>
@@ -13,9 +14,11 @@
 #include "bantam/cli/config/profile_flag.h"
 #include "bantam/cli/plan/schedule_curve.h"
 #include "bantam/cli/print/bench.h"
+#include "bantam/cli/print/fitted_text.h"
 #include "bantam/cli/print/json_text.h"
 #include "bantam/cli/print/step_json.h"
 #include "bantam/cli/print/step_profile_report.h"
+#include "bantam/cli/print/terminal.h"
 #include "bantam/run/plan.h"
 
 namespace bantam::cli {
@@ -37,30 +40,26 @@ struct ExplainFlags {
   bool measure = false, json = false;
 };
 
-constexpr std::size_t kNameWidth = 26, kRunsWidth = 22;
-
-std::string shortened(const std::string& text, std::size_t width) {
-  return text.size() <= width ? text : text.substr(0, width - 2) + "..";
-}
+constexpr std::size_t kLeastName = 12;
 
 /// "stem", or "block/norm +2" where it stands for two layers more.
-std::string layers_text(const ExplainedNode& node) {
+std::string layers_text(const ExplainedNode& node, std::size_t most) {
   const std::string more = node.layers.size() > 1 ? fmt::format(" +{}", node.layers.size() - 1) : std::string();
-  return shortened(printable(node.name), kNameWidth - more.size()) + more;
+  return shown(node.name, most - more.size()) + more;
 }
 
 /// What runs, and what it does about norms: "conv2d, stats", "batch_norm, later".
-std::string runs_text(const ExplainedNode& node) {
+std::string runs_text(const ExplainedNode& node, std::size_t most) {
   const char* norm = !node.statistics_for.empty() ? ", stats" : !node.norm_applied_by.empty() ? ", later" : "";
-  return shortened(node.runs, kRunsWidth) + norm;
+  return shown(node.runs, most) + norm;
 }
 
 std::string microseconds(double seconds) { return fmt::format("{:.1f}", 1e6 * seconds); }
 std::string share(double part, double whole) { return fmt::format("{:.1f}", whole > 0 ? 100 * part / whole : 0); }
 
-void add_node(Table& table, const ExplainedNode& node, const Explanation& explanation) {
-  std::vector<std::string> cells = {layers_text(node),
-                                    runs_text(node),
+void add_node(Table& table, const ExplainedNode& node, const Explanation& explanation, std::size_t most_of_name) {
+  std::vector<std::string> cells = {layers_text(node, most_of_name),
+                                    runs_text(node, most_of_name),
                                     std::string(to_string(node.backward)),
                                     node.kept_bytes > 0 ? compact_bytes(node.kept_bytes) : "",
                                     compact_bytes(static_cast<std::uint64_t>(node.bytes())),
@@ -77,7 +76,7 @@ void add_gap(Table& table, const char* name, double seconds, const StepTimes& ti
   table.add_row({name, "", "", "", "", "", "", microseconds(seconds), share(seconds, times.step_seconds)});
 }
 
-void print_table(const Explanation& explanation) {
+std::string table_text(const Explanation& explanation, std::size_t most_of_name) {
   std::vector<Table::Column> columns = {{"operation", Align::left},
                                         {"runs", Align::left},
                                         {"backward", Align::left},
@@ -87,7 +86,7 @@ void print_table(const Explanation& explanation) {
                                         {"us"}};
   if (explanation.times) columns.insert(columns.end(), {{"measured"}, {"%"}});
   Table table(std::move(columns));
-  for (const ExplainedNode& node : explanation.nodes) add_node(table, node, explanation);
+  for (const ExplainedNode& node : explanation.nodes) add_node(table, node, explanation, most_of_name);
   if (explanation.times) {
     add_gap(table, "(between kernels)", explanation.times->between_kernels, *explanation.times);
     add_gap(table, "(between updates)", explanation.times->between_updates, *explanation.times);
@@ -105,7 +104,7 @@ void print_table(const Explanation& explanation) {
     total.push_back("100.0");
   }
   table.add_row(std::move(total));
-  fmt::print("{}", table.to_string());
+  return table.to_string();
 }
 
 nlohmann::ordered_json phase_json(const ExplainedPhase& phase) {
@@ -153,7 +152,8 @@ void print_text(const RunConfig& config, const PlanTarget& target, const StepCas
   fmt::print("{} on {}, {}, batch {}, accumulate {}, recompute {}\n\n", printable(config.model.name),
              target.machine ? to_string(config.device) : target.profile.title(), to_string(step.precision), step.batch,
              config.train.accumulate, wrapped(step.recompute, 60, "  "));
-  print_table(explanation);
+  const auto text_of = [&](std::size_t most_of_name) { return table_text(explanation, most_of_name); };
+  fmt::print("{}", fitted_text(static_cast<std::size_t>(table_columns(stdout)), kLeastName, text_of));
   fmt::print(
       "\nus: predicted. stats: computes the statistics of the norm after it; later: its\n"
       "norm is applied by the operation that reads it.\n");

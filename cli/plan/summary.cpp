@@ -1,6 +1,7 @@
 // `bantam summary`: a model layer by layer: shapes, parameters, and the bytes of activations that each keeps for
 // backward.
 #include <algorithm>
+#include <cstdio>
 #include <map>
 #include <memory>
 
@@ -11,8 +12,10 @@
 #include "bantam/base/byte_size.h"
 #include "bantam/base/text.h"
 #include "bantam/cli/config/options.h"
+#include "bantam/cli/print/fitted_text.h"
 #include "bantam/cli/print/json_text.h"
 #include "bantam/cli/print/step_json.h"
+#include "bantam/cli/print/terminal.h"
 #include "bantam/engine/autograd/tape.h"
 #include "bantam/engine/ops/ops.h"
 #include "bantam/run/bench/step_session.h"
@@ -120,24 +123,31 @@ void print_json(const RunConfig& config, const StepCase& options, const ModelSum
 /// "(16,30,30,32)": without spaces, so that lines fit 80 columns.
 std::string shape_text(const Shape& shape) { return fmt::format("({})", fmt::join(shape.extents(), ",")); }
 
-void print_table(const RunConfig& config, const StepCase& options, const ModelSummary& summary) {
+std::string layers_table(const ModelSummary& summary, std::size_t most_of_name) {
   Table table(
       {{"layer", Align::left}, {"kind", Align::left}, {"output", Align::left}, {"parameters"}, {"activations"}});
   std::string block;
   for (const LayerRow& row : summary.layers) {
     const std::size_t slash = row.name.find('/');
     const std::string in = slash == std::string::npos ? "" : row.name.substr(0, slash);
-    if (in != block && !in.empty()) table.add_row({in + "/"});
+    if (in != block && !in.empty()) table.add_row({shown(in, most_of_name) + "/"});
     block = in;
-    table.add_row({in.empty() ? row.name : "  " + row.name.substr(slash + 1), row.kind, shape_text(row.output),
-                   format_count(row.parameters), format_byte_size(row.activation_bytes)});
+    table.add_row({shown(in.empty() ? row.name : "  " + row.name.substr(slash + 1), most_of_name), row.kind,
+                   shape_text(row.output), format_count(row.parameters), format_byte_size(row.activation_bytes)});
   }
   if (summary.loss_bytes > 0) table.add_row({"loss", "", "", "", format_byte_size(summary.loss_bytes)});
   table.add_rule();
   table.add_row({"total", "", "", format_count(summary.parameters), format_byte_size(summary.activation_bytes)});
+  return table.to_string();
+}
+
+void print_table(const RunConfig& config, const StepCase& options, const ModelSummary& summary) {
+  constexpr std::size_t kLeastName = 12;
+  const auto table_of = [&](std::size_t most_of_name) { return layers_table(summary, most_of_name); };
   fmt::print("{}: input {}, batch {}, {} on {}\n\n{}\n", printable(config.model.name),
              to_string(config.model.graph.input_shape()), options.batch, to_string(options.precision),
-             to_string(config.device), table.to_string());
+             to_string(config.device),
+             fitted_text(static_cast<std::size_t>(table_columns(stdout)), kLeastName, table_of));
   fmt::print("{} parameters, {} of them trainable\n", format_count(summary.parameters),
              format_count(summary.trainable));
   fmt::print("A training step needs {} at its peak (recompute: {}):\n", format_byte_size(summary.step.peak_bytes),

@@ -107,7 +107,7 @@ std::string numbers(const SplitSurvey& survey, double ChannelStatistics::*value)
 
 std::string values_text(const SplitSurvey& survey) {
   if (survey.channels.empty()) return {};
-  return fmt::format("mean {}; deviation {}", numbers(survey, &ChannelStatistics::mean),
+  return fmt::format("mean {}; std {}", numbers(survey, &ChannelStatistics::mean),
                      numbers(survey, &ChannelStatistics::deviation));
 }
 

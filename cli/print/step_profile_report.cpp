@@ -2,6 +2,7 @@
 #include "bantam/cli/print/step_profile_report.h"
 
 #include <algorithm>
+#include <utility>
 #include <vector>
 
 #include <fmt/format.h>
@@ -9,6 +10,7 @@
 #include "bantam/base/byte_size.h"
 #include "bantam/base/text.h"
 #include "bantam/cli/config/run_names.h"
+#include "bantam/cli/print/fitted_text.h"
 
 namespace bantam::cli {
 namespace {
@@ -17,7 +19,7 @@ using Json = nlohmann::ordered_json;
 using kernels::KernelPhase;
 using run::TimedWork;
 
-constexpr std::size_t kNameWidth = 26, kKernelWidth = 40, kColumns = 79;
+constexpr std::size_t kLeastName = 12;
 
 std::string shortened(const std::string& text, std::size_t width) {
   return text.size() <= width ? text : text.substr(0, width - 2) + "..";
@@ -28,14 +30,14 @@ std::string percent(double part, double whole) { return fmt::format("{:.1f}", wh
 
 std::string operation_name(const std::string& name) { return name.empty() ? "(no operation)" : printable(name); }
 
-/// Words in lines of at most kColumns.
-std::string filled(const std::string& text) {
+/// Words in lines of less than `columns`.
+std::string filled(const std::string& text, std::size_t columns) {
   std::string lines;
   std::size_t column = 0, begin = 0;
   while (begin < text.size()) {
     const std::size_t end = std::min(text.find(' ', begin), text.size());
     const std::string word = text.substr(begin, end - begin);
-    if (column > 0 && column + 1 + display_width(word) > kColumns) {
+    if (column > 0 && column + 1 + display_width(word) >= columns) {
       lines += '\n';
       column = 0;
     }
@@ -81,7 +83,7 @@ void add_gap_rows(Table& table, const run::StepProfile& profile) {
   table.add_row({"(between steps)", "", microseconds(between), percent(between, profile.step_seconds)});
 }
 
-std::string operations_text(const run::StepProfile& profile, std::size_t rows) {
+std::string operations_text(const run::StepProfile& profile, std::size_t rows, std::size_t most) {
   std::vector<const run::ProfiledNode*> nodes;
   for (const run::ProfiledNode& node : profile.nodes)
     if (node.total().seconds > 0) nodes.push_back(&node);
@@ -97,7 +99,7 @@ std::string operations_text(const run::StepProfile& profile, std::size_t rows) {
       others += total.seconds;
       continue;
     }
-    table.add_row({shortened(operation_name(node.name), kNameWidth), shortened(node.runs, 22),
+    table.add_row({bantam::shown(operation_name(node.name), most), bantam::shown(node.runs, most),
                    microseconds(total.seconds), percent(total.seconds, profile.step_seconds),
                    microseconds(forward_of(node)), microseconds(backward_of(node)),
                    reached(total, floor_of(node, profile), profile)});
@@ -134,26 +136,26 @@ std::vector<KernelRow> kernel_rows(const run::StepProfile& profile) {
   return rows;
 }
 
-std::string kernels_text(const run::StepProfile& profile, std::size_t rows) {
+std::string kernels_text(const run::StepProfile& profile, std::size_t rows, std::size_t most) {
   const std::vector<KernelRow> all = kernel_rows(profile);
   Table table({{"kernel", Align::left}, {"calls"}, {"us"}, {"%"}, {"floor %"}});
   for (std::size_t i = 0; i < shown_rows(all.size(), rows); ++i)
-    table.add_row({shortened(all[i].name, kKernelWidth), fmt::format("{:.0f}", all[i].work.calls),
+    table.add_row({shortened(all[i].name, most), fmt::format("{:.0f}", all[i].work.calls),
                    microseconds(all[i].work.seconds), percent(all[i].work.seconds, profile.step_seconds),
                    reached(all[i].work, all[i].floor, profile)});
   return table.to_string();
 }
 
-std::string gaps_text(const run::StepProfile& profile, std::size_t rows) {
+std::string gaps_text(const run::StepProfile& profile, std::size_t rows, std::size_t most) {
   constexpr double kWorthARow = 1e-3;  // of a step
   Table table({{"gap after", Align::left}, {"before", Align::left}, {"us"}, {"%"}});
   std::size_t shown = 0;
   for (const run::ProfiledGap& gap : profile.gaps) {
     if (gap.seconds < kWorthARow * profile.step_seconds || (rows > 0 && shown == rows)) break;
     ++shown;
-    table.add_row({gap.after.empty() ? "(the step before)" : shortened(printable(gap.after), kNameWidth),
-                   gap.before.empty() ? "(the next step)" : shortened(printable(gap.before), kNameWidth),
-                   microseconds(gap.seconds), percent(gap.seconds, profile.step_seconds)});
+    table.add_row({gap.after.empty() ? "(the step before)" : bantam::shown(gap.after, most),
+                   gap.before.empty() ? "(the next step)" : bantam::shown(gap.before, most), microseconds(gap.seconds),
+                   percent(gap.seconds, profile.step_seconds)});
   }
   return shown > 0 ? "\n" + table.to_string() : "";
 }
@@ -173,12 +175,17 @@ std::string steps_words(const run::StepProfileOptions& options) {
 }
 
 std::string changes_text(const run::StepProfile& profile) {
-  Table table({{"change", Align::left}, {"time a sample, predicted"}, {"measured"}, {"peak"}});
-  for (const run::StepChange& change : profile.changes)
-    table.add_row({change.words, fmt::format("{:+.1f} %", 100 * (change.predicted_share - 1)),
-                   change.measured_share ? fmt::format("{:+.1f} %", 100 * (*change.measured_share - 1)) : "",
-                   format_byte_size(change.peak_bytes) + (change.fits ? "" : ", too much")});
   const bool measured = profile.options.try_seconds > 0;
+  std::vector<Table::Column> columns = {{"change", Align::left}, {"time a sample, predicted"}, {"peak"}};
+  if (measured) columns.insert(columns.end() - 1, {"measured"});
+  Table table(std::move(columns));
+  for (const run::StepChange& change : profile.changes) {
+    std::vector<std::string> row = {change.words, fmt::format("{:+.1f} %", 100 * (change.predicted_share - 1))};
+    if (measured)
+      row.push_back(change.measured_share ? fmt::format("{:+.1f} %", 100 * (*change.measured_share - 1)) : "");
+    row.push_back(format_byte_size(change.peak_bytes) + (change.fits ? "" : ", too much"));
+    table.add_row(std::move(row));
+  }
   return "\n" + table.to_string() +
          (measured ? "" : "Predictions are fitted to an H200; --try measures each change.\n");
 }
@@ -257,22 +264,30 @@ std::string method_words(run::RecordingMethod method, const std::string& why_not
   return "the host's clock between kernel calls";
 }
 
-std::string text_of(const run::StepProfile& profile, std::size_t rows) {
+std::string text_of(const run::StepProfile& profile, std::size_t rows, TextColumns columns) {
+  const auto fitted = [&](auto* table_text) {
+    return fitted_text(columns.table, kLeastName, [&](std::size_t most) { return table_text(profile, rows, most); });
+  };
+
   const double plain = profile.recording.plain_seconds;
-  std::string text = fmt::format("{} on {}, {}, batch {}, recompute {}\n\n{}\n", printable(profile.model),
-                                 to_string(profile.device), to_string(profile.step.precision), profile.step.batch,
-                                 shortened(to_string(profile.step.recompute), 40), filled(profile.headline));
-  text += operations_text(profile, rows) + "\n" + kernels_text(profile, rows) + gaps_text(profile, rows) +
-          threads_text(profile) + changes_text(profile) + "\n";
-  text += filled(fmt::format("Measured: {}, by {}; an unprofiled step lasts {} us ({:+.1f} %).",
-                             steps_words(profile.options),
-                             method_words(profile.recording.method, profile.recording.why_not_traced),
-                             microseconds(plain), plain > 0 ? 100 * (plain / profile.step_seconds - 1) : 0));
+  std::string text =
+      fmt::format("{} on {}, {}, batch {}, recompute {}\n\n{}\n", printable(profile.model), to_string(profile.device),
+                  to_string(profile.step.precision), profile.step.batch,
+                  shortened(to_string(profile.step.recompute), 40), filled(profile.headline, columns.text));
+  text += fitted(operations_text) + "\n" + fitted(kernels_text) + fitted(gaps_text) + threads_text(profile) +
+          changes_text(profile) + "\n";
+  text += filled(
+      fmt::format("Measured: {}, by {}; an unprofiled step lasts {} us ({:+.1f} %).", steps_words(profile.options),
+                  method_words(profile.recording.method, profile.recording.why_not_traced), microseconds(plain),
+                  plain > 0 ? 100 * (plain / profile.step_seconds - 1) : 0),
+      columns.text);
   if (profile.rates)
-    text += filled(fmt::format(
-        "floor %: the least time by the device's rates ({:.0f} GB/s copied, {:.0f} GFLOP/s multiplied, measured in "
-        "this call) over the time; above 100: a cache had the data.",
-        1e-9 * profile.rates->copy_bytes_per_s, 1e-9 * profile.rates->flops_per_s));
+    text += filled(
+        fmt::format(
+            "floor %: the least time by the device's rates ({:.0f} GB/s copied, {:.0f} GFLOP/s multiplied, measured in "
+            "this call) over the time; above 100: a cache had the data.",
+            1e-9 * profile.rates->copy_bytes_per_s, 1e-9 * profile.rates->flops_per_s),
+        columns.text);
   return text;
 }
 

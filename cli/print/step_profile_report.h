@@ -10,8 +10,14 @@
 
 namespace bantam::cli {
 
-/// Tables of the longest operations, kernels and gaps, `rows` of each (0: all); the rest is added up in a row.
-std::string text_of(const run::StepProfile& profile, std::size_t rows);
+/// How wide lines are.
+struct TextColumns {
+  std::size_t text = 80, table = 120;
+};
+
+/// Tables of the longest operations, kernels and gaps, `rows` of each (0: all); the rest is added up in a row. Names
+/// are cut where lines would be longer.
+std::string text_of(const run::StepProfile& profile, std::size_t rows, TextColumns columns = {});
 
 /// All figures: of the step, by operation, kernel, gap and thread, the changes; times in microseconds of one step.
 nlohmann::ordered_json json_of(const run::StepProfile& profile);

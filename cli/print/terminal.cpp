@@ -9,9 +9,10 @@
 #include <unistd.h>
 
 namespace bantam::cli {
+namespace {
 
-int terminal_columns(std::FILE* out) {
-  constexpr int kUsual = 80, kLeast = 20, kMost = 10'000;
+int columns_or(std::FILE* out, int otherwise) {
+  constexpr int kLeast = 20, kMost = 10'000;
   if (const char* text = std::getenv("COLUMNS")) {
     const std::string_view digits = text;
     int columns = 0;
@@ -21,7 +22,12 @@ int terminal_columns(std::FILE* out) {
   }
   winsize size{};
   if (ioctl(fileno(out), TIOCGWINSZ, &size) == 0 && size.ws_col > 0) return size.ws_col;
-  return kUsual;
+  return otherwise;
 }
+
+}  // namespace
+
+int terminal_columns(std::FILE* out) { return columns_or(out, 80); }
+int table_columns(std::FILE* out) { return columns_or(out, 120); }
 
 }  // namespace bantam::cli

@@ -9,4 +9,7 @@ namespace bantam::cli {
 /// the terminal, else 80.
 int terminal_columns(std::FILE* out);
 
+/// The same for tables of many columns: where neither says how wide lines are (a file, a pipe), 120.
+int table_columns(std::FILE* out);
+
 }  // namespace bantam::cli

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <ctime>
+#include <string_view>
 
 #include <fmt/format.h>
 
@@ -10,84 +12,134 @@
 #include "bantam/base/text.h"
 #include "bantam/cli/report/page_text.h"
 #include "bantam/data/images/encode.h"
+#include "resources.h"
 
 namespace bantam::cli {
 namespace {
 
 constexpr std::int64_t kMostPixels = 160;  // of a picture's longer side
 
-constexpr const char* kPage = R"(<!doctype html>
-<html lang="en"><head><meta charset="utf-8"><title>data: {name}</title>
-<style>:root{{color-scheme:light dark}}body{{font:15px system-ui,sans-serif;margin:2em auto;max-width:80em;padding:0 1em}}
-table{{border-collapse:collapse;margin:1em 0}}td,th{{padding:.2em .8em;text-align:right;vertical-align:top}}
-td:first-child,th:first-child{{text-align:left}}td.sample{{text-align:center;font-size:12px;max-width:170px;overflow-wrap:anywhere}}
-img{{display:block;margin:0 auto;max-width:160px;min-width:96px;image-rendering:auto}}img.small{{image-rendering:pixelated}}
-.bar{{display:inline-block;height:.8em;background:#1565c0}}pre{{white-space:pre-wrap}}</style></head><body>
-<h1>Data of {name}</h1>
-<pre>{summary}</pre>
-<h2>Classes</h2>
-{classes}
-<h2>Samples as the network sees them</h2>
-<p>A row a training sample: as stored, in {epochs} epochs of training, and in an evaluation. The normalisation is undone.</p>
-{samples}
-</body></html>
-)";
-
-std::string picture(const Image& image) {
+std::string picture(const Image& image, std::string_view words) {
   if (image.pixels.empty()) return {};
   const bool small = std::max(image.size.height, image.size.width) < kMostPixels / 2;
-  return fmt::format("<img{} alt=\"\" src=\"data:image/png;base64,{}\">", small ? " class=\"small\"" : "",
-                     base64(encode_png(reduced(image, kMostPixels))));
+  return fmt::format("<img{} alt=\"{}\" src=\"data:image/png;base64,{}\">", small ? " class=\"small\"" : "",
+                     escaped(words), base64(encode_png(reduced(image, kMostPixels))));
 }
 
-std::string cell(const SampleView& view) {
-  return fmt::format("<td class=\"sample\">{}{}{}</td>", picture(view.image), picture(view.mask), escaped(view.target));
+/// One picture of a sample: its mask below it, then what it is, then its target or size.
+std::string view_figure(const std::string& title, const SampleView& view, const std::string& sample) {
+  return fmt::format("<figure>{}{}<figcaption>{}</figcaption><span>{}</span></figure>\n",
+                     picture(view.image, fmt::format("{}, {}", sample, title)),
+                     picture(view.mask, fmt::format("{}, {}: its mask, a colour a class", sample, title)), title,
+                     escaped(view.target));
 }
 
-std::string samples_table(const std::vector<PageSample>& samples) {
-  if (samples.empty()) return {};
-  std::string text = "<table><tr><th>sample</th><th>stored</th>";
-  for (std::size_t e = 0; e < samples.front().training.size(); ++e) text += fmt::format("<th>epoch {}</th>", e + 1);
-  text += "<th>evaluation</th></tr>\n";
-  for (const PageSample& sample : samples) {
-    text += fmt::format(
-        "<tr><td class=\"sample\">{}</td><td class=\"sample\">{}{}</td>", escaped(sample.name), picture(sample.stored),
-        sample.stored.pixels.empty() ? ""
-                                     : fmt::format("{} x {}", sample.stored.size.width, sample.stored.size.height));
-    for (const SampleView& view : sample.training) text += cell(view);
-    text += cell(sample.evaluation) + "</tr>\n";
-  }
-  return text + "</table>";
+/// A target is written where training makes another one of it (mixup).
+SampleView without_target(SampleView view, const std::string& known) {
+  if (view.target == known) view.target.clear();
+  return view;
 }
 
-std::string classes_table(const DataReport& report) {
+std::string sample_text(const PageSample& sample) {
+  const ImageSize size = sample.stored.size;
+  const SampleView stored{
+      .image = sample.stored,
+      .mask = {},
+      .target = sample.stored.pixels.empty() ? "" : fmt::format("{} x {}", size.width, size.height)};
+  std::string text = fmt::format("<div class=\"sample\"><h3>{}</h3><div class=\"views\">\n", escaped(sample.name));
+  if (!stored.image.pixels.empty()) text += view_figure("stored", stored, sample.name);
+  for (std::size_t e = 0; e < sample.training.size(); ++e)
+    text += view_figure(fmt::format("epoch {}", e + 1), without_target(sample.training[e], sample.evaluation.target),
+                        sample.name);
+  return text + view_figure("evaluation", sample.evaluation, sample.name) + "</div></div>\n";
+}
+
+std::string samples_text(const std::vector<PageSample>& samples) {
+  if (samples.empty())
+    return "<p class=\"hint\">There is no batch to show: the pipeline has no stage that makes images of one size.</p>";
+  std::string text = fmt::format(
+      "<p class=\"hint\">{} training samples, as many of each class as there can be: as stored, in {} epochs of "
+      "training, and in an evaluation. The normalisation is undone.</p>\n",
+      samples.size(), samples.front().training.size());
+  for (const PageSample& sample : samples) text += sample_text(sample);
+  return text;
+}
+
+/// Classes [first, last) as rows; bars are of the training samples, the longest `most` of them.
+std::string class_rows(const DataReport& report, std::size_t first, std::size_t last, std::int64_t most) {
   const SplitSurvey& train = report.splits.front().survey;
-  if (train.class_counts.empty()) return "<p>The targets are no classes.</p>";
-  const std::int64_t most = std::max<std::int64_t>(1, *std::ranges::max_element(train.class_counts));
-  std::string text = "<table><tr><th>class</th>";
-  for (const DataReport::Split& split : report.splits) text += fmt::format("<th>{}</th>", split.name);
-  text += "<th></th></tr>\n";
-  for (std::size_t c = 0; c < train.class_counts.size(); ++c) {
+  std::string text;
+  for (std::size_t c = first; c < last; ++c) {
     const bool named = c < train.facts.class_names.size();
     text += fmt::format("<tr><td>{}</td>", named ? escaped(train.facts.class_names[c]) : fmt::format("{}", c));
     for (const DataReport::Split& split : report.splits) {
       const auto& counts = split.survey.class_counts;
       text += fmt::format("<td>{}</td>", format_count(c < counts.size() ? counts[c] : 0));
     }
-    text +=
-        fmt::format("<td style=\"text-align:left\"><span class=\"bar\" style=\"width:{:.1f}em\"></span></td></tr>\n",
-                    30.0 * static_cast<double>(train.class_counts[c]) / static_cast<double>(most));
+    text += fmt::format("<td class=\"bars\"><i style=\"width:{:.1f}%\"></i></td></tr>\n",
+                        100.0 * static_cast<double>(train.class_counts[c]) / static_cast<double>(most));
   }
-  return text + "</table>";
+  return text;
+}
+
+std::string classes_table(const DataReport& report) {
+  constexpr std::size_t kShown = 24;
+  const std::vector<std::int64_t>& counts = report.splits.front().survey.class_counts;
+  if (counts.empty()) return "<p class=\"hint\">The targets are no classes.</p>";
+  const std::int64_t most = std::max<std::int64_t>(1, *std::ranges::max_element(counts));
+  std::string head = "<table class=\"classes\"><thead><tr><th scope=\"col\">class</th>";
+  for (const DataReport::Split& split : report.splits) head += fmt::format("<th scope=\"col\">{}</th>", split.name);
+  head += fmt::format(
+      "<th scope=\"col\" class=\"bars\" aria-label=\"training samples as bars from 0 to {0}\"><span><b>0</b><b>{0}</b>"
+      "</span></th></tr></thead>\n<tbody>",
+      format_count(most));
+  const std::string end = "</tbody></table>";
+  const std::size_t first = std::min(kShown, counts.size());
+  std::string text = head + class_rows(report, 0, first, most) + end;
+  if (first < counts.size())
+    text += fmt::format("\n<details><summary>{} more classes</summary>{}{}{}</details>", counts.size() - first, head,
+                        class_rows(report, first, counts.size(), most), end);
+  return text;
+}
+
+std::string tile(const std::string& value, const std::string& label, const std::string& note) {
+  return fmt::format("<div class=\"tile\"><b>{}</b><span>{}</span><span>{}</span></div>", escaped(value),
+                     escaped(label), escaped(note));
+}
+
+std::string tiles_text(const DataReport& report) {
+  std::string text;
+  for (const DataReport::Split& split : report.splits)
+    text += tile(format_count(split.survey.facts.size), split.name + " samples",
+                 format_byte_size(split.survey.stored_bytes));
+  const SplitSurvey& train = report.splits.front().survey;
+  if (!train.class_counts.empty())
+    text += tile(format_count(std::ssize(train.class_counts)), "classes",
+                 train.imbalance() < 1.5
+                     ? "about as many samples each"
+                     : fmt::format("the largest has {:.3g} x the samples of the smallest", train.imbalance()));
+  const Shape& shape = train.facts.image_shape;
+  const ImageSize size = shape.rank() != 3                  ? ImageSize{}
+                         : train.facts.has_encoded_images() ? train.median
+                                                            : ImageSize{shape[0], shape[1]};
+  if (size.height > 0)
+    text += tile(fmt::format("{} x {}", size.width, size.height), "pixels",
+                 train.facts.has_encoded_images() ? "median of the images' sizes" : "every image");
+  return text;
 }
 
 }  // namespace
 
 std::string data_page(const DataReport& report, const std::vector<PageSample>& samples) {
-  return fmt::format(kPage, fmt::arg("name", escaped(report.config)), fmt::arg("summary", escaped(text_of(report))),
-                     fmt::arg("classes", classes_table(report)),
-                     fmt::arg("epochs", samples.empty() ? 0 : samples.front().training.size()),
-                     fmt::arg("samples", samples_table(samples)));
+  return filled(report::kDataHtml, {{"name", escaped(report.config)},
+                                    {"format", escaped(report.format)},
+                                    {"style", report::kDataStyle},
+                                    {"theme", report::kTheme},
+                                    {"tiles", tiles_text(report)},
+                                    {"summary", escaped(text_of(report))},
+                                    {"classes", classes_table(report)},
+                                    {"samples", samples_text(samples)},
+                                    {"made", utc_text(static_cast<std::int64_t>(std::time(nullptr)))}});
 }
 
 }  // namespace bantam::cli

@@ -1,6 +1,22 @@
 // Drawing of charts as SVG, and the cursor that they share.
 const frame = {left: 58, right: 10, top: 8, bottom: 24};
 
+// Where a few values are much larger than all others: an end that the others fill.
+function withoutSpikes(values, most) {
+  const sorted = values.slice().sort((a, b) => a - b), usual = sorted[Math.floor(0.95 * (sorted.length - 1))];
+  return sorted.length >= 20 && usual > 0 && most > 3 * usual ? 1.5 * usual : most;
+}
+// Values with a line of the grid and a label, the first and the last of which are the axis' ends.
+function gridOf(chart, least, most, log) {
+  if (log) {
+    const [low, high] = [logEnd(least, -1), logEnd(most, 1)];
+    return [...new Set([low, ...logTicks(low, high), high])];
+  }
+  const unit = chart.base === "peak_bytes" ? 1024 ** Math.floor(Math.log2(most) / 10) : 1;
+  const inner = ticksOf(least, most, 4, unit), step = inner.length > 1 ? inner[1] - inner[0] : most - least;
+  const first = Math.floor(least / step + 1e-9), last = Math.ceil(most / step - 1e-9);
+  return Array.from({length: last - first + 1}, (_, i) => (first + i) * step);
+}
 function scaleOf(chart, width, height) {
   const xs = chart.lines.flatMap(line => [line.x[0], line.x[line.x.length - 1]]).filter(Number.isFinite);
   const low = seen.axis === "time" || chart.lines.length === 0 ? 0 : Math.min(...xs, 0), high = Math.max(...xs, low + 1e-9);
@@ -9,12 +25,16 @@ function scaleOf(chart, width, height) {
   let least = Math.min(...(log ? positive : values)), most = Math.max(...values);
   if (["peak_bytes", "images_per_s", "data_wait_share"].includes(chart.base)) { least = 0; most *= 1.08; }
   if (chart.base === "data_wait_share") most = Math.max(most, 0.01);
+  const cut = ["gradient_norm", "images_per_s"].includes(chart.base) && !log ? withoutSpikes(values, most) : most, spike = cut < most ? most : null;
+  most = cut;
   if (least >= most) { const wide = Math.abs(least) / 2 || 1; least -= log ? wide / 2 : wide; most += wide; }
+  const grid = gridOf(chart, least, most, log);
+  [least, most] = [grid[0], grid[grid.length - 1]];
   const to = log ? Math.log : v => v;
   const inner = {width: width - frame.left - frame.right, height: height - frame.top - frame.bottom};
-  return {low, high, least, most, log,
+  return {low, high, least, most, log, grid, spike,
           x: v => frame.left + inner.width * (v - low) / (high - low),
-          y: v => frame.top + inner.height * (to(most) - to(Math.max(v, log ? least : v))) / (to(most) - to(least)),
+          y: v => frame.top + inner.height * (to(most) - to(Math.min(most, Math.max(v, log ? least : v)))) / (to(most) - to(least)),
           at: px => low + (high - low) * Math.min(1, Math.max(0, (px - frame.left) / inner.width))};
 }
 
@@ -24,13 +44,14 @@ function tickText(base, v) {
 }
 function axesOf(chart, scale, width, height) {
   const parts = [], floor = height - frame.bottom;
-  const unit = chart.base === "peak_bytes" ? 1024 ** Math.floor(Math.log2(scale.most) / 10) : 1;
-  for (const v of scale.log ? logTicks(scale.least, scale.most) : ticksOf(scale.least, scale.most, 4, unit))
+  for (const v of scale.grid)
     parts.push(`<line class="grid" x1="${frame.left}" x2="${width - frame.right}" y1="${scale.y(v)}" y2="${scale.y(v)}"/>` +
                `<text x="${frame.left - 6}" y="${scale.y(v) + 4}" text-anchor="end">${tickText(chart.base, v)}</text>`);
-  const ticks = ticksOf(scale.low, scale.high, Math.max(2, Math.floor(width / 110)));
-  for (const v of ticks)
-    parts.push(`<text x="${scale.x(v)}" y="${floor + 16}" text-anchor="${scale.x(v) > width - 30 ? "end" : "middle"}">${placeText(v)}</text>`);
+  const wanted = Math.max(2, Math.floor(width / 110)), room = 60;
+  const inner = seen.axis === "time" ? timeTicks(scale.high, wanted) : ticksOf(scale.low, scale.high, wanted);
+  for (const v of [scale.low, ...inner.filter(v => scale.x(v) > scale.x(scale.low) + room && scale.x(v) < scale.x(scale.high) - room), scale.high])
+    parts.push(`<text x="${scale.x(v)}" y="${floor + 16}" text-anchor="${v === scale.high ? "end" : v === scale.low ? "start" : "middle"}">${placeText(v)}</text>`);
+  if (scale.spike !== null) parts.push(`<text x="${width - frame.right}" y="${frame.top + 12}" text-anchor="end">cut off: up to ${tickText(chart.base, scale.spike)}</text>`);
   return parts.join("");
 }
 
@@ -43,7 +64,7 @@ function drawnLine(line, scale) {
   const dots = line.validation && line.y.length <= 40
     ? line.x.map((x, i) => `<circle cx="${scale.x(x).toFixed(1)}" cy="${scale.y(line.y[i]).toFixed(1)}" r="2.5" fill="${line.color}"/>`).join("") : "";
   if (!seen.smooth || !isNoisy(line)) return `<path d="${pathOf(line.x, line.y, scale)}" ${style} stroke-width="2"${dash}/>${dots}`;
-  return `<path d="${pathOf(line.x, line.y, scale)}" ${style} opacity="0.28"/><path d="${pathOf(line.x, smoothed(line.y), scale)}" ${style} stroke-width="2"/>`;
+  return `<path d="${pathOf(line.x, line.y, scale)}" ${style} opacity="0.28"/><path d="${pathOf(line.x, smoothed(line.y.map(v => Math.min(v, scale.most))), scale)}" ${style} stroke-width="2"/>`;
 }
 
 function drawChart(chart) {

@@ -58,6 +58,17 @@ const isNoisy = line => !line.validation && line.y.length > 60 && !["learning_ra
 
 const shareText = v => v === null || !Number.isFinite(v) ? "–" : (100 * v).toFixed(1) + "\u00a0%";
 
+// As the program writes durations: "350ms", "8.3s", "42s", "1m 23s", "2h 05m", "3d 04h".
+function longTime(s) {
+  if (s < 0.9995) return Math.round(s * 1000) + "ms";
+  if (s < 9.95) return s.toFixed(1) + "s";
+  const whole = Math.round(s), two = n => String(n).padStart(2, "0");
+  if (whole < 60) return whole + "s";
+  if (whole < 3600) return `${Math.floor(whole / 60)}m ${two(whole % 60)}s`;
+  if (whole < 86400) return `${Math.floor(whole / 3600)}h ${two(Math.floor(whole / 60) % 60)}m`;
+  return `${Math.floor(whole / 86400)}d ${two(Math.floor(whole / 3600) % 24)}h`;
+}
+
 // Rounded values between two ends; of sizes in whole units of 1024.
 function ticksOf(low, high, wanted, unit = 1) {
   if (unit !== 1) return ticksOf(low / unit, high / unit, wanted).map(v => v * unit);
@@ -71,11 +82,21 @@ function logTicks(low, high) {
   const out = [];
   for (let p = Math.floor(Math.log10(low)); p <= Math.ceil(Math.log10(high)); ++p)
     for (const m of high / low > 50 ? [1] : [1, 2, 5]) if (m * 10 ** p >= low && m * 10 ** p <= high) out.push(m * 10 ** p);
-  return out.length > 1 ? out : [low, high];
+  return out;
+}
+// The nearest 1, 2 or 5 times a power of ten that is not above (below: by = 1) the value.
+function logEnd(value, by) {
+  const steps = [1, 2, 5].flatMap(m => [-1, 0, 1].map(p => m * 10 ** (Math.floor(Math.log10(value)) + p))).sort((a, b) => a - b);
+  return by < 0 ? steps.filter(step => step <= value * (1 + 1e-9)).pop() : steps.find(step => step >= value * (1 - 1e-9));
+}
+const timeSteps = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 43200, 86400];
+function timeTicks(high, wanted) {
+  const step = timeSteps.find(s => high / s <= wanted);
+  return high < 5 || !step ? ticksOf(0, high, wanted) : Array.from({length: Math.floor(high / step) + 1}, (_, i) => i * step);
 }
 
 function placeText(x) {
-  if (seen.axis === "time") return x < 60 ? x.toFixed(0) + " s" : x < 3600 ? (x / 60).toFixed(x < 600 ? 1 : 0) + " min" : (x / 3600).toFixed(1) + " h";
+  if (seen.axis === "time") return x === 0 ? "0s" : longTime(x);
   return seen.axis === "epochs" ? String(+x.toFixed(2)) : exact(x);
 }
 

@@ -27,12 +27,13 @@ function histogramSvg(list, kind, color, name) {
                   : `<path d="${path}" fill="none" stroke="${color}" opacity="${(0.15 + 0.45 * i / drawn.length).toFixed(2)}"/>`;
   });
   const zero = low < 0 && high > 0 ? `<line class="grid" x1="${x(0)}" x2="${x(0)}" y1="2" y2="${floor}"/>` : "";
-  const words = `${kind} of ${name}${now.update ? " at update " + exact(now.update) : ""}: from ${smallNumber(low)} to ${smallNumber(high)}, mean ${smallNumber(now.mean)}, deviation ${smallNumber(now.deviation)}`;
+  const words = `${kind} of ${name}${now.update ? " at update " + exact(now.update) : ""}: from ${smallNumber(low)} to ${smallNumber(high)}, mean ${smallNumber(now.mean)}, std ${smallNumber(now.std)}`;
   const figure = element("div", {});
-  figure.innerHTML = `<svg viewBox="0 0 ${width} 80" role="img" tabindex="0" preserveAspectRatio="none">${zero}${parts.join("")}</svg>`;
+  figure.innerHTML = `<svg viewBox="0 0 ${width} 64" role="img" tabindex="0" preserveAspectRatio="none">${zero}${parts.join("")}</svg>`;
   figure.firstChild.setAttribute("aria-label", words);
   const before = drawn.length > 1 ? `, ${drawn.length - 1} earlier in outline` : "";
-  figure.append(element("p", {}, `${kind}${now.update ? ` at update ${exact(now.update)}${before}` : ""}: ${smallNumber(low)} … ${smallNumber(high)}, mean ${smallNumber(now.mean)}, deviation ${smallNumber(now.deviation)}`));
+  figure.append(element("div", {class: "ends"}, element("span", {}, smallNumber(low)), element("span", {}, smallNumber(high))),
+    element("p", {}, `${kind}${now.update ? ` at update ${exact(now.update)}${before}` : ""}: mean ${smallNumber(now.mean)}, std ${smallNumber(now.std)}`));
   return figure;
 }
 

@@ -12,6 +12,7 @@
 #include "bantam/cli/print/json_text.h"
 #include "bantam/cli/report/page_text.h"
 #include "bantam/data/images/encode.h"
+#include "bantam/run/report/run_differences.h"
 #include "bantam/run/use/class_report.h"
 #include "resources.h"
 
@@ -72,7 +73,7 @@ Json edges_of(const TensorHistogram& one) {
 Json json_of(const TensorHistogram& one) {
   return {{"update", one.update},
           {"mean", rounded(one.mean)},
-          {"deviation", rounded(one.deviation)},
+          {"std", rounded(one.deviation)},
           {"edges", edges_of(one)},
           {"counts", rounded(one.counts)}};
 }
@@ -193,6 +194,9 @@ Json json_of(const RunReport& report, const Detail& detail) {
   Json json = facts_of(report);
   json["updates_per_epoch"] = report.history.updates_per_epoch;
   json["curves"] = json_of(report.history);
+  if (report.history.epoch_loss)
+    json["epoch_loss"] = {{"epoch", report.history.epoch_loss->first},
+                          {"loss", rounded(report.history.epoch_loss->second)}};
   json["test"] = Json::object();
   for (const auto& [name, value] : report.history.test) json["test"][name] = rounded(value);
   json["weights_file"] = report.weights_file.string();

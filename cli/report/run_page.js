@@ -1,7 +1,6 @@
 // The page: figures, tables of runs, what the reader chooses, and what changes while a run is under way.
 let data = JSON.parse(document.getElementById("data").textContent);
 
-const longTime = s => s < 60 ? s.toFixed(s < 10 ? 1 : 0) + " s" : s < 3600 ? `${Math.floor(s / 60)} min ${Math.round(s % 60)} s` : `${Math.floor(s / 3600)} h ${Math.round(s % 3600 / 60)} min`;
 function lastOf(run, name) {
   const curve = run.curves.find(c => c.name === name);
   return curve && curve.y.length > 0 ? curve.y[curve.y.length - 1] : null;
@@ -24,8 +23,8 @@ function showTiles() {
   const rate = medianOf(run, "images_per_s"), memory = lastOf(run, "peak_bytes"), tested = Object.entries(run.test).filter(([name]) => name !== "samples");
   if (run.best) where.append(tile(bestText(run), "best validation " + run.best.metric, `epoch ${run.best.epoch}`));
   for (const [name, value] of tested.slice(0, 2)) where.append(tile(valueText(name, value), "test " + name, "at the end"));
-  const loss = lastOf(run, "loss");
-  if (loss !== null) where.append(tile(valueText("loss", loss), "training loss", "of the last logged updates"));
+  const epoch = run.epoch_loss, loss = epoch ? epoch.loss : lastOf(run, "loss");
+  if (loss !== null) where.append(tile(valueText("loss", loss), "training loss", epoch ? `mean of epoch ${epoch.epoch}` : "of the last logged updates"));
   where.append(tile(longTime(run.seconds), "of training", `${exact(run.updates)} updates, ${run.sessions} session${run.sessions === 1 ? "" : "s"}`));
   if (rate !== null) where.append(tile(exact(rate), "images a second", "median"));
   if (memory !== null) where.append(tile(bytes(memory), "in use at the peak", run.device));
@@ -50,7 +49,7 @@ function showRuns() {
     ...d.values.map(value => element("td", {title: value}, value === "" ? "–" : value))));
   document.getElementById("differences").replaceChildren(changed.length > 0 ? plainTable(["Key", ...data.runs.map(run => run.name)], changed)
     : element("p", {}, "Their configurations are the same."));
-  choices("chosen-run", data.runs.map((run, r) => ({name: run.name, on: () => seen.run === r, choose: () => { seen.run = r; layersShown.all = false; }})));
+  choices("chosen-run", data.runs.map((run, r) => ({name: run.name, on: () => seen.run === r, choose: () => { seen.run = r; layersShown.all = samplesShown.worst = samplesShown.random = false; }})));
 }
 
 // Buttons of which those that are on are pressed.

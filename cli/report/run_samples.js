@@ -43,7 +43,7 @@ function picture(source, words, small) {
   return element("img", {src: "data:image/png;base64," + source, alt: words, ...(small ? {class: "small"} : {})});
 }
 function sampleFigure(answers, sample, number) {
-  const said = sample.said.map(s => saidText(answers, s)), wrong = sample.right !== null && sample.right < 0.5;
+  const said = sample.said.map(s => saidText(answers, s)), wrong = isWrong(sample);
   const first = answers.task === "values" ? said.join(", ") : said[0] || "nothing";
   const words = `${sample.name}${sample.truth ? `, which is ${sample.truth}` : ""}; answered: ${said.join(", ") || "nothing"}`;
   const figure = element("figure", {"aria-label": `${number}: ${words}`});
@@ -60,19 +60,41 @@ function sampleFigure(answers, sample, number) {
   return figure;
 }
 
+// Of answers that are right or wrong the worst are wrong ones, as long as there are any.
+function worstOf(answers) {
+  const wrong = answers.worst.filter(isWrong), judged = answers.task === "classes" && answers.worst.every(sample => sample.right !== null);
+  return !judged ? {list: answers.worst, which: "with the largest loss", note: ""}
+    : wrong.length > 0 ? {list: wrong, which: "answered wrongly, with the largest loss", note: ""}
+    : {list: answers.worst, which: "with the largest loss", note: " They are answered rightly, but with the least certainty."};
+}
+const isWrong = sample => sample.right !== null && sample.right < 0.5;
+
+// A few of a list, and a button for the others.
+const samplesShown = {worst: false, random: false};
+function fillSamples(answers, name, list) {
+  const where = document.getElementById(name), few = 12, all = samplesShown[name];
+  where.replaceChildren(...list.slice(0, all ? list.length : few).map((sample, i) => sampleFigure(answers, sample, i + 1)));
+  const more = document.getElementById(name + "-more");
+  more.hidden = list.length <= few;
+  more.textContent = all ? "Show fewer" : `Show all ${exact(list.length)}`;
+  more.onclick = () => { samplesShown[name] = !all; fillSamples(answers, name, list); };
+}
+
 function showSamples(run) {
   const answers = run.held_out;
   for (const list of ["worst", "random"]) {
     const where = document.getElementById(list), words = document.getElementById(list + "-words");
     where.replaceChildren();
+    document.getElementById(list + "-more").hidden = true;
     if (!answers) { words.textContent = run.no_held_out; continue; }
+    const worst = worstOf(answers);
     const all = answers.samples === answers.of ? `all ${exact(answers.of)}` : `${exact(answers.samples)} of ${exact(answers.of)}`;
     const mean = `mean loss ${answers.loss === null ? "not finite" : +answers.loss.toPrecision(4)}` + (answers.accuracy === null ? "" : `, ${shareText(answers.accuracy)} right`);
-    const count = answers[list].length, what = answers.has_pictures ? "images" : "samples";
+    const samples = list === "worst" ? worst.list : answers.random, count = samples.length, what = answers.has_pictures ? "images" : "samples";
     words.textContent = list === "worst"
-      ? `The ${count} ${what} with the largest loss, of ${all} held-out ${what} (${mean}). First what it is, then what the model answers.`
+      ? `${count} ${what} ${worst.which}, of ${all} held-out ${what} (${mean}).${worst.note} First what it is, then what the model answers.`
       : `${count} held-out ${what} chosen by the seed alone, in the order of the set.`;
     if (answers.no_pictures) words.textContent += " " + answers.no_pictures;
-    where.append(...answers[list].map((sample, i) => sampleFigure(answers, sample, i + 1)));
+    fillSamples(answers, list, samples);
   }
 }

@@ -15,6 +15,11 @@ function color(name) { return getComputedStyle(document.documentElement).getProp
 function duration(us) {
   return us < 1e3 ? us.toFixed(1) + " µs" : us < 1e6 ? (us / 1e3).toFixed(us < 1e4 ? 2 : 1) + " ms" : (us / 1e6).toFixed(2) + " s";
 }
+// Of times that are compared: all in the unit of the longest.
+function durations(longest) {
+  const [unit, name, digits] = longest < 1e3 ? [1, " µs", 1] : longest < 1e6 ? [1e3, " ms", 3] : [1e6, " s", 3];
+  return us => (us / unit).toFixed(digits) + name;
+}
 function share(us) { return (100 * us / profile.step_us).toFixed(1) + " %"; }
 function operationName(name) { return name || "(no operation)"; }
 function bytes(n) {
@@ -71,9 +76,11 @@ function words(place) {
   return `${path.length === 0 ? place.name : path.join(" › ")}: ${duration(place.us)}, ${share(place.us)} of a step`;
 }
 function deepest(place) { return Math.max(place.depth, ...place.children.map(deepest)); }
+// A label that is not readable is left out: one that is cut needs room for its first letters.
 function put(place, left, width, focus) {
+  const pixels = width / 100 * $("flame").clientWidth, labelled = pixels > Math.min(72, 14 + 7 * place.name.length);
   const button = element("button", {role: "treeitem", "aria-level": place.depth + 1, "aria-label": words(place),
-    title: words(place), tabindex: place === focus ? 0 : -1, class: width < 3 ? "narrow" : ""}, width > 3 ? place.name : "");
+    title: words(place), tabindex: place === focus ? 0 : -1, class: labelled ? "" : "narrow"}, labelled ? place.name : "");
   button.style.cssText = `left:${left}%;width:${width}%;top:${place.depth * rowHeight}px;` +
     `background:color-mix(in srgb, var(--${place.kind}) ${place.depth % 2 ? 38 : 28}%, var(--card))`;
   button.addEventListener("click", () => widen(place));
@@ -167,10 +174,11 @@ function resolve(name) {
 function drawAxis(pen, box, x) {
   pen.fillStyle = color("soft");
   pen.textBaseline = "bottom";
-  for (let i = 0; i <= 4; ++i) {
-    const us = from + (until - from) * i / 4;
-    pen.textAlign = i === 0 ? "left" : i === 4 ? "right" : "center";
-    pen.fillText(duration(us), x(us), box.height - 2);
+  const time = durations(until), parts = box.width < 500 ? 2 : 4;
+  for (let i = 0; i <= parts; ++i) {
+    const us = from + (until - from) * i / parts;
+    pen.textAlign = i === 0 ? "left" : i === parts ? "right" : "center";
+    pen.fillText(time(us), x(us), box.height - 2);
   }
 }
 function pick(i) {
@@ -235,9 +243,14 @@ function bar(row, most) {
   if (row.phase) made.style.background = `var(--${row.phase})`;
   return made;
 }
-function floor(row) { return row.floor_us === undefined || row.us === 0 ? "" : (100 * row.floor_us / row.us).toFixed(0) + " %"; }
-const timeColumns = most => [
-  {title: "time", cell: row => duration(row.us)},
+// And which rate sets it, as the program's tables say.
+function floor(row) {
+  if (row.floor_us === undefined || row.us === 0 || row.floor_us === 0) return "";
+  const rates = profile.rates, moved = row.bytes * rates.flops_per_s >= row.flops * rates.copy_bytes_per_s;
+  return `${(100 * row.floor_us / row.us).toFixed(0)} % ${moved ? "bytes" : "flops"}`;
+}
+const timeColumns = (most, time = durations(most)) => [
+  {title: "time", cell: row => time(row.us)},
   {title: "of a step", cell: row => share(row.us)},
   {title: "", kind: "bars wide", cell: row => bar(row, most)},
   {title: "floor", cell: floor},
@@ -257,13 +270,14 @@ function drawTables() {
     {title: "runs", kind: "text name wide", cell: row => row.runs}, ...timeColumns(longest)], operations);
   table("kernels", [{title: "kernel", kind: "text name", cell: kernelCell},
     ...timeColumns(profile.kernels.length ? profile.kernels[0].us : 1)], profile.kernels);
-  table("gaps", [{title: "gap", kind: "text name", cell: gapName}, {title: "time", cell: row => duration(row.us)},
+  const gapTime = durations(Math.max(0, ...profile.gaps.map(row => row.us)));
+  table("gaps", [{title: "gap", kind: "text name", cell: gapName}, {title: "time", cell: row => gapTime(row.us)},
     {title: "of a step", cell: row => share(row.us)}], profile.gaps, 8);
   table("threads", [{title: "thread", kind: "text", cell: row => row.thread === 0 ? "main" : "worker " + row.thread},
     {title: "at work", cell: row => (100 * row.busy_share).toFixed(1) + " %"}], profile.threads);
   table("changes", [{title: "change", kind: "text name", cell: row => row.change},
     {title: "a sample, predicted", cell: row => signed(row.predicted_share)},
-    {title: "measured", cell: row => signed(row.measured_share)},
+    ...(profile.changes.some(row => row.measured_share !== undefined) ? [{title: "measured", cell: row => signed(row.measured_share)}] : []),
     {title: "peak memory", cell: row => bytes(row.peak_bytes) + (row.fits ? "" : ", too much")}], profile.changes);
 }
 
@@ -271,17 +285,17 @@ function tile(value, text) { return element("div", {class: "tile"}, element("b",
 function drawWords() {
   $("subtitle").textContent = `${profile.precision}, batch ${profile.batch}, recompute ${profile.recompute}, ${profile.first_step === profile.last_step ? "step " + profile.first_step : `steps ${profile.first_step} to ${profile.last_step}`}`;
   const tiles = [tile(duration(profile.step_us), "a step, recorded"), tile(duration(profile.unprofiled_us), "a step, not recorded"),
-    tile(share(profile.gap_us), "of it are gaps")];
-  if (profile.floor_us !== undefined) tiles.push(tile(share(profile.floor_us), "is the least that the device's rates allow"));
+    tile(share(profile.gap_us), "of it no kernel runs")];
+  if (profile.floor_us !== undefined && profile.floor_us <= profile.step_us) tiles.push(tile(share(profile.floor_us), "of it would do at full speed"));
   $("tiles").append(...tiles);
   for (const name of [...phases, "gap"].filter(phase => root.children.some(part => part.kind === phase)))
     $("legend").append(element("div", {role: "listitem"}, element("span", {class: "swatch", style: `background: var(--${name})`}), name === "gap" ? "gaps" : name));
   const rows = profile.threads.map(row => row.thread === 0 ? "where the main thread waits for others" : `where worker ${row.thread} works`);
   $("line-words").textContent = `Step ${data.slices_step}, of median length. Point, tap, or use the arrow keys.` +
     (rows.length ? ` Rows from the top: kernels; ${rows.join("; ")}.` : "");
-  $("change-words").textContent = "Time of a sample with each change alone, beside the step as it is. Predictions are ratios of the cost model's times, which is fitted to an H200; --try measures them.";
+  $("change-words").textContent = "Time of a sample with each change alone, beside the step as it is. Predictions are made by a cost model that is fitted to an H200" + (profile.changes.some(row => row.measured_share !== undefined) ? "." : "; --try measures them.");
   $("floor-words").textContent = profile.rates === undefined ? "" :
-    "Floor: the least time by the device's rates, measured in this call, as a share of the time. Above 100 %: a cache had the data.";
+    "Floor: the least time in which the device moves the bytes or does the floating-point operations (flops) of the row, whichever needs longer, as a share of its time. Above 100 %: a cache had the data. The device's speed was measured in this call.";
   $("gap-words").textContent = profile.device.startsWith("cuda") ? "Time in which the GPU ran nothing, by the operations before and after." :
     "A kernel's time includes what the host does after it; what is before the first one is a gap.";
   $("method").textContent = `Times by ${data.method}. Made by bantam profile step.`;
@@ -300,5 +314,10 @@ drawTables();
 drawFlame();
 tell(root);
 drawLine();
-addEventListener("resize", drawLine);
+addEventListener("resize", () => {
+  drawLine();
+  const focused = $("flame").contains(document.activeElement);
+  drawFlame();
+  if (focused && current.button) current.button.focus();
+});
 addEventListener("themechange", drawLine);

@@ -13,7 +13,9 @@
 #include "bantam/base/byte_size.h"
 #include "bantam/base/text.h"
 #include "bantam/cli/config/options.h"
+#include "bantam/cli/print/fitted_text.h"
 #include "bantam/cli/print/json_text.h"
+#include "bantam/cli/print/terminal.h"
 #include "bantam/run/use/comparison.h"
 
 namespace bantam::cli {
@@ -99,11 +101,11 @@ std::string headline(const RunComparison& both) {
   return text;
 }
 
-constexpr std::size_t kMostName = 38, kMostValue = 14;  // columns; a line has at most 80
+constexpr std::size_t kLeastName = 8;
 constexpr std::size_t kMostKeys = 24;
 
-std::string value_text(const std::optional<std::string>& value) {
-  return !value ? "-" : value->empty() ? "\"\"" : shown(*value, kMostValue);
+std::string value_text(const std::optional<std::string>& value, std::size_t most) {
+  return !value ? "-" : value->empty() ? "\"\"" : shown(*value, most);
 }
 
 std::string number_text(const std::optional<double>& value) { return value ? fmt::format("{:.5g}", *value) : "-"; }
@@ -120,30 +122,31 @@ std::string percent(const std::optional<T>& first, const std::optional<T>& secon
 
 std::string bytes_text(const std::optional<std::uint64_t>& bytes) { return bytes ? format_byte_size(*bytes) : "-"; }
 
-void add_config(Table& table, const RunComparison& both) {
+/// Of a key twice as much is shown as of a value.
+void add_config(Table& table, const RunComparison& both, std::size_t most) {
   for (std::size_t i = 0; i < std::min(both.config.size(), kMostKeys); ++i) {
     const run::DifferentKey& key = both.config[i];
-    table.add_row({shown(key.key, kMostName), value_text(key.first), value_text(key.second)});
+    table.add_row({shown(key.key, 2 * most), value_text(key.first, most), value_text(key.second, most)});
   }
   if (both.config.size() > kMostKeys)
     table.add_row({fmt::format("and {} keys more: --json", both.config.size() - kMostKeys)});
   if (!both.config.empty()) table.add_rule();
 }
 
-void add_results(Table& table, const RunComparison& both) {
+void add_results(Table& table, const RunComparison& both, std::size_t most) {
   const run::RunRecord &first = both.first.run.record, &second = both.second.run.record;
   const auto best = [](const run::RunRecord& record, const std::string& metric) {
     return record.metric == metric ? fmt::format("{:.5g} @{}", record.best, record.best_epoch) : "-";
   };
   const bool shared = first.metric == second.metric;
   const auto add_best = [&](const std::string& metric) {
-    table.add_row({shown("best " + metric, kMostName), best(first, metric), best(second, metric),
+    table.add_row({shown("best " + metric, 2 * most), best(first, metric), best(second, metric),
                    shared ? fmt::format("{:+.3g}", second.best - first.best) : ""});
   };
   if (!first.metric.empty()) add_best(first.metric);
   if (!second.metric.empty() && !shared) add_best(second.metric);
   for (const run::ComparedNumber& number : both.results)
-    table.add_row({shown(number.name, kMostName), number_text(number.first), number_text(number.second),
+    table.add_row({shown(number.name, 2 * most), number_text(number.first), number_text(number.second),
                    number.first && number.second ? fmt::format("{:+.3g}", *number.second - *number.first) : ""});
   if (!both.results.empty() || !first.metric.empty() || !second.metric.empty()) table.add_rule();
 }
@@ -173,11 +176,15 @@ std::string text_of(const RunComparison& both) {
     return fmt::format("{:<8}{}: {}, {} on {}, {}\n", which, shown(compared.run.path.string(), 32), compared.run.state,
                        shown(record.model, 24), record.device, record.precision);
   };
-  Table table({{"", Align::left}, {"first"}, {"second"}, {"change"}});
-  add_config(table, both);
-  add_results(table, both);
-  add_costs(table, both);
-  return headline(both) + "\n" + line("first", both.first) + line("second", both.second) + "\n" + table.to_string();
+  const auto table_of = [&](std::size_t most) {
+    Table table({{"", Align::left}, {"first"}, {"second"}, {"change"}});
+    add_config(table, both, most);
+    add_results(table, both, most);
+    add_costs(table, both);
+    return table.to_string();
+  };
+  return headline(both) + "\n" + line("first", both.first) + line("second", both.second) + "\n" +
+         fitted_text(static_cast<std::size_t>(terminal_columns(stdout)), kLeastName, table_of);
 }
 
 int run_compare(const CompareOptions& options) {

@@ -14,6 +14,7 @@
 #include "bantam/cli/print/json_text.h"
 #include "bantam/cli/report/data_page.h"
 #include "bantam/data/images/decode.h"
+#include "bantam/data/survey/spread_samples.h"
 
 namespace bantam::cli {
 namespace {
@@ -100,17 +101,11 @@ DataReport survey(const RunConfig& config, const SampleSplits& splits, const Dat
   return report;
 }
 
-/// Spread over the split; of those that can be read.
-std::vector<std::int32_t> chosen_for_page(const DataReport& report, std::int64_t wanted) {
-  const SplitSurvey& train = report.splits.front().survey;
-  const std::int64_t count = std::min(wanted, train.facts.size);
-  std::vector<std::int32_t> chosen;
-  for (std::int64_t i = 0; i < count; ++i) {
-    const std::int64_t index = (2 * i + 1) * train.facts.size / (2 * count);
-    const auto is_it = [&](const BrokenSample& broken) { return broken.index == index; };
-    if (std::ranges::none_of(train.broken, is_it)) chosen.push_back(static_cast<std::int32_t>(index));
-  }
-  return chosen;
+/// Of the training samples that can be read.
+std::vector<std::int32_t> chosen_for_page(const DataReport& report, const SampleReader& reader, std::int64_t wanted) {
+  std::vector<std::int64_t> broken;
+  for (const BrokenSample& sample : report.splits.front().survey.broken) broken.push_back(sample.index);
+  return spread_samples(reader, wanted, broken);
 }
 
 /// The picture as its file has it; empty where it is none.
@@ -133,7 +128,7 @@ Image stored_image(const SampleReader& reader, std::int64_t index) {
 
 std::vector<PageSample> page_samples(const RunConfig& config, const DataReport& report,
                                      const std::shared_ptr<const SampleReader>& train, const DataVerb& verb) {
-  const std::vector<std::int32_t> chosen = chosen_for_page(report, verb.samples);
+  const std::vector<std::int32_t> chosen = chosen_for_page(report, *train, verb.samples);
   if (chosen.empty() || !report.one_size) return {};
   const auto runtime = run::make_runtime(config, verb.common.threads);
   const auto reader = chosen_samples(train, chosen);

@@ -1,6 +1,7 @@
 // `bantam inspect`: tensors of a weights or state file or an ONNX model, and what a checkpoint or model knows of
 // itself.
 #include <algorithm>
+#include <cstdio>
 #include <memory>
 #include <string>
 
@@ -13,6 +14,7 @@
 #include "bantam/base/text.h"
 #include "bantam/cli/config/options.h"
 #include "bantam/cli/print/json_text.h"
+#include "bantam/cli/print/terminal.h"
 #include "bantam/run/session/inspection.h"
 
 namespace bantam::cli {
@@ -154,9 +156,10 @@ std::vector<std::string> cells_of(const InspectedTensor& tensor) {
   return cells;
 }
 
-/// Two lines a tensor, its name and its values, so that both fit 80 columns.
+/// Two lines a tensor, its name and its values, so that both fit a line.
 void print_tensors(const InspectedFile& file) {
-  constexpr std::size_t kMostOfName = 56;  // beside the count of what is not finite
+  const auto columns = static_cast<std::size_t>(terminal_columns(stdout));
+  const std::size_t most_of_name = columns - std::min<std::size_t>(columns - 12, 24);  // beside what is not finite
   Table table({{"  shape", Align::left}, {"type", Align::left}, {"min"}, {"max"}, {"mean"}, {"std"}, {"zeros"}});
   for (const InspectedTensor& tensor : file.tensors) table.add_row(cells_of(tensor));
   const std::string text = table.to_string();
@@ -165,7 +168,7 @@ void print_tensors(const InspectedFile& file) {
   for (const InspectedTensor& tensor : file.tensors) {
     const std::size_t end = text.find('\n', line) + 1;
     const std::int64_t bad = tensor.statistics.not_finite;
-    fmt::print("{}{}\n{}", shown(tensor.name, bad > 0 ? kMostOfName : 80),
+    fmt::print("{}{}\n{}", shown(tensor.name, bad > 0 ? most_of_name : columns),
                bad > 0 ? fmt::format("  {} not finite", format_count(bad)) : "", text.substr(line, end - line));
     line = end;
   }

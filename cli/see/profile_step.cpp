@@ -1,4 +1,5 @@
 // `bantam profile step`: where the time of a training step goes, and what would make it shorter.
+#include <cstdio>
 #include <filesystem>
 #include <memory>
 
@@ -10,11 +11,13 @@
 #include "bantam/cli/print/json_text.h"
 #include "bantam/cli/print/oom_message.h"
 #include "bantam/cli/print/step_profile_report.h"
+#include "bantam/cli/print/terminal.h"
 #include "bantam/cli/report/step_files.h"
 #include "bantam/cli/see/profile.h"
 #include "bantam/run/fit/fitting.h"
 #include "bantam/run/fit/plan_fit.h"
 #include "bantam/run/fit/step_grid.h"
+#include "bantam/run/profile/step_xspace.h"
 
 namespace bantam::cli {
 namespace {
@@ -28,7 +31,7 @@ constexpr double kTrySeconds = 1.0;  // of a change that is measured
 
 struct Options {
   CommonOptions common;
-  std::string steps = "4-13", out, trace;
+  std::string steps = "4-13", out, trace, tensorboard;
   std::int64_t batch = 0;
   std::size_t rows = 12;
   bool tries = false, json = false;
@@ -50,10 +53,18 @@ void require_folder_of(const std::string& flag, const std::string& file) {
     throw ConfigError(fmt::format("{}: there is no folder {}", flag, folder.string()));
 }
 
+/// It is made where it is missing.
+void require_no_file(const std::string& flag, const std::string& folder) {
+  std::error_code error;
+  if (std::filesystem::exists(folder, error) && !std::filesystem::is_directory(folder, error))
+    throw ConfigError(fmt::format("{}: expected a folder, {} is a file", flag, folder));
+}
+
 int profile_step_verb(const Options& options) {
   const StepRange steps = parse_step_range(options.steps, kMostRecordedUpdates);
   require_folder_of("--out", options.out);
   require_folder_of("--trace", options.trace);
+  require_no_file("--tensorboard", options.tensorboard);
   const RunConfig config = read_config(options.common);
   require_device(config);
   const StepCase step = step_case(config, options);
@@ -70,10 +81,16 @@ int profile_step_verb(const Options& options) {
   }();
   if (!options.out.empty()) write_file_atomically(options.out, step_page(profile));
   if (!options.trace.empty()) write_file_atomically(options.trace, step_trace_json(profile));
+  if (!options.tensorboard.empty()) {
+    const std::filesystem::path file = write_step_xspace(profile, options.tensorboard);
+    if (!options.json) fmt::print(stderr, "Profile for TensorBoard: {}\n", file.string());
+  }
   if (options.json)
     fmt::print("{}\n", json_text(json_of(profile)));
   else
-    fmt::print("{}", text_of(profile, options.rows));
+    fmt::print("{}", text_of(profile, options.rows,
+                             {.text = static_cast<std::size_t>(terminal_columns(stdout)),
+                              .table = static_cast<std::size_t>(table_columns(stdout))}));
   return 0;
 }
 
@@ -92,6 +109,7 @@ void add_profile_step(CLI::App& profile, Action& action) {
   command->add_flag("--try", options->tries, "Also run each change, and measure it");
   command->add_option("--out", options->out, "A page for the browser, with a flame chart");
   command->add_option("--trace", options->trace, "A trace for ui.perfetto.dev");
+  command->add_option("--tensorboard", options->tensorboard, "Folder for TensorBoard's profile plugin");
   command->add_flag("--json", options->json, "One JSON object instead of tables");
   command->callback([&action, options] { action = [options] { return profile_step_verb(*options); }; });
 }

@@ -13,7 +13,9 @@
 #include "bantam/base/text.h"
 #include "bantam/cli/config/options.h"
 #include "bantam/cli/print/bench.h"
+#include "bantam/cli/print/fitted_text.h"
 #include "bantam/cli/print/json_text.h"
+#include "bantam/cli/print/terminal.h"
 #include "bantam/run/session/run_list.h"
 
 namespace bantam::cli {
@@ -70,9 +72,9 @@ std::string best_text(const run::RunRecord& record, bool names_metric) {
   return fmt::format("{}{:.4g} @{}", metric, record.best, record.best_epoch);
 }
 
-/// Lines fit 80 columns: the name has what the other columns leave.
+/// The name has what the other columns leave of a line.
 void print_table(const std::vector<run::ListedRun>& runs) {
-  constexpr std::size_t kLine = 80, kLeastName = 16;
+  constexpr std::size_t kLeastName = 16;
   const auto now = static_cast<double>(std::time(nullptr));
   const std::string metric = common_metric(runs);
   const auto table_of = [&](std::size_t most_of_name) {
@@ -92,13 +94,7 @@ void print_table(const std::vector<run::ListedRun>& runs) {
     }
     return table.to_string();
   };
-  std::string text = table_of(kLine);
-  std::size_t longest = 0;
-  for (const run::ListedRun& listed : runs) longest = std::max(longest, display_width(shown(name_of(listed), kLine)));
-  // The rule under the header is as wide as the table.
-  const std::size_t rule = text.find('\n') + 1, width = display_width(text.substr(rule, text.find('\n', rule) - rule));
-  if (width > kLine) text = table_of(std::max(kLeastName, longest - std::min(longest, width - kLine)));
-  fmt::print("{}", text);
+  fmt::print("{}", fitted_text(static_cast<std::size_t>(terminal_columns(stdout)), kLeastName, table_of));
 }
 
 int run_runs(const RunsOptions& options) {

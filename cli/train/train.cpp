@@ -81,7 +81,9 @@ RunConfig read_train_config(const TrainOptions& options, const RunDirectory* res
   const std::vector<std::string> few =
       fast_dev_overrides(run::parse_run_config(text, path, overrides), options.fast_dev);
   overrides.insert(overrides.end(), few.begin(), few.end());
-  return run::parse_run_config(text, path, overrides);
+  RunConfig config = run::parse_run_config(text, path, overrides);
+  limit_held_out(config, options.fast_dev);
+  return config;
 }
 
 /// Whether it arrived is for main() to say.

@@ -4,7 +4,10 @@
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
+#include <memory>
+#include <numeric>
 #include <system_error>
+#include <utility>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -13,6 +16,7 @@
 #include "bantam/base/error.h"
 #include "bantam/base/text.h"
 #include "bantam/cli/print/json_text.h"
+#include "bantam/data/delivery/data_config.h"
 
 namespace bantam::cli {
 
@@ -37,6 +41,18 @@ std::vector<std::string> fast_dev_overrides(const RunConfig& config, std::int64_
   return overrides;
 }
 
+void limit_held_out(RunConfig& config, std::int64_t batches) {
+  if (!config.data) return;
+  constexpr std::int64_t kOfAuto = 256;  // samples of a batch whose size is not known yet
+  const std::int64_t batch = evaluated_batch(*config.data), most = batches * (batch > 0 ? batch : kOfAuto);
+  for (std::shared_ptr<const SampleReader>* reader : {&config.data->source.validation, &config.data->source.test}) {
+    if (*reader == nullptr || (*reader)->facts().size <= most) continue;
+    std::vector<std::int32_t> first(static_cast<std::size_t>(most));
+    std::iota(first.begin(), first.end(), 0);
+    *reader = chosen_samples(*reader, std::move(first));
+  }
+}
+
 std::string trial_text(const TrainOutcome& outcome) {
   const RunConfig& config = outcome.config;
   const std::int64_t batch = config.data->pipeline.batch_size, updates = run::updates_per_epoch(config, batch);
@@ -51,6 +67,8 @@ std::string trial_text(const TrainOutcome& outcome) {
     if (result.validation.samples > 0)
       text += fmt::format("; {} validation samples: loss {:.4f}", format_count(result.validation.samples),
                           result.validation.loss);
+    if (result.test.samples > 0)
+      text += fmt::format("; {} test samples: loss {:.4f}", format_count(result.test.samples), result.test.loss);
     text += "\n";
   }
   return text + (result.updates > 0 ? "nothing was kept\n" : "dry run: ready to train; nothing was trained or kept\n");
@@ -71,6 +89,10 @@ std::string trial_json(const TrainOutcome& outcome) {
                                  {"updates", outcome.result.updates}};
   if (outcome.result.updates > 0) json["loss"] = outcome.result.train.loss;
   if (outcome.result.validation.samples > 0) json["validation_loss"] = outcome.result.validation.loss;
+  if (outcome.result.test.samples > 0) {
+    json["test_samples"] = outcome.result.test.samples;
+    json["test_loss"] = outcome.result.test.loss;
+  }
   return json_text(json) + "\n";
 }
 

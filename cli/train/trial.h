@@ -27,6 +27,9 @@ class TrialFolder {
 /// Overrides that end a run of `config` after `updates` updates and an evaluation of as many batches.
 std::vector<std::string> fast_dev_overrides(const RunConfig& config, std::int64_t updates);
 
+/// The data set's own held-out samples, of which the configuration can name no number: the first so many batches.
+void limit_held_out(RunConfig& config, std::int64_t batches);
+
 /// What the trial found, in words or as JSON: a dry run, where nothing was trained, or a few updates.
 std::string trial_text(const TrainOutcome& outcome);
 std::string trial_json(const TrainOutcome& outcome);

@@ -2,11 +2,15 @@
 // about.
 #include <algorithm>
 #include <array>
+#include <cmath>
+#include <optional>
 #include <string>
+#include <variant>
 
 #include <fmt/format.h>
 
 #include "bantam/base/config/config_attempts.h"
+#include "bantam/base/config/expression.h"
 #include "bantam/base/error.h"
 #include "bantam/data/pipeline/pipeline.h"
 
@@ -78,12 +82,41 @@ void read_shuffle(const ConfigNode& node, Reading& reading) {
   reading.options.shuffle = shuffle;
 }
 
+/// What an expression of numbers is: 0.00392… of "1/255". Nothing of other text.
+std::optional<double> evaluated(const ConfigNode& node) {
+  try {
+    const Expression expression(node.as_text());
+    const ExpressionValue value = expression.evaluate([](const Expression::Name& name) -> ExpressionValue {
+      throw ExpressionError("there are no names here", name.offset, name.name.size());
+    });
+    if (const auto* number = std::get_if<double>(&value)) return *number;
+    if (const auto* integer = std::get_if<std::int64_t>(&value)) return static_cast<double>(*integer);
+  } catch (const Error&) {  // the caller says what was expected
+  }
+  return std::nullopt;
+}
+
+/// A number, or an expression of numbers.
+double read_number(const ConfigNode& node, NumberRange range) {
+  try {
+    return node.as_number(range);
+  } catch (const ConfigError&) {
+    const std::optional<double> value = node.is_scalar() ? evaluated(node) : std::nullopt;
+    const auto allowed = [&](double x) {
+      return std::isfinite(x) && (range.min_open ? x > range.min : x >= range.min) &&
+             (range.max_open ? x < range.max : x <= range.max);
+    };
+    if (!value || !allowed(*value)) throw;
+    return *value;
+  }
+}
+
 /// One number for all channels, or a list of one a channel.
 std::vector<double> read_channels(ConfigMap& map, ConfigKey key, NumberRange range, double otherwise) {
   const ConfigNode node = map.node(key, fmt::format("{}", otherwise));
-  if (!node.is_list()) return {node.as_number(range)};
+  if (!node.is_list()) return {read_number(node, range)};
   std::vector<double> values;
-  for (const ConfigNode& item : node.items()) values.push_back(item.as_number(range));
+  for (const ConfigNode& item : node.items()) values.push_back(read_number(item, range));
   return values;
 }
 
@@ -91,18 +124,22 @@ void read_normalize(const ConfigNode& node, Reading& reading) {
   ConfigMap map = node.as_map();
   NormalizeOptions& normalize = reading.options.normalize;
   map.describe("Stored values to numbers: y = (x · scale - mean) / std, channel by channel.",
-               "normalize: {scale: 0.00392156862745098, mean: [0.4914, 0.4822, 0.4465], std: [0.247, 0.2435, 0.2616]}");
+               "normalize: {scale: 1/255, mean: [0.4914, 0.4822, 0.4465], std: [0.247, 0.2435, 0.2616]}");
   normalize.scale =
-      map.number({"scale", "Factor of the stored values: of bytes, 0.00392156862745098 (1 / 255) makes them [0, 1].",
-                  "0.00392156862745098"},
-                 {}, 1.0);
+      read_number(map.node({"scale",
+                            "Factor of the stored values: of bytes, 1/255 makes them [0, 1]. A number, or an "
+                            "expression of numbers, as in mean and std.",
+                            "1/255 | 0.00392156862745098"},
+                           "1"),
+                  {});
   normalize.mean = read_channels(
-      map, {"mean", "Subtracted after the scale: one number, or one a channel.", "0.5 | [0.4914, 0.4822, 0.4465]"}, {},
-      0.0);
-  normalize.std = read_channels(
       map,
-      {"std", "What the difference is divided by: one number, or one a channel.", "0.25 | [0.247, 0.2435, 0.2616]"},
-      {.min = 0, .min_open = true}, 1.0);
+      {"mean", "Subtracted after the scale: one number, or one a channel.", "0.5 | 127/255 | [0.4914, 0.4822, 0.4465]"},
+      {}, 0.0);
+  normalize.std = read_channels(map,
+                                {"std", "What the difference is divided by: one number, or one a channel.",
+                                 "0.25 | 64/255 | [0.247, 0.2435, 0.2616]"},
+                                {.min = 0, .min_open = true}, 1.0);
   map.finish();
   reading.normalized = true;
 }

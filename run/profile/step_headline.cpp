@@ -39,27 +39,29 @@ std::string group_words(const ProfiledGroup& group) {
   return text;
 }
 
-/// "; its kernels reach 71 % of what the device allows".
+/// ", which moves data at 71 % of the device's copying speed"; the device's rates are those of its memory.
 std::string reached_words(const StepProfile& profile, const ProfiledGroup& group) {
   if (!profile.rates || group.work.seconds <= 0) return "";
   const double floor = group.work.floor_seconds(*profile.rates);
   const bool bytes =
       group.work.bytes / profile.rates->copy_bytes_per_s >= group.work.flops / profile.rates->flops_per_s;
-  return fmt::format(", at {:.0f} % of the {} rate", percent(floor / group.work.seconds), bytes ? "copy" : "product");
+  if (floor > group.work.seconds) return ", whose data are in a cache";
+  return fmt::format(", which {} {:.0f} % of the device's {}", bytes ? "moves data at" : "computes at",
+                     percent(floor / group.work.seconds), bytes ? "copying speed" : "speed in large matrix products");
 }
 
 std::string gap_words(const StepProfile& profile) {
   const double share = profile.gap_seconds / profile.step_seconds;
   if (share < kWorthNaming) return "";
-  const char* owner = profile.device.is_cuda() ? "in which the GPU runs nothing" : "of the host between kernels";
-  return fmt::format(" {:.0f} % are gaps {}.", percent(share), owner);
+  const std::string text = fmt::format("{:.0f} % of a step", percent(share));
+  return profile.device.is_cuda() ? " For " + text + " the GPU is idle." : " " + text + " lies between kernels.";
 }
 
 std::string thread_words(const StepProfile& profile) {
   if (profile.threads.size() < 2) return "";
   double sum = 0;
   for (const ProfiledThread& thread : profile.threads) sum += thread.busy_share;
-  return fmt::format(" Its {} threads work {:.0f} % of the time.", profile.threads.size(),
+  return fmt::format(" The {} threads are busy {:.0f} % of the time.", profile.threads.size(),
                      percent(sum / static_cast<double>(profile.threads.size())));
 }
 
@@ -68,7 +70,7 @@ std::string untried_words(const StepProfile& profile) {
   std::vector<std::string> names;
   for (const StepChange& change : profile.changes)
     if (change.fits) names.push_back(change.words);
-  return names.empty() ? "" : fmt::format(" To measure {}: --try.", join(names, ", ", " and "));
+  return names.empty() ? "" : fmt::format(" --try measures {}.", join(names, ", ", " and "));
 }
 
 /// " With precision: mixed_float16 a sample would need 40 % less time (predicted; peak 2.10 GiB), with …"

@@ -44,6 +44,8 @@ class MetricsFile::Reader {
     } else if (kind == "epoch") {
       add(line, "validation_");
       add(line, "data_wait_share");
+      if (const auto loss = line.find("loss"); loss != line.end() && loss->is_number())
+        history_.epoch_loss.emplace(line.value("epoch", std::int64_t{1}), loss->get<double>());
     } else if (kind == "test") {
       for (const auto& [key, value] : line.items())
         if (key.starts_with("test_") && value.is_number()) history_.test[key.substr(5)] = value.get<double>();

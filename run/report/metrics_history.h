@@ -6,7 +6,9 @@
 #include <filesystem>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace bantam::run {
@@ -23,6 +25,8 @@ struct MetricCurve {
 struct MetricsHistory {
   std::vector<MetricCurve> curves;     ///< in the order in which the log names them
   std::map<std::string, double> test;  ///< of the test samples, by name without "test_"; empty: not evaluated
+  /// The last whole epoch, from 1, and the mean loss of its training samples.
+  std::optional<std::pair<std::int64_t, double>> epoch_loss;
   std::int64_t updates = 0;            ///< the last that is logged, of the whole run
   double seconds = 0;                  ///< of training until there, over all sessions
   std::int64_t updates_per_epoch = 0;  ///< of the longest epoch that is logged

@@ -166,21 +166,6 @@ std::string headline_of(std::span<const RunReport> reports) {
                      best_text(record), record.best_epoch, record.epochs, work_text(record));
 }
 
-std::vector<RunDifference> config_differences(std::span<const RunReport> reports) {
-  std::vector<RunDifference> all;
-  std::map<std::string, std::size_t> places;
-  for (std::size_t r = 0; r < reports.size(); ++r)
-    for (const auto& [key, value] : reports[r].config) {
-      const auto [place, fresh] = places.try_emplace(key, all.size());
-      if (fresh) all.push_back({key, std::vector<std::string>(reports.size())});
-      all[place->second].values[r] = value;
-    }
-  std::erase_if(all, [](const RunDifference& one) {
-    return std::ranges::all_of(one.values, [&](const std::string& value) { return value == one.values.front(); });
-  });
-  return all;
-}
-
 void make_names_distinct(std::span<RunReport> reports) {
   std::map<std::string, int> count;
   for (const RunReport& report : reports) ++count[report.name];

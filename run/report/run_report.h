@@ -57,15 +57,6 @@ const RunReport* best_of(std::span<const RunReport> reports);
 /// One sentence: what came out.
 std::string headline_of(std::span<const RunReport> reports);
 
-/// A key or result that not all runs have the same value of.
-struct RunDifference {
-  std::string name;
-  std::vector<std::string> values;  ///< a run each; empty: it has none
-};
-
-/// Keys of the configurations, in the order of the first run that has them.
-std::vector<RunDifference> config_differences(std::span<const RunReport> reports);
-
 /// Runs whose folders have one name are then named by their paths.
 void make_names_distinct(std::span<RunReport> reports);
 

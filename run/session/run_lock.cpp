@@ -27,11 +27,6 @@ namespace {
 constexpr const char* kFile = ".lock";
 constexpr std::size_t kLongestCommand = 200;
 
-std::string host_name() {
-  std::array<char, 256> name{};
-  return ::gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "";
-}
-
 /// Cut to a length for messages.
 std::string shortened(const std::string& command) {
   return command.size() <= kLongestCommand ? command : command.substr(0, kLongestCommand) + "...";
@@ -94,6 +89,11 @@ bool is_at(int descriptor, const fs::path& path) {
 }
 
 }  // namespace
+
+std::string host_name() {
+  std::array<char, 256> name{};
+  return ::gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "";
+}
 
 std::string command_line() {
   std::string text;

@@ -30,4 +30,7 @@ class RunLock {
 /// The process' command as one line, control characters as spaces; "bantam" where the system does not tell it.
 std::string command_line();
 
+/// This machine's; empty where the system does not tell it.
+std::string host_name();
+
 }  // namespace bantam::run

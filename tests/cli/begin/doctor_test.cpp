@@ -58,6 +58,29 @@ TEST_F(Doctor, BashCompletesVerbsAndFlags) {
   EXPECT_NE(offered("bantam ''").find("validate"), std::string::npos);
 }
 
+TEST_F(Doctor, BashCompletesValuesOfFlags) {
+  write("bantam.bash", run({"completion", "bash"}).out);
+  EXPECT_EQ(offered("bantam train x.yaml --precision mixed"), "mixed_float16 mixed_bfloat16\n");
+  EXPECT_EQ(offered("bantam train --precision = flo"), "float32\n") << "--precision=flo, as bash divides it";
+  EXPECT_EQ(offered("bantam train --precision ="), "auto float32 mixed_float16 mixed_bfloat16\n");
+  EXPECT_EQ(offered("bantam bench step --precision ''"), "float32 mixed_float16 mixed_bfloat16\n") << "no auto there";
+  EXPECT_EQ(offered("bantam train --device cu"), "cuda:0\n");
+  EXPECT_EQ(offered("bantam evaluate x --split t"), "training test\n");
+  EXPECT_EQ(offered("bantam bench step --mode ''"), "eager planned captured\n");
+  EXPECT_EQ(offered("bantam train --run-dir ''"), "\n") << "of folders the shell knows";
+}
+
+TEST_F(Doctor, ValuesOfFlagsAreAccepted) {
+  write_tiny_config();
+  for (const char* precision : {"auto", "float32"})
+    EXPECT_EQ(run({"plan", "tiny.yaml", "--device", "cpu", "--precision", precision}).code, 0) << precision;
+  for (const char* progress : {"auto", "bar", "plain", "json", "none"})
+    EXPECT_EQ(run({"train", "tiny.yaml", "--device", "cpu", "--fast-dev-run", "1", "--progress", progress}).code, 0)
+        << progress;
+  for (const char* recompute : {"none", "inner", "cheap", "all"})
+    EXPECT_EQ(run({"plan", "tiny.yaml", "--device", "cpu", "--recompute", recompute}).code, 0) << recompute;
+}
+
 TEST_F(Doctor, BashScriptIsSound) { expect_sound("bash", "bash -n"); }
 TEST_F(Doctor, ZshScriptIsSound) { expect_sound("zsh", "zsh -n"); }
 TEST_F(Doctor, FishScriptIsSound) { expect_sound("fish", "fish -n"); }

@@ -108,6 +108,11 @@ TEST_F(Validate, FastDevRunTrainsAFewUpdates) {
   EXPECT_NE(words.out.find("2 updates: loss "), std::string::npos) << words.out;
   EXPECT_NE(words.out.find("; 32 validation samples: loss "), std::string::npos) << words.out;
   EXPECT_EQ(run({"train", "tiny.yaml", "--fast-dev-run", "0"}).code, 2);
+  // Validation samples of the training set's leave the test samples for the end: no more batches of them.
+  const Outcome tested =
+      run({"train", "tiny.yaml", "--fast-dev-run", "2", "--threads", "1", "-q", "data.validation={split: 0.5}"});
+  EXPECT_NE(tested.out.find("; 32 validation samples: loss "), std::string::npos) << tested.out << tested.err;
+  EXPECT_NE(tested.out.find("; 32 test samples: loss "), std::string::npos) << "of 40\n" << tested.out;
 }
 
 TEST_F(Validate, PrintConfigHasEveryDefault) {

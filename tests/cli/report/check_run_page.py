@@ -3,8 +3,9 @@
 
 Trains two small runs (or uses those that are named), writes the pages of one and of both, and opens each 1280 and 390 pixels wide, light and dark. No
 error may reach the console and nothing may be fetched; no page may be wider than its window; every chart needs a text alternative and keyboard
-focus, every picture an alternative text, every button a name, no id may come twice. Arrow keys must move the charts' cursor. Where the package
-axe-playwright-python is there, axe-core's rules must hold, too. Skipped where there is no Playwright or no Chromium ("no Chromium: skipped").
+focus, every picture an alternative text, every button a name, no id may come twice. Arrow keys must move the charts' cursor; axes have
+labels at their ends; lists of samples show a few until a button is pressed. Where the package axe-playwright-python is there, axe-core's rules must
+hold, too. Skipped where there is no Playwright or no Chromium ("no Chromium: skipped").
 """
 import importlib.util
 import subprocess
@@ -96,6 +97,38 @@ def buttons(page):
     return wrong + audit(page)
 
 
+# Both axes of a chart are labelled at their ends.
+ENDS = """() => {
+  const wrong = [];
+  for (const svg of document.querySelectorAll('#charts svg')) {
+    const box = svg.viewBox.baseVal, texts = [...svg.querySelectorAll('text')], name = svg.getAttribute('aria-label').slice(0, 20);
+    const at = (x, y) => texts.some(t => Math.abs(t.getAttribute('x') - x) < 12 && Math.abs(t.getAttribute('y') - y) < 14);
+    if (!at(58, box.height - 8) || !at(box.width - 10, box.height - 8)) wrong.push(name + ': no labels at the ends of the horizontal axis');
+    if (!at(52, 12) || !at(52, box.height - 20)) wrong.push(name + ': no labels at the ends of the vertical axis');
+  }
+  return wrong;
+}"""
+
+
+def lists(page):
+    """A few samples, then all of them, then a few again."""
+    wrong = []
+    for name in ("worst", "random"):
+        button, figures = page.locator(f"#{name}-more"), page.locator(f"#{name} figure")
+        few = figures.count()
+        if not 0 < few <= 12:
+            wrong.append(f"{few} samples of {name} at first")
+        if not button.is_visible():
+            continue
+        button.click()
+        if figures.count() <= few:
+            wrong.append(f"the button shows {figures.count()} samples of {name}")
+        button.click()
+        if figures.count() != few:
+            wrong.append(f"the button hides no samples of {name}")
+    return wrong
+
+
 def audit(page):
     page.wait_for_function("[...document.images].every(image => image.complete)")
     return page.evaluate(AUDIT)
@@ -120,7 +153,7 @@ def main(arguments):
         for name, which in (("one.html", runs[:1]), ("several.html", runs)):
             page = Path(folder) / name
             subprocess.run([bantam, "report", *which, "--out", str(page), "--progress", "none"], check=True, stdout=subprocess.DEVNULL)
-            wrong += complaints(browser, page, shots, lambda page: audit(page) + axe_rules(page), lambda page: keyboard(page) + buttons(page))
+            wrong += complaints(browser, page, shots, lambda page: audit(page) + axe_rules(page), lambda page: lists(page) + page.evaluate(ENDS) + keyboard(page) + buttons(page) + page.evaluate(ENDS))
     return verdict(wrong)
 
 

@@ -1,6 +1,7 @@
 // `bantam profile step`: times that add up to the step, files where they are asked for, and errors that say what was
 // expected.
 #include <cmath>
+#include <cstdlib>
 
 #include "bantam/memory/device/device.h"
 #include "tests/cli/program.h"
@@ -55,6 +56,38 @@ TEST_F(ProfileStep, WritesThePageAndTheTrace) {
   EXPECT_NE(outcome.out.find("Measured: step 2, by the host's clock"), std::string::npos) << outcome.out;
   EXPECT_LT(read("step.html").size(), 3u << 20);
   EXPECT_FALSE(nlohmann::json::parse(read("step.json"))["traceEvents"].empty());
+}
+
+TEST_F(ProfileStep, WritesAProfileForTensorBoard) {
+  const Outcome outcome = profile({"--device", "cpu", "--steps", "2-3", "--tensorboard", "logs", "--rows", "1"});
+  ASSERT_EQ(outcome.code, 0) << outcome.err;
+  std::vector<std::filesystem::path> files;
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(path("logs"))) {
+    if (entry.is_regular_file()) files.push_back(entry.path());
+  }
+  ASSERT_EQ(files.size(), 1u);
+  EXPECT_TRUE(files[0].string().ends_with(".xplane.pb")) << files[0];
+  EXPECT_NE(outcome.err.find("Profile for TensorBoard: logs/plugins/profile/"), std::string::npos) << outcome.err;
+  write("file", "");
+  const Outcome refused = profile({"--device", "cpu", "--steps", "2", "--tensorboard", "file"});
+  EXPECT_EQ(refused.code, 2);
+  EXPECT_NE(refused.err.find("--tensorboard: expected a folder, file is a file"), std::string::npos) << refused.err;
+}
+
+TEST_F(ProfileStep, LinesAreAsWideAsColumnsSays) {
+  const auto widest = [&](const char* columns) {
+    setenv("COLUMNS", columns, 1);
+    const Outcome outcome = run({"explain", "tiny.yaml", "--device", "cpu"});
+    unsetenv("COLUMNS");
+    EXPECT_EQ(outcome.code, 0) << outcome.err;
+    const std::size_t table = outcome.out.find("operation");
+    const std::size_t rule = outcome.out.find('\n', table) + 1;
+    return outcome.out.find('\n', rule) - rule;
+  };
+  const std::size_t whole = widest("200");
+  EXPECT_LE(widest("70"), 70u);
+  EXPECT_GT(whole, 70u);
+  EXPECT_EQ(widest("190"), whole) << "no name is longer";
 }
 
 TEST_F(ProfileStep, TriesChanges) {

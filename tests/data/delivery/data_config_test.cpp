@@ -104,6 +104,20 @@ TEST(DataConfig, WithoutPrefetchBatchesAreMadeWhenAskedFor) {
   EXPECT_EQ(options.pipeline.prefetch.workers, 0);
 }
 
+TEST(DataConfig, NumbersOfANormalizationMayBeExpressions) {
+  const auto normalize = [](const std::string& text) {
+    return read(with_pipeline("    - normalize: " + text + "\n    - batch: {size: 8}\n")).pipeline.normalize;
+  };
+  EXPECT_EQ(normalize("{scale: 1/255}").scale, 1.0 / 255);
+  EXPECT_EQ(normalize("{scale: 2 * (1 + 1)}").scale, 4);
+  EXPECT_EQ(normalize("{mean: [0.5, 127.5/255, -1/4]}").mean, (std::vector<double>{0.5, 0.5, -0.25}));
+  EXPECT_EQ(normalize("{std: 64/255}").std, (std::vector<double>{64.0 / 255}));
+  for (const char* wrong : {"{scale: 1/0}", "{scale: one}", "{std: -1/2}", "{scale: 1/}", "{scale: \"true\"}"}) {
+    const std::string message = message_of<ConfigError>([&] { (void)normalize(wrong); });
+    EXPECT_NE(message.find("expected a number"), std::string::npos) << wrong << ": " << message;
+  }
+}
+
 TEST(DataConfig, TheResolvedTextLoadsToTheSame) {
   const ConfigDocument document =
       ConfigDocument::parse(with_pipeline("    - shuffle\n    - random_crop: {padding: 4}\n    - normalize: {mean: [1, "

@@ -11,6 +11,7 @@
 #include "bantam/data/images/encode.h"
 #include "bantam/data/survey/pipeline_steps.h"
 #include "bantam/data/survey/sample_views.h"
+#include "bantam/data/survey/spread_samples.h"
 #include "tests/data/support.h"
 
 namespace bantam {
@@ -215,6 +216,18 @@ TEST(EncodePng, RefusesWhatAPngCannotHold) {
   EXPECT_THROW((void)encode_png(image), ShapeError);
   image.reshape({2, 2}, 2);
   EXPECT_EQ(testing::message_of<ShapeError>([&] { (void)encode_png(image); }), "a PNG of 2 channels: it has 1, 3 or 4");
+}
+
+using Chosen = std::vector<std::int32_t>;
+
+TEST(SpreadSamples, HaveAsManyOfEachClassAsThereAre) {
+  // Files: 8 samples, even and odd in turn.
+  EXPECT_EQ(spread_samples(Files(), 2), (Chosen{4, 5})) << "the middle ones of both classes";
+  EXPECT_EQ(spread_samples(Files(), 4), (Chosen{2, 3, 6, 7}));
+  EXPECT_EQ(spread_samples(Files(), 100), (Chosen{0, 1, 2, 3, 4, 5, 6, 7}));
+  const std::vector<std::int64_t> odd = {1, 3, 5};
+  EXPECT_EQ(spread_samples(Files(), 4, odd), (Chosen{0, 4, 6, 7})) << "where a class ends, others go on";
+  EXPECT_EQ(spread_samples(Files(), 0), Chosen{});
 }
 
 }  // namespace

@@ -80,13 +80,17 @@ TEST(StepHeadline, NamesTheLargestPartTheGapsAndTheChanges) {
                      {.words = "a batch of 4", .predicted_share = 0.995, .peak_bytes = 1 << 21}};
   EXPECT_EQ(
       step_headline(profile),
-      "60 % of a step is conv2d in stage1, at 33 % of the copy rate. 30 % are gaps in which the GPU runs nothing. "
+      "60 % of a step is conv2d in stage1, which moves data at 33 % of the device's copying speed. For 30 % of a step "
+      "the GPU is idle. "
       "With precision: mixed_float16 a sample would need 40 % less time (predicted; peak 1.00 MiB).");
+  profile.rates->copy_bytes_per_s /= 10;
+  EXPECT_NE(step_headline(profile).find("conv2d in stage1, whose data are in a cache."), std::string::npos);
+  profile.rates->copy_bytes_per_s *= 10;
   profile.changes[0].measured_share = 0.7;
   EXPECT_NE(step_headline(profile).find("a sample needed 30 % less time (measured; peak 1.00 MiB)"), std::string::npos);
   profile.changes[0].measured_share.reset();
   profile.device = Device::cpu();
-  EXPECT_NE(step_headline(profile).find(" To measure precision: mixed_float16 and a batch of 4: --try."),
+  EXPECT_NE(step_headline(profile).find(" --try measures precision: mixed_float16 and a batch of 4."),
             std::string::npos);
   profile.device = Device::cuda(0);
   profile.changes[0].fits = false;

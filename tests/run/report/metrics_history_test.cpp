@@ -37,6 +37,7 @@ TEST_F(MetricsHistoryTest, UpdatesAreCountedOverEpochs) {
   ASSERT_NE(held_out, nullptr);
   EXPECT_EQ(held_out->updates, (Numbers{3, 4}));
   EXPECT_EQ(held_out->values, (Numbers{2.5, 2.25}));
+  EXPECT_EQ(history.epoch_loss, std::pair(std::int64_t{1}, 2.6));
   EXPECT_EQ(history.find("data_wait_share")->values, Numbers{0.5});
   EXPECT_EQ(history.find("samples"), nullptr);
   EXPECT_EQ(history.find("validation_samples"), nullptr);
@@ -51,6 +52,7 @@ TEST_F(MetricsHistoryTest, WhatIsNoNumberIsNoPoint) {
 {"kind":"update","epoch":1,"update":2,"loss":0.5}
 )");
   EXPECT_EQ(history.find("loss")->updates, Numbers{2});
+  EXPECT_EQ(history.epoch_loss, std::nullopt) << "no epoch has ended";
 }
 
 TEST_F(MetricsHistoryTest, ADamagedLineIsNamed) {

@@ -7,6 +7,7 @@
 #include <set>
 
 #include "bantam/base/error.h"
+#include "bantam/run/report/run_differences.h"
 #include "bantam/run/train.h"
 #include "bantam/run/use/evaluation.h"
 #include "tests/run/run_fixture.h"
@@ -183,6 +184,42 @@ TEST_F(RunReportTest, RunsAreComparedByTheirBest) {
   reports[1].name = "a";
   make_names_distinct(reports);
   EXPECT_EQ(reports[1].name, path("b").string());
+}
+
+TEST(RunDifferences, WhatARunHasNotIsOneDifference) {
+  std::vector<RunReport> reports(2);
+  reports[0].config = {{"seed", "7"},
+                       {"train.optimizer.sgd.learning_rate", "0.1"},
+                       {"train.optimizer.sgd.momentum", "0.9"},
+                       {"train.schedule", "{}"},
+                       {"train.epochs", "2"}};
+  reports[1].config = {{"seed", "7"},
+                       {"train.optimizer.adam.learning_rate", "0.001"},
+                       {"train.schedule", "{}"},
+                       {"train.epochs", "3"},
+                       {"train.stop_early.metric", "loss"},
+                       {"train.stop_early.patience", "5"}};
+  std::vector<std::string> names;
+  for (const RunDifference& one : config_differences(reports)) names.push_back(one.name);
+  EXPECT_EQ(names, (std::vector<std::string>{"train.optimizer", "train.epochs", "train.stop_early"}));
+  const std::vector<RunDifference> all = config_differences(reports);
+  EXPECT_EQ(all[0].values,
+            (std::vector<std::string>{"sgd: {learning_rate: 0.1, momentum: 0.9}", "adam: {learning_rate: 0.001}"}));
+  EXPECT_EQ(all[1].values, (std::vector<std::string>{"2", "3"}));
+  EXPECT_EQ(all[2].values, (std::vector<std::string>{"", "{metric: loss, patience: 5}"}));
+}
+
+TEST(RunDifferences, AnEmptyMapIsNoKeyOfItsOwn) {
+  std::vector<RunReport> reports(2);
+  reports[0].config = {{"data.evaluation", "{}"}};
+  reports[1].config = {{"data.evaluation.batch", "8"}};
+  for (int turn = 0; turn < 2; ++turn, std::swap(reports[0], reports[1])) {
+    const std::vector<RunDifference> all = config_differences(reports);
+    ASSERT_EQ(all.size(), 1u) << "once, not as absent and as empty";
+    EXPECT_EQ(all[0].name, "data.evaluation");
+    EXPECT_EQ(all[0].values[static_cast<std::size_t>(turn)], "{}");
+    EXPECT_EQ(all[0].values[static_cast<std::size_t>(1 - turn)], "{batch: 8}");
+  }
 }
 
 TEST_F(RunReportTest, AFolderWithoutARunIsRefused) {
