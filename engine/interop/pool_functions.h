@@ -2,12 +2,13 @@
  * function pointers. C99 and C++.
  *
  *     bantam_pool* pool;
- *     if (bantam_pool_open("cuda:0", 4u << 30, "torch", &pool) != BANTAM_POOL_OK) puts(bantam_pool_last_error());
- *     bantam_pool_serve(pool);         // bantam_torch_alloc and bantam_torch_free use it from now on
+ *     int status = bantam_pool_open("cuda:0", (uint64_t)4 << 30, "torch", &pool);
+ *     if (status == BANTAM_POOL_OK) status = bantam_pool_serve(pool);  // PyTorch's functions use it from now on
+ *     if (status != BANTAM_POOL_OK) puts(bantam_pool_last_error());
  *
  * Functions that return an int return BANTAM_POOL_OK or another bantam_pool_status; the message of a thread's last
  * failure is bantam_pool_last_error(). All are safe from any thread, except that a pool must not be closed while
- * another thread uses it. No exception leaves any of them but bantam_torch_alloc. Sizes are bytes. */
+ * another thread uses it. None throws but bantam_torch_alloc. Sizes are bytes. */
 #pragma once
 
 #include <stddef.h>
@@ -63,14 +64,15 @@ BANTAM_POOL_FUNCTION uint64_t bantam_pool_trim(bantam_pool* pool);
 BANTAM_POOL_FUNCTION char* bantam_pool_report(bantam_pool* pool, int json);
 BANTAM_POOL_FUNCTION void bantam_pool_free_text(char* text);
 
-/* The two functions below use this pool for its device from now on; null ends it for all devices. A process has one
- * such pool a device, because their signatures have no place for a pool. BANTAM_POOL_IN_USE where another pool serves
- * the device, and memory of that is in use. */
+/* The two functions below use this pool for its device from now on, until it is closed. A process has one such pool a
+ * device, because their signatures have no place for a pool. BANTAM_POOL_IN_USE where another pool serves the device,
+ * and memory of that is in use. */
 BANTAM_POOL_FUNCTION int bantam_pool_serve(bantam_pool* pool);
 
 /* PyTorch's: torch.cuda.memory.CUDAPluggableAllocator(path, "bantam_torch_alloc", "bantam_torch_free"). `device` is
- * CUDA's number, `stream` a cudaStream_t. Where there is no memory, bantam_torch_alloc throws a C++ exception derived
- * from std::exception, which PyTorch turns into a RuntimeError with its message: a null pointer it would use. */
+ * CUDA's number (-1: the CPU), `stream` a cudaStream_t. Where there is no memory, bantam_torch_alloc throws a C++
+ * exception derived from std::exception, which PyTorch turns into a RuntimeError with its message: a null pointer it
+ * would use. */
 BANTAM_POOL_FUNCTION void* bantam_torch_alloc(size_t bytes, int device, void* stream);
 BANTAM_POOL_FUNCTION void bantam_torch_free(void* address, size_t bytes, int device, void* stream);
 /* Tensor.record_stream: allocator.allocator().set_record_stream_fn(address of this function). */
