@@ -65,8 +65,9 @@ def give_to_torch(pool):
     import torch
     pool.check(pool.library.bantam_pool_serve(pool.handle))
     allocator = torch.cuda.memory.CUDAPluggableAllocator(pool.path, "bantam_torch_alloc", "bantam_torch_free")
-    record = ctypes.cast(pool.library.bantam_torch_record_stream, ctypes.c_void_p).value
-    allocator.allocator().set_record_stream_fn(record)
+    address = lambda function: ctypes.cast(function, ctypes.c_void_p).value
+    allocator.allocator().set_record_stream_fn(address(pool.library.bantam_torch_record_stream))
+    allocator.allocator().set_begin_allocate_to_pool(address(pool.library.bantam_torch_refuse_graph))
     torch.cuda.memory.change_current_allocator(allocator)
 
 
@@ -145,6 +146,18 @@ def record_stream_holds():
     return True, "its memory was reused after the read" if reused else "its memory was not reused at once"
 
 
+def graphs_are_refused():
+    """Whether recording a CUDA graph, which would use memory after it is freed, is an error."""
+    import torch
+    graph = torch.cuda.CUDAGraph()
+    try:
+        with torch.cuda.graph(graph):
+            pass
+    except RuntimeError as error:
+        return "Bantam pool" in str(error), str(error)
+    return False, "no error"
+
+
 def cupy_in_pool(pool):
     try:
         import cupy
@@ -191,7 +204,8 @@ def main():
         "PyTorch stands in the report": (any(h["layer"] == "torch" for h in report["holders"]), ""),
     }
     for name, check in (("more than the limit is refused", lambda: refused_and_then_works(limit)),
-                        ("record_stream holds", record_stream_holds), ("CuPy in the same pool", lambda: cupy_in_pool(pool))):
+                        ("record_stream holds", record_stream_holds), ("CUDA graphs are refused", graphs_are_refused),
+                        ("CuPy in the same pool", lambda: cupy_in_pool(pool))):
         try:
             checks[name] = check()
         except Exception as error:  # told with the others, whatever it is

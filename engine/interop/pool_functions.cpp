@@ -227,4 +227,8 @@ void bantam_torch_record_stream(void* address, void* stream) {
   }
 }
 
+void bantam_torch_refuse_graph(void) {
+  throw Error("memory of a Bantam pool cannot be recorded in a CUDA graph of PyTorch: a graph uses what was freed");
+}
+
 }  // extern "C"

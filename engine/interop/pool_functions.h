@@ -8,7 +8,7 @@
  *
  * Functions that return an int return BANTAM_POOL_OK or another bantam_pool_status; the message of a thread's last
  * failure is bantam_pool_last_error(). All are safe from any thread, except that a pool must not be closed while
- * another thread uses it. None throws but bantam_torch_alloc. Sizes are bytes. */
+ * another thread uses it. Two throw: bantam_torch_alloc and bantam_torch_refuse_graph. Sizes are bytes. */
 #pragma once
 
 #include <stddef.h>
@@ -77,6 +77,10 @@ BANTAM_POOL_FUNCTION void* bantam_torch_alloc(size_t bytes, int device, void* st
 BANTAM_POOL_FUNCTION void bantam_torch_free(void* address, size_t bytes, int device, void* stream);
 /* Tensor.record_stream: allocator.allocator().set_record_stream_fn(address of this function). */
 BANTAM_POOL_FUNCTION void bantam_torch_record_stream(void* address, void* stream);
+
+/* Throws, so that PyTorch's CUDA graphs are refused, which would use memory of the pool after it is freed:
+ * allocator.allocator().set_begin_allocate_to_pool(address of this function). */
+BANTAM_POOL_FUNCTION void bantam_torch_refuse_graph(void);
 
 #ifdef __cplusplus
 }

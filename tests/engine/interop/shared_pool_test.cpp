@@ -157,6 +157,8 @@ TEST_P(SharedPoolTest, ThreadsAllocateAndFreeAtOnce) {
   EXPECT_EQ(report()["in_use_bytes"], 0);
 }
 
+TEST(PoolFunctionsTest, GraphsOfPyTorchAreRefused) { EXPECT_THROW(bantam_torch_refuse_graph(), Error); }
+
 TEST(PoolFunctionsTest, BadArgumentsAreRefusedWithAMessage) {
   bantam_pool* pool = nullptr;
   EXPECT_EQ(bantam_pool_open("gpu", 0, "x", &pool), BANTAM_POOL_ERROR);
