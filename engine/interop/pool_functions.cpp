@@ -218,10 +218,11 @@ void bantam_torch_free(void* address, size_t, int device, void*) {
 void bantam_torch_record_stream(void* address, void* stream) {
   ServedPools& all = served();
   const std::shared_lock lock(all.guard);
-  for (const auto& [device, pool] : all.pools) {
-    if (!pool->owns(address)) continue;
+  for (const auto& entry : all.pools) {
+    SharedPool& pool = *entry.second;
+    if (!pool.owns(address)) continue;
     (void)guarded([&] {
-      pool->use(address, stream);
+      pool.use(address, stream);
       return BANTAM_POOL_OK;
     });
   }
