@@ -26,7 +26,7 @@ struct Call {
   DType dtype;
   Conv2dPass pass;
   Conv2dPlan plan;
-  const ConvKernels* kernels;  ///< null: patches
+  const LibraryConv2d* kernels;  ///< null: patches
 };
 
 /// The room of one part.
@@ -51,10 +51,6 @@ void for_each_block(const Call& call, std::int64_t part, Body&& body) {
     const std::int64_t first = block * plan.block;
     body(block, first, std::min(plan.block, call.shape.batch - first));
   }
-}
-
-const OneDnnConv2d& kernel_for(const Call& call, std::int64_t images) {
-  return images == call.plan.block ? *call.kernels->block : *call.kernels->last;
 }
 
 /// Images as floats: in place, or widened into `room`.
@@ -87,15 +83,15 @@ const float* ready_weights(const Call& call, const void* w, float* widened, floa
     });
     plain = widened;
   }
-  if (call.kernels == nullptr || call.kernels->reorder == nullptr) return plain;
-  call.kernels->reorder->execute(plain, packed, call.exec.threads);
+  if (call.kernels == nullptr || !call.kernels->reorders()) return plain;
+  call.kernels->reorder(plain, packed, call.exec.threads);
   return packed;
 }
 
 /// forward (in = x, out = y) and grad_input (in = dy, out = dx) of some images, in floats.
 void convolve(const Call& call, const float* in, const float* w, float* out, std::int64_t images, const Slot& slot) {
   if (call.kernels != nullptr) {
-    kernel_for(call, images).execute(in, w, out, slot.scratch);
+    call.kernels->execute(images, in, w, out, slot.scratch);
     return;
   }
   const std::int64_t x_image = x_images(call.shape, nullptr).image, y_image = y_images(call.shape, nullptr).image;
@@ -142,15 +138,13 @@ void grad_weight_part(const Call& call, Images x, Images dy, float* partial, flo
                       std::int64_t part) {
   const std::int64_t floats = static_cast<std::int64_t>(call.plan.packed_bytes / sizeof(float));
   const std::int64_t used =
-      call.kernels == nullptr
-          ? call.shape.w_elements()
-          : std::min(floats, static_cast<std::int64_t>(call.kernels->block->packed().get_size() / 4));
+      call.kernels == nullptr ? call.shape.w_elements() : std::min(floats, call.kernels->packed_floats());
   bool started = false;
   for_each_block(call, part, [&](std::int64_t, std::int64_t first, std::int64_t images) {
     const float* x_block = as_floats(call, x, first, images, slot.x);
     const float* dy_block = as_floats(call, dy, first, images, slot.y);
     if (call.kernels != nullptr) {
-      kernel_for(call, images).execute(x_block, dy_block, started ? extra : partial, slot.scratch);
+      call.kernels->execute(images, x_block, dy_block, started ? extra : partial, slot.scratch);
       if (started) add(partial, extra, 0, used);
     } else {
       for (std::int64_t i = 0; i < images; ++i) {
@@ -165,16 +159,16 @@ void grad_weight_part(const Call& call, Images x, Images dy, float* partial, flo
 /// Adds the parts' sums in order into the first, brings it to the contract's order, and stores or adds it.
 void finish_grad_weight(const Call& call, float* partials, float* spare, float* dw, bool accumulate) {
   constexpr std::int64_t kGrain = 8192;
-  const bool reorder = call.kernels != nullptr && call.kernels->reorder != nullptr;
+  const bool reorder = call.kernels != nullptr && call.kernels->reorders();
   const std::int64_t stride = static_cast<std::int64_t>(call.plan.packed_bytes / sizeof(float));
   const std::int64_t count = call.shape.w_elements();
-  const std::int64_t summed = reorder ? static_cast<std::int64_t>(call.kernels->block->packed().get_size() / 4) : count;
+  const std::int64_t summed = reorder ? call.kernels->packed_floats() : count;
   parallel_ranges(summed, kGrain, call.exec.threads, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t part = 1; part < call.plan.parts; ++part) add(partials, partials + part * stride, begin, end);
   });
   const float* total = partials;
   if (reorder) {
-    call.kernels->reorder->execute(partials, accumulate ? spare : dw, call.exec.threads);
+    call.kernels->reorder(partials, accumulate ? spare : dw, call.exec.threads);
     if (!accumulate) return;
     total = spare;
   }
