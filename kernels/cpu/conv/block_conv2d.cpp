@@ -200,8 +200,8 @@ void block_conv2d_grad_weight(const Exec& exec, const BlockConv2d& conv, const v
   char* slots = cutter.cut<char>(0);
   const std::int64_t stride = static_cast<std::int64_t>(plan.packed_bytes / sizeof(float));
   parallel_parts(plan.parts, exec.threads, [&](std::int64_t part) {
-    grad_weight_part(call, x_images(conv.shape, x), y_images(conv.shape, dy), partials + part * stride, extras + part * stride,
-                     Slot(plan, slots, part), part);
+    grad_weight_part(call, x_images(conv.shape, x), y_images(conv.shape, dy), partials + part * stride,
+                     extras + part * stride, Slot(plan, slots, part), part);
   });
   finish_grad_weight(call, partials, spare, to.dw, to.accumulate);
 }

@@ -12,9 +12,9 @@ namespace bantam::kernels::cpu {
 struct GradientTile {
   const float* const* rows = nullptr;  ///< where each output row begins to read x
   std::int64_t row_count = 0;
-  std::int64_t pixels = 0;  ///< of an output row
-  std::int64_t step = 0;    ///< floats of x from one pixel's patch to the next
-  std::int64_t offset = 0;  ///< of the values in a patch
+  std::int64_t pixels = 0;    ///< of an output row
+  std::int64_t step = 0;      ///< floats of x from one pixel's patch to the next
+  std::int64_t offset = 0;    ///< of the values in a patch
   const float* dy = nullptr;  ///< (row_count · pixels, V vectors), `dy_step` floats apart
   std::int64_t dy_step = 0;
   float* dw = nullptr;  ///< (R, V vectors)

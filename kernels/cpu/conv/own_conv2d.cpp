@@ -92,12 +92,14 @@ void store_zeros(const Conv2dShape& s, const InputPhase& phase, float* dx, int t
   const std::int64_t row = s.in_w * s.in_channels, image = s.in_h * row;
   parallel_parts(s.batch * phase.h.count, threads, [&](std::int64_t i) {
     float* to = dx + i / phase.h.count * image + i % phase.h.count * s.stride_h * row;
-    for (std::int64_t j = 0; j < phase.w.count; ++j) std::fill_n(to + j * s.stride_w * s.in_channels, s.in_channels, 0.0f);
+    for (std::int64_t j = 0; j < phase.w.count; ++j)
+      std::fill_n(to + j * s.stride_w * s.in_channels, s.in_channels, 0.0f);
   });
 }
 
 /// dx of some float images, a phase after the other.
-void grad_input(const Exec& exec, const Conv2dShape& s, const float* dy, const float* w, float* dx, const Rooms& rooms) {
+void grad_input(const Exec& exec, const Conv2dShape& s, const float* dy, const float* w, float* dx,
+                const Rooms& rooms) {
   for_each_phase(s, [&](const InputPhase& phase) {
     float* const to = dx + (phase.h.first * s.in_w + phase.w.first) * s.in_channels;
     if (phase.is_zero()) {
@@ -143,9 +145,10 @@ void own_conv2d_grad_weight(const Exec& exec, const Conv2dShape& shape, DType dt
   const Rooms rooms(plan, workspace);
   bool accumulate = to.accumulate;
   for_each_block(shape, plan, [&](const Conv2dShape& block, Elements in, Elements out) {
-    weight_gradient(forward_window(block),
-                    {as_floats(exec, dtype, x, in, rooms.x), as_floats(exec, dtype, dy, out, rooms.y), to.dw, accumulate},
-                    exec.threads, rooms.room);
+    weight_gradient(
+        forward_window(block),
+        {as_floats(exec, dtype, x, in, rooms.x), as_floats(exec, dtype, dy, out, rooms.y), to.dw, accumulate},
+        exec.threads, rooms.room);
     accumulate = true;
   });
 }

@@ -1,5 +1,5 @@
-// Convolutions over packed weights: pixels' patches, read where they lie, times packed weights (an indirect GEMM, Dukhan
-// 2019); bias, sum and activation follow while the result is in a cache.
+// Convolutions over packed weights: pixels' patches, read where they lie, times packed weights (an indirect GEMM,
+// Dukhan 2019); bias, sum and activation follow while the result is in a cache.
 #include "bantam/kernels/cpu/conv/packed_conv.h"
 
 #include <algorithm>
@@ -118,24 +118,35 @@ class PartOfCall {
   }
 
  private:
-  /// All pixels of the part times some columns, over one range of the sum.
+  /// All pixels of the part times some columns, over one range of the sum: a panel of weights after the other, since it
+  /// stays in the first-level cache.
   void multiply(const DepthRange& range, std::int64_t first, std::int64_t columns) {
     const std::int64_t width = call_.kernels.width;
-    if (columns % width != 0) widen_edge(range, first + columns / width * width, columns % width);
     tile_.depth = range.depth;
     tile_.add = range.row > 0;
     tile_.last = range.last;
+    for (std::int64_t c = first; c < first + columns; c += width) {
+      const std::int64_t used = std::min(width, first + columns - c);
+      if (used < width) widen_edge(range, c, used);
+      tile_.weights = call_.operands.w + c * call_.s.depth() + range.row * width;
+      multiply_panel(range, c, used);
+    }
+  }
+
+  void multiply_panel(const DepthRange& range, std::int64_t first, std::int64_t used) {
     const WindowConv& s = call_.s;
     const std::int64_t step = s.stride_w * s.in_channels;
-    std::int64_t row = 0, column = 0, at = row_of_y(0);
+    std::int64_t row = 0, column = 0, at = row_of_y(0) + first;
     for (std::int64_t p = 0; p < pixels_; p += tile_pixels_) {
       const auto count = static_cast<int>(std::min(tile_pixels_, pixels_ - p));
       for (int i = 0; i < count; ++i) {
         tile_.patches[i] = slot_.table[row] + column * step + range.patch;
-        at_[i] = at + column * s.y_pixel;
-        if (++column == s.out_w) column = 0, at = row_of_y(++row);
+        tile_.y[i] = call_.operands.y + at + column * s.y_pixel;
+        if (++column == s.out_w) column = 0, at = row_of_y(++row) + first;
       }
-      multiply_pixels(range, count, first, columns);
+      multiply_pixels(count, first, used);
+      if (!curved_ || !range.last) continue;
+      for (int i = 0; i < count; ++i) activate(call_.operands.epilogue, tile_.y[i], used);
     }
   }
 
@@ -145,42 +156,31 @@ class PartOfCall {
     return all / call_.s.out_h * call_.s.y_image + all % call_.s.out_h * call_.s.y_row;
   }
 
-  void multiply_pixels(const DepthRange& range, int count, std::int64_t first, std::int64_t columns) {
-    const std::int64_t width = call_.kernels.width, depth = call_.s.depth();
-    const PackedConv& operands = call_.operands;
-    const auto* bias = static_cast<const float*>(operands.epilogue.bias);
-    const auto* residual = static_cast<const float*>(operands.epilogue.residual);
-    for (std::int64_t c = first; c < first + columns; c += width) {
-      const std::int64_t used = std::min(width, first + columns - c);
-      for (int i = 0; i < count; ++i) tile_.y[i] = operands.y + at_[i] + c;
-      tile_.bias = bias != nullptr ? bias + c : nullptr;
-      tile_.residual = residual != nullptr ? residual + at_[0] + c : nullptr;
-      if (used == width) {
-        tile_.weights = operands.w + c * depth + range.row * width;
-        call_.kernels.wide[count - 1](tile_);
-      } else {
-        multiply_edge(count, used);
-      }
+  void multiply_pixels(int count, std::int64_t first, std::int64_t used) {
+    const Epilogue& epilogue = call_.operands.epilogue;
+    const auto* bias = static_cast<const float*>(epilogue.bias);
+    const auto* residual = static_cast<const float*>(epilogue.residual);
+    tile_.bias = bias != nullptr ? bias + first : nullptr;
+    tile_.residual = residual != nullptr ? residual + (tile_.y[0] - call_.operands.y) : nullptr;
+    if (used == call_.kernels.width) {
+      call_.kernels.wide[count - 1](tile_);
+    } else {
+      multiply_edge(count, used);
     }
-    if (!curved_ || !range.last) return;
-    for (int i = 0; i < count; ++i) activate(operands.epilogue, operands.y + at_[i] + first, columns);
   }
 
   /// The last panel, which is narrower, with zeros up to whole vectors.
   void widen_edge(const DepthRange& range, std::int64_t column, std::int64_t used) {
-    const std::int64_t width = edge_width(used);
+    const std::int64_t width = call_.kernels.panel(used);
     const float* from = call_.operands.w + column * call_.s.depth() + range.row * used;
     pack_panel(from, used, false, range.length(), used, width, slot_.edge);
-  }
-  std::int64_t edge_width(std::int64_t used) const {
-    return used > call_.kernels.width / 2 ? call_.kernels.width : call_.kernels.width / 2;
   }
 
   /// A tile of the last panel: into a tile of its own, of which y gets the columns that it has.
   void multiply_edge(int count, std::int64_t used) {
     constexpr std::int64_t kWidth = PackedPlan::kPanel;
     alignas(64) float values[kMostPixels * kWidth];
-    const std::int64_t width = edge_width(used);
+    const std::int64_t width = call_.kernels.panel(used);
     PackedTile tile = tile_;
     tile.weights = slot_.edge;
     for (int r = 0; r < count; ++r) tile.y[r] = values + r * width;
@@ -204,7 +204,6 @@ class PartOfCall {
   Slot slot_;
   std::int64_t pixels_, tile_pixels_;
   PackedTile tile_;
-  std::int64_t at_[kMostPixels] = {};  ///< of the tile's pixels: floats of y before them
   bool curved_ = false;
 };
 
@@ -218,7 +217,7 @@ void packed_conv(const WindowConv& conv, const PackedConv& operands, int threads
     find_rows(conv, operands.x, {share.first_row, share.rows}, slot.padded, slot.table);
   };
   const bool shared = call.plan.column_parts > 1;  // else a part finds its own rows, which are in its cache then
-  if (shared) {  // few rows: a chunk a part
+  if (shared) {                                    // few rows: a chunk a part
     parallel_parts(call.plan.row_parts, threads, [&](std::int64_t part) { find(part, share_of(call, part, 0)); });
   }
   parallel_parts(call.plan.parts(), threads, [&](std::int64_t part) {

@@ -12,18 +12,18 @@ namespace {
 
 /// BANTAM_PANEL_TARGET(name, vector bytes, pixels, attribute)
 // NOLINTBEGIN(bugprone-macro-parentheses): a name and an attribute stand alone
-#define BANTAM_PANEL_TARGET(Name, Bytes, Pixels, Attribute)   \
-  struct Name {                                               \
-    using Vector = float __attribute__((vector_size(Bytes))); \
-    static constexpr int kPixels = Pixels;                    \
-    template <int R, int V>                                   \
-    Attribute static void tile(const PackedTile& tile) {      \
-      multiply_packed<Vector, R, V>(tile);                    \
-    }                                                         \
-    template <int R, int V>                                   \
+#define BANTAM_PANEL_TARGET(Name, Bytes, Pixels, Attribute)    \
+  struct Name {                                                \
+    using Vector = float __attribute__((vector_size(Bytes)));  \
+    static constexpr int kPixels = Pixels;                     \
+    template <int R, int V>                                    \
+    Attribute static void tile(const PackedTile& tile) {       \
+      multiply_packed<Vector, R, V>(tile);                     \
+    }                                                          \
+    template <int R, int V>                                    \
     Attribute static void gradient(const GradientTile& tile) { \
-      multiply_gradient<Vector, R, V>(tile);                  \
-    }                                                         \
+      multiply_gradient<Vector, R, V>(tile);                   \
+    }                                                          \
   }
 
 #if defined(__x86_64__)
@@ -55,8 +55,7 @@ PanelKernels kernels_of() {
   static constexpr auto kNarrow = tiles<Target, 1>(All()), kWide = tiles<Target, 2>(All());
   static constexpr auto kNarrowGradient = gradients<Target, 1>(All()), kWideGradient = gradients<Target, 2>(All());
   constexpr auto kWidth = static_cast<std::int64_t>(2 * sizeof(typename Target::Vector) / sizeof(float));
-  return {kWidth, Target::kPixels, kNarrow.data(), kWide.data(), kNarrowGradient.data(),
-          kWideGradient.data()};
+  return {kWidth, Target::kPixels, kNarrow.data(), kWide.data(), kNarrowGradient.data(), kWideGradient.data()};
 }
 
 PanelKernels fastest() {

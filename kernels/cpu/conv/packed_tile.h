@@ -21,8 +21,8 @@ struct TileDepth {
 struct PackedTile {
   const float* patches[kMostPixels];  ///< where the range begins, by pixel
   TileDepth depth;
-  const float* weights = nullptr;  ///< (depth, V vectors)
-  float* y[kMostPixels];  ///< by pixel
+  const float* weights = nullptr;   ///< (depth, V vectors)
+  float* y[kMostPixels];            ///< by pixel
   bool add = false;                 ///< to what y has
   bool last = false;                ///< the sum is complete, and the rest follows
   const float* bias = nullptr;      ///< of the panel's filters, or null

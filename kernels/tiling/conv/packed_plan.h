@@ -15,14 +15,14 @@ namespace bantam::kernels::cpu {
 inline bool packs_weights(const Conv2dShape& s, DType dtype) { return dtype == DType::float32 && s.groups == 1; }
 
 /// A part computes some rows of the output (of all images, one after the other) for some of its columns (channels), a
-/// chunk of rows at a time. Workspace: a slot for each part of the rows (a chunk's rows of x, where they are padded), then
-/// the edges of all parts.
+/// chunk of rows at a time. Workspace: a slot for each part of the rows (a chunk's rows of x, where they are padded),
+/// then the edges of all parts.
 struct PackedPlan {
   static constexpr std::int64_t kDepth = 256;        ///< of the sum, at a time
   static constexpr std::int64_t kColumnGroup = 192;  ///< channels whose weights of kDepth stay in a cache
   static constexpr std::int64_t kPanel = 32;         ///< channels of the widest panel of weights
 
-  std::int64_t rows = 1;   ///< output rows of a chunk
+  std::int64_t rows = 1;    ///< output rows of a chunk
   std::int64_t chunks = 1;  ///< of a part
   std::int64_t row_parts = 0;
   std::int64_t columns = 0;  ///< channels of a part, a multiple of kPanel but for the last

@@ -10,8 +10,8 @@
 namespace bantam::kernels::cpu {
 
 /// dw = Σ over pixels of (patch of x)ᵀ · dy, a chunk of output rows at a time. A part computes the partial sum of some
-/// chunks for some filters. Workspace: partial sums in panels of filters, rows of x (a slot for each part of the chunks,
-/// or, where filters are cut, all chunks, which parts share), and each part's panel of dy.
+/// chunks for some filters. Workspace: partial sums in panels of filters, rows of x (a slot for each part of the
+/// chunks, or, where filters are cut, all chunks, which parts share), and each part's panel of dy.
 struct WeightGradientPlan {
   static constexpr std::int64_t kPanel = 32;  ///< filters of the widest panel
 
@@ -60,8 +60,8 @@ inline WeightGradientPlan plan_weight_gradient(const WindowConv& s) {
                      partial = static_cast<std::int64_t>(plan.partial_bytes),
                      cheap = std::max<std::int64_t>(1, kCheapPartials / partial),
                      panels = ceil_div(s.filters, WeightGradientPlan::kPanel);
-  const bool shares = wanted > cheap && panels > 1 &&
-                      plan.chunks * static_cast<std::int64_t>(plan.slot_bytes()) <= kMostShared;
+  const bool shares =
+      wanted > cheap && panels > 1 && plan.chunks * static_cast<std::int64_t>(plan.slot_bytes()) <= kMostShared;
   const std::int64_t filter_parts = shares ? std::min(panels, ceil_div(wanted, cheap)) : 1;
   plan.filters = ceil_div(panels, filter_parts) * WeightGradientPlan::kPanel;
   plan.filter_parts = ceil_div(s.filters, plan.filters);

@@ -1,5 +1,5 @@
-// A convolution of float images as the packed kernels compute it: windows at any offset, results at any distance. Forward
-// is one, and the gradient to the input is one for each remainder of the stride.
+// A convolution of float images as the packed kernels compute it: windows at any offset, results at any distance.
+// Forward is one, and the gradient to the input is one for each remainder of the stride.
 #pragma once
 
 #include <algorithm>
@@ -17,8 +17,8 @@ struct WindowConv {
   std::int64_t kernel_h = 1, kernel_w = 1, stride_h = 1, stride_w = 1, dilation_h = 1, dilation_w = 1;
   std::int64_t top = 0, left = 0;  ///< how far the first window begins before the image; negative: after
   std::int64_t out_h = 0, out_w = 0;
-  std::int64_t padded_w = 0;                      ///< pixels of a row of x with what windows read beside it
-  bool pads = false;                              ///< windows read what is not in the image, or begin within it
+  std::int64_t padded_w = 0;                         ///< pixels of a row of x with what windows read beside it
+  bool pads = false;                                 ///< windows read what is not in the image, or begin within it
   std::int64_t y_image = 0, y_row = 0, y_pixel = 0;  ///< floats of y from one to the next
 
   std::int64_t depth() const { return kernel_h * kernel_w * in_channels; }
@@ -61,9 +61,9 @@ struct AxisPhase {
     taps = (kernel - 1 - tap) / step + 1;
     before = spacing * (taps - 1) - (first + pad - tap * dilation) / stride;
   }
-  std::int64_t first, count = 0;          ///< positions
-  std::int64_t tap = 0, step, taps = 0;   ///< none: dx is zero
-  std::int64_t spacing = 1, before = 0;   ///< of the windows on dy: dilation, and where the first begins
+  std::int64_t first, count = 0;         ///< positions
+  std::int64_t tap = 0, step, taps = 0;  ///< none: dx is zero
+  std::int64_t spacing = 1, before = 0;  ///< of the windows on dy: dilation, and where the first begins
 };
 
 /// Position (row, column) of the remainders of the strides.
