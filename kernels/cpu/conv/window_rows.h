@@ -16,10 +16,4 @@ struct RowRange {
 /// these rows read is copied to `padded`, of padded_w · in_channels floats a row; else it is read in place.
 void find_rows(const WindowConv& conv, const float* x, RowRange rows, float* padded, const float** table);
 
-/// Rows of x that `find_rows` copies for `rows` output rows, at most.
-inline std::int64_t most_padded_rows(const WindowConv& s, std::int64_t rows) {
-  const std::int64_t images = std::min(s.batch, rows / s.out_h + 2);  // that these rows may be of
-  return rows * s.stride_h + images * s.read_h();
-}
-
 }  // namespace bantam::kernels::cpu
