@@ -1,6 +1,6 @@
 # The front door: `make train` and `make test` work from a fresh clone. The build itself is CMake's.
 .DEFAULT_GOAL := help
-.PHONY: help deps deps-check build train test check nightly nightly-long nightly-asan nightly-tsan schema install format clean
+.PHONY: help deps deps-check build train test check nightly nightly-long nightly-asan nightly-tsan nightly-own schema install format clean
 
 BUILD ?= build
 PREFIX ?= /usr/local
@@ -32,7 +32,7 @@ check: deps-check ## check format, changed lines (clang-tidy), floors, generated
 	@scripts/build.sh "$(BUILD)" "$(JOBS)" check_tests $(CMAKE_FLAGS)
 	@scripts/check.sh "$(BUILD)"
 
-nightly: nightly-long nightly-asan nightly-tsan ## run what takes long: allocator fuzzer, planner, limits under load, sanitizers
+nightly: nightly-long nightly-asan nightly-tsan nightly-own ## run what takes long: allocator fuzzer, planner, limits under load, sanitizers
 
 nightly-long: deps
 	@scripts/build.sh "$(BUILD)" "$(JOBS)" nightly_tests $(CMAKE_FLAGS)
@@ -47,6 +47,12 @@ nightly-asan: deps
 nightly-tsan: deps
 	@scripts/build.sh build-tsan "$(JOBS)" thread_tests --preset tsan
 	ctest --preset tsan -L threads -j "$(JOBS)"
+
+# Convolutions in a build without oneDNN.
+nightly-own: deps
+	@for test in conv2d conv2d_inference conv2d_statistics; do \
+	  scripts/build.sh build-own "$(JOBS)" $${test}_test -DBANTAM_CUDA=OFF -DBANTAM_ONEDNN=OFF || exit 1; done
+	ctest --test-dir build-own -R '^conv2d(_inference|_statistics)?_test$$' --output-on-failure --no-tests=error
 
 schema: build ## write docs/CONFIG.md anew, from the code that reads configurations
 	"$(BUILD)/bantam" schema --markdown > "$(BUILD)/CONFIG.md"

@@ -1,7 +1,6 @@
 # Third-party libraries, all from the distribution.
 find_package(Threads REQUIRED)
-find_package(OpenMP REQUIRED COMPONENTS CXX)
-find_package(dnnl REQUIRED)
+include(BantamOneDnn)
 find_package(yaml-cpp REQUIRED)
 find_package(fmt REQUIRED)
 find_package(nlohmann_json REQUIRED)

@@ -4,8 +4,9 @@
 #include <initializer_list>
 
 #include <dlfcn.h>
-#include <dnnl.h>
 #include <fmt/format.h>
+
+#include "bantam/kernels/cpu/device/conv_library.h"
 
 namespace bantam::run {
 namespace {
@@ -60,8 +61,8 @@ std::string version_from(const Library& library, const char* symbol) {
 const char* program_version() { return BANTAM_VERSION; }
 
 std::vector<LibraryVersion> library_versions(CudaLibraries cuda) {
-  const dnnl_version_t* dnnl = dnnl_version();
-  std::vector<LibraryVersion> versions = {{"oneDNN", fmt::format("{}.{}.{}", dnnl->major, dnnl->minor, dnnl->patch)}};
+  const std::string onednn = kernels::cpu::onednn_version();
+  std::vector<LibraryVersion> versions = {{"oneDNN", onednn.empty() ? "this program was built without it" : onednn}};
   const std::string toolkit = BANTAM_CUDA_TOOLKIT;  // what this program was built with; empty: nothing
   if (toolkit.empty()) {
     if (cuda == CudaLibraries::loaded) return versions;

@@ -73,6 +73,8 @@ const std::vector<Floor> kHouse = {
       "reference/image",
       "meta",
       "cpu/device",
+      "cpu/onednn",
+      "cpu/no_onednn",
       "cpu/elementwise",
       "cpu/norm",
       "cpu/matmul",

@@ -12,14 +12,18 @@ namespace {
 
 /// BANTAM_PANEL_TARGET(name, vector bytes, pixels, attribute)
 // NOLINTBEGIN(bugprone-macro-parentheses): a name and an attribute stand alone
-#define BANTAM_PANEL_TARGET(Name, Bytes, Pixels, Attribute)   \
-  struct Name {                                               \
-    using Vector = float __attribute__((vector_size(Bytes))); \
-    static constexpr int kPixels = Pixels;                    \
-    template <int R, int V>                                   \
-    Attribute static void tile(const PackedTile& tile) {      \
-      multiply_packed<Vector, R, V>(tile);                    \
-    }                                                         \
+#define BANTAM_PANEL_TARGET(Name, Bytes, Pixels, Attribute)    \
+  struct Name {                                                \
+    using Vector = float __attribute__((vector_size(Bytes)));  \
+    static constexpr int kPixels = Pixels;                     \
+    template <int R, int V>                                    \
+    Attribute static void tile(const PackedTile& tile) {       \
+      multiply_packed<Vector, R, V>(tile);                     \
+    }                                                          \
+    template <int R, int V>                                    \
+    Attribute static void gradient(const GradientTile& tile) { \
+      multiply_gradient<Vector, R, V>(tile);                   \
+    }                                                          \
   }
 
 #if defined(__x86_64__)
@@ -31,6 +35,7 @@ BANTAM_PANEL_TARGET(Plain, 16, 6, );
 // NOLINTEND(bugprone-macro-parentheses)
 
 using TileFunction = void (*)(const PackedTile&);
+using GradientFunction = void (*)(const GradientTile&);
 
 /// The tiles of 1 … kPixels pixels.
 template <class Target, int V, int... R>
@@ -38,13 +43,19 @@ constexpr std::array<TileFunction, Target::kPixels> tiles(std::integer_sequence<
   return {&Target::template tile<R + 1, V>...};
 }
 
+template <class Target, int V, int... R>
+constexpr std::array<GradientFunction, Target::kPixels> gradients(std::integer_sequence<int, R...>) {
+  return {&Target::template gradient<R + 1, V>...};
+}
+
 template <class Target>
 PanelKernels kernels_of() {
   using All = std::make_integer_sequence<int, Target::kPixels>;
   static_assert(Target::kPixels <= kMostPixels);
   static constexpr auto kNarrow = tiles<Target, 1>(All()), kWide = tiles<Target, 2>(All());
+  static constexpr auto kNarrowGradient = gradients<Target, 1>(All()), kWideGradient = gradients<Target, 2>(All());
   constexpr auto kWidth = static_cast<std::int64_t>(2 * sizeof(typename Target::Vector) / sizeof(float));
-  return {kWidth, Target::kPixels, kNarrow.data(), kWide.data()};
+  return {kWidth, Target::kPixels, kNarrow.data(), kWide.data(), kNarrowGradient.data(), kWideGradient.data()};
 }
 
 PanelKernels fastest() {

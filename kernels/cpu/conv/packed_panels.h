@@ -4,6 +4,7 @@
 
 #include <cstdint>
 
+#include "bantam/kernels/cpu/conv/gradient_tile.h"
 #include "bantam/kernels/cpu/conv/packed_tile.h"
 
 namespace bantam::kernels::cpu {
@@ -14,6 +15,12 @@ struct PanelKernels {
   int most_pixels = 0;                                 ///< of a tile
   void (*const* narrow)(const PackedTile&) = nullptr;  ///< by pixels - 1: panels of one vector
   void (*const* wide)(const PackedTile&) = nullptr;    ///< of two
+  /// By values of a patch - 1, at most `most_pixels` of them: weight gradients of narrow and of wide panels.
+  void (*const* narrow_gradient)(const GradientTile&) = nullptr;
+  void (*const* wide_gradient)(const GradientTile&) = nullptr;
+
+  /// Columns of the panel of which `used` are filters.
+  std::int64_t panel(std::int64_t used) const { return used > width / 2 ? width : width / 2; }
 };
 
 /// Of this processor: the same as long as the process lives.

@@ -21,13 +21,12 @@ struct TileDepth {
 struct PackedTile {
   const float* patches[kMostPixels];  ///< where the range begins, by pixel
   TileDepth depth;
-  const float* weights = nullptr;  ///< (depth, V vectors)
-  float* y = nullptr;
-  std::int64_t y_row = 0;
+  const float* weights = nullptr;   ///< (depth, V vectors)
+  float* y[kMostPixels];            ///< by pixel
   bool add = false;                 ///< to what y has
   bool last = false;                ///< the sum is complete, and the rest follows
   const float* bias = nullptr;      ///< of the panel's filters, or null
-  const float* residual = nullptr;  ///< like y, or null
+  const float* residual = nullptr;  ///< laid out as y is, or null
   bool clamps = false;              ///< a piecewise linear activation follows: below·v for v < 0, at most `top`
   float below = 1.0f, top = 0.0f;
 };
@@ -77,12 +76,12 @@ template <class Vector, int R, int V>
   for (int r = 0; r < R; ++r) {
 #pragma GCC unroll 4
     for (int v = 0; v < V; ++v) {
-      float* y = tile.y + r * tile.y_row + v * kLanes;
+      float* y = tile.y[r] + v * kLanes;
       Vector value = sum[r][v];
       if (tile.add) value += load_vector<Vector>(y);
       if (tile.last && tile.bias != nullptr) value += load_vector<Vector>(tile.bias + v * kLanes);
       if (tile.last && tile.residual != nullptr)
-        value += load_vector<Vector>(tile.residual + r * tile.y_row + v * kLanes);
+        value += load_vector<Vector>(tile.residual + (tile.y[r] - tile.y[0]) + v * kLanes);
       if (tile.last && tile.clamps) value = clamped<Vector>(value, tile.below, tile.top);
       store_vector(y, value);
     }

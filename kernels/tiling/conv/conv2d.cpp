@@ -3,7 +3,7 @@
 
 #include <fmt/core.h>
 
-#include "bantam/kernels/tiling/conv/conv2d_plan.h"
+#include "bantam/kernels/tiling/conv/conv2d_path.h"
 #include "bantam/kernels/tiling/conv/conv2d_pointwise.h"
 #include "bantam/kernels/tiling/conv/workspace_rules.h"
 
@@ -17,7 +17,7 @@ std::size_t conv2d_workspace_bytes(const Conv2dShape& shape, DType dtype, Conv2d
   }
   if (shape.y_elements() == 0 || shape.x_elements() == 0) return 0;
   if (target == DeviceKind::cuda) return cuda::conv2d_workspace_rule(shape, dtype, pass).total();
-  return cpu::plan_conv2d(shape, dtype, pass).workspace_bytes();
+  return cpu::conv2d_workspace_rule(shape, dtype, pass);
 }
 
 void check_conv2d_type(DType dtype) {

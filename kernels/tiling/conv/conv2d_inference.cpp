@@ -1,13 +1,13 @@
 // Workspace of convolutions for inference, by backend.
 #include "bantam/kernels/contracts/conv/conv2d_inference.h"
 
-#include "bantam/kernels/tiling/conv/inference_plan.h"
+#include "bantam/kernels/tiling/conv/packed_plan.h"
 
 namespace bantam::kernels {
 
 std::size_t conv2d_inference_workspace_bytes(const Conv2dShape& shape, DType dtype, DeviceKind target) {
   if (target == DeviceKind::cpu && cpu::packs_weights(shape, dtype))
-    return cpu::plan_inference(shape).workspace_bytes();
+    return cpu::plan_packed(cpu::forward_window(shape)).workspace_bytes();
   return conv2d_workspace_bytes(shape, dtype, Conv2dPass::forward, target);
 }
 

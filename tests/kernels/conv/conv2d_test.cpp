@@ -4,9 +4,11 @@
 #include <gtest/gtest.h>
 
 #include "bantam/kernels/contracts/algorithm_choices.h"
+#include "bantam/kernels/cpu/conv/own_conv2d.h"
 #include "bantam/kernels/cpu/conv/patches.h"
 #include "bantam/kernels/cuda/device/code_architecture.h"
 #include "bantam/kernels/reference/conv2d.h"
+#include "bantam/kernels/tiling/conv/own_conv2d_plan.h"
 #include "tests/kernels/arrays.h"
 #include "tests/kernels/conv/conv2d_shapes.h"
 #include "tests/kernels/device_buffer.h"
@@ -290,6 +292,76 @@ TEST(Conv2dPatchesTest, MatchReference) {
     for (const Conv2dPass pass : kPasses) {
       EXPECT_LE(relative_error(*results[static_cast<int>(pass)], expected(s, pass, p, {})),
                 tolerance(s, DType::float32, pass, false));
+    }
+  }
+}
+
+/// Our own kernels for a pass, whichever the rule prefers. `before`: what dw has, and is added to.
+std::vector<float> run_own(const Conv2dShape& s, DType dtype, Conv2dPass pass, const Problem& p, int threads,
+                           const std::vector<float>& before = {}) {
+  KernelDevice device(Device::cpu(), threads);
+  const DeviceBuffer x(device, p.x, dtype), w(device, p.w, dtype), dy(device, p.dy, dtype);
+  DeviceBuffer out(device, std::vector<float>(static_cast<std::size_t>(result_elements(s, pass)), NAN),
+                   pass == Conv2dPass::grad_weight ? DType::float32 : dtype);
+  if (!before.empty()) out.upload(before);
+  GuardedWorkspace workspace(device, kernels::cpu::plan_own_conv2d(s, dtype, pass).workspace_bytes());
+  if (pass == Conv2dPass::forward) {
+    kernels::cpu::own_conv2d_forward(device.exec(), s, dtype, x.data(), w.data(), out.data(), workspace.get());
+  } else if (pass == Conv2dPass::grad_input) {
+    kernels::cpu::own_conv2d_grad_input(device.exec(), s, dtype, dy.data(), w.data(), out.data(), workspace.get());
+  } else {
+    kernels::cpu::own_conv2d_grad_weight(device.exec(), s, dtype, x.data(), dy.data(),
+                                         {.dw = out.as<float>(), .accumulate = !before.empty()}, workspace.get());
+  }
+  workspace.expect_guard_intact();
+  return out.download();
+}
+
+/// Shapes of the contract without groups, and some whose gradient windows begin within dy, leave positions of x out, or
+/// have taps apart in strides.
+std::vector<Conv2dShape> own_shapes() {
+  std::vector<Conv2dShape> all;
+  for (const auto& some : {shapes(), image_shapes(), large_shapes()}) {
+    for (const Conv2dShape& s : some) {
+      if (kernels::cpu::has_own_conv2d(s)) all.push_back(s);
+    }
+  }
+  all.push_back(with_padding(base(2, 7, 5, 40, 3), 4, 3, 5, 4));       // padding wider than the window
+  all.push_back(with_padding(base(2, 11, 20, 33, 2, 3), 1, 0, 0, 2));  // a stride longer than the window
+  all.push_back(with_padding(base(33, 4, 48, 96, 3), 1, 1, 1, 1));     // filters are cut, and rows are shared
+  all.push_back(with_padding(base(1, 1, 16, 16, 3), 1, 1, 1, 1));      // one pixel
+  Conv2dShape spread = with_padding(base(2, 17, 6, 9, 3, 2), 2, 3, 3, 1);
+  spread.dilation_h = 3, spread.dilation_w = 2;  // of which one divides the stride
+  all.push_back(spread);
+  spread.stride_h = 4, spread.dilation_h = 6;  // a common divisor that is neither
+  all.push_back(spread);
+  return all;
+}
+
+TEST(Conv2dOwnTest, MatchesReferenceOverwritesAndAdds) {
+  for (const Conv2dShape& s : own_shapes()) {
+    for (const DType dtype : {DType::float32, DType::bfloat16}) {
+      const Problem p = make_problem(s, dtype);
+      for (const Conv2dPass pass : kPasses) {
+        SCOPED_TRACE(describe(s, dtype, pass));
+        EXPECT_LE(relative_error(run_own(s, dtype, pass, p, 2), expected(s, pass, p, {})),
+                  tolerance(s, dtype, pass, false));
+      }
+      const std::vector<float> before = random_values(s.w_elements(), 4);
+      EXPECT_LE(relative_error(run_own(s, dtype, Conv2dPass::grad_weight, p, 2, before),
+                               expected(s, Conv2dPass::grad_weight, p, before)),
+                tolerance(s, dtype, Conv2dPass::grad_weight, false))
+          << describe(s, dtype, Conv2dPass::grad_weight);
+    }
+  }
+}
+
+TEST(Conv2dOwnTest, BitsDoNotDependOnTheNumberOfThreads) {
+  for (const Conv2dShape& s : own_shapes()) {
+    const Problem p = make_problem(s, DType::float32);
+    for (const Conv2dPass pass : kPasses) {
+      EXPECT_EQ(bits_of(run_own(s, DType::float32, pass, p, 1)), bits_of(run_own(s, DType::float32, pass, p, 3)))
+          << describe(s, DType::float32, pass);
     }
   }
 }

@@ -1,5 +1,5 @@
 // Choosing and running oneDNN's convolution kernels.
-#include "bantam/kernels/cpu/device/onednn_conv2d.h"
+#include "bantam/kernels/cpu/onednn/onednn_conv2d.h"
 
 #include <algorithm>
 #include <string_view>

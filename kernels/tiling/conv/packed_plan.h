@@ -4,24 +4,26 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "bantam/base/dtype.h"
 #include "bantam/kernels/contracts/conv/conv2d.h"
-#include "bantam/kernels/tiling/matmul/matmul_plan.h"
+#include "bantam/kernels/tiling/conv/window_conv.h"
 #include "bantam/kernels/tiling/workspace_layout.h"
 
 namespace bantam::kernels::cpu {
 
-/// Whether weights are packed: else conv2d_forward runs, then the epilogue.
+/// Whether inference packs weights once: else conv2d_forward runs, then the epilogue.
 inline bool packs_weights(const Conv2dShape& s, DType dtype) { return dtype == DType::float32 && s.groups == 1; }
 
-/// A part computes some rows of the output (of all images, one after the other) for some of its columns (channels).
-/// Workspace: a slot for each part of the rows, then the edges of all parts.
-struct InferencePlan {
+/// A part computes some rows of the output (of all images, one after the other) for some of its columns (channels), a
+/// chunk of rows at a time. Workspace: a slot for each part of the rows (a chunk's rows of x, where they are padded),
+/// then the edges of all parts.
+struct PackedPlan {
   static constexpr std::int64_t kDepth = 256;        ///< of the sum, at a time
   static constexpr std::int64_t kColumnGroup = 192;  ///< channels whose weights of kDepth stay in a cache
   static constexpr std::int64_t kPanel = 32;         ///< channels of the widest panel of weights
 
-  bool pads = false;      ///< rows of x are copied into the slot, with zeros around them
-  std::int64_t rows = 1;  ///< output rows of a part
+  std::int64_t rows = 1;    ///< output rows of a chunk
+  std::int64_t chunks = 1;  ///< of a part
   std::int64_t row_parts = 0;
   std::int64_t columns = 0;  ///< channels of a part, a multiple of kPanel but for the last
   std::int64_t column_parts = 0;
@@ -36,31 +38,31 @@ struct InferencePlan {
   std::size_t workspace_bytes() const { return slots_bytes() + static_cast<std::size_t>(parts()) * edge_bytes; }
 };
 
-/// Rows for about 384 pixels, whose sums of a column group fit a second-level cache; channels so that there are about
-/// 16 parts, of at least about 1 million operations.
-inline InferencePlan plan_inference(const Conv2dShape& s) {
-  constexpr std::int64_t kPixels = 384, kParts = 16, kMinOperations = 1'000'000;
-  InferencePlan plan;
-  if (s.y_elements() == 0) return plan;
-  const std::int64_t total = s.batch * s.out_h();
-  const std::int64_t most_rows = std::max<std::int64_t>(1, kPixels / s.out_w());
+/// Chunks of about 384 pixels, whose sums of a column group fit a second-level cache, in at most 32 parts; channels so
+/// that there are about 16 parts, of at least about 1 million operations.
+inline PackedPlan plan_packed(const WindowConv& s) {
+  constexpr std::int64_t kPixels = 384, kParts = 16, kMostRowParts = 32, kMinOperations = 1'000'000;
+  PackedPlan plan;
+  if (s.batch * s.out_h * s.out_w * s.filters == 0) return plan;
+  const std::int64_t total = s.batch * s.out_h;
+  const std::int64_t most_rows = std::max<std::int64_t>(1, kPixels / s.out_w);
   plan.row_parts = ceil_div(total, most_rows);
   plan.rows = ceil_div(total, plan.row_parts);
-  plan.row_parts = ceil_div(total, plan.rows);
-  const std::int64_t panels = ceil_div(s.out_channels, InferencePlan::kPanel);
-  const std::int64_t worth = std::max<std::int64_t>(1, conv2d_flops(s) / plan.row_parts / kMinOperations);
+  plan.chunks = ceil_div(ceil_div(total, plan.rows), kMostRowParts);
+  plan.row_parts = ceil_div(total, plan.rows * plan.chunks);
+  const std::int64_t panels = ceil_div(s.filters, PackedPlan::kPanel);
+  const std::int64_t worth = std::max<std::int64_t>(1, s.flops() / plan.row_parts / kMinOperations);
   const std::int64_t wanted = std::min({ceil_div(kParts, plan.row_parts), panels, worth});
-  plan.columns = ceil_div(panels, wanted) * InferencePlan::kPanel;
-  plan.column_parts = ceil_div(s.out_channels, plan.columns);
-  plan.pads = s.pad_top > 0 || s.pad_bottom > 0 || s.pad_left > 0 || s.pad_right > 0;
-  plan.padded_row = (s.in_w + s.pad_left + s.pad_right) * s.in_channels;
-  if (plan.pads) {
-    const std::int64_t images = std::min(s.batch, plan.rows / s.out_h() + 2);  // that a part's rows may be of
-    const std::int64_t rows = plan.rows * s.stride_h + images * (s.dilation_h * (s.kernel_h - 1) + 1);
+  plan.columns = ceil_div(panels, wanted) * PackedPlan::kPanel;
+  plan.column_parts = ceil_div(s.filters, plan.columns);
+  plan.padded_row = (s.pads ? s.padded_w : s.in_w) * s.in_channels;
+  if (s.pads) {
+    const std::int64_t images = std::min(s.batch, plan.rows / s.out_h + 2);  // that a part's rows may be of
+    const std::int64_t rows = plan.rows * s.stride_h + images * s.read_h();
     plan.padded_bytes = aligned_bytes(rows * plan.padded_row * 4);
   }
   plan.table_bytes = aligned_bytes(plan.rows * static_cast<std::int64_t>(sizeof(const float*)));
-  plan.edge_bytes = aligned_bytes(InferencePlan::kDepth * InferencePlan::kPanel * 4);
+  plan.edge_bytes = aligned_bytes(PackedPlan::kDepth * PackedPlan::kPanel * 4);
   return plan;
 }
 
