@@ -1,8 +1,8 @@
 # Run by CTest with nm: what the libraries cannot do, because they do not call it: end the process, install signal handlers, print, read
-# standard input, start programs, or change what belongs to the whole process. Run for a program that does print, the same list has to
-# find that (SELF_TEST).
+# standard input, start programs, or change what belongs to the whole process. (Threads of their own mask signals, so that the program's
+# handlers run in its own.) Run for a program that does print, the same list has to find that (SELF_TEST).
 set(ends exit _exit _Exit quick_exit abort)
-set(signals signal sigaction raise kill sigprocmask pthread_sigmask "_ZSt13set_terminate.*")
+set(signals signal sigaction raise kill sigprocmask "_ZSt13set_terminate.*")
 set(prints stdout stderr stdin printf __printf_chk vprintf __vprintf_chk puts putchar perror getchar "_ZSt[0-9](cout|cerr|clog|cin)")
 set(process setlocale "_ZNSt6locale6globalE.*" setenv putenv unsetenv chdir fork vfork system popen fesetround srand rand)
 list(JOIN ends "|" _ends)
