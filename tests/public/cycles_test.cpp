@@ -68,7 +68,8 @@ TEST(Cycles, DeviceMemoryDoesNotGrow_cuda) {
   for (int i = kWarmUp; i < kCycles; ++i) cycle(device);
   // Others may use the card: less than one cycle's pool (2 MiB) is not ours.
   EXPECT_GT(device_info(device).free_bytes + (2u << 20), free) << "free bytes of the card";
-  EXPECT_EQ(testing::new_counters().live, live);
+  // A leak of one allocation a cycle would be 980. NVIDIA's libraries keep a few tables that grow with first uses.
+  EXPECT_LT(testing::new_counters().live, live + 98);
 }
 
 }  // namespace

@@ -102,6 +102,15 @@ void use_everything() {
   EXPECT_THROW(runtime.allocator(Device::cuda(77)), DeviceError);
 }
 
+TEST(Silence, ThisTestHearsWhatIsPrinted) {
+  Captured captured;
+  std::fputs("out", stdout);
+  std::fputs("err", stderr);
+  const std::string heard = captured.end();
+  EXPECT_NE(heard.find("out"), std::string::npos);
+  EXPECT_NE(heard.find("err"), std::string::npos);
+}
+
 TEST(Silence, NothingIsPrintedAndTheProcessStaysAsItIs) {
   const ProcessState before = process_state();
   Captured captured;
