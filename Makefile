@@ -1,6 +1,6 @@
 # The front door: `make train` and `make test` work from a fresh clone. The build itself is CMake's.
 .DEFAULT_GOAL := help
-.PHONY: help deps deps-check build train test check nightly nightly-long nightly-asan nightly-tsan nightly-own schema install format clean
+.PHONY: help deps deps-check build train test check nightly nightly-long nightly-asan nightly-tsan nightly-own schema reference install format clean
 
 BUILD ?= build
 PREFIX ?= /usr/local
@@ -9,7 +9,7 @@ CMAKE_FLAGS ?=
 JOBS ?= $(shell nproc 2>/dev/null || echo 2)
 
 help: ## show this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-7s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
 
 deps: ## install the Debian packages that are missing (nothing when all are there)
 	@scripts/install_deps.sh
@@ -57,6 +57,10 @@ nightly-own: deps
 schema: build ## write docs/CONFIG.md anew, from the code that reads configurations
 	"$(BUILD)/bantam" schema --markdown > "$(BUILD)/CONFIG.md"
 	cp "$(BUILD)/CONFIG.md" docs/CONFIG.md
+
+reference: ## write the reference of the C++ API (doxygen) to BUILD/reference/html
+	@scripts/install_deps.sh doxygen || echo "reference: doxygen could not be installed" >&2
+	@tests/docs/check_reference.py --source . --output "$(BUILD)/reference"
 
 install: build ## install program, libraries, headers and shell completion below PREFIX (/usr/local)
 	cmake --install "$(BUILD)" --prefix "$(PREFIX)"

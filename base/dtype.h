@@ -99,32 +99,40 @@ struct BFloat16 {
 
 static_assert(sizeof(Half) == 2 && sizeof(BFloat16) == 2);
 
+/// The DType of a C++ element type, as `value`. See dtype_of.
 template <class T>
 struct DTypeOf;
+/// See dtype_of.
 template <>
 struct DTypeOf<float> {
   static constexpr DType value = DType::float32;
 };
+/// See dtype_of.
 template <>
 struct DTypeOf<double> {
   static constexpr DType value = DType::float64;
 };
+/// See dtype_of.
 template <>
 struct DTypeOf<Half> {
   static constexpr DType value = DType::float16;
 };
+/// See dtype_of.
 template <>
 struct DTypeOf<BFloat16> {
   static constexpr DType value = DType::bfloat16;
 };
+/// See dtype_of.
 template <>
 struct DTypeOf<std::uint8_t> {
   static constexpr DType value = DType::uint8;
 };
+/// See dtype_of.
 template <>
 struct DTypeOf<std::int32_t> {
   static constexpr DType value = DType::int32;
 };
+/// See dtype_of.
 template <>
 struct DTypeOf<std::int64_t> {
   static constexpr DType value = DType::int64;

@@ -58,6 +58,7 @@ class NotFiniteError : public Error {
 /// An allocation that does not fit. Sizes in bytes.
 class OutOfMemory : public Error {
  public:
+  /// What was asked for, and what there was.
   struct Facts {
     std::uint64_t requested_bytes = 0;
     std::uint64_t in_use_bytes = 0;

@@ -61,7 +61,7 @@ class Config {
 /// Options of one run that are not part of its configuration.
 struct TrainOptions {
   int threads = 0;                    ///< of the CPU; 0: all processors. Results do not depend on it
-  std::filesystem::path folder = {};  ///< empty: runs/<config>-<date-time>
+  std::filesystem::path folder = {};  ///< empty: runs/CONFIG-DATE-TIME
   bool overwrite = false;             ///< replace a run that is in `folder`, else ConfigError
   std::function<bool()> stop = {};    ///< asked between batches; true: the run stops there and is saved
   /// Warnings for the user that do not end the run, at any time. Must not throw.
@@ -116,6 +116,7 @@ struct PlannedRun {
   bool fits = true;              ///< into the request's memory
 };
 
+/// What `plan` returns.
 struct MemoryPlan {
   std::vector<PlannedRun> rows;          ///< every combination: by precision, then recompute, then batch
   std::uint64_t pool_bytes_at_most = 0;  ///< what is left for the allocator; 0: everything fits

@@ -13,6 +13,7 @@
 #include "bantam/base/atomic_file.h"
 #include "bantam/base/config/config_tree.h"
 #include "bantam/base/error.h"
+#include "bantam/base/folder_entries.h"
 #include "bantam/base/text.h"
 
 namespace bantam {
@@ -30,10 +31,9 @@ std::string advice_on_missing(const std::filesystem::path& path) {
   if (!folder.empty() && !std::filesystem::exists(folder, error))
     return fmt::format("; there is no folder {}", shown(folder.string()));
   std::vector<std::string> names;
-  for (std::filesystem::directory_iterator entry(folder.empty() ? "." : folder, error), end; !error && entry != end;
-       entry.increment(error)) {
-    const std::filesystem::path suffix = entry->path().extension();
-    if (suffix == ".yaml" || suffix == ".yml") names.push_back(entry->path().filename().string());
+  for (const std::filesystem::path& entry : folder_entries(folder.empty() ? "." : folder, error)) {
+    const std::filesystem::path suffix = entry.extension();
+    if (suffix == ".yaml" || suffix == ".yml") names.push_back(entry.filename().string());
   }
   std::ranges::sort(names);
   const auto near = nearest(path.filename().string(), names);

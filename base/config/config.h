@@ -227,6 +227,7 @@ class ConfigNode {
   Data* data_;
 };
 
+/// An entry of a list that is a name, or a name with options.
 struct ConfigNode::Named {
   std::string name;
   ConfigNode options;  ///< `fail_at_key` and `fail_unknown` on it point at the name

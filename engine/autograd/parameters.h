@@ -271,12 +271,14 @@ class StateRegistry {
   void on_load(std::function<void()> function) { on_load_.push_back(std::move(function)); }
 
   const std::vector<StateEntry>& tensors() const { return tensors_; }
+  /// A number of the host, by name: how it is read, and restored.
   struct Counter {
     std::string name;
     std::function<std::int64_t()> get;
     std::function<void(std::int64_t)> set;
   };
   const std::vector<Counter>& counters() const { return counters_; }
+  /// A list of numbers of the host, by name: how it is read, and restored.
   struct Numbers {
     std::string name;
     std::function<std::vector<double>()> get;

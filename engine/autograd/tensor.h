@@ -147,6 +147,7 @@ const TensorFacts* find_facts(std::span<const TensorFacts> tensors, std::string_
 ///     TensorMap tensors = {{"images", images}, {"labels", labels}};
 class TensorMap {
  public:
+  /// A tensor and its name.
   struct Entry {
     Entry(std::string_view name, Tensor tensor) : name(name), tensor(std::move(tensor)) {}
     std::string name;

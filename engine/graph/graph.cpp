@@ -27,6 +27,7 @@ std::string Graph::unused_name(const std::string& kind) {
 }
 
 NodeId Graph::add(std::string name, LayerPtr layer, std::vector<NodeId> inputs) {
+  if (layer == nullptr) throw ConfigError(fmt::format("layer '{}': expected a layer, got null", name));
   if (name.empty()) name = unused_name(std::string(layer->kind()));
   if (names_.contains(name)) throw ConfigError(fmt::format("two layers are named '{}'", name));
   std::vector<Shape> shapes;

@@ -16,6 +16,7 @@ namespace bantam {
 /// Index of a node; 0 is the input.
 using NodeId = int;
 
+/// A layer of a graph, and what it reads.
 struct GraphNode {
   std::string name;  ///< unique; "block1/conv2" belongs to block "block1"
   LayerPtr layer;    ///< null for the input

@@ -21,6 +21,23 @@ namespace {
 
 std::size_t index(NodeId node) { return static_cast<std::size_t>(node); }
 
+std::unique_ptr<BoundLayer> bind(const Graph& graph, NodeId node, LayerScope& scope, BufferArena& buffers) {
+  std::unique_ptr<BoundLayer> bound = graph.node(node).layer->bind(scope, buffers, graph.input_shapes(node));
+  if (bound == nullptr) throw Error(fmt::format("{}: bind returned null; expected what runs", graph.describe(node)));
+  return bound;
+}
+
+/// A layer's forward has to return what its output_shape declared: found here, where the layer can be named.
+void check_output(const Graph& graph, const NodePlan& plan, std::int64_t batch, const Tensor& y) {
+  const Shape expected = graph.node(plan.last).output.prepend(batch);
+  if (!y.defined())
+    throw Error(
+        fmt::format("{}: forward returned no tensor; expected {}", graph.describe(plan.last), to_string(expected)));
+  if (y.shape() != expected)
+    throw ShapeError(fmt::format("{}: forward returned {}; expected {}, as output_shape says",
+                                 graph.describe(plan.last), to_string(y.shape()), to_string(expected)));
+}
+
 }  // namespace
 
 Model::Model(Runtime& runtime, Device device, Graph graph, ModelOptions options)
@@ -34,10 +51,9 @@ Model::Model(Runtime& runtime, Device device, Graph graph, ModelOptions options)
   parameters_.set_groups(options_.groups);
   for (NodeId node = 1; node <= graph_.output(); ++node) {
     const GraphNode& description = graph_.node(node);
-    const std::vector<Shape> inputs = graph_.input_shapes(node);
     LayerScope scope(description.name, parameters_, buffers_);
     const std::int64_t trainable_before = parameters_.trainable_count();
-    layers_[index(node)] = description.layer->bind(scope, buffers_, inputs);
+    layers_[index(node)] = bind(graph_, node, scope, buffers_);
     trains_[index(node)] = parameters_.trainable_count() > trainable_before;
     paths_[index(node)] = runtime_.intern(description.name);
   }
@@ -187,10 +203,12 @@ Tensor Model::run_nodes(const Context& context, int position, std::vector<Tensor
       if (!read_later(input, plan.last)) values[index(input)] = Tensor();
     Context local = context.at(paths_[index(plan.first)]);
     local.node = &plan;
+    const std::int64_t batch = operands.empty() ? 0 : operands[0].shape()[0];
     {
       const TraceRange range(context.device, local.path);
       values[index(plan.last)] = bound(plan.first).forward(local, operands);
     }
+    if (!operands.empty()) check_output(graph_, plan, batch, values[index(plan.last)]);
     if (hooks_ != nullptr && context.pass == Pass::train)
       hooks_->output(plan.first, plan.last, values[index(plan.last)]);
   }

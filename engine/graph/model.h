@@ -26,6 +26,7 @@ class SavedTensor;
 struct StepProgram;
 class TensorMap;
 
+/// How a graph becomes a model.
 struct ModelOptions {
   Precision precision;
   std::uint64_t seed = 42;

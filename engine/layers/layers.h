@@ -11,6 +11,7 @@
 
 namespace bantam {
 
+/// An elementwise function at the end of a layer; none by default.
 struct ActivationOptions {
   Activation kind = Activation::none;
   float slope = default_slope(kind);  ///< leaky_relu's, for inputs below 0; elu's α
@@ -27,6 +28,7 @@ struct Conv2dOptions {
   ActivationOptions activation;
   std::string initializer = "glorot_uniform";  ///< of the weight, as Keras; biases start at 0
 };
+/// Each channel has `multiplier` kernels of its own. Weight (kernel, kernel, C_in·multiplier).
 struct DepthwiseConv2dOptions {
   Extent2d kernel{3, 3}, stride{1, 1}, dilation{1, 1};
   Padding padding;
@@ -64,12 +66,14 @@ struct BatchNormOptions {
   /// parameters set it (ModelOptions::groups).
   bool frozen = false;
 };
+/// A window over height and width, of which the largest value or the mean is kept.
 struct PoolOptions {
   Extent2d window{2, 2}, stride{2, 2}, dilation{1, 1};
   Padding padding;
   bool count_padding = false;  ///< average: padding counts as zeros (PyTorch's default); Keras': not
   bool ceil_mode = false;      ///< the last window may begin inside and end outside the padded image, as PyTorch's
 };
+/// The mean, or the largest value, over height and width.
 struct GlobalPoolOptions {
   bool keepdims = false;  ///< (1, 1, C) instead of (C)
 };
@@ -89,10 +93,12 @@ struct UpsampleOptions {
   ops::Interpolation interpolation = ops::Interpolation::nearest;
   bool align_corners = false;
 };
+/// A wider border around the image.
 struct PadOptions {
   Padding amounts;  ///< explicit
   ops::PaddingMode mode = ops::PaddingMode::zeros;
 };
+/// Channels become pixels: (H, W, C) to (H·block, W·block, C/block²).
 struct DepthToSpaceOptions {
   std::int64_t block = 2;
   ops::DepthOrder order = ops::DepthOrder::depth_first;
@@ -102,6 +108,7 @@ struct LayerNormOptions {
   float epsilon = 1e-6f;
   bool scale = true, shift = true;
 };
+/// Statistics of each sample over `groups` groups of channels that stand together. Source: Wu and He, 2018.
 struct GroupNormOptions {
   std::int64_t groups = 32;  ///< 0: as many as channels, an instance norm
   float epsilon = 1e-5f;
@@ -126,6 +133,7 @@ struct PReluOptions {
 struct LayerScaleOptions {
   float initial = 1e-6f;
 };
+/// In training each element is zero with probability `rate`, and the others are scaled by 1/(1 - rate).
 struct DropoutOptions {
   float rate = 0.5f;
 };

@@ -125,6 +125,7 @@ enum class LossReduction : std::uint8_t {
   sum    ///< and the divisor is 1: the sum over all samples
 };
 
+/// Options of softmax_cross_entropy: the negative logarithm of the softmax at the class number.
 struct SoftmaxCrossEntropyLoss {
   float label_smoothing = 0.0f;  ///< in [0, 1): the share of a target that is spread over all classes
   /// A factor of each class's part of a term; empty: 1. The mean is not divided by the weights, as PyTorch's is.
@@ -140,6 +141,7 @@ struct SoftmaxCrossEntropyLoss {
 /// fused heads. Throws ConfigError for options that do not go together.
 LossPtr softmax_cross_entropy(SoftmaxCrossEntropyLoss options = {});
 
+/// Options of focal_loss.
 struct FocalLoss {
   float gamma = 2.0f;  ///< how much less terms weigh that are right already; 0: cross-entropy
   /// With values: the weight of targets 1, and 1 - alpha that of 0; below 0: none.
@@ -154,6 +156,7 @@ struct FocalLoss {
 /// ConfigError for options that do not go together.
 LossPtr focal_loss(FocalLoss options = {});
 
+/// Options of binary_cross_entropy.
 struct BinaryCrossEntropyLoss {
   float label_smoothing = 0.0f;              ///< targets t become (1 - s)·t + s/2
   std::vector<float> positive_weights = {};  ///< of targets 1: one for all, or one a value of the output's last axis
@@ -170,6 +173,7 @@ LossPtr mse_loss(LossReduction reduction = LossReduction::mean);
 LossPtr mae_loss(LossReduction reduction = LossReduction::mean);
 LossPtr huber_loss(float delta = 1.0f, LossReduction reduction = LossReduction::mean);
 
+/// Options of dice_loss.
 struct DiceLoss {
   float smooth = 1.0f;                            ///< above 0: added to both sides of the fraction
   std::optional<std::int32_t> ignore_index = {};  ///< with labels

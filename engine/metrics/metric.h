@@ -111,6 +111,7 @@ MetricPtr mean_iou(const ClassMetricOptions& options = {});
 /// one bin counts half, so the area is within half the share of such pairs of scikit-learn's roc_auc_score.
 MetricPtr auc(const ClassMetricOptions& options = {.training = false});
 
+/// Options of mse, mae and r2.
 struct ValueMetricOptions {
   bool training = true;  ///< Metric::in_training
 };

@@ -26,6 +26,7 @@ struct Extent2d {
 /// valid: none. same: Keras' (output = ⌈input/stride⌉, the odd row or column goes to the bottom and right). explicit_:
 /// as they are.
 enum class PaddingKind : std::uint8_t { valid, same, explicit_ };
+/// Rows and columns added around an image.
 struct Padding {
   PaddingKind kind = PaddingKind::valid;
   std::int64_t top = 0, bottom = 0, left = 0, right = 0;
@@ -106,6 +107,7 @@ Tensor channel_scale(const Context& context, const Tensor& x, const Tensor& scal
 /// Throws ShapeError, DTypeError. Source: He et al., 2015.
 Tensor prelu(const Context& context, const Tensor& x, const Tensor& slope);
 
+/// The weights that squeeze_excite reads.
 struct SqueezeExciteTensors {
   Tensor reduce, reduce_bias;  ///< (units, C), (units)
   Tensor expand, expand_bias;  ///< (C, units), (C)
@@ -136,6 +138,7 @@ struct BatchNormTensors {
   Tensor next_running_mean, next_running_variance;  ///< moved by Pass::train; may be undefined
 };
 
+/// How batch_norm normalises, and moves the running statistics.
 struct BatchNormSettings {
   float epsilon = 1e-3f;
   float rate = 0.01f;             ///< the batch's share in the running statistics: 0.01 is Keras' momentum 0.99
@@ -180,6 +183,7 @@ Tensor transposed_conv2d(const Context& context, const Tensor& x, const Tensor& 
                          Extent2d output_padding = {0, 0}, std::int64_t groups = 1);
 
 enum class Interpolation : std::uint8_t { nearest, bilinear };
+/// What resize2d makes of an image.
 struct ResizeSettings {
   Extent2d size;  ///< of the output
   Interpolation interpolation = Interpolation::nearest;
@@ -207,6 +211,7 @@ Tensor reshape(const Context& context, const Tensor& x, const Shape& shape);
 /// (batch, …) to (batch, product of the rest).
 Tensor flatten(const Context& context, const Tensor& x);
 
+/// How softmax_cross_entropy weighs a batch, and where it counts.
 struct SoftmaxCrossEntropyOptions {
   float label_smoothing = 0.0f;
   /// The loss is Σ per-sample losses / divisor; 0: the batch's size (mean).
@@ -216,6 +221,7 @@ struct SoftmaxCrossEntropyOptions {
   kernels::MetricSums* metrics = nullptr;
   const std::int32_t* metric_slot = nullptr;
 };
+/// The loss of a batch, and of each of its samples.
 struct SoftmaxCrossEntropyResult {
   Tensor loss;    ///< float32 scalar
   Tensor losses;  ///< float32 (batch)

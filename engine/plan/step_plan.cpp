@@ -40,7 +40,8 @@ TracedRun run_steps(Runtime& runtime, const Graph& graph, const StepPlanOptions&
   const Device device = Device::meta_of(options.device);
   const auto now = [trace] { return trace == nullptr ? 0 : trace->now(); };
   BfcAllocator& memory = runtime.allocator(device);
-  memory.set_trace(trace);
+  std::optional<TraceScope> tracing;
+  if (trace != nullptr) tracing.emplace(memory, *trace);
   memory.note_phase("setup");
   TracedRun run;
   TrainingSession session(runtime, device, graph, session_options(options));
@@ -53,7 +54,7 @@ TracedRun run_steps(Runtime& runtime, const Graph& graph, const StepPlanOptions&
     run.step_end = now();
   }
   runtime.set_kernel_log(device, nullptr);
-  memory.set_trace(nullptr);  // what is live now lives on
+  tracing.reset();  // what is live now lives on
   return run;
 }
 

@@ -16,6 +16,7 @@
 
 namespace bantam {
 
+/// The step that plan_step is asked about.
 struct StepPlanOptions {
   ModelOptions model;
   OptimizerOptions optimizer;

@@ -31,9 +31,11 @@ Tensor reading_memory(Runtime& runtime, Device device, std::size_t bytes) {
     return {std::make_shared<Storage>(runtime.pinned_allocator(), bytes, Stream{},
                                       AllocationTag{Category::other, "metrics"}),
             shape, DType::uint8};
-  return {std::make_shared<Storage>(new std::byte[bytes](), bytes, Device::cpu(),
-                                    [](void* data) { delete[] static_cast<std::byte*>(data); }),
-          shape, DType::uint8};
+  auto memory = std::make_unique<std::byte[]>(bytes);
+  auto storage = std::make_shared<Storage>(memory.get(), bytes, Device::cpu(),
+                                           [](void* data) { delete[] static_cast<std::byte*>(data); });
+  memory.release();  // NOLINT: the storage owns it
+  return {std::move(storage), shape, DType::uint8};
 }
 
 }  // namespace

@@ -17,18 +17,6 @@ namespace {
 constexpr int kMostDepartures = 3;
 constexpr std::int64_t kMostIterations = 4000;
 
-/// Notes an allocator's calls for a scope.
-class Tracing {
- public:
-  Tracing(BfcAllocator& memory, AllocationTrace& trace) : memory_(memory) { memory_.set_trace(&trace); }
-  ~Tracing() { memory_.set_trace(nullptr); }
-  Tracing(const Tracing&) = delete;
-  Tracing& operator=(const Tracing&) = delete;
-
- private:
-  BfcAllocator& memory_;
-};
-
 }  // namespace
 
 std::vector<PlannerBuffer> closed_buffers(const AllocationTrace& trace) {
@@ -69,7 +57,7 @@ struct StepPlacements::Rehearsal {
     if (part == StepPart::next_micro_batch) session.model().parameters().partial_gradients().add_up();
     AllocationTrace calls;
     {
-      const Tracing tracing(runtime.allocator(session.model().device()), calls);
+      const TraceScope tracing(runtime.allocator(session.model().device()), calls);
       if (part == StepPart::evaluation)
         session.step().evaluate(made);
       else if (part == StepPart::update)

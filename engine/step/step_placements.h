@@ -33,6 +33,19 @@ enum class StepPart : std::uint8_t {
   evaluation
 };
 
+/// Notes an allocator's calls in `trace` for a scope, also where an exception ends it: `trace` must outlive the scope,
+/// and nothing is noted in it afterwards.
+class TraceScope {
+ public:
+  TraceScope(BfcAllocator& memory, AllocationTrace& trace) : memory_(memory) { memory_.set_trace(&trace); }
+  ~TraceScope() { memory_.set_trace(nullptr); }
+  TraceScope(const TraceScope&) = delete;
+  TraceScope& operator=(const TraceScope&) = delete;
+
+ private:
+  BfcAllocator& memory_;
+};
+
 /// Notes the calls of one part of a step on the device itself, for StepPlacements::learn. Memory of the part may be
 /// freed after its end (partial gradients, which live until the update): it records until `stop`. Other threads may
 /// allocate meanwhile.

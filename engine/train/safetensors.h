@@ -33,6 +33,7 @@ HostTensor host_tensor(const Shape& shape, std::span<const float> values);
 /// The values of a float32 tensor, which must outlive them.
 std::span<const float> float_values(const HostTensor& tensor);
 
+/// The content of a file, in host memory.
 struct SafetensorsFile {
   std::map<std::string, HostTensor> tensors;
   std::map<std::string, std::string> metadata;
@@ -69,6 +70,7 @@ void load_weights(Model& model, const std::filesystem::path& path);
 
 /// How tensors of a weights file become those of a model. In patterns * is any text and ? one character.
 struct WeightsOptions {
+  /// A pattern of names, and what they become.
   struct Rename {
     std::string from, to;
   };

@@ -20,8 +20,11 @@ Tensor bytes_from(std::shared_ptr<Storage> storage) {
 
 /// No part of a run's memory: the plan checks that the host has room for it.
 Tensor plain_memory(std::size_t bytes) {
-  return bytes_from(std::make_shared<Storage>(new std::byte[bytes], bytes, Device::cpu(),
-                                              [](void* data) { delete[] static_cast<std::byte*>(data); }));
+  auto memory = std::make_unique_for_overwrite<std::byte[]>(bytes);
+  Tensor tensor = bytes_from(std::make_shared<Storage>(memory.get(), bytes, Device::cpu(),
+                                                       [](void* data) { delete[] static_cast<std::byte*>(data); }));
+  memory.release();  // NOLINT: the storage owns it
+  return tensor;
 }
 
 /// The entry's name in a file of weights; empty for entries that are not the model's below `prefix`.

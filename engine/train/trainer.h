@@ -70,6 +70,7 @@ class Checkpointer {
   virtual void save(const TrainerPosition& position) = 0;
 };
 
+/// How long a Trainer trains, when it evaluates, reads metrics and saves, and what it does where memory ends.
 struct TrainerOptions {
   std::int64_t epochs = 1;
   /// Micro-batches an update; the effective batch is accumulate × the source's batch size.
@@ -155,6 +156,7 @@ struct TestEvent {
   Metrics test;
   double seconds = 0;
 };
+/// An epoch that is complete, its evaluation included.
 struct EpochEvent {
   std::int64_t epoch = 0, epochs = 0;
   Metrics train;                  ///< of the whole epoch, wherever it was resumed
@@ -194,6 +196,7 @@ class Callback {
 
 using TrainerClock = std::chrono::steady_clock;
 
+/// What a run has come to.
 struct TrainResult {
   std::int64_t epochs = 0;    ///< finished
   std::int64_t updates = 0;   ///< done, over all epochs
@@ -208,6 +211,8 @@ struct TrainResult {
   std::int64_t epoch = 0, update = 0;  ///< position: where a resumed run would go on
 };
 
+/// The loop: epochs of updates over a source, evaluations, callbacks. Used by one thread, but for request_stop. Step,
+/// sources, callbacks and whatever the options point at must outlive it.
 class Trainer {
  public:
   Trainer(TrainingStep& step, BatchSource& train, BatchSource* validation, TrainerOptions options);

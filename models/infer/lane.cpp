@@ -94,9 +94,10 @@ PassPlans PassPlans::of(const Graph& graph, const ModelOptions& options, Device 
     const Tensor x = context.allocate(graph.input_shape().prepend(size), DType::float32, Category::input);
     AllocationTrace calls;
     BfcAllocator& memory = runtime.allocator(stand_in);
-    memory.set_trace(&calls);
-    (void)forward(model, context, foreign_tensor(x.as<float>(), x.shape(), stand_in));
-    memory.set_trace(nullptr);
+    {
+      const TraceScope tracing(memory, calls);
+      (void)forward(model, context, foreign_tensor(x.as<float>(), x.shape(), stand_in));
+    }
     const std::vector<PlannerBuffer> buffers = closed_buffers(calls);
     if (buffers.empty() && !calls.intervals().empty())
       throw Error("predictor: a layer keeps memory that it allocates in forward, so that no pass can be planned");

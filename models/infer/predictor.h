@@ -11,6 +11,7 @@
 
 namespace bantam {
 
+/// How many samples and calls a predictor runs at once, and in which precision.
 struct PredictorOptions {
   Precision precision = {};
   std::int64_t most_batch = 32;  ///< samples of one pass; larger calls are cut into such

@@ -25,12 +25,14 @@
 
 namespace bantam::models {
 
+/// What may be chosen of a network of the zoo.
 struct ZooOptions {
   Shape input;  ///< (height, width, channels)
   std::int64_t classes = 1000;
   double width = 1.0;  ///< factor of the channels, where the network has one
 };
 
+/// A network of the zoo.
 struct ZooModel {
   std::string_view name;
   ZooOptions defaults;

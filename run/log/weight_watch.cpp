@@ -19,9 +19,11 @@ Tensor host_memory(Model& model) {
   const AllocationTag tag{Category::other, "histograms"};
   if (model.device().is_cuda())
     return {std::make_shared<Storage>(model.runtime().pinned_allocator(), bytes, Stream{}, tag), shape, DType::float32};
-  return {std::make_shared<Storage>(new std::byte[bytes], bytes, Device::cpu(),
-                                    [](void* data) { delete[] static_cast<std::byte*>(data); }),
-          shape, DType::float32};
+  auto memory = std::make_unique_for_overwrite<std::byte[]>(bytes);
+  auto storage = std::make_shared<Storage>(memory.get(), bytes, Device::cpu(),
+                                           [](void* data) { delete[] static_cast<std::byte*>(data); });
+  memory.release();  // NOLINT: the storage owns it
+  return {std::move(storage), shape, DType::float32};
 }
 
 /// One parameter's place in the copy.

@@ -5,6 +5,7 @@
 #include <charconv>
 #include <chrono>
 #include <limits>
+#include <new>
 #include <optional>
 #include <string_view>
 #include <system_error>
@@ -15,6 +16,7 @@
 
 #include "bantam/base/atomic_file.h"
 #include "bantam/base/error.h"
+#include "bantam/base/folder_entries.h"
 #include "bantam/base/text.h"
 #include "bantam/run/session/library_versions.h"
 
@@ -40,11 +42,20 @@ std::optional<std::int64_t> updates_of(std::string_view name) {
   return updates;
 }
 
-std::vector<fs::path> entries_of(const fs::path& folder, std::error_code& error) {
-  std::vector<fs::path> entries;
-  for (fs::directory_iterator entry(folder, error), end; !error && entry != end; entry.increment(error))
-    entries.push_back(entry->path());
-  return entries;
+/// A folder that a crash left: whole ones go back to their name, the others are removed.
+void remove_temporary(const fs::path& folder, const fs::path& path) {
+  const std::string name = path.filename().string();
+  if (!name.starts_with("." + std::string(kPrefix)) || !name.ends_with(kTemporary)) return;
+  std::string whole = name.substr(1, name.size() - 1 - kTemporary.size());
+  std::error_code error;
+  if (whole.ends_with(kReplaced)) {
+    whole.resize(whole.size() - kReplaced.size());
+    if (!fs::exists(folder / whole, error)) {
+      fs::rename(path, folder / whole, error);
+      return;
+    }
+  }
+  fs::remove_all(path, error);
 }
 
 /// Renamed first: a folder that is removed file by file must not be taken for a checkpoint.
@@ -161,7 +172,7 @@ bool is_checkpoint(const fs::path& path) {
 std::vector<Checkpoint> CheckpointFolder::list() const {
   std::vector<Checkpoint> found;
   std::error_code error, unknown;
-  for (const fs::path& path : entries_of(path_, error))
+  for (const fs::path& path : folder_entries(path_, error))
     if (const auto updates = updates_of(path.filename().string()); updates && fs::is_directory(path, unknown))
       found.push_back({.path = path, .updates = *updates});
   if (error && error != std::errc::no_such_file_or_directory)
@@ -208,19 +219,10 @@ void CheckpointFolder::remove_after(std::int64_t updates) const {
 }
 
 void CheckpointFolder::remove_temporaries() const noexcept {
-  std::error_code error;
-  for (const fs::path& path : entries_of(path_, error)) {
-    const std::string name = path.filename().string();
-    if (!name.starts_with("." + std::string(kPrefix)) || !name.ends_with(kTemporary)) continue;
-    std::string whole = name.substr(1, name.size() - 1 - kTemporary.size());
-    if (whole.ends_with(kReplaced)) {
-      whole.resize(whole.size() - kReplaced.size());
-      if (!fs::exists(path_ / whole, error)) {
-        fs::rename(path, path_ / whole, error);
-        continue;
-      }
-    }
-    fs::remove_all(path, error);
+  try {
+    std::error_code error;
+    for (const fs::path& path : folder_entries(path_, error)) remove_temporary(path_, path);
+  } catch (const std::bad_alloc&) {  // they stay until the folder is opened the next time
   }
 }
 

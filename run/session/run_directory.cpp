@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <ctime>
+#include <new>
 #include <system_error>
 #include <utility>
 
@@ -12,6 +13,7 @@
 
 #include "bantam/base/atomic_file.h"
 #include "bantam/base/error.h"
+#include "bantam/base/folder_entries.h"
 
 namespace bantam::run {
 namespace fs = std::filesystem;
@@ -94,10 +96,13 @@ RunDirectory::RunDirectory(fs::path path, bool made)
 }
 
 void RunDirectory::remove_temporaries() const noexcept {
-  checkpoints().remove_temporaries();
-  std::error_code error, ignored;
-  for (fs::directory_iterator entry(path_, error), end; !error && entry != end; entry.increment(error))
-    if (is_temporary(entry->path().filename().string())) fs::remove(entry->path(), ignored);
+  try {
+    checkpoints().remove_temporaries();
+    std::error_code error, ignored;
+    for (const fs::path& entry : folder_entries(path_, error))
+      if (is_temporary(entry.filename().string())) fs::remove(entry, ignored);
+  } catch (const std::bad_alloc&) {  // they stay until the folder is opened the next time
+  }
 }
 
 bool RunDirectory::has_files() const {

@@ -2,12 +2,14 @@
 #include "bantam/run/session/run_list.h"
 
 #include <algorithm>
+#include <iterator>
 #include <system_error>
 #include <utility>
 
 #include <fmt/format.h>
 
 #include "bantam/base/error.h"
+#include "bantam/base/folder_entries.h"
 #include "bantam/run/session/checkpoint_folder.h"
 #include "bantam/run/session/run_lock.h"
 
@@ -80,8 +82,7 @@ ListedRun listed_run(const fs::path& folder) {
 RunList list_runs(const fs::path& folder) {
   std::vector<fs::path> folders = {folder};
   std::error_code error;
-  for (fs::directory_iterator entry(folder, error), end; !error && entry != end; entry.increment(error))
-    folders.push_back(entry->path());
+  std::ranges::move(folder_entries(folder, error), std::back_inserter(folders));
   if (error) throw DataError(fmt::format("cannot read {}: {}", folder.string(), error.message()));
   RunList list;
   for (const fs::path& path : folders) add_run(list, path);

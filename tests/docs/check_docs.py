@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Documentation checks: the marked commands of a page run and print what the page says; links resolve.
 
-    check_docs.py run --source TREE --program BANTAM PAGE…   runs the marked blocks of each page
+    check_docs.py run --source TREE --program BANTAM [--examples FOLDER] PAGE…   runs the marked blocks of each page
     check_docs.py show --source TREE --program BANTAM PAGE   the same, printing each command and its real output
     check_docs.py links --source TREE                        every relative link, #anchor and `folder/file.h` of README and docs/
     check_docs.py self-test                                  a changed expected line, exit code or link must fail
@@ -13,7 +13,8 @@ Marks are HTML comments on the line before a fenced block, which GitHub does not
     <!-- file: net.yaml --> the block is written to that file, for the commands that follow
     <!-- new file: a/b.h --> anywhere on a page: `a/b.h` is a file that the reader is to write, so it need not be there
 
-A page's blocks run in order in a temporary folder with the tree's configs/ and build/bantam, without a GPU. Output is compared in shape: numbers
+A page's blocks run in order in a temporary folder with the tree's configs/, examples/ and build/ (the program and the examples' programs, by
+default those beside it), without a GPU. Output is compared in shape: numbers
 with their units (also byte units and times), absolute paths, rules of dashes and white space match whatever stands there; `…` matches the rest
 of a line, and alone on a line any number of lines. Everything else has to be equal.
 """
@@ -151,20 +152,22 @@ def check_output(block, output):
                         f"  what the commands print now:\n{output}")
 
 
-def prepare_folder(folder, source, program):
+def prepare_folder(folder, source, program, examples):
     """What a reader has after `make build`, as far as commands need it."""
     shutil.copytree(source / "configs", folder / "configs")
     (folder / "build").mkdir()
     (folder / "build" / "bantam").symlink_to(program.resolve())
+    (folder / "build" / "examples").symlink_to((examples or program.parent / "examples").resolve())
+    (folder / "examples").symlink_to((source / "examples").resolve())
 
 
-def run_page(page, source, program, show=False):
+def run_page(page, source, program, show=False, examples=None):
     """Runs a page's blocks in order; returns how many commands blocks there were."""
     blocks = read_blocks(page.read_text(encoding="utf-8").splitlines())
     tests = [block for block in blocks if block.kind == "test"]
     with tempfile.TemporaryDirectory(prefix="bantam-docs-") as name:
         folder = Path(name)
-        prepare_folder(folder, source, program)
+        prepare_folder(folder, source, program, examples)
         environment = {**os.environ, "HOME": name, "TMPDIR": name, "CUDA_VISIBLE_DEVICES": "", "LC_ALL": "C.UTF-8"}
         for block in blocks:
             if block.kind == "file":
@@ -184,7 +187,7 @@ def run_pages(arguments):
     failures = 0
     for name in arguments.pages:
         try:
-            count = run_page(arguments.source / name, arguments.source, arguments.program, arguments.command == "show")
+            count = run_page(arguments.source / name, arguments.source, arguments.program, arguments.command == "show", arguments.examples)
             if count == 0:
                 raise DocsError("no block is marked as tested")
             print(f"{name}: {count} blocks ran as the page says")
@@ -344,6 +347,7 @@ def main():
     for name in ("run", "show"):
         command = commands.add_parser(name)
         command.add_argument("--program", type=Path, required=True)
+        command.add_argument("--examples", type=Path)
         command.add_argument("pages", nargs="+")
         command.set_defaults(function=run_pages)
     commands.add_parser("links").set_defaults(function=check_links)

@@ -1,0 +1,37 @@
+// Folders: what lies in them, and what is said of those that cannot be read.
+#include "bantam/base/folder_entries.h"
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include "bantam/base/atomic_file.h"
+
+namespace bantam {
+namespace {
+
+namespace fs = std::filesystem;
+
+TEST(FolderEntries, AreFilesFoldersAndLinks) {
+  const fs::path folder = fs::temp_directory_path() / ("bantam_folder_entries_" + std::to_string(getpid()));
+  fs::create_directories(folder / "b");
+  write_file_atomically(folder / ".a", "x");
+  fs::create_symlink("nowhere", folder / "c");
+  std::error_code error = std::make_error_code(std::errc::io_error);
+  std::vector<fs::path> found = folder_entries(folder, error);
+  std::ranges::sort(found);
+  EXPECT_EQ(found, (std::vector<fs::path>{folder / ".a", folder / "b", folder / "c"}));
+  EXPECT_FALSE(error);
+  EXPECT_EQ(folder_entries(folder / "b", error), std::vector<fs::path>());
+  fs::remove_all(folder);
+  EXPECT_EQ(folder_entries(folder, error), std::vector<fs::path>());
+  EXPECT_EQ(error, std::errc::no_such_file_or_directory);
+  EXPECT_EQ(folder_entries("/proc/self/maps", error), std::vector<fs::path>());
+  EXPECT_EQ(error, std::errc::not_a_directory);
+}
+
+}  // namespace
+}  // namespace bantam

@@ -1,0 +1,35 @@
+# Run by CTest with nm: what the libraries cannot do, because they do not call it: end the process, install signal handlers, print, read
+# standard input, start programs, or change what belongs to the whole process. (Threads of their own mask signals, so that the program's
+# handlers run in its own.) Run for a program that does print, the same list has to find that (SELF_TEST).
+set(ends exit _exit _Exit quick_exit abort)
+set(signals signal sigaction raise kill sigprocmask "_ZSt13set_terminate.*")
+set(prints stdout stderr stdin printf __printf_chk vprintf __vprintf_chk puts putchar perror getchar "_ZSt[0-9](cout|cerr|clog|cin)")
+set(process setlocale "_ZNSt6locale6globalE.*" setenv putenv unsetenv chdir fork vfork system popen fesetround srand rand)
+list(JOIN ends "|" _ends)
+list(JOIN signals "|" _signals)
+list(JOIN prints "|" _prints)
+list(JOIN process "|" _process)
+
+function(forbidden_calls files)
+  set(found "")
+  foreach(file ${files})
+    execute_process(COMMAND ${NM} -A --undefined-only ${file} OUTPUT_VARIABLE lines ERROR_QUIET COMMAND_ERROR_IS_FATAL ANY)
+    string(REGEX MATCHALL "[^\n]* U (${_ends}|${_signals}|${_prints}|${_process})(@[^\n]*)?\n" calls "${lines}")
+    foreach(call ${calls})
+      # nvcc writes a host stub for each __device__ function: it calls exit, and nothing can call it.
+      if(NOT call MATCHES "[.]cu[.]o: +U exit\n$")
+        string(APPEND found "${call}")
+      endif()
+    endforeach()
+  endforeach()
+  set(found "${found}" PARENT_SCOPE)
+endfunction()
+
+forbidden_calls("${LIBRARIES}")
+if(found)
+  message(FATAL_ERROR "libraries call what EMBEDDING.md says they never call:\n${found}")
+endif()
+forbidden_calls("${SELF_TEST}")
+if(NOT found MATCHES " U (printf|puts|stdout|_ZSt4cout)")
+  message(FATAL_ERROR "${SELF_TEST} prints, but this check did not find that; it found:\n${found}")
+endif()
