@@ -16,6 +16,9 @@
 #include <utility>
 #include <vector>
 
+#include "bantam/base/api.h"
+
+BANTAM_API_BEGIN
 namespace bantam {
 
 /// How long something lasts, or how often it happens: in updates, in epochs or in seconds of the clock.
@@ -311,3 +314,4 @@ class ConfigMap {
 };
 
 }  // namespace bantam
+BANTAM_API_END
