@@ -20,7 +20,9 @@ if(BANTAM_SHARED OR BANTAM_TESTS)  # the tests link programs with it in any case
   set(_symbols ${CMAKE_CURRENT_LIST_DIR}/exported_symbols.map)
   set_target_properties(bantam_shared PROPERTIES OUTPUT_NAME bantam LINKER_LANGUAGE CXX LINK_DEPENDS ${_symbols}
     VERSION ${BANTAM_SOVERSION}.${PROJECT_VERSION_MINOR}.${PROJECT_VERSION_PATCH} SOVERSION ${BANTAM_SOVERSION})
-  target_link_options(bantam_shared PRIVATE LINKER:--version-script=${_symbols} LINKER:-Bsymbolic-functions LINKER:--as-needed)
+  # --gc-sections: what only the program bantam calls, reports and benches, is not in the library.
+  target_link_options(bantam_shared PRIVATE LINKER:--version-script=${_symbols} LINKER:-Bsymbolic-functions LINKER:--as-needed
+    LINKER:--gc-sections)
   if(NOT BANTAM_SANITIZE)  # whose functions are the program's
     target_link_options(bantam_shared PRIVATE LINKER:-z,defs)
   endif()

@@ -43,8 +43,10 @@ std::string to_string(Duration duration);
 /// What parse_duration reads: "500 or 500updates, 2epochs, 30s, 10min or 1h".
 std::string duration_spellings(bool updates = true, bool epochs = true, bool seconds = true);
 
+struct BANTAM_INTERNAL ConfigDescription;  // config_recording.h
 class ConfigMap;
 class ConfigNode;
+class BANTAM_INTERNAL ConfigTemplate;  // config_template.h
 
 /// Allowed integers, both ends included: `{.min = 1}`.
 struct IntegerRange {
