@@ -4,6 +4,9 @@
 #include <cstdint>
 #include <string_view>
 
+#include "bantam/base/api.h"
+
+BANTAM_API_BEGIN
 namespace bantam {
 
 /// gelu is the exact one, x·Φ(x) with erf (Hendrycks and Gimpel 2016); silu is x·sigmoid(x); elu is slope·(exp(x) - 1)
@@ -51,3 +54,4 @@ struct ActivationFunction {
 };
 
 }  // namespace bantam
+BANTAM_API_END

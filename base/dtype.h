@@ -8,6 +8,9 @@
 #include <limits>
 #include <string_view>
 
+#include "bantam/base/api.h"
+
+BANTAM_API_BEGIN
 namespace bantam {
 
 enum class DType : std::uint8_t { float32, float16, bfloat16, float64, uint8, int32, int64 };
@@ -143,3 +146,4 @@ template <class T>
 inline constexpr DType dtype_of = DTypeOf<T>::value;
 
 }  // namespace bantam
+BANTAM_API_END

@@ -5,6 +5,9 @@
 #include <stdexcept>
 #include <string>
 
+#include "bantam/base/api.h"
+
+BANTAM_API_BEGIN
 namespace bantam {
 
 /// Base of all errors. `what()` is one complete message for a person: what was expected, what came, where.
@@ -74,3 +77,4 @@ class OutOfMemory : public Error {
 };
 
 }  // namespace bantam
+BANTAM_API_END

@@ -5,12 +5,15 @@
 #include <cstdint>
 #include <string_view>
 
+#include "bantam/base/api.h"
+
 #if defined(__CUDACC__)
 #define BANTAM_HOST_DEVICE __host__ __device__
 #else
 #define BANTAM_HOST_DEVICE
 #endif
 
+BANTAM_API_BEGIN
 namespace bantam {
 
 /// Four 32-bit words: a counter going in, random bits coming out.
@@ -106,3 +109,4 @@ class PhiloxSequence {
 };
 
 }  // namespace bantam
+BANTAM_API_END

@@ -7,6 +7,9 @@
 #include <span>
 #include <string>
 
+#include "bantam/base/api.h"
+
+BANTAM_API_BEGIN
 namespace bantam {
 
 /// Up to eight extents, by value. Rank 0 is a scalar of one element.
@@ -42,3 +45,4 @@ class Shape {
 std::string to_string(const Shape& shape);
 
 }  // namespace bantam
+BANTAM_API_END

@@ -33,8 +33,10 @@ if(NOT BANTAM_CUDA STREQUAL "OFF")
     if(CMAKE_CUDA_COMPILER_VERSION VERSION_GREATER_EQUAL 13)  # whose drivers all read it: device code takes about half the bytes
       string(APPEND CMAKE_CUDA_FLAGS_RELEASE " --compress-mode=size")
     endif()
-    target_compile_options(bantam_options INTERFACE
-      $<$<COMPILE_LANGUAGE:CUDA>:--Werror=all-warnings -Xcompiler=-Wall --expt-relaxed-constexpr>)
+    target_compile_options(bantam_options INTERFACE $<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=-Wall --expt-relaxed-constexpr>)
+    if(PROJECT_IS_TOP_LEVEL)
+      target_compile_options(bantam_options INTERFACE $<$<COMPILE_LANGUAGE:CUDA>:--Werror=all-warnings>)
+    endif()
     find_path(BANTAM_CUDNN_INCLUDE_DIR cudnn.h HINTS ${CUDAToolkit_INCLUDE_DIRS})
     if(NOT BANTAM_CUDNN_INCLUDE_DIR)
       message(FATAL_ERROR "The CUDA backend needs cuDNN 9's headers (cudnn.h). Install them, or build with -DBANTAM_CUDA=OFF.")

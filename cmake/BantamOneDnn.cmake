@@ -4,7 +4,7 @@ set(BANTAM_ONEDNN_LIBRARIES "")
 if(BANTAM_ONEDNN)
   find_package(dnnl QUIET)
   if(NOT TARGET DNNL::dnnl)
-    message(FATAL_ERROR "oneDNN was not found (Debian: libdnnl-dev and ocl-icd-opencl-dev, for which its CMake package asks). "
+    message(FATAL_ERROR "oneDNN was not found (Debian: libdnnl-dev). "
                         "-DBANTAM_ONEDNN=OFF builds without it: Bantam's own convolutions stand in.")
   endif()
   find_package(OpenMP REQUIRED COMPONENTS CXX)  # oneDNN's threads, which we set to one

@@ -1,23 +1,30 @@
-# Language level, build type, warnings, sanitizers and the CPU architecture, for every target of the project.
-if(NOT CMAKE_BUILD_TYPE)
-  set(CMAKE_BUILD_TYPE Release CACHE STRING "Build type" FORCE)
-endif()
-set(CMAKE_CXX_STANDARD 20)
-set(CMAKE_CXX_STANDARD_REQUIRED ON)
-set(CMAKE_CXX_EXTENSIONS OFF)
-set(CMAKE_POSITION_INDEPENDENT_CODE ON)
-set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
-set(CMAKE_CXX_FLAGS_RELEASE "-O2")  # asserts stay on: they are cheap beside a training step
+# Language level, build type, warnings, sanitizers and the CPU architecture, for every target of the project. Below a parent project
+# (add_subdirectory, FetchContent) its flags, build type and compiler launcher hold, and our warnings are no errors.
+if(PROJECT_IS_TOP_LEVEL)
+  if(NOT CMAKE_BUILD_TYPE)
+    set(CMAKE_BUILD_TYPE Release CACHE STRING "Build type" FORCE)
+  endif()
+  set(CMAKE_CXX_STANDARD 20)
+  set(CMAKE_CXX_STANDARD_REQUIRED ON)
+  set(CMAKE_CXX_EXTENSIONS OFF)
+  set(CMAKE_POSITION_INDEPENDENT_CODE ON)
+  set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+  set(CMAKE_CXX_FLAGS_RELEASE "-O2")  # asserts stay on: they are cheap beside a training step
 
-find_program(BANTAM_CCACHE ccache)
-if(BANTAM_CCACHE)
-  set(CMAKE_CXX_COMPILER_LAUNCHER ${BANTAM_CCACHE})
-  set(CMAKE_CUDA_COMPILER_LAUNCHER ${BANTAM_CCACHE})
+  find_program(BANTAM_CCACHE ccache)
+  if(BANTAM_CCACHE)
+    set(CMAKE_CXX_COMPILER_LAUNCHER ${BANTAM_CCACHE})
+    set(CMAKE_CUDA_COMPILER_LAUNCHER ${BANTAM_CCACHE})
+  endif()
 endif()
 
 add_library(bantam_options INTERFACE)
-target_compile_options(bantam_options INTERFACE
-  $<$<COMPILE_LANGUAGE:CXX>:-Wall -Wextra -Werror -Wno-missing-field-initializers>)
+target_compile_options(bantam_options INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Wall -Wextra -Wno-missing-field-initializers>)
+if(PROJECT_IS_TOP_LEVEL)
+  target_compile_options(bantam_options INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Werror>)
+elseif(NOT CMAKE_BUILD_TYPE AND NOT CMAKE_CONFIGURATION_TYPES)  # a parent without a build type means its own code
+  target_compile_options(bantam_options INTERFACE -O2)
+endif()
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64" AND BANTAM_CPU_ARCH)
   target_compile_options(bantam_options INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-march=${BANTAM_CPU_ARCH}>)
 endif()
@@ -34,14 +41,16 @@ if(BANTAM_SANITIZE)
 endif()
 
 # bantam_library(name SOURCES ... DEPENDS ...): a floor's static library. Includes are spelled "bantam/<floor>/<room>/<file>.h".
+# Its objects also are what the shared library consists of (BantamLibrary.cmake), and hide what public headers do not declare.
 function(bantam_library name)
   cmake_parse_arguments(ARG "" "" "SOURCES;DEPENDS;PRIVATE_DEPENDS" ${ARGN})
   add_library(bantam_${name} STATIC ${ARG_SOURCES})
   add_library(bantam::${name} ALIAS bantam_${name})
-  set_target_properties(bantam_${name} PROPERTIES EXPORT_NAME ${name})
-  target_include_directories(bantam_${name} PUBLIC
-    $<BUILD_INTERFACE:${PROJECT_BINARY_DIR}/include> $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
+  set_target_properties(bantam_${name} PROPERTIES CXX_VISIBILITY_PRESET hidden CUDA_VISIBILITY_PRESET hidden
+    CXX_STANDARD 20 CXX_STANDARD_REQUIRED ON CXX_EXTENSIONS OFF POSITION_INDEPENDENT_CODE ON)
+  target_include_directories(bantam_${name} PUBLIC ${PROJECT_BINARY_DIR}/include)
   target_compile_features(bantam_${name} PUBLIC cxx_std_20)
-  target_link_libraries(bantam_${name} PUBLIC ${ARG_DEPENDS} PRIVATE ${ARG_PRIVATE_DEPENDS} $<BUILD_INTERFACE:bantam_options>)
+  target_link_libraries(bantam_${name} PUBLIC ${ARG_DEPENDS} PRIVATE ${ARG_PRIVATE_DEPENDS} bantam_options)
   set_property(GLOBAL APPEND PROPERTY BANTAM_LIBRARIES bantam_${name})
+  set_property(GLOBAL APPEND PROPERTY BANTAM_LINKED ${ARG_DEPENDS} ${ARG_PRIVATE_DEPENDS})
 endfunction()

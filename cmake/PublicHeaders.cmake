@@ -4,6 +4,7 @@ set(BANTAM_PUBLIC_HEADERS
   bantam.h
   # values
   base/activation.h
+  base/api.h
   base/config/config.h
   base/config/registry.h
   base/dtype.h

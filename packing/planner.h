@@ -7,6 +7,9 @@
 #include <string_view>
 #include <vector>
 
+#include "bantam/base/api.h"
+
+BANTAM_API_BEGIN
 namespace bantam {
 
 /// A buffer that lives in [lower, upper), in any unit of time, and needs `size` bytes. `id` is the caller's.
@@ -82,3 +85,4 @@ std::uint64_t max_live_bytes(std::span<const PlannerBuffer> buffers);
 std::string check_arena_plan(std::span<const PlannerBuffer> buffers, const ArenaPlan& plan, std::uint64_t alignment);
 
 }  // namespace bantam
+BANTAM_API_END

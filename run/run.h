@@ -15,15 +15,18 @@
 #include <string_view>
 #include <vector>
 
+#include "bantam/base/api.h"
 #include "bantam/engine/graph/model.h"
 #include "bantam/engine/step/optimizer.h"
 #include "bantam/engine/step/training_step.h"
 #include "bantam/engine/train/trainer.h"
 #include "bantam/memory/reports/memory_report.h"
 
+BANTAM_API_BEGIN
 namespace bantam::run {
 
-struct RunConfig;  // internal: run_config.h
+struct BANTAM_INTERNAL ConfigAccess;  // internal: run.cpp
+struct BANTAM_INTERNAL RunConfig;     // internal: run_config.h
 
 /// A YAML file like those in configs/, with overrides applied, typed and checked. A value: copies share the parsed
 /// document and belong to one thread at a time.
@@ -132,3 +135,4 @@ std::string config_schema();
 std::string config_reference();
 
 }  // namespace bantam::run
+BANTAM_API_END

@@ -3,8 +3,7 @@
 # More packages can be named: scripts/install_deps.sh libbenchmark-dev (for the micro benchmarks).
 set -euo pipefail
 
-# ocl-icd-opencl-dev: the CMake package of libdnnl-dev asks for OpenCL, which Debian only recommends.
-packages=(cmake g++ ninja-build ccache libdnnl-dev ocl-icd-opencl-dev libyaml-cpp-dev libcli11-dev libfmt-dev
+packages=(cmake g++ ninja-build ccache libdnnl-dev libyaml-cpp-dev libcli11-dev libfmt-dev
           nlohmann-json3-dev zlib1g-dev libarchive-dev libjpeg-dev libpng-dev libgtest-dev
           pkgconf libcpp-httplib-dev "$@")
 

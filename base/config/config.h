@@ -16,6 +16,9 @@
 #include <utility>
 #include <vector>
 
+#include "bantam/base/api.h"
+
+BANTAM_API_BEGIN
 namespace bantam {
 
 /// How long something lasts, or how often it happens: in updates, in epochs or in seconds of the clock.
@@ -40,8 +43,10 @@ std::string to_string(Duration duration);
 /// What parse_duration reads: "500 or 500updates, 2epochs, 30s, 10min or 1h".
 std::string duration_spellings(bool updates = true, bool epochs = true, bool seconds = true);
 
+struct BANTAM_INTERNAL ConfigDescription;  // config_recording.h
 class ConfigMap;
 class ConfigNode;
+class BANTAM_INTERNAL ConfigTemplate;  // config_template.h
 
 /// Allowed integers, both ends included: `{.min = 1}`.
 struct IntegerRange {
@@ -312,3 +317,4 @@ class ConfigMap {
 };
 
 }  // namespace bantam
+BANTAM_API_END

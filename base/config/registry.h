@@ -11,8 +11,10 @@
 #include <utility>
 #include <vector>
 
+#include "bantam/base/api.h"
 #include "bantam/base/config/config.h"
 
+BANTAM_API_BEGIN
 namespace bantam {
 namespace registry_detail {
 
@@ -122,3 +124,4 @@ Result read_registered(const Registry<Reader<Result>>& table, const ConfigNode& 
 }
 
 }  // namespace bantam
+BANTAM_API_END

@@ -11,15 +11,17 @@
 #include <string_view>
 #include <vector>
 
+#include "bantam/base/api.h"
 #include "bantam/base/config/config.h"
 #include "bantam/base/config/registry.h"
 #include "bantam/base/philox.h"
 #include "bantam/data/formats/sample_reader.h"
 
+BANTAM_API_BEGIN
 namespace bantam {
 namespace kernels {
-struct ImageBatchShape;
-struct ImagePlacement;
+struct BANTAM_INTERNAL ImageBatchShape;
+struct BANTAM_INTERNAL ImagePlacement;
 }  // namespace kernels
 
 /// A sample on its way into a batch, as its reader wrote it and earlier augmentations changed it.
@@ -120,3 +122,4 @@ Registry<AugmentationFactory>& augmentations();
 PhiloxSequence stage_random(const Augmentation& stage, std::uint64_t seed, std::int64_t epoch, std::int64_t index);
 
 }  // namespace bantam
+BANTAM_API_END

@@ -12,11 +12,13 @@
 #include <utility>
 #include <vector>
 
+#include "bantam/base/api.h"
 #include "bantam/base/config/config.h"
 #include "bantam/base/config/registry.h"
 #include "bantam/base/dtype.h"
 #include "bantam/base/shape.h"
 
+BANTAM_API_BEGIN
 namespace bantam {
 
 /// Extents in pixels; 0: not known yet.
@@ -42,8 +44,8 @@ enum class FieldEncoding : std::uint8_t {
 
 /// One field of every sample.
 struct SampleField {
-  std::string name;  ///< of the batch's tensor
-  Shape shape;       ///< of one sample, without the batch axis; rank 0: one value. Encoded: height and width are 0
+  std::string name = {};  ///< of the batch's tensor
+  Shape shape = {};       ///< of one sample, without the batch axis; rank 0: one value. Encoded: height and width are 0
   DType dtype = DType::int32;
   FieldEncoding encoding = FieldEncoding::values;
 
@@ -56,8 +58,8 @@ struct DatasetFacts {
   std::int64_t size = 0;  ///< samples, at most 2^31 - 1
   Shape image_shape;      ///< (height, width, channels) of the field "images"; (features) where samples are vectors;
                           ///< (0, 0, channels) of encoded images, whose sizes differ
-  std::vector<std::string> class_names;  ///< of the numbers in "labels", where that is a target of class numbers, or
-                                         ///< of the values of "targets", where each is the presence of a class
+  std::vector<std::string> class_names = {};  ///< of the numbers in "labels", where that is a target of class numbers,
+                                              ///< or of the values of "targets", where each is the presence of a class
   /// All fields but the images, which batches get as they are stored: class numbers, vectors, masks, …
   std::vector<SampleField> targets = {{"labels", {}, DType::int32}};
 
@@ -186,8 +188,9 @@ class WrappedReader : public SampleReader {
 
 /// The splits of a data set.
 struct SampleSplits {
-  std::shared_ptr<const SampleReader> train;
-  std::shared_ptr<const SampleReader> validation;  ///< held-out samples; the test samples, too, where `test` is null
+  std::shared_ptr<const SampleReader> train = nullptr;
+  /// Held-out samples; the test samples, too, where `test` is null.
+  std::shared_ptr<const SampleReader> validation = nullptr;
   std::shared_ptr<const SampleReader> test = nullptr;
   /// Whether the key `data.validation` is the format's own where it is text (a folder's or a file's name).
   bool names_validation = false;
@@ -212,3 +215,4 @@ using SampleFormat = std::function<SampleSplits(ConfigMap& data)>;
 Registry<SampleFormat>& sample_formats();
 
 }  // namespace bantam
+BANTAM_API_END

@@ -7,13 +7,15 @@
 #include <utility>
 #include <vector>
 
+#include "bantam/base/api.h"
 #include "bantam/engine/autograd/tensor.h"
 #include "bantam/engine/runtime/runtime.h"
 
+BANTAM_API_BEGIN
 namespace bantam {
 
-class PartialGradients;
-struct NodePlan;
+class BANTAM_INTERNAL PartialGradients;
+struct BANTAM_INTERNAL NodePlan;
 class Tape;
 
 enum class Pass : std::uint8_t {
@@ -126,3 +128,4 @@ namespace bantam::ops {
 Tensor cast(const Context& context, const Tensor& x, DType dtype);
 
 }  // namespace bantam::ops
+BANTAM_API_END

@@ -14,11 +14,13 @@
 #include <unordered_set>
 #include <vector>
 
+#include "bantam/base/api.h"
 #include "bantam/base/philox.h"
 #include "bantam/base/shape.h"
 #include "bantam/engine/autograd/context.h"
 #include "bantam/engine/autograd/tensor.h"
 
+BANTAM_API_BEGIN
 namespace bantam {
 
 /// How many inputs feed an output and the other way round: what variance-scaling initialisers need.
@@ -57,7 +59,7 @@ Initializer make_initializer(std::string_view name, Fans fans);
 std::vector<std::string> initializer_names();
 
 class ParameterArena;
-class PartialGradients;
+class BANTAM_INTERNAL PartialGradients;
 
 /// Parameters that are trained in another way than the rest. Of several groups that a name matches, the first counts.
 struct ParameterGroup {
@@ -302,3 +304,4 @@ class StateRegistry {
 };
 
 }  // namespace bantam
+BANTAM_API_END

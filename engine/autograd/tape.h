@@ -11,9 +11,11 @@
 #include <vector>
 
 #include "bantam/base/activation.h"
+#include "bantam/base/api.h"
 #include "bantam/engine/autograd/context.h"
 #include "bantam/engine/autograd/tensor.h"
 
+BANTAM_API_BEGIN
 namespace bantam {
 
 /// A tensor, or a deferred gradient f'·(value + other), which the backward of a residual sum with an activation passes
@@ -150,3 +152,4 @@ bool wants_gradient(const ValueRef& value);
 bool records(const Context& context, std::initializer_list<const Tensor*> inputs);
 
 }  // namespace bantam
+BANTAM_API_END

@@ -61,12 +61,12 @@ std::vector<T> to_host(const Tensor& tensor, Stream stream) {
   return values;
 }
 
-template std::vector<float> to_host(const Tensor&, Stream);
-template std::vector<Half> to_host(const Tensor&, Stream);
-template std::vector<BFloat16> to_host(const Tensor&, Stream);
-template std::vector<std::uint8_t> to_host(const Tensor&, Stream);
-template std::vector<std::int32_t> to_host(const Tensor&, Stream);
-template std::vector<std::int64_t> to_host(const Tensor&, Stream);
+template BANTAM_API std::vector<float> to_host(const Tensor&, Stream);
+template BANTAM_API std::vector<Half> to_host(const Tensor&, Stream);
+template BANTAM_API std::vector<BFloat16> to_host(const Tensor&, Stream);
+template BANTAM_API std::vector<std::uint8_t> to_host(const Tensor&, Stream);
+template BANTAM_API std::vector<std::int32_t> to_host(const Tensor&, Stream);
+template BANTAM_API std::vector<std::int64_t> to_host(const Tensor&, Stream);
 
 std::vector<float> to_host_floats(const Tensor& tensor, Stream stream) {
   if (tensor.dtype() == DType::float32) return to_host<float>(tensor, stream);

@@ -14,15 +14,17 @@
 #include <utility>
 #include <vector>
 
+#include "bantam/base/api.h"
 #include "bantam/base/dtype.h"
 #include "bantam/base/shape.h"
 #include "bantam/memory/allocator/allocator.h"
 #include "bantam/memory/device/device.h"
 
+BANTAM_API_BEGIN
 namespace bantam {
 
 class Parameter;
-struct TensorNotes;
+struct BANTAM_INTERNAL TensorNotes;
 
 /// Bytes on a device, released in stream order with the last tensor that shares them. Memory from elsewhere comes with
 /// a deleter of its own.
@@ -133,10 +135,10 @@ inline constexpr std::string_view kLabels = "labels";
 
 /// What is known of a batch's tensor before there is a batch.
 struct TensorFacts {
-  std::string name;
-  Shape shape;                 ///< of one sample: without the batch axis
-  std::optional<DType> dtype;  ///< none: the type that the model computes in
-  std::int64_t classes = 0;    ///< of class numbers: each is in [0, classes); 0: they are none
+  std::string name = {};
+  Shape shape = {};                 ///< of one sample: without the batch axis
+  std::optional<DType> dtype = {};  ///< none: the type that the model computes in
+  std::int64_t classes = 0;         ///< of class numbers: each is in [0, classes); 0: they are none
 };
 
 /// Null where there is no such name.
@@ -175,3 +177,4 @@ class TensorMap {
 };
 
 }  // namespace bantam
+BANTAM_API_END

@@ -9,8 +9,10 @@
 #include <unordered_set>
 #include <vector>
 
+#include "bantam/base/api.h"
 #include "bantam/engine/layers/layer.h"
 
+BANTAM_API_BEGIN
 namespace bantam {
 
 /// Index of a node; 0 is the input.
@@ -67,3 +69,4 @@ class Graph {
 };
 
 }  // namespace bantam
+BANTAM_API_END

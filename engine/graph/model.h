@@ -8,11 +8,13 @@
 #include <utility>
 #include <vector>
 
+#include "bantam/base/api.h"
 #include "bantam/engine/autograd/parameters.h"
 #include "bantam/engine/graph/graph.h"
 #include "bantam/engine/program/recompute_options.h"
 #include "bantam/engine/runtime/runtime.h"
 
+BANTAM_API_BEGIN
 namespace bantam {
 
 struct Batch;
@@ -21,16 +23,16 @@ class GradientStore;
 class Loss;
 struct LossCall;
 class LossHead;
-struct NodePlan;
-class SavedTensor;
-struct StepProgram;
+struct BANTAM_INTERNAL NodePlan;
+class BANTAM_INTERNAL SavedTensor;
+struct BANTAM_INTERNAL StepProgram;
 class TensorMap;
 
 /// How a graph becomes a model.
 struct ModelOptions {
-  Precision precision;
+  Precision precision = {};
   std::uint64_t seed = 42;
-  RecomputeOptions recompute;
+  RecomputeOptions recompute = {};
   bool fusion = true;  ///< chains of layers run as one op where there is one (fusion.h)
   /// Parameters that are frozen, or have an optimizer's values of their own.
   std::vector<ParameterGroup> groups = {};
@@ -129,3 +131,4 @@ class Model {
 };
 
 }  // namespace bantam
+BANTAM_API_END

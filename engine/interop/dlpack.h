@@ -6,11 +6,13 @@
 #include <memory>
 #include <optional>
 
+#include "bantam/base/api.h"
 #include "bantam/engine/autograd/tensor.h"
 
 struct DLManagedTensor;
 struct DLManagedTensorVersioned;
 
+BANTAM_API_BEGIN
 namespace bantam {
 
 /// What a consumer passes as `stream` to `__dlpack__` (Python array API standard): on CUDA nothing or 1 for the legacy
@@ -78,3 +80,4 @@ Tensor from_dlpack(DLManagedTensorVersioned* managed, const DlpackImport& option
 Tensor from_dlpack(DLManagedTensor* managed, const DlpackImport& options);
 
 }  // namespace bantam
+BANTAM_API_END

@@ -8,12 +8,14 @@
 #include <string>
 #include <string_view>
 
+#include "bantam/base/api.h"
 #include "bantam/engine/autograd/tensor.h"
 #include "bantam/engine/runtime/runtime.h"
 #include "bantam/memory/pages/region_source.h"
 
 struct bantam_pool;  // pool_functions.h
 
+BANTAM_API_BEGIN
 namespace bantam {
 
 /// A stream of another library on `device`: a cudaStream_t on CUDA (null and 1: the legacy default stream; 2: the
@@ -71,3 +73,4 @@ std::function<std::unique_ptr<MemorySource>(Device)> external_source(ExternalAll
 bantam_pool* share_pool(std::shared_ptr<Runtime> runtime, Device device, std::string_view name);
 
 }  // namespace bantam
+BANTAM_API_END

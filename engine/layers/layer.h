@@ -12,13 +12,15 @@
 #include <string_view>
 #include <typeinfo>
 
+#include "bantam/base/api.h"
 #include "bantam/engine/autograd/context.h"
 #include "bantam/engine/autograd/parameters.h"
 #include "bantam/engine/autograd/tensor.h"
 
+BANTAM_API_BEGIN
 namespace bantam {
 
-struct NodeTraits;
+struct BANTAM_INTERNAL NodeTraits;
 
 /// Declares a layer's parameters and buffers: names are prefixed with the layer's path.
 class LayerScope {
@@ -107,3 +109,4 @@ class Layer {
 using LayerPtr = std::shared_ptr<const Layer>;
 
 }  // namespace bantam
+BANTAM_API_END

@@ -6,9 +6,11 @@
 #include <vector>
 
 #include "bantam/base/activation.h"
+#include "bantam/base/api.h"
 #include "bantam/engine/layers/layer.h"
 #include "bantam/engine/ops/ops.h"
 
+BANTAM_API_BEGIN
 namespace bantam {
 
 /// An elementwise function at the end of a layer; none by default.
@@ -21,37 +23,37 @@ struct ActivationOptions {
 struct Conv2dOptions {
   std::int64_t filters = 1;
   Extent2d kernel{3, 3}, stride{1, 1}, dilation{1, 1};
-  Padding padding;
+  Padding padding = {};
   ops::PaddingMode padding_mode = ops::PaddingMode::zeros;
   std::int64_t groups = 1;
   bool bias = true;
-  ActivationOptions activation;
+  ActivationOptions activation = {};
   std::string initializer = "glorot_uniform";  ///< of the weight, as Keras; biases start at 0
 };
 /// Each channel has `multiplier` kernels of its own. Weight (kernel, kernel, C_in·multiplier).
 struct DepthwiseConv2dOptions {
   Extent2d kernel{3, 3}, stride{1, 1}, dilation{1, 1};
-  Padding padding;
+  Padding padding = {};
   std::int64_t multiplier = 1;
   bool bias = true;
-  ActivationOptions activation;
+  ActivationOptions activation = {};
   std::string initializer = "glorot_uniform";
 };
 /// Depthwise without bias, then pointwise with bias, then the activation (as Keras' SeparableConv2D).
 struct SeparableConv2dOptions {
   std::int64_t filters = 1;
   Extent2d kernel{3, 3}, stride{1, 1}, dilation{1, 1};
-  Padding padding;
+  Padding padding = {};
   std::int64_t multiplier = 1;
   bool bias = true;
-  ActivationOptions activation;
+  ActivationOptions activation = {};
   std::string initializer = "glorot_uniform";
 };
 /// y = activation(x·Wᵀ + b); W (units, inputs). Inputs of rank 1; flatten first.
 struct DenseOptions {
   std::int64_t units = 1;
   bool bias = true;
-  ActivationOptions activation;
+  ActivationOptions activation = {};
   std::string initializer = "glorot_uniform";
 };
 /// Over the last axis. `rate` of the running statistics: Keras' momentum 0.99 is rate 0.01, PyTorch's momentum 0.1 is
@@ -61,7 +63,7 @@ struct BatchNormOptions {
   float epsilon = 1e-3f;
   bool unbiased = true;  ///< running variance with rows - 1, as PyTorch and Keras' fused kernel
   bool scale = true, shift = true;
-  ActivationOptions activation;
+  ActivationOptions activation = {};
   /// Scale and shift are frozen, and training normalises with the running statistics, which stay. A model's groups of
   /// parameters set it (ModelOptions::groups).
   bool frozen = false;
@@ -69,7 +71,7 @@ struct BatchNormOptions {
 /// A window over height and width, of which the largest value or the mean is kept.
 struct PoolOptions {
   Extent2d window{2, 2}, stride{2, 2}, dilation{1, 1};
-  Padding padding;
+  Padding padding = {};
   bool count_padding = false;  ///< average: padding counts as zeros (PyTorch's default); Keras': not
   bool ceil_mode = false;      ///< the last window may begin inside and end outside the padded image, as PyTorch's
 };
@@ -81,10 +83,10 @@ struct GlobalPoolOptions {
 struct TransposedConv2dOptions {
   std::int64_t filters = 1;
   Extent2d kernel{2, 2}, stride{2, 2}, dilation{1, 1}, output_padding{0, 0};
-  Padding padding;
+  Padding padding = {};
   std::int64_t groups = 1;
   bool bias = true;
-  ActivationOptions activation;
+  ActivationOptions activation = {};
   std::string initializer = "glorot_uniform";
 };
 /// Larger images: `scale` times the height and width.
@@ -95,7 +97,7 @@ struct UpsampleOptions {
 };
 /// A wider border around the image.
 struct PadOptions {
-  Padding amounts;  ///< explicit
+  Padding amounts = {};  ///< explicit
   ops::PaddingMode mode = ops::PaddingMode::zeros;
 };
 /// Channels become pixels: (H, W, C) to (H·block, W·block, C/block²).
@@ -113,7 +115,7 @@ struct GroupNormOptions {
   std::int64_t groups = 32;  ///< 0: as many as channels, an instance norm
   float epsilon = 1e-5f;
   bool scale = true, shift = true;
-  ActivationOptions activation;
+  ActivationOptions activation = {};
 };
 /// Source: Hu, Shen and Sun, 2018. Parameters reduce/weight (units, C), reduce/bias, expand/weight (C, units),
 /// expand/bias.
@@ -141,7 +143,7 @@ struct DropoutOptions {
 struct ReshapeOptions {
   /// Extents without the batch axis, one to seven. One of them may be -1: the number of elements divided by the other
   /// extents.
-  std::vector<std::int64_t> shape;
+  std::vector<std::int64_t> shape = {};
 };
 
 LayerPtr conv2d(Conv2dOptions options);
@@ -186,3 +188,4 @@ LayerPtr multiply();
 LayerPtr add(ActivationOptions activation = {});
 
 }  // namespace bantam
+BANTAM_API_END

@@ -11,15 +11,17 @@
 #include <string_view>
 #include <vector>
 
+#include "bantam/base/api.h"
 #include "bantam/base/config/registry.h"
 #include "bantam/engine/autograd/context.h"
 #include "bantam/engine/autograd/tensor.h"
 #include "bantam/engine/layers/layer.h"
 #include "bantam/engine/ops/ops.h"
 
+BANTAM_API_BEGIN
 namespace bantam {
 namespace kernels {
-struct MetricSums;
+struct BANTAM_INTERNAL MetricSums;
 }
 
 /// A ring of float64 sums in device memory, `count` a slot, one slot an update: element i of the update under way is
@@ -196,3 +198,4 @@ Registry<Reader<LossPtr>>& losses();
 LossPtr read_loss(ConfigMap& section);
 
 }  // namespace bantam
+BANTAM_API_END

@@ -10,11 +10,13 @@
 #include <string_view>
 #include <vector>
 
+#include "bantam/base/api.h"
 #include "bantam/base/config/registry.h"
 #include "bantam/engine/autograd/context.h"
 #include "bantam/engine/autograd/tensor.h"
 #include "bantam/engine/losses/loss.h"
 
+BANTAM_API_BEGIN
 namespace bantam {
 
 class Metric;
@@ -167,3 +169,4 @@ std::vector<double> numbers_of(const Metrics& metrics);
 Metrics metrics_from(const std::vector<double>& numbers, const std::vector<MetricPtr>& metrics, std::string_view what);
 
 }  // namespace bantam
+BANTAM_API_END

@@ -8,13 +8,15 @@
 #include <utility>
 
 #include "bantam/base/activation.h"
+#include "bantam/base/api.h"
 #include "bantam/base/shape.h"
 #include "bantam/engine/autograd/context.h"
 #include "bantam/engine/autograd/tensor.h"
 
+BANTAM_API_BEGIN
 namespace bantam {
 namespace kernels {
-struct MetricSums;
+struct BANTAM_INTERNAL MetricSums;
 }
 
 /// Height and width.
@@ -39,7 +41,7 @@ struct Padding {
 /// A sliding window over an image.
 struct Window2d {
   Extent2d kernel{1, 1}, stride{1, 1}, dilation{1, 1};
-  Padding padding;
+  Padding padding = {};
   /// The padding as explicit amounts, for an input of this height and width. Throws ShapeError, prefixed by `op`, where
   /// extents are not positive, padding is negative, or the window does not fit the padded input.
   Padding resolve(const char* op, std::int64_t in_h, std::int64_t in_w) const;
@@ -109,8 +111,8 @@ Tensor prelu(const Context& context, const Tensor& x, const Tensor& slope);
 
 /// The weights that squeeze_excite reads.
 struct SqueezeExciteTensors {
-  Tensor reduce, reduce_bias;  ///< (units, C), (units)
-  Tensor expand, expand_bias;  ///< (C, units), (C)
+  Tensor reduce = {}, reduce_bias = {};  ///< (units, C), (units)
+  Tensor expand = {}, expand_bias = {};  ///< (C, units), (C)
 };
 /// y = x·gate(expand·activation(reduce·mean(x) + reduce_bias) + expand_bias), the mean over height and width, the
 /// factor one a sample and channel. x (batch, H, W, C). Source: Hu, Shen and Sun, 2018.
@@ -121,7 +123,7 @@ Tensor squeeze_excite(const Context& context, const Tensor& x, const SqueezeExci
 struct GroupNormSettings {
   std::int64_t groups = 1;  ///< divides C
   float epsilon = 1e-5f;
-  ActivationFunction activation;  ///< f
+  ActivationFunction activation = {};  ///< f
 };
 /// y = f(scale·(x - mean)/√(variance + epsilon) + shift), with the mean and variance (divided by n) of each sample and
 /// group of C/groups channels that stand together, over all positions. x (batch, …, C); scale, shift float32 (C), or
@@ -133,17 +135,17 @@ Tensor layer_norm(const Context& context, const Tensor& x, const Tensor& scale, 
 
 /// What a batch norm over C channels reads and writes: float32 (C), each.
 struct BatchNormTensors {
-  Tensor scale, shift;                              ///< undefined: 1 and 0
-  Tensor running_mean, running_variance;            ///< what Pass::evaluate reads
-  Tensor next_running_mean, next_running_variance;  ///< moved by Pass::train; may be undefined
+  Tensor scale = {}, shift = {};                              ///< undefined: 1 and 0
+  Tensor running_mean = {}, running_variance = {};            ///< what Pass::evaluate reads
+  Tensor next_running_mean = {}, next_running_variance = {};  ///< moved by Pass::train; may be undefined
 };
 
 /// How batch_norm normalises, and moves the running statistics.
 struct BatchNormSettings {
   float epsilon = 1e-3f;
-  float rate = 0.01f;             ///< the batch's share in the running statistics: 0.01 is Keras' momentum 0.99
-  bool unbiased = true;           ///< the running variance is divided by rows - 1, as in PyTorch
-  ActivationFunction activation;  ///< f
+  float rate = 0.01f;                  ///< the batch's share in the running statistics: 0.01 is Keras' momentum 0.99
+  bool unbiased = true;                ///< the running variance is divided by rows - 1, as in PyTorch
+  ActivationFunction activation = {};  ///< f
 };
 
 /// y = f(scale·(x - mean)/√(variance + epsilon) + shift), x (…, C) to y of its shape and type: with the batch's
@@ -185,7 +187,7 @@ Tensor transposed_conv2d(const Context& context, const Tensor& x, const Tensor& 
 enum class Interpolation : std::uint8_t { nearest, bilinear };
 /// What resize2d makes of an image.
 struct ResizeSettings {
-  Extent2d size;  ///< of the output
+  Extent2d size = {};  ///< of the output
   Interpolation interpolation = Interpolation::nearest;
   bool align_corners = false;  ///< bilinear: corner pixels' centres fall together (PyTorch's option)
 };
@@ -245,3 +247,4 @@ struct LossSpec {
 };
 
 }  // namespace bantam
+BANTAM_API_END

@@ -8,24 +8,26 @@
 #include <string>
 #include <vector>
 
+#include "bantam/base/api.h"
 #include "bantam/engine/graph/graph.h"
 #include "bantam/engine/graph/model.h"
 #include "bantam/engine/step/optimizer.h"
 #include "bantam/engine/step/training_step.h"
 #include "bantam/packing/planner.h"
 
+BANTAM_API_BEGIN
 namespace bantam {
 
 /// The step that plan_step is asked about.
 struct StepPlanOptions {
-  ModelOptions model;
-  OptimizerOptions optimizer;
-  LossOptions loss;
+  ModelOptions model = {};
+  OptimizerOptions optimizer = {};
+  LossOptions loss = {};
   std::int64_t batch = 1;       ///< samples of a micro-batch
   std::int64_t accumulate = 1;  ///< micro-batches an update
   bool planned = true;          ///< the pool and `step_fits`: of planned steps, as `bantam train` runs them
   /// The device asked about; it need not be in this machine. Also a meta device.
-  Device device;
+  Device device = {};
   /// Of the step's arena.
   PlannerOptions planner{.alignment = BfcAllocator::kGranule};
 };
@@ -85,3 +87,4 @@ bool step_fits(const Graph& graph, const StepPlanOptions& options, std::uint64_t
 std::uint64_t least_pool(const std::function<MemoryStats(std::uint64_t pool_bytes)>& rehearse);
 
 }  // namespace bantam
+BANTAM_API_END

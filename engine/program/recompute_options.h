@@ -5,6 +5,9 @@
 #include <string>
 #include <vector>
 
+#include "bantam/base/api.h"
+
+BANTAM_API_BEGIN
 namespace bantam {
 
 /// Which tensors backward rebuilds by a recipe from tensors that are kept anyway (saved_tensor.h).
@@ -19,7 +22,7 @@ struct RecomputeOptions {
   enum class Kind : std::uint8_t { none, all, named } kind = Kind::none;
   /// named: checkpoint segments: nodes, blocks (the part of a node's name before a "/"), or "first..last" from one of
   /// these to another, in the graph's order.
-  std::vector<std::string> names;
+  std::vector<std::string> names = {};
   /// Tensors that one pass over kept ones computes (normalised, activated, summed) are not kept either; no convolution
   /// and no matrix product is recomputed for them. `all` includes `cheap`.
   Derive derive = Derive::none;
@@ -33,3 +36,4 @@ struct RecomputeOptions {
 };
 
 }  // namespace bantam
+BANTAM_API_END

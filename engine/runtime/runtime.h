@@ -10,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "bantam/base/api.h"
 #include "bantam/base/dtype.h"
 #include "bantam/kernels/contracts/exec.h"
 #include "bantam/memory/allocator/allocator.h"
@@ -17,6 +18,7 @@
 #include "bantam/memory/pages/region_source.h"
 #include "bantam/memory/reports/memory_report.h"
 
+BANTAM_API_BEGIN
 namespace bantam {
 
 enum class PrecisionKind : std::uint8_t { float32, mixed_float16, mixed_bfloat16 };
@@ -43,21 +45,21 @@ struct RuntimeOptions {
   int threads = 0;
   /// Most bytes of this process on a device, by device name ("cpu", "cuda:0"); devices not named have no limit. On a
   /// GPU everything counts: context, libraries, kernels and pool. On the CPU, and on meta devices, the pool alone.
-  std::map<std::string, std::uint64_t> limits;
+  std::map<std::string, std::uint64_t> limits = {};
   /// Splits devices, by name: share K of "cuda:0" is the device cuda:0/K, whose pool has at most so many bytes. The
   /// rest of the limit (or of the card), without overhead and shares, is the device's own.
-  std::map<std::string, std::vector<std::uint64_t>> logical;
+  std::map<std::string, std::vector<std::uint64_t>> logical = {};
   /// Most bytes of a device's pool, by name, whatever its limit is: what a run may hold there.
-  std::map<std::string, std::uint64_t> budgets;
+  std::map<std::string, std::uint64_t> budgets = {};
   /// true: the pool grows as memory is needed; false: where a device has a limit, the pool reserves all that the limit
   /// allows at the first allocation (see `reserve` for a known amount).
   bool growth = true;
   /// Makes the source of a device's allocator, for programs that bring, count or refuse memory themselves; null:
   /// make_device_source. The device must be able to use the source's memory.
-  std::function<std::unique_ptr<MemorySource>(Device)> source;
+  std::function<std::unique_ptr<MemorySource>(Device)> source = {};
   /// Receives one line a message, at times while the runtime is locked: it must not call the runtime. Null: messages
   /// are dropped.
-  std::function<void(std::string_view)> log;
+  std::function<void(std::string_view)> log = {};
 };
 
 /// One process-wide set of devices. Thread-safe. Must outlive every tensor made from it.
@@ -130,3 +132,4 @@ class Runtime {
 };
 
 }  // namespace bantam
+BANTAM_API_END

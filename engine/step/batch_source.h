@@ -6,14 +6,16 @@
 #include <string_view>
 #include <vector>
 
+#include "bantam/base/api.h"
 #include "bantam/engine/autograd/context.h"
 #include "bantam/engine/autograd/tensor.h"
 
+BANTAM_API_BEGIN
 namespace bantam {
 
 /// One batch on the step's device: named tensors (size, …), one row a sample.
 struct Batch {
-  TensorMap tensors;
+  TensorMap tensors = {};
   std::int64_t size = 0;
   std::int64_t index = 0;  ///< place in the epoch
 
@@ -21,7 +23,7 @@ struct Batch {
   const Tensor& at(std::string_view name) const { return tensors.at(name); }
 };
 
-class DeviceBatches;
+class BANTAM_INTERNAL DeviceBatches;
 
 /// Batches of an epoch, in order. Batch b of epoch e is a pure function of (seed, e, b). Used by one thread at a time.
 class BatchSource {
@@ -66,3 +68,4 @@ inline std::int64_t updates_of(std::int64_t batches, std::int64_t accumulate) {
 }
 
 }  // namespace bantam
+BANTAM_API_END

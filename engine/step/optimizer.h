@@ -12,17 +12,19 @@
 #include <string_view>
 #include <vector>
 
+#include "bantam/base/api.h"
 #include "bantam/base/config/registry.h"
 #include "bantam/engine/autograd/context.h"
 #include "bantam/engine/autograd/parameters.h"
 #include "bantam/engine/graph/model.h"
 
+BANTAM_API_BEGIN
 namespace bantam {
 struct Metrics;
 namespace kernels {
-struct UpdateControl;
-struct UpdateGroup;
-struct UpdateRow;
+struct BANTAM_INTERNAL UpdateControl;
+struct BANTAM_INTERNAL UpdateGroup;
+struct BANTAM_INTERNAL UpdateRow;
 }  // namespace kernels
 
 /// One trainable parameter's place in every slot of the arena. Frozen ones are not listed.
@@ -62,10 +64,10 @@ class UpdateRule {
 };
 
 namespace kernels {
-struct ArenaSpan;
-struct UpdateArena;
-struct UpdateControl;
-struct UpdateGroup;
+struct BANTAM_INTERNAL ArenaSpan;
+struct BANTAM_INTERNAL UpdateArena;
+struct BANTAM_INTERNAL UpdateControl;
+struct BANTAM_INTERNAL UpdateGroup;
 }  // namespace kernels
 
 /// The value of update `update` (a learning rate, say), counted from 0 over all epochs, whether updates were done or
@@ -215,10 +217,10 @@ struct UpdateValues {
   bool operator==(const UpdateValues&) const = default;
 };
 
-class Muon;           // muon.h
-class Pruning;        // pruning.h
-class SpanTable;      // span_table.h
-class WeightAverage;  // weight_average.h
+class BANTAM_INTERNAL Muon;           // muon.h
+class BANTAM_INTERNAL Pruning;        // pruning.h
+class BANTAM_INTERNAL SpanTable;      // span_table.h
+class BANTAM_INTERNAL WeightAverage;  // weight_average.h
 
 /// State of one optimizer for one model. All of it lives on the device; nothing here waits for the device but
 /// `control()`.
@@ -340,3 +342,4 @@ Registry<Reader<OptimizerOptions>>& optimizers();
 OptimizerOptions read_optimizer(ConfigMap& section);
 
 }  // namespace bantam
+BANTAM_API_END

@@ -12,6 +12,7 @@
 #include <string_view>
 #include <vector>
 
+#include "bantam/base/api.h"
 #include "bantam/base/error.h"
 #include "bantam/engine/graph/model.h"
 #include "bantam/engine/losses/loss.h"
@@ -20,6 +21,7 @@
 #include "bantam/engine/step/optimizer.h"
 #include "bantam/memory/device/device.h"
 
+BANTAM_API_BEGIN
 namespace bantam {
 
 enum class StepMode : std::uint8_t {
@@ -34,18 +36,18 @@ std::string_view to_string(StepMode mode);
 /// that what is reported is what runs. Throws ConfigError naming the text.
 StepMode parse_step_mode(std::string_view text, Device device);
 
-struct CapturedUpdates;  // captured_updates.h
-class MetricRing;
-class PartTrace;
-class PlacementPlan;
+struct BANTAM_INTERNAL CapturedUpdates;  // captured_updates.h
+class BANTAM_INTERNAL MetricRing;
+class BANTAM_INTERNAL PartTrace;
+class BANTAM_INTERNAL PlacementPlan;
 enum class StepPart : std::uint8_t;
-class StepPlacements;
+class BANTAM_INTERNAL StepPlacements;
 
 /// What a run will meet.
 struct StepShapes {
-  std::vector<std::int64_t> batches;             ///< sizes of micro-batches: the full one, a short last one
-  std::vector<std::int64_t> evaluation_batches;  ///< likewise
-  bool accumulates = false;                      ///< updates of several micro-batches
+  std::vector<std::int64_t> batches = {};             ///< sizes of micro-batches: the full one, a short last one
+  std::vector<std::int64_t> evaluation_batches = {};  ///< likewise
+  bool accumulates = false;                           ///< updates of several micro-batches
 };
 
 /// The loss of a step, and the metrics that are counted beside it.
@@ -268,3 +270,4 @@ class MicroBatches {
 };
 
 }  // namespace bantam
+BANTAM_API_END

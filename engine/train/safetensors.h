@@ -13,12 +13,14 @@
 #include <string_view>
 #include <vector>
 
+#include "bantam/base/api.h"
 #include "bantam/base/config/registry.h"
 #include "bantam/base/dtype.h"
 #include "bantam/base/shape.h"
 #include "bantam/engine/autograd/parameters.h"
 #include "bantam/engine/graph/model.h"
 
+BANTAM_API_BEGIN
 namespace bantam {
 
 /// A tensor in host memory.
@@ -72,7 +74,7 @@ void load_weights(Model& model, const std::filesystem::path& path);
 struct WeightsOptions {
   /// A pattern of names, and what they become.
   struct Rename {
-    std::string from, to;
+    std::string from, to = {};
   };
   /// The first whose `from` matches a tensor's whole name in the file renames it to `to`, in which each * and ? stands
   /// for the text that the same one of `from` matched: {"backbone.*", "*"}.
@@ -122,3 +124,4 @@ Registry<Exporter>& exporters();
 void export_model(Model& model, std::string_view format, const std::filesystem::path& path);
 
 }  // namespace bantam
+BANTAM_API_END

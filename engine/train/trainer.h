@@ -11,15 +11,17 @@
 #include <string>
 #include <vector>
 
+#include "bantam/base/api.h"
 #include "bantam/base/config/config.h"
 #include "bantam/base/config/registry.h"
 #include "bantam/base/error.h"
 #include "bantam/engine/step/batch_source.h"
 #include "bantam/engine/step/training_step.h"
 
+BANTAM_API_BEGIN
 namespace bantam {
 
-class CapturedSteps;
+class BANTAM_INTERNAL CapturedSteps;
 
 /// Ends a run whose evaluations have stopped improving.
 struct EarlyStopOptions {
@@ -101,7 +103,7 @@ struct TrainerOptions {
   int updates_a_launch = 0;
   /// The values of each update, counted over all epochs, whether it was done or skipped; empty: the optimizer's, which
   /// callbacks may change.
-  Schedule learning_rate, weight_decay, momentum;
+  Schedule learning_rate = {}, weight_decay = {}, momentum = {};
   /// What to do where a micro-batch does not fit. An update is then repeated from its first batch, which is read from
   /// the source a second time; once halved, micro-batches stay so. The memory of the batch itself is not made smaller:
   /// where there is no room for it beside the model, the run stops at once.
@@ -118,9 +120,9 @@ struct TrainerOptions {
   std::int64_t look_every = 0;
   /// With that number. Weights are those after the update, gradients those that it read; whoever looks changes nothing,
   /// and reads them in order of the model's stream. on_progress of the update follows before the next one runs.
-  std::function<void(std::int64_t update)> look;
+  std::function<void(std::int64_t update)> look = {};
   /// Asked before every batch, of training and of evaluation: true stops the run as request_stop() does. Empty: never.
-  std::function<bool()> stop;
+  std::function<bool()> stop = {};
 };
 
 /// Metrics of consecutive updates within an epoch.
@@ -315,3 +317,4 @@ Registry<Reader<CallbackMaker>>& callbacks();
 std::vector<CallbackMaker> read_callbacks(ConfigMap& section);
 
 }  // namespace bantam
+BANTAM_API_END

@@ -3,12 +3,14 @@
 
 #include <cstddef>
 
+#include "bantam/base/api.h"
 #include "bantam/memory/device/device.h"
 
+BANTAM_API_BEGIN
 namespace bantam::kernels {
 
-class DeviceLibraries;
-class KernelLog;
+class BANTAM_INTERNAL DeviceLibraries;
+class BANTAM_INTERNAL KernelLog;
 
 /// Where a kernel runs. Kernels never allocate: callers pass outputs and workspace.
 struct Exec {
@@ -27,3 +29,4 @@ struct Workspace {
 };
 
 }  // namespace bantam::kernels
+BANTAM_API_END

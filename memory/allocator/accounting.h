@@ -10,6 +10,9 @@
 #include <string_view>
 #include <vector>
 
+#include "bantam/base/api.h"
+
+BANTAM_API_BEGIN
 namespace bantam {
 
 enum class Category : std::uint8_t { parameter, gradient, optimizer, activation, workspace, input, other };
@@ -154,3 +157,4 @@ class AllocationTrace {
 };
 
 }  // namespace bantam
+BANTAM_API_END

@@ -7,15 +7,17 @@
 #include <string>
 #include <vector>
 
+#include "bantam/base/api.h"
 #include "bantam/memory/allocator/accounting.h"
 #include "bantam/memory/device/device.h"
 #include "bantam/memory/pages/region_source.h"
 
+BANTAM_API_BEGIN
 namespace bantam {
 
 class AllocationTrace;
-class PlacementPlan;
-class StreamOracle;
+class BANTAM_INTERNAL PlacementPlan;
+class BANTAM_INTERNAL StreamOracle;
 
 /// How an allocator reserves memory from its source.
 struct AllocatorOptions {
@@ -147,3 +149,4 @@ class BfcAllocator {
 };
 
 }  // namespace bantam
+BANTAM_API_END

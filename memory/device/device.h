@@ -10,6 +10,9 @@
 #include <string_view>
 #include <vector>
 
+#include "bantam/base/api.h"
+
+BANTAM_API_BEGIN
 namespace bantam {
 
 enum class DeviceKind : std::uint8_t { cpu, cuda };
@@ -197,3 +200,4 @@ class DeviceScope {
 };
 
 }  // namespace bantam
+BANTAM_API_END

@@ -4,8 +4,10 @@
 #include <cstddef>
 #include <memory>
 
+#include "bantam/base/api.h"
 #include "bantam/memory/device/device.h"
 
+BANTAM_API_BEGIN
 namespace bantam {
 
 /// Where an allocator's memory comes from: a RegionSource or a PagedSource (paged_source.h). Not thread-safe: the
@@ -40,3 +42,4 @@ std::unique_ptr<RegionSource> make_pinned_source();
 std::unique_ptr<RegionSource> make_fake_source(std::size_t capacity = 0);
 
 }  // namespace bantam
+BANTAM_API_END

@@ -7,9 +7,11 @@
 #include <string>
 #include <vector>
 
+#include "bantam/base/api.h"
 #include "bantam/memory/allocator/allocator.h"
 #include "bantam/memory/device/device.h"
 
+BANTAM_API_BEGIN
 namespace bantam {
 
 /// An answer to "why is it still using memory?". Sizes in bytes:
@@ -43,3 +45,4 @@ std::string to_text(const MemoryReport& report, std::size_t holders = 10);
 std::string to_json(const MemoryReport& report);
 
 }  // namespace bantam
+BANTAM_API_END

@@ -5,10 +5,12 @@
 #include <memory>
 #include <span>
 
+#include "bantam/base/api.h"
 #include "bantam/engine/graph/graph.h"
 #include "bantam/engine/runtime/runtime.h"
 #include "bantam/engine/train/safetensors.h"
 
+BANTAM_API_BEGIN
 namespace bantam {
 
 /// How many samples and calls a predictor runs at once, and in which precision.
@@ -57,3 +59,4 @@ class Predictor {
 };
 
 }  // namespace bantam
+BANTAM_API_END

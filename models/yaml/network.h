@@ -5,12 +5,14 @@
 #include <optional>
 #include <string>
 
+#include "bantam/base/api.h"
 #include "bantam/base/config/config.h"
 #include "bantam/base/config/registry.h"
 #include "bantam/engine/graph/graph.h"
 #include "bantam/engine/layers/layer.h"
 #include "bantam/engine/train/safetensors.h"
 
+BANTAM_API_BEGIN
 namespace bantam::models {
 
 /// By kind: reads a layer's options (all but `name`, which every layer has) and returns the layer. Throws ConfigError
@@ -68,3 +70,4 @@ struct ModelSpec {
 ModelSpec read_model(const ConfigNode& model, const std::string& default_name = "model");
 
 }  // namespace bantam::models
+BANTAM_API_END

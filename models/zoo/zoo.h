@@ -20,14 +20,16 @@
 #include <string_view>
 #include <vector>
 
+#include "bantam/base/api.h"
 #include "bantam/base/shape.h"
 #include "bantam/engine/graph/graph.h"
 
+BANTAM_API_BEGIN
 namespace bantam::models {
 
 /// What may be chosen of a network of the zoo.
 struct ZooOptions {
-  Shape input;  ///< (height, width, channels)
+  Shape input = {};  ///< (height, width, channels)
   std::int64_t classes = 1000;
   double width = 1.0;  ///< factor of the channels, where the network has one
 };
@@ -110,3 +112,4 @@ Graph convnext_tiny(const ZooOptions& options);
 Graph unet(const ZooOptions& options);
 
 }  // namespace bantam::models
+BANTAM_API_END

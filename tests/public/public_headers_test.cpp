@@ -24,7 +24,7 @@ namespace fs = std::filesystem;
 using testing::public_headers;
 
 const fs::path kRoot = BANTAM_SOURCE_DIR;
-constexpr std::size_t kMostPublicHeaders = 44;  // 4 of them for other libraries (engine/interop)
+constexpr std::size_t kMostPublicHeaders = 45;  // 4 of them for other libraries (engine/interop)
 
 /// A folder of this process that is removed with it.
 class ScratchFolder {
@@ -101,6 +101,19 @@ TEST(PublicHeaders, ShowNoBackend) {
     for (const char* word :
          {"cudnnHandle", "dnnl::", "Eigen::", "reference_gpu", "tiling/", "__global__", "BANTAM_KERNEL("})
       EXPECT_EQ(text.find(word), std::string::npos) << header << " shows " << word;
+  }
+}
+
+TEST(PublicHeaders, ExportWhatTheyDeclare) {
+  for (const std::string& header : public_headers()) {
+    const std::string text = read_file(kRoot / header);
+    const std::size_t first = text.find("\nnamespace bantam");
+    if (first == std::string::npos) continue;  // macros, C
+    const std::size_t begin = text.find("\nBANTAM_API_BEGIN\n"), end = text.find("\nBANTAM_API_END\n");
+    EXPECT_LT(begin, first) << header << " declares names that the shared library hides: begin with BANTAM_API_BEGIN";
+    EXPECT_NE(end, std::string::npos) << header << " lacks BANTAM_API_END";
+    EXPECT_EQ(text.find("\nnamespace bantam", end == std::string::npos ? text.size() : end), std::string::npos)
+        << header << " declares names after BANTAM_API_END";
   }
 }
 

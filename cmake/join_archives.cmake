@@ -1,0 +1,23 @@
+# Joins the floors' archives to one: -DARCHIVES=… -DOUTPUT=FILE -DWORK=FOLDER -DLINKER=… -DSTRIP=… -DAR=…
+# Half of an archive of many objects is copies of the same inline functions and the tables that name them: each floor is joined to one
+# object, in which they stand once. The kernels' archive is mostly device code: its objects stay apart.
+file(REMOVE_RECURSE ${WORK})
+file(MAKE_DIRECTORY ${WORK})
+set(commands "create joined.a\n")
+foreach(archive ${ARCHIVES})
+  get_filename_component(name ${archive} NAME_WE)
+  if(name STREQUAL "libbantam_kernels")
+    file(COPY_FILE ${archive} ${WORK}/${name}.a)
+    string(APPEND commands "addlib ${name}.a\n")
+  else()
+    execute_process(COMMAND ${LINKER} -r --whole-archive ${archive} -o ${name}.o WORKING_DIRECTORY ${WORK} COMMAND_ERROR_IS_FATAL ANY)
+    execute_process(COMMAND ${STRIP} --strip-unneeded ${name}.o WORKING_DIRECTORY ${WORK} COMMAND_ERROR_IS_FATAL ANY)
+    string(APPEND commands "addmod ${name}.o\n")
+  endif()
+endforeach()
+file(WRITE ${WORK}/commands "${commands}save\nend\n")
+execute_process(COMMAND ${AR} -M INPUT_FILE ${WORK}/commands WORKING_DIRECTORY ${WORK} COMMAND_ERROR_IS_FATAL ANY)
+get_filename_component(folder ${OUTPUT} DIRECTORY)
+file(MAKE_DIRECTORY ${folder})
+file(RENAME ${WORK}/joined.a ${OUTPUT})
+file(REMOVE_RECURSE ${WORK})
