@@ -56,17 +56,22 @@ set_target_properties(bantam_fmt PROPERTIES ARCHIVE_OUTPUT_DIRECTORY ${PROJECT_B
 bantam_link_archives(fmt::fmt ${PROJECT_BINARY_DIR}/libbantam_fmt.a)
 add_dependencies(fmt::fmt bantam_fmt)
 
-# The map tells scripts/dist.sh whose archives are in the program, and thus whose licences go with it.
-set_target_properties(bantam PROPERTIES SKIP_BUILD_RPATH ON)
-target_link_options(bantam PRIVATE -static-libstdc++ -static-libgcc -Wl,-Map=${PROJECT_BINARY_DIR}/bantam.map
-  -Wl,--gc-sections -Wl,-z,pack-relative-relocs)  # relocations in a tenth of the bytes, as glibc reads them from 2.36 on
-if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64" AND BANTAM_CPU_ARCH MATCHES "^x86-64-v[234]$")
-  target_link_options(bantam PRIVATE -Wl,-z,${BANTAM_CPU_ARCH})  # the loader refuses an older processor, by a message
+if(TARGET bantam)
+  # The map tells scripts/dist.sh whose archives are in the program, and thus whose licences go with it.
+  set_target_properties(bantam PROPERTIES SKIP_BUILD_RPATH ON)
+  target_link_options(bantam PRIVATE -static-libstdc++ -static-libgcc -Wl,-Map=${PROJECT_BINARY_DIR}/bantam.map
+    -Wl,--gc-sections -Wl,-z,pack-relative-relocs)  # relocations in a tenth of the bytes, as glibc reads them from 2.36 on
+  if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64" AND BANTAM_CPU_ARCH MATCHES "^x86-64-v[234]$")
+    target_link_options(bantam PRIVATE -Wl,-z,${BANTAM_CPU_ARCH})  # the loader refuses an older processor, by a message
+  endif()
 endif()
 
 # For size is compiled what no step waits for. For speed as ever: kernels, allocators, the planner's search, samples on their way.
 set(_for_speed "^(images|augment|pipeline|delivery)/|^(checksum|parallel)[.]cpp$")
 foreach(_target bantam_base bantam_engine bantam_data bantam_models bantam_run bantam_cli bantam)
+  if(NOT TARGET ${_target})
+    continue()
+  endif()
   target_compile_options(${_target} PRIVATE $<$<CONFIG:Release>:-Os -ffunction-sections -fdata-sections>)
   get_target_property(_sources ${_target} SOURCES)
   list(FILTER _sources INCLUDE REGEX "${_for_speed}")

@@ -177,7 +177,7 @@ class Connection {
     std::array<char, 4096> part;
     const ssize_t count = ::recv(socket_.number(), part.data(), part.size(), 0);
     if (count <= 0) return count < 0 && is_later();
-    if (!out_.empty()) return true;  // after the answer: whatever comes is left unread
+    if (!out_.empty()) return true;  // after the answer: what comes then is ignored
     in_.append(part.data(), static_cast<std::size_t>(count));
     const std::size_t end = in_.find(kEndOfHead);
     if (end != std::string::npos) {
