@@ -72,7 +72,8 @@ train:
   optimizer: {sgd: {learning_rate: 1.0e-3}}
 """)
 PYTHON
-says "20" data /tmp/photos --check
+says "wrote" init --data /tmp/photos --out /tmp/photos.yaml
+says "jpegs" data /tmp/photos.yaml --check
 says "validation" train /tmp/arrays.yaml --device cpu --run-dir /tmp/arrays
 for library in libjpeg62-turbo-dev libstdc++ libyaml-cpp-dev libfmt-dev; do
   [[ -n $(find "$root/$folder/licences" -name "$library*") ]] || { echo "FAILED: no licence of $library"; exit 1; }
