@@ -65,11 +65,11 @@ copy_cuda_licence() {
     "of the CUDA Toolkit End User License Agreement allows." >"$2/cuda-runtime"
 }
 
+missing=()
 for package in "${archive_packages[@]}"; do
-  # shellcheck disable=SC2310
   [[ -f /usr/share/doc/$package/copyright ]] || missing+=("$package")
 done
-[[ -z ${missing[*]-} ]] || scripts/install_deps.sh "${missing[@]}"
+((${#missing[@]} == 0)) || scripts/install_deps.sh "${missing[@]}"
 scripts/build.sh "$folder" "$jobs" bantam -DCMAKE_BUILD_TYPE=Release -DBANTAM_STATIC_DEPENDENCIES=ON -DBANTAM_ONEDNN=OFF \
   -DBANTAM_TESTS=OFF -DBANTAM_EXAMPLES=OFF "$@"
 
