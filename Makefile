@@ -1,6 +1,6 @@
 # The front door: `make train` and `make test` work from a fresh clone. The build itself is CMake's.
 .DEFAULT_GOAL := help
-.PHONY: help deps deps-check build train test check nightly nightly-long nightly-asan nightly-tsan nightly-own schema reference install format clean
+.PHONY: help deps deps-check build train test check nightly nightly-long nightly-asan nightly-tsan nightly-own schema reference install dist deb format clean
 
 BUILD ?= build
 PREFIX ?= /usr/local
@@ -64,6 +64,12 @@ reference: ## write the reference of the C++ API (doxygen) to BUILD/reference/ht
 
 install: build ## install program, libraries, headers and shell completion below PREFIX (/usr/local)
 	cmake --install "$(BUILD)" --prefix "$(PREFIX)"
+
+dist: ## pack a program that needs libc alone, build-dist/bantam-*.tar.xz
+	@scripts/dist.sh build-dist "$(JOBS)" $(CMAKE_FLAGS)
+
+deb: ## pack Debian packages, build-deb/debs/*.deb
+	@scripts/deb.sh build-deb "$(JOBS)" $(CMAKE_FLAGS)
 
 format: ## format the sources with clang-format
 	git ls-files '*.h' '*.cpp' '*.cu' '*.cuh' | xargs clang-format -i

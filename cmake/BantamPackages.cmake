@@ -1,0 +1,83 @@
+# BANTAM_STATIC_DEPENDENCIES: a program for every machine with the same libc, or a later one: third-party libraries and the compiler's
+# runtime are linked as archives, and most of the program is compiled for size. scripts/dist.sh packs that program.
+option(BANTAM_STATIC_DEPENDENCIES "Link third-party libraries and the C++ runtime statically: the program needs libc alone" OFF)
+if(NOT BANTAM_STATIC_DEPENDENCIES)
+  return()
+endif()
+if(BANTAM_SANITIZE)
+  message(FATAL_ERROR "BANTAM_STATIC_DEPENDENCIES=ON: sanitizers come as shared libraries; build without BANTAM_SANITIZE")
+endif()
+
+# bantam_link_archives(target archive…): what links the imported `target` is given these archives, in this order.
+function(bantam_link_archives target)
+  if(NOT TARGET ${target})
+    return()
+  endif()
+  set(_paths "")
+  foreach(_archive ${ARGN})
+    if(IS_ABSOLUTE ${_archive})
+      set(_path ${_archive})
+    else()  # the compiler knows its own folder and the system's; of what it does not find it returns the name
+      execute_process(COMMAND ${CMAKE_CXX_COMPILER} -print-file-name=${_archive} OUTPUT_VARIABLE _path OUTPUT_STRIP_TRAILING_WHITESPACE)
+      if(NOT IS_ABSOLUTE "${_path}")
+        message(FATAL_ERROR "BANTAM_STATIC_DEPENDENCIES=ON: no archive ${_archive}, which ${target} needs "
+                            "(scripts/dist.sh names Debian's packages)")
+      endif()
+    endif()
+    get_filename_component(_path ${_path} REALPATH)
+    list(APPEND _paths ${_path})
+  endforeach()
+  list(POP_FRONT _paths _first)
+  get_target_property(_configurations ${target} IMPORTED_CONFIGURATIONS)
+  get_target_property(_type ${target} TYPE)
+  if(_type STREQUAL "INTERFACE_LIBRARY")  # as FindOpenMP's: its libraries are all it links
+    set_property(TARGET ${target} PROPERTY INTERFACE_LINK_LIBRARIES ${_first} ${_paths} Threads::Threads)
+    return()
+  endif()
+  foreach(_configuration ${_configurations})
+    if(_configuration)
+      set_target_properties(${target} PROPERTIES IMPORTED_LOCATION_${_configuration} ${_first})
+    endif()
+  endforeach()
+  set_target_properties(${target} PROPERTIES IMPORTED_LOCATION ${_first})
+  set_property(TARGET ${target} APPEND PROPERTY INTERFACE_LINK_LIBRARIES ${_paths})
+endfunction()
+bantam_link_archives(yaml-cpp libyaml-cpp.a)
+bantam_link_archives(ZLIB::ZLIB libz.a)
+bantam_link_archives(JPEG::JPEG libjpeg.a)
+bantam_link_archives(PNG::PNG libpng16.a)
+bantam_link_archives(LibArchive::LibArchive libarchive.a liblzma.a libzstd.a libbz2.a libz.a)
+bantam_link_archives(OpenMP::OpenMP_CXX libgomp.a)
+# Debian has {fmt} as a shared library alone: its functions are compiled from its headers.
+add_library(bantam_fmt STATIC ${PROJECT_SOURCE_DIR}/cmake/fmt_functions.cpp)
+get_target_property(_fmt_headers fmt::fmt INTERFACE_INCLUDE_DIRECTORIES)
+target_include_directories(bantam_fmt SYSTEM PRIVATE ${_fmt_headers})
+set_target_properties(bantam_fmt PROPERTIES ARCHIVE_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR})
+bantam_link_archives(fmt::fmt ${PROJECT_BINARY_DIR}/libbantam_fmt.a)
+add_dependencies(fmt::fmt bantam_fmt)
+
+if(TARGET bantam)
+  # The map tells scripts/dist.sh whose archives are in the program, and thus whose licences go with it.
+  set_target_properties(bantam PROPERTIES SKIP_BUILD_RPATH ON)
+  target_link_options(bantam PRIVATE -static-libstdc++ -static-libgcc -Wl,-Map=${PROJECT_BINARY_DIR}/bantam.map
+    -Wl,--gc-sections -Wl,-z,pack-relative-relocs)  # relocations in a tenth of the bytes, as glibc reads them from 2.36 on
+  if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64" AND BANTAM_CPU_ARCH MATCHES "^x86-64-v[234]$")
+    target_link_options(bantam PRIVATE -Wl,-z,${BANTAM_CPU_ARCH})  # the loader refuses an older processor, by a message
+  endif()
+endif()
+
+# For size is compiled what no step waits for. For speed as ever: kernels, allocators, the planner's search, samples on their way.
+set(_for_speed "^(images|augment|pipeline|delivery)/|^(checksum|parallel)[.]cpp$")
+foreach(_target bantam_base bantam_engine bantam_data bantam_models bantam_run bantam_cli bantam)
+  if(NOT TARGET ${_target})
+    continue()
+  endif()
+  target_compile_options(${_target} PRIVATE $<$<CONFIG:Release>:-Os -ffunction-sections -fdata-sections>)
+  get_target_property(_sources ${_target} SOURCES)
+  list(FILTER _sources INCLUDE REGEX "${_for_speed}")
+  get_target_property(_folder ${_target} SOURCE_DIR)
+  list(TRANSFORM _sources PREPEND "${_folder}/")
+  if(_sources)
+    set_source_files_properties(${_sources} TARGET_DIRECTORY ${_target} PROPERTIES COMPILE_OPTIONS $<$<CONFIG:Release>:-O2>)
+  endif()
+endforeach()
