@@ -9,7 +9,8 @@ namespace bantam::cli {
 /// Answers on 127.0.0.1 alone, by threads of its own that read the run's files: it shares nothing with the training.
 class RunServer {
  public:
-  /// Port 0: a free one. Throws ConfigError where the port cannot be had.
+  /// Port 0: a free one. Throws ConfigError where the port cannot be had, and where this program was built without its
+  /// HTTP library (cpp-httplib).
   explicit RunServer(int port);
   /// Waits for answers under way.
   ~RunServer();
