@@ -21,6 +21,7 @@ foreach(header ${BANTAM_PUBLIC_HEADERS})
   get_filename_component(_folder ${header} DIRECTORY)
   install(FILES ${PROJECT_SOURCE_DIR}/${header} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/bantam/${_folder})
 endforeach()
+install(FILES ${PROJECT_SOURCE_DIR}/bantam_c.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/bantam)
 install(EXPORT bantamTargets NAMESPACE bantam:: DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/bantam)
 configure_package_config_file(${PROJECT_SOURCE_DIR}/cmake/bantamConfig.cmake.in
   ${CMAKE_CURRENT_BINARY_DIR}/bantamConfig.cmake INSTALL_DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/bantam)
