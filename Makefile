@@ -1,6 +1,6 @@
 # The front door: `make train` and `make test` work from a fresh clone. The build itself is CMake's.
 .DEFAULT_GOAL := help
-.PHONY: help deps deps-check build train test check nightly nightly-long nightly-asan nightly-tsan schema install format clean
+.PHONY: help deps deps-check build train test check nightly nightly-long nightly-asan nightly-tsan schema install wheel format clean
 
 BUILD ?= build
 PREFIX ?= /usr/local
@@ -54,6 +54,12 @@ schema: build ## write docs/CONFIG.md anew, from the code that reads configurati
 
 install: build ## install program, libraries, headers and shell completion below PREFIX (/usr/local)
 	cmake --install "$(BUILD)" --prefix "$(PREFIX)"
+
+# CMAKE_FLAGS=-DBANTAM_CUDA=OFF for one without GPUs.
+wheel: deps ## build the Python package: build-wheel/bantam-VERSION-py3-none-linux_x86_64.whl
+	@scripts/build.sh build-wheel "$(JOBS)" bantam_python -DBANTAM_TESTS=OFF -DBANTAM_EXAMPLES=OFF \
+	  -DBANTAM_STATIC_DEPENDENCIES=ON -DBANTAM_ONEDNN=OFF $(CMAKE_FLAGS)
+	scripts/make_wheel.py build-wheel
 
 format: ## format the sources with clang-format
 	git ls-files '*.h' '*.cpp' '*.cu' '*.cuh' | xargs clang-format -i

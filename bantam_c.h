@@ -346,7 +346,8 @@ BANTAM_C_API bantam_status bantam_model_train(bantam_model* model, const bantam_
 
 enum {
   BANTAM_INPUT_NETWORK = 0, /* float32, as the network reads it */
-  BANTAM_INPUT_DATA = 1 /* as the training samples are stored: they pass the pipeline's stages of evaluation first */
+  BANTAM_INPUT_DATA = 1, /* as the training samples are stored: they pass the pipeline's stages of evaluation first */
+  BANTAM_INPUT_AUTO = 2  /* as data where the configuration has the section `data`, else as the network reads it */
 };
 
 /* The network's outputs for samples (samples, …), into `outputs`: samples × the output's elements. Predictions of a

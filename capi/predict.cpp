@@ -41,26 +41,30 @@ PipelineOptions stages_for(const run::RunConfig& config, const DatasetFacts& fac
 
 Context float_context(const bantam_model& model) { return Context::make(*model.runtime, model.config.device); }
 
+using UseInputs = std::function<void(std::span<const float>, std::int64_t count)>;
+
+void for_network_inputs(const bantam_model& model, const HostArray& samples, const UseInputs& use) {
+  const Shape& expected = model.config.model.graph.input_shape();
+  if (samples.shape.without_first() != expected)
+    throw ShapeError(
+        fmt::format("{}: the network reads {}", to_string(samples), to_string(expected.prepend(samples.samples()))));
+  if (samples.dtype != DType::float32)
+    throw DTypeError(fmt::format("{}: the network reads float32", to_string(samples)));
+  const std::int64_t each = expected.elements();
+  const auto* values = reinterpret_cast<const float*>(samples.data);
+  for (std::int64_t first = 0; first < samples.samples(); first += model.most_batch) {
+    const std::int64_t count = std::min(model.most_batch, samples.samples() - first);
+    use({values + first * each, static_cast<std::size_t>(count * each)}, count);
+  }
+}
+
 /// Calls `use` with float32 inputs of the network, some samples at a time, in order.
-void for_inputs(const bantam_model& model, const HostArray& samples, std::int32_t input,
-                const std::function<void(std::span<const float>, std::int64_t count)>& use) {
+void for_inputs(const bantam_model& model, const HostArray& samples, std::int32_t input, const UseInputs& use) {
+  if (input == BANTAM_INPUT_AUTO)
+    input = model.config.document.map().find("data") ? BANTAM_INPUT_DATA : BANTAM_INPUT_NETWORK;
   if (input != BANTAM_INPUT_NETWORK && input != BANTAM_INPUT_DATA)
     throw BadArgument(fmt::format("bantam_model_predict: {} is no BANTAM_INPUT_…", input));
-  if (input == BANTAM_INPUT_NETWORK) {
-    const Shape& expected = model.config.model.graph.input_shape();
-    if (samples.shape.without_first() != expected)
-      throw ShapeError(
-          fmt::format("{}: the network reads {}", to_string(samples), to_string(expected.prepend(samples.samples()))));
-    if (samples.dtype != DType::float32)
-      throw DTypeError(fmt::format("{}: the network reads float32", to_string(samples)));
-    const std::int64_t each = expected.elements();
-    const auto* values = reinterpret_cast<const float*>(samples.data);
-    for (std::int64_t first = 0; first < samples.samples(); first += model.most_batch) {
-      const std::int64_t count = std::min(model.most_batch, samples.samples() - first);
-      use({values + first * each, static_cast<std::size_t>(count * each)}, count);
-    }
-    return;
-  }
+  if (input == BANTAM_INPUT_NETWORK) return for_network_inputs(model, samples, use);
   const auto reader = images_reader(samples);
   const PipelineOptions stages = stages_for(model.config, reader->facts(), model.most_batch);
   ImageBatchSource source(*model.runtime, reader, {.pipeline = stages, .device = model.config.device});
