@@ -283,8 +283,8 @@ class _Stream:
             if batch == 0:
                 self.iterator, self.begun = self.begun or iter(self.make()), None
             self.current = _arrays.Arrays(_arrays.named(next(self.iterator)))
-            for i, (name, array) in enumerate(self.current.kept.items()):
-                _arrays.fill(arrays[i], name, array)
+            for i in range(self.current.count):
+                arrays[i] = self.current.list[i]  # what it points to lives as long as `current`
             count[0] = self.current.count
             return 0
         except StopIteration:
