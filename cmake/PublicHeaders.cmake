@@ -13,6 +13,8 @@ set(BANTAM_PUBLIC_HEADERS
   packing/planner.h
   # devices and memory
   engine/runtime/runtime.h
+  engine/interop/external_memory.h
+  engine/interop/pool_functions.h
   kernels/contracts/exec.h
   memory/allocator/accounting.h
   memory/allocator/allocator.h
@@ -24,6 +26,8 @@ set(BANTAM_PUBLIC_HEADERS
   engine/autograd/parameters.h
   engine/autograd/tape.h
   engine/autograd/tensor.h
+  engine/interop/dlpack.h
+  engine/interop/dlpack_abi.h
   engine/ops/ops.h
   # models
   engine/graph/graph.h

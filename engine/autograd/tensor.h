@@ -42,6 +42,8 @@ class Storage {
   Device device() const { return device_; }
   /// Memory from elsewhere, which its owner may still read.
   bool foreign() const { return allocator_ == nullptr; }
+  /// The stream in whose order the memory is released; of foreign memory the CPU's.
+  Stream stream() const { return stream_; }
 
  private:
   void* data_ = nullptr;

@@ -177,6 +177,10 @@ void Runtime::refresh_limit(Device device) { impl_->limit(device).refresh(); }
 
 void Runtime::note_overhead(Device device, const std::string& name) { impl_->limit(device).note_overhead(name); }
 
+void Runtime::set_reservation(Device device, const std::string& name, std::uint64_t bytes) {
+  impl_->limit(device).set_reservation(name, bytes);
+}
+
 void Runtime::reserve(Device device, std::uint64_t bytes) {
   BfcAllocator& memory = allocator(device);
   if (memory.reserve_pool(bytes)) return;

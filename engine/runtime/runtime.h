@@ -100,13 +100,20 @@ class Runtime {
   void refresh_limit(Device device);
   /// The same at once for something that has just been made, which gets a line of its own in reports.
   void note_overhead(Device device, const std::string& name);
+  /// Counts `bytes` of memory that no allocator of this runtime holds, but another library does or will, under `name`:
+  /// a line of the overhead in reports, and that much less for the pool under a limit. Replaces what was counted under
+  /// `name`; 0 ends it. On a GPU the driver's figure for the process is not added to it: memory of that size which
+  /// appears before or after the call is the reservation's. Throws OutOfMemory, changing nothing, where the limit or
+  /// live memory does not allow it; ConfigError for an empty name or that of a measured line ("CUDA context").
+  /// Thread-safe.
+  void set_reservation(Device device, const std::string& name, std::uint64_t bytes);
   /// BfcAllocator::reserve_pool of the device's allocator, which must succeed: throws OutOfMemory where the limit or
   /// the device does not allow a pool of `bytes` at once.
   void reserve(Device device, std::uint64_t bytes);
 
   /// What the process uses on a device besides its pools, measured now: named lines, never less than a limit has been
-  /// charged with. Changes no limit. Empty on the CPU and on meta devices. Two runtimes on one GPU see each other's
-  /// pools as overhead.
+  /// charged with, and the named reservations. Changes no limit. Only those on the CPU and on meta devices. Two
+  /// runtimes on one GPU see each other's pools as overhead.
   std::vector<OverheadLine> memory_overhead(Device device);
   /// What driver or system count for this process on the device; zeros for meta devices.
   ProcessMemory process_memory(Device device);

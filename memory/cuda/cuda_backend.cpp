@@ -102,6 +102,23 @@ void stream_synchronize(int device, void* stream) {
   check(cudaStreamSynchronize(as_stream(stream)), "cudaStreamSynchronize");
 }
 
+void device_synchronize(int device) {
+  const CurrentDevice scope(device);
+  check(cudaDeviceSynchronize(), "cudaDeviceSynchronize");
+}
+
+int device_of_address(const void* address) {
+  cudaPointerAttributes attributes{};
+  const cudaError_t status = cudaPointerGetAttributes(&attributes, address);
+  if (status == cudaErrorInvalidValue) {
+    (void)cudaGetLastError();  // an answer, no error
+    return -1;
+  }
+  check(status, "cudaPointerGetAttributes");
+  const bool usable = attributes.type == cudaMemoryTypeDevice || attributes.type == cudaMemoryTypeManaged;
+  return usable ? attributes.device : -1;
+}
+
 void* event_create(int device, bool timed) {
   const CurrentDevice scope(device);
   cudaEvent_t event = nullptr;

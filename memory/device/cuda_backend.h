@@ -60,6 +60,11 @@ void* stream_create(int device);
 void stream_destroy(int device, void* stream) noexcept;
 void stream_synchronize(int device, void* stream);
 
+/// Blocks the host until all work of all streams of the device is done.
+void device_synchronize(int device);
+/// The CUDA device on which `address` is memory that the device can use (managed memory too); -1: none.
+int device_of_address(const void* address);
+
 void* event_create(int device, bool timed = false);
 /// Between two timed events of the device, both done.
 double event_seconds(void* begin, void* end);

@@ -12,7 +12,8 @@
 namespace bantam {
 namespace {
 
-constexpr int kMeasurements = 16;  // tries to catch a moment in which no pool moves
+constexpr std::uint64_t kMostReserved = std::uint64_t{1} << 60;  // sums of many do not overflow
+constexpr int kMeasurements = 16;                                // tries to catch a moment in which no pool moves
 
 }  // namespace
 
@@ -157,6 +158,32 @@ void ProcessLimit::refresh() {
   if (bound() == 0 || !options_.process_bytes) return;
   measure("kernels");
   enforce();
+}
+
+void ProcessLimit::set_reservation(const std::string& name, std::uint64_t bytes) {
+  const std::lock_guard lock(mutex_);
+  if (name.empty()) throw ConfigError(options_.name + ": a reservation needs a name");
+  if (bytes > kMostReserved)
+    throw ConfigError(
+        fmt::format("{}: {} bytes reserved for {} are more than any device has", options_.name, bytes, name));
+  const auto same = [&](const OverheadLine& line) { return line.name == name; };
+  if (!reservations_.contains(name) && std::ranges::any_of(overhead_, same))
+    throw ConfigError(fmt::format("{}: \"{}\" is measured; a reservation needs another name", options_.name, name));
+  const std::vector<OverheadLine> lines = overhead_;
+  const std::set<std::string> names = reservations_;
+  try {
+    std::erase_if(overhead_, same);
+    reservations_.erase(name);
+    if (bytes > 0) {
+      overhead_.push_back({name, bytes});
+      reservations_.insert(name);
+    }
+    enforce();
+  } catch (...) {
+    overhead_ = lines;
+    reservations_ = names;
+    throw;
+  }
 }
 
 std::vector<OverheadLine> ProcessLimit::overhead() const {

@@ -5,6 +5,7 @@
 #include <functional>
 #include <map>
 #include <mutex>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -58,6 +59,11 @@ class ProcessLimit {
   /// released). Does nothing where nothing is bounded. Throws OutOfMemory where live memory is in the way; the next
   /// call tries again.
   void refresh();
+  /// Sets the line `name` to `bytes` that another library has or will have; 0 removes it. Measured growth is not added
+  /// to it: what the library allocates before or after the call is on this line, up to `bytes`. Throws OutOfMemory,
+  /// changing nothing, where the limit or live memory has no room for it, ConfigError for an empty name and for that of
+  /// a measured line.
+  void set_reservation(const std::string& name, std::uint64_t bytes);
   /// The lines, measured now. A question: nothing is noted or enforced.
   std::vector<OverheadLine> overhead() const;
   /// What the pools have reserved together.
@@ -109,6 +115,7 @@ class ProcessLimit {
   ProcessLimitOptions options_;
   mutable std::mutex mutex_;
   std::vector<OverheadLine> overhead_;
+  std::set<std::string> reservations_;  // those of the lines that were set, not measured
   std::uint64_t reserve_ = 0;
   std::map<int, Pool> pools_;  // by share
 };

@@ -27,6 +27,8 @@ void restore_device(int) noexcept {}
 void* stream_create(int) { refuse(); }
 void stream_destroy(int, void*) noexcept {}
 void stream_synchronize(int, void*) { refuse(); }
+void device_synchronize(int) { refuse(); }
+int device_of_address(const void*) { return -1; }
 void* event_create(int, bool) { refuse(); }
 double event_seconds(void*, void*) { refuse(); }
 void event_destroy(int, void*) noexcept {}

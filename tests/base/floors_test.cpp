@@ -109,7 +109,7 @@ const std::vector<Floor> kHouse = {
       ""},
      {}},
     {"engine",
-     {"runtime", "program", "autograd", "ops", "ops/join", "ops/fused", "ops/image", "layers", "losses", "metrics",
+     {"runtime", "program", "autograd", "interop", "ops", "ops/join", "ops/fused", "ops/image", "layers", "losses", "metrics",
       "graph", "step", "plan", "train"},
      {}},
     {"data", {"files", "formats", "images", "augment", "pipeline", "delivery", "survey"}, {}},

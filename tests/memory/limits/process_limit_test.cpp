@@ -405,5 +405,54 @@ TEST_F(ProcessLimitTest, LogicalDevicesStayWithinTheirLimitsAndTheCard) {
   EXPECT_GT(moved, 100);
 }
 
+TEST_F(ProcessLimitTest, AReservationIsTakenFromThePoolBeforeOrAfterItsMemoryIsThere) {
+  ProcessLimit& limit = make(100 * kMiB);
+  overhead_ = 30 * kMiB;
+  limit.note_overhead("context");
+  BfcAllocator& pool = add_pool();
+  limit.set_reservation("fft", 10 * kMiB);
+  EXPECT_EQ(pool.stats().limit_bytes, 40 * kMiB) << "100 - 30 - 20 kept for kernels - 10";
+  overhead_ += 10 * kMiB;  // the library allocates what was reserved for it
+  limit.refresh();
+  EXPECT_EQ(pool.stats().limit_bytes, 40 * kMiB);
+  EXPECT_EQ(limit.overhead(), (std::vector<OverheadLine>{{"context", 30 * kMiB}, {"fft", 10 * kMiB}}));
+  overhead_ += 25 * kMiB;  // another library, 5 more than was kept free
+  limit.set_reservation("blas", 25 * kMiB);
+  EXPECT_EQ(pool.stats().limit_bytes, 15 * kMiB);
+  limit.refresh();
+  EXPECT_EQ(pool.stats().limit_bytes, 15 * kMiB) << "its bytes are not counted twice";
+  limit.set_reservation("blas", 0);
+  limit.set_reservation("fft", 5 * kMiB);
+  EXPECT_EQ(limit.overhead(),
+            (std::vector<OverheadLine>{{"context", 30 * kMiB}, {"fft", 5 * kMiB}, {"kernels", 30 * kMiB}}))
+      << "what is still there is measured";
+}
+
+TEST_F(ProcessLimitTest, AReservationThatLiveMemoryForbidsChangesNothing) {
+  ProcessLimit& limit = make(100 * kMiB);
+  BfcAllocator& pool = add_pool();
+  void* const live = take(pool, 60 * kMiB);
+  limit.set_reservation("fft", 15 * kMiB);
+  EXPECT_THROW(limit.set_reservation("fft", 30 * kMiB), OutOfMemory);
+  EXPECT_EQ(pool.stats().limit_bytes, 65 * kMiB);
+  EXPECT_EQ(limit.overhead(), (std::vector<OverheadLine>{{"fft", 15 * kMiB}}));
+  EXPECT_NE(message_of([&] { limit.set_reservation("fft", 200 * kMiB); }).find("fft             200 MiB"),
+            std::string::npos);
+  pool.free(live, {});
+  limit.set_reservation("fft", 30 * kMiB);
+  EXPECT_EQ(pool.stats().limit_bytes, 50 * kMiB);
+}
+
+TEST_F(ProcessLimitTest, AReservationHasANameOfItsOwn) {
+  ProcessLimit& limit = make(0);
+  overhead_ = kMiB;
+  limit.note_overhead("context");
+  EXPECT_THROW(limit.set_reservation("", 1), ConfigError);
+  EXPECT_THROW(limit.set_reservation("context", 1), ConfigError);
+  EXPECT_THROW(limit.set_reservation("huge", ~std::uint64_t{0}), ConfigError);
+  limit.set_reservation("fft", kMiB);
+  EXPECT_EQ(total_bytes(limit.overhead()), 2 * kMiB) << "without a limit it is in the report alone";
+}
+
 }  // namespace
 }  // namespace bantam
