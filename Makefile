@@ -57,8 +57,8 @@ install: build ## install program, libraries, headers and shell completion below
 
 # CMAKE_FLAGS=-DBANTAM_CUDA=OFF for one without GPUs.
 wheel: deps ## build the Python package: build-wheel/bantam-VERSION-py3-none-linux_x86_64.whl
-	@scripts/build.sh build-wheel "$(JOBS)" bantam_python -DBANTAM_TESTS=OFF -DBANTAM_EXAMPLES=OFF \
-	  -DBANTAM_STATIC_DEPENDENCIES=ON -DBANTAM_ONEDNN=OFF $(CMAKE_FLAGS)
+	@scripts/build.sh build-wheel "$(JOBS)" bantam_python -DBANTAM_TESTS=OFF -DBANTAM_EXAMPLES=OFF -DBANTAM_ONEDNN=OFF \
+	  -DLibArchive_LIBRARY="$$($(CXX) -print-file-name=libarchive.a)" $(CMAKE_FLAGS)
 	scripts/make_wheel.py build-wheel
 
 format: ## format the sources with clang-format

@@ -2,7 +2,7 @@
  * as bantam/bantam_c.h; docs/C-API.md shows its use.
  *
  * Every function that can fail returns a status; bantam_last_error() has the message, for the calling thread. No
- * exception leaves, nothing is printed, and the process is never ended. Handles belong to the caller, who destroys
+ * exception comes out, nothing is printed, and the process is never ended. Handles belong to the caller, who destroys
  * them, in any order: what a handle needs of another, it keeps. Text that a function returns through `char**` is freed
  * by bantam_free. Pointers in arguments need not outlive the call unless a comment says so.
  *
@@ -364,6 +364,56 @@ BANTAM_C_API bantam_status bantam_model_save_state(bantam_model* model, const ch
 BANTAM_C_API bantam_status bantam_model_load_state(bantam_model* model, const char* path);
 /* The engine's report of the model's device. */
 BANTAM_C_API bantam_status bantam_model_memory_report(bantam_model* model, char** json);
+
+/* ---- Tensors on devices, and DLPack
+ * ------------------------------------------------------------------------------------------ */
+
+/* Values on a device. Copies of weights are none: bantam_model_parameter shows the weights themselves. */
+typedef struct bantam_tensor bantam_tensor;
+
+/* A copy of an array of the host, by an engine's memory on a device ("cpu", "cuda:0"). The array may have any axes. */
+BANTAM_C_API bantam_status bantam_tensor_create(bantam_engine* engine, const char* device, const bantam_array* values,
+                                                bantam_tensor** tensor);
+BANTAM_C_API void bantam_tensor_destroy(bantam_tensor* tensor);
+
+typedef struct bantam_tensor_info {
+  size_t struct_size;
+  int32_t dtype; /* BANTAM_FLOAT32, … */
+  int32_t rank;
+  int64_t shape[BANTAM_MAX_RANK];
+  void* data; /* an address of the device */
+  uint64_t bytes;
+  int32_t dlpack_device_type, dlpack_device_id; /* as DLPack numbers devices: 1, 0 is the CPU; 2, N is cuda:N */
+  char device[32];
+} bantam_tensor_info;
+
+BANTAM_C_API bantam_status bantam_tensor_get_info(const bantam_tensor* tensor, bantam_tensor_info* info);
+/* Copies the values to host memory of `bytes` bytes, which must be the tensor's; waits for the device. */
+BANTAM_C_API bantam_status bantam_tensor_read(const bantam_tensor* tensor, void* to, size_t bytes);
+
+/* The tensor for another library, without a copy: a DLManagedTensorVersioned where `versioned` is not 0, else a
+ * DLManagedTensor, whose deleter the other library calls once. Handles may be destroyed before. `stream`: as the
+ * consumer passed to Python's __dlpack__; null: nothing. */
+BANTAM_C_API bantam_status bantam_tensor_to_dlpack(const bantam_tensor* tensor, const int64_t* stream,
+                                                   int32_t versioned, void** managed);
+/* Another library's tensor, without a copy, for work of this engine. It owns `managed` from then on; where this fails,
+ * `managed` is still the caller's. The producer must have been told bantam_engine_dlpack_stream. */
+BANTAM_C_API bantam_status bantam_tensor_from_dlpack(bantam_engine* engine, const char* device, void* managed,
+                                                     int32_t versioned, bantam_tensor** tensor);
+/* What to pass as `stream` to another library's __dlpack__ on CUDA; 0 on the CPU: pass nothing. */
+BANTAM_C_API bantam_status bantam_engine_dlpack_stream(bantam_engine* engine, const char* device, int64_t* stream);
+
+/* bantam_model_step with tensors on the model's device: nothing is copied to the host, and labels are not looked at:
+ * one that is no class makes the loss NaN. The tensors must not change before the work is done. */
+BANTAM_C_API bantam_status bantam_model_step_tensors(bantam_model* model, const char* const* names,
+                                                     const bantam_tensor* const* tensors, size_t count,
+                                                     bantam_metrics* metrics);
+/* The network's outputs for inputs as it reads them, on the device, of a model that trains: by its weights of now. */
+BANTAM_C_API bantam_status bantam_model_forward(bantam_model* model, const bantam_tensor* input,
+                                                bantam_tensor** output);
+/* Names of the parameters, as a JSON list; and one of them: the float32 weights themselves, which training changes. */
+BANTAM_C_API bantam_status bantam_model_parameter_names(bantam_model* model, char** json);
+BANTAM_C_API bantam_status bantam_model_parameter(bantam_model* model, const char* name, bantam_tensor** tensor);
 
 #ifdef __cplusplus
 }

@@ -25,7 +25,7 @@ std::unique_ptr<bantam_model> created(bantam_engine* engine, const run::RunConfi
   run::require_device(config);
   auto model = std::make_unique<bantam_model>(bantam_model{.runtime = runtime_of(engine, config, 0), .config = config});
   if (config.data) model->class_names = train_facts(*config.data).class_names;
-  model->session = std::make_unique<TrainingSession>(*model->runtime, config.device, config.model.graph,
+  model->session = std::make_shared<TrainingSession>(*model->runtime, config.device, config.model.graph,
                                                      run::session_options(config));
   (void)run::begin_with_weights(model->session->model(), config);
   model->session->step().prepare({});

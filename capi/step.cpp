@@ -20,8 +20,8 @@ Batch batch_of(TrainingSession& session, const bantam_array* arrays, std::size_t
 /// Takes from the device what it has counted since the last time.
 void collect(bantam_model& model) {
   const std::vector<Metrics> read = model.session->step().read_metrics();
-  for (const Metrics& metrics : read) merge(model.unread, metrics);
-  model.unread_updates += std::ssize(read);
+  for (const Metrics& metrics : read) merge(model.untold, metrics);
+  model.untold_updates += std::ssize(read);
 }
 
 /// The device counts so many updates, and no more, until they are read.
@@ -38,11 +38,6 @@ bantam_metrics told(const Metrics& counted, std::int64_t updates) {
   const std::string values = metrics_json(counted.values);
   copy_text(metrics.values, sizeof metrics.values, values.size() < sizeof metrics.values ? values : "{}");
   return metrics;
-}
-
-void require_no_micro_batch(const bantam_model& model, const char* function) {
-  if (model.accumulated > 0)
-    throw BadArgument(std::string(function) + ": an effective batch is under way: end it with bantam_model_update");
 }
 
 void accumulate(bantam_model& model, const Batch& batch, std::int64_t first_sample, std::int64_t effective_batch) {
@@ -63,20 +58,28 @@ void update(bantam_model& model) {
 
 }  // namespace
 
+void bantam::capi::require_no_micro_batch(const bantam_model& model, const char* function) {
+  if (model.accumulated > 0)
+    throw BadArgument(std::string(function) + ": an effective batch is under way: end it with bantam_model_update");
+}
+
+void bantam::capi::run_step(bantam_model& model, const Batch& batch, bantam_metrics* metrics) {
+  if (metrics != nullptr) collect(model);
+  accumulate(model, batch, 0, batch.size);
+  update(model);
+  if (metrics == nullptr) return;
+  const std::vector<Metrics> read = model.session->step().read_metrics();
+  merge(model.untold, read.back());
+  ++model.untold_updates;
+  write_struct(metrics, told(read.back(), 1), "metrics");
+}
+
 bantam_status bantam_model_step(bantam_model* model, const bantam_array* batch, size_t count, bantam_metrics* metrics) {
   return guarded([&] {
     bantam_model& trained = required(model, "model");
     TrainingSession& session = training(trained, "bantam_model_step");
     require_no_micro_batch(trained, "bantam_model_step");
-    const Batch uploaded = batch_of(session, batch, count, "batch's");
-    if (metrics != nullptr) collect(trained);
-    accumulate(trained, uploaded, 0, uploaded.size);
-    update(trained);
-    if (metrics == nullptr) return;
-    const std::vector<Metrics> read = session.step().read_metrics();
-    merge(trained.unread, read.back());
-    ++trained.unread_updates;
-    write_struct(metrics, told(read.back(), 1), "metrics");
+    run_step(trained, batch_of(session, batch, count, "batch's"), metrics);
   });
 }
 
@@ -109,7 +112,7 @@ bantam_status bantam_model_read_metrics(bantam_model* model, bantam_metrics* met
     require_no_micro_batch(trained, "bantam_model_read_metrics");
     required(metrics, "metrics");
     collect(trained);
-    write_struct(metrics, told(std::exchange(trained.unread, {}), std::exchange(trained.unread_updates, 0)), "metrics");
+    write_struct(metrics, told(std::exchange(trained.untold, {}), std::exchange(trained.untold_updates, 0)), "metrics");
   });
 }
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Packs the Python package into a wheel: make_wheel.py BUILD_FOLDER [INTO]. `make wheel` builds the library first.
 
-The library is stripped. Shared libraries that it needs beside libc's own go along in bantam/libs, where it looks for them.
+The library is stripped. Shared libraries that it needs beside the system's go along in bantam/libs, where it looks for them.
 """
 
 import base64
@@ -14,7 +14,8 @@ import zipfile
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-OF_LIBC = ("linux-vdso", "ld-linux", "libc.", "libm.", "libdl.", "libpthread.", "librt.")
+# Of every system; a C++ library of ours would take the place of the one that other packages need.
+OF_SYSTEM = ("linux-vdso", "ld-linux", "libc.", "libm.", "libdl.", "libpthread.", "librt.", "libstdc++.", "libgcc_s.")
 
 
 def version():
@@ -22,11 +23,11 @@ def version():
 
 
 def needed(library):
-    """Paths of the shared libraries that it needs, those of libc left out."""
+    """Paths of the shared libraries that it needs, those of the system left out."""
     paths = []
     for line in subprocess.run(["ldd", library], check=True, capture_output=True, text=True).stdout.splitlines():
         words = line.split()
-        if words[0].startswith(OF_LIBC) or words[0].startswith("/"):
+        if words[0].startswith(OF_SYSTEM) or words[0].startswith("/"):
             continue
         if "not found" in line:
             sys.exit(f"make_wheel: error: {library} needs {words[0]}, which is not installed")

@@ -17,12 +17,18 @@ import numpy as np
 from . import _arrays, _library
 from ._library import (BadArgument, ConfigError, CudaError, DataError, DeviceError, DTypeError, Error, NotFiniteError,
                        OutOfMemory, ShapeError, Stopped)
+from ._tensor import Tensor, from_dlpack, tensor
 
 __all__ = ["BadArgument", "Config", "ConfigError", "CudaError", "DataError", "DeviceError", "DTypeError", "Engine",
            "Error", "Event", "Metrics", "Model", "NotFiniteError", "OutOfMemory", "Plan", "Run", "ShapeError", "Stopped",
-           "config_schema", "devices", "memory_report", "plan", "train"]
+           "Tensor", "config_schema", "devices", "from_dlpack", "library_path", "memory_report", "plan", "tensor", "train"]
 
 __version__ = _library.LIBRARY.bantam_version().decode()
+
+
+def library_path():
+    """Of the shared library, which has the pool's functions too: for PyTorch's CUDAPluggableAllocator."""
+    return _library.PATH
 
 
 def devices():
@@ -360,11 +366,29 @@ class Model(_library.Handle):
         self.class_names = json.loads(_library.text("model_class_names", self._handle))
 
     def step(self, images, labels=None, *, read=True):
-        """Forward, backward and update on one batch; its Metrics, or, with read=False, None, without waiting."""
-        arrays = _batch(images, labels)
+        """Forward, backward and update on one batch, arrays or Tensors on the model's device; its Metrics, or, with
+        read=False, None, without waiting."""
         metrics = _library.MetricsStruct() if read else None
-        _library.call("model_step", self._handle, arrays.list, arrays.count, metrics)
+        if isinstance(images, Tensor):
+            self._step_on_device({"images": images, _target(labels): labels}, metrics)
+        else:
+            arrays = _batch(images, labels)
+            _library.call("model_step", self._handle, arrays.list, arrays.count, metrics)
         return _metrics(metrics) if read else None
+
+    def _step_on_device(self, tensors, metrics):
+        names, count = _library.texts(tensors)
+        handles = (c.c_void_p * count)(*(tensor._handle for tensor in tensors.values()))
+        _library.call("model_step_tensors", self._handle, names, handles, count, metrics)
+
+    def forward(self, tensor):
+        """The outputs for a Tensor of inputs as the network reads them, as a Tensor on the device."""
+        return Tensor("model_forward", self._handle, tensor._handle)
+
+    def parameter_tensors(self):
+        """The float32 weights themselves, by name: they change as the model trains."""
+        names = json.loads(_library.text("model_parameter_names", self._handle))
+        return {name: Tensor("model_parameter", self._handle, name.encode()) for name in names}
 
     def accumulate(self, images, labels, *, first_sample, effective_batch):
         """Adds the gradients of samples first_sample … of an effective batch; `update` ends it."""
@@ -416,6 +440,12 @@ class Model(_library.Handle):
     def memory_report(self):
         """Who holds the memory of the model's device."""
         return json.loads(_library.text("model_memory_report", self._handle))
+
+
+def _target(labels):
+    if not isinstance(labels, Tensor):
+        raise BadArgument("images are a bantam.Tensor: labels have to be one, too")
+    return "labels" if labels.dtype == "int32" else "targets"
 
 
 def _batch(images, labels):

@@ -136,6 +136,12 @@ class MetricsStruct(Struct):
                 ("values", c.c_char * 256)]
 
 
+class TensorInfo(Struct):
+    _fields_ = [SIZED, ("dtype", c.c_int32), ("rank", c.c_int32), ("shape", c.c_int64 * 8), ("data", c.c_void_p),
+                ("bytes", c.c_uint64), ("dlpack_device_type", c.c_int32), ("dlpack_device_id", c.c_int32),
+                ("device", c.c_char * 32)]
+
+
 NEXT = c.CFUNCTYPE(c.c_int32, c.c_void_p, c.c_int64, c.c_int64, POINTER(Array), POINTER(c.c_size_t))
 
 
@@ -175,13 +181,25 @@ _FUNCTIONS = {
     "model_save_state": [_H, _S],
     "model_load_state": [_H, _S],
     "model_memory_report": [_H, _OUT_TEXT],
+    "tensor_create": [_H, _S, POINTER(Array), _OUT_HANDLE],
+    "tensor_get_info": [_H, POINTER(TensorInfo)],
+    "tensor_read": [_H, c.c_void_p, c.c_size_t],
+    "tensor_to_dlpack": [_H, POINTER(c.c_int64), c.c_int32, POINTER(c.c_void_p)],
+    "tensor_from_dlpack": [_H, _S, c.c_void_p, c.c_int32, _OUT_HANDLE],
+    "engine_dlpack_stream": [_H, _S, POINTER(c.c_int64)],
+    "model_step_tensors": [_H, POINTER(_S), POINTER(c.c_void_p), c.c_size_t, POINTER(MetricsStruct)],
+    "model_forward": [_H, _H, _OUT_HANDLE],
+    "model_parameter_names": [_H, _OUT_TEXT],
+    "model_parameter": [_H, _S, _OUT_HANDLE],
 }
 
 
+# The library beside this file, or the one that BANTAM_LIBRARY names.
+PATH = os.environ.get("BANTAM_LIBRARY") or os.path.join(os.path.dirname(os.path.abspath(__file__)), "_bantam.so")
+
+
 def _load():
-    """The library beside this file, or the one that BANTAM_LIBRARY names."""
-    path = os.environ.get("BANTAM_LIBRARY") or os.path.join(os.path.dirname(os.path.abspath(__file__)), "_bantam.so")
-    library = c.CDLL(path)
+    library = c.CDLL(PATH)
     for name, arguments in _FUNCTIONS.items():
         function = getattr(library, "bantam_" + name)
         function.argtypes, function.restype = arguments, c.c_int32
@@ -189,7 +207,7 @@ def _load():
         getattr(library, "bantam_" + name).restype = c.c_char_p
     library.bantam_set_error.argtypes, library.bantam_set_error.restype = [_S], None
     library.bantam_free.argtypes, library.bantam_free.restype = [_H], None
-    for kind in ("config", "engine", "model"):
+    for kind in ("config", "engine", "model", "tensor"):
         destroy = getattr(library, f"bantam_{kind}_destroy")
         destroy.argtypes, destroy.restype = [_H], None
     return library

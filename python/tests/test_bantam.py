@@ -210,5 +210,66 @@ class Models(unittest.TestCase):
         self.assertIn("learning_rate: 0.005", bantam.Config(CONFIG).resolved())
 
 
+class Tensors(unittest.TestCase):
+    def setUp(self):
+        images, labels = stripes(64, 4)
+        self.images, self.labels = images.astype(np.float32) / 255, labels.astype(np.int32)
+        self.engine = bantam.Engine()
+
+    def test_numpy_reads_and_hands_out_without_copies(self):
+        tensor = bantam.tensor(self.images, engine=self.engine)
+        seen = np.from_dlpack(tensor)
+        self.assertEqual(seen.ctypes.data, tensor.address)
+        del tensor
+        gc.collect()
+        np.testing.assert_array_equal(seen, self.images)
+        back = bantam.from_dlpack(self.images, engine=self.engine)
+        self.assertEqual(back.address, self.images.ctypes.data)
+        self.images[0] = 7
+        self.assertEqual(back.numpy()[0, 0, 0, 0], 7)
+
+    def test_nothing_stays(self):
+        before = self.engine.memory_report()["in_use_bytes"]
+        tensor = bantam.tensor(self.images, engine=self.engine)
+        self.assertGreater(self.engine.memory_report()["in_use_bytes"], before)
+        capsules = [tensor.__dlpack__(), tensor.__dlpack__(max_version=(1, 0))]  # that nobody takes
+        seen = np.from_dlpack(tensor)
+        del tensor
+        del capsules
+        gc.collect()
+        self.assertGreater(self.engine.memory_report()["in_use_bytes"], before)
+        del seen
+        gc.collect()
+        self.assertEqual(self.engine.memory_report()["in_use_bytes"], before)
+
+    def test_a_model_on_tensors_computes_what_it_does_on_arrays(self):
+        one, other = bantam.Model(CONFIG), bantam.Model(CONFIG, engine=self.engine)
+        images = bantam.from_dlpack(self.images, engine=self.engine)
+        labels = bantam.from_dlpack(self.labels, engine=self.engine)
+        for _ in range(5):
+            self.assertEqual(one.step(self.images, self.labels), other.step(images, labels))
+        outputs = np.from_dlpack(other.forward(images))
+        np.testing.assert_array_equal(outputs, one.predict(self.images))
+        weights = {name: np.from_dlpack(tensor) for name, tensor in other.parameter_tensors().items()}
+        self.assertEqual(sum(values.size for values in weights.values()), other.parameters)
+        before = {name: values.copy() for name, values in weights.items()}
+        other.step(images, labels)
+        self.assertTrue(any((weights[name] != before[name]).any() for name in weights))
+
+    def test_errors(self):
+        model = bantam.Model(CONFIG, engine=self.engine)
+        images = bantam.tensor(self.images, engine=self.engine)
+        with self.assertRaisesRegex(bantam.BadArgument, "labels have to be one, too"):
+            model.step(images, self.labels)
+        with self.assertRaisesRegex(bantam.ShapeError, "the network reads"):
+            model.forward(bantam.tensor(self.images[:, :8], engine=self.engine))
+        with self.assertRaises(bantam.ShapeError):
+            bantam.from_dlpack(self.images[:, ::2], engine=self.engine)
+        with self.assertRaises(bantam.DTypeError):
+            bantam.from_dlpack(np.zeros(4, np.complex64), engine=self.engine)
+        with self.assertRaises(BufferError):
+            images.__dlpack__(copy=True)
+
+
 if __name__ == "__main__":
     unittest.main()

@@ -1,5 +1,5 @@
-/* A program in C: plans, trains on its own arrays with progress, predicts, saves, and reports memory. docs/C-API.md shows
- * parts of it. */
+/* A program in C: plans, trains on its own arrays with progress, predicts, saves, and reports memory. docs/C-API.md
+ * shows parts of it. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
