@@ -1,6 +1,6 @@
 # The front door: `make train` and `make test` work from a fresh clone. The build itself is CMake's.
 .DEFAULT_GOAL := help
-.PHONY: help deps deps-check build train test check nightly nightly-long nightly-asan nightly-tsan nightly-own schema reference install dist deb format clean
+.PHONY: help deps deps-check build train test check nightly nightly-long nightly-asan nightly-tsan nightly-own schema reference install wheel dist deb format clean
 
 BUILD ?= build
 PREFIX ?= /usr/local
@@ -70,6 +70,12 @@ dist: ## pack a program that needs libc alone, build-dist/bantam-*.tar.xz
 
 deb: ## pack Debian packages, build-deb/debs/*.deb
 	@scripts/deb.sh build-deb "$(JOBS)" $(CMAKE_FLAGS)
+
+# CMAKE_FLAGS=-DBANTAM_CUDA=OFF for one without GPUs.
+wheel: deps ## build the Python package: build-wheel/bantam-VERSION-py3-none-linux_x86_64.whl
+	@scripts/build.sh build-wheel "$(JOBS)" bantam_python -DBANTAM_TESTS=OFF -DBANTAM_EXAMPLES=OFF -DBANTAM_ONEDNN=OFF \
+	  -DLibArchive_LIBRARY="$$($(CXX) -print-file-name=libarchive.a)" $(CMAKE_FLAGS)
+	scripts/make_wheel.py build-wheel
 
 format: ## format the sources with clang-format
 	git ls-files '*.h' '*.cpp' '*.cu' '*.cuh' | xargs clang-format -i

@@ -23,6 +23,7 @@ foreach(_header ${BANTAM_PUBLIC_HEADERS})
   get_filename_component(_folder ${_header} DIRECTORY)
   install(FILES ${PROJECT_SOURCE_DIR}/${_header} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/bantam/${_folder} COMPONENT development)
 endforeach()
+install(FILES ${PROJECT_SOURCE_DIR}/bantam_c.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/bantam COMPONENT development)
 
 # What libbantam.a is linked with: of each library that a floor names, its name, the folder where it was found, and Debian's package.
 set(_externals "")

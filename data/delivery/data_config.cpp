@@ -14,6 +14,7 @@
 #include "bantam/base/byte_size.h"
 #include "bantam/base/error.h"
 #include "bantam/base/text.h"
+#include "bantam/data/delivery/given_samples.h"
 #include "bantam/data/delivery/loader.h"
 #include "bantam/data/delivery/sample_weights.h"
 #include "bantam/data/formats/sample_reader.h"
@@ -101,7 +102,15 @@ DecodeKind read_decode(ConfigMap& data, const DatasetFacts& facts) {
   return kind == "gpu" ? DecodeKind::gpu : kind == "cpu" ? DecodeKind::cpu : DecodeKind::automatic;
 }
 
+/// The format of samples that are given: it is in no table, since a configuration alone cannot open them.
+constexpr std::string_view kGivenFormat = "program";
+
 std::string as_format(const ConfigNode& format) {
+  if (format.is_text(kGivenFormat))
+    format.fail(
+        "the samples of this configuration are a program's own arrays (format: program), which only a program can "
+        "give: "
+        "bantam_config_from_file in C, data= in Python");
   const std::vector<std::string> known = sample_formats().names();
   const std::vector<std::string_view> names(known.begin(), known.end());
   return format.as_choice(names);
@@ -268,18 +277,32 @@ std::int64_t evaluated_batch(const DataOptions& options) {
   return options.evaluation.batch_size > 0 ? options.evaluation.batch_size : options.pipeline.batch_size;
 }
 
-DataOptions read_data_config(const ConfigNode& data, StagesFor use) {
+namespace {
+
+/// The format's readers, or those that are given; `format` gets its name.
+SampleSplits read_source(ConfigMap& map, const SampleSplits* given, std::string& format) {
+  const ConfigKey key{"format",
+                      "How the data set is stored. Each format has keys of its own beside this one; a program adds "
+                      "formats.",
+                      "generated"};
+  if (given == nullptr) {
+    format = as_format(map.node(key));
+    return read_beside(sample_formats(), map, "format", format);
+  }
+  format = map.choice(key, {kGivenFormat}, kGivenFormat);
+  check_facts(given->train->facts());
+  return *given;
+}
+
+DataOptions read_data_section(const ConfigNode& data, StagesFor use, const SampleSplits* given) {
   ConfigMap map = data.as_map();
   map.describe("The data set, and its way into batches. See DATA.md.",
                "data:\n  format: cifar10\n  path: data/cifar-10-batches-bin\n  pipeline:\n    - shuffle\n"
                "    - random_crop: {padding: 4}\n    - random_flip\n    - normalize: {scale: 0.00392156862745098}\n"
                "    - batch: {size: 128, drop_last: true}\n    - prefetch");
   DataOptions options;
-  const std::string format = as_format(map.node({"format",
-                                                 "How the data set is stored. Each format has keys of its own beside "
-                                                 "this one; a program adds formats.",
-                                                 "generated"}));
-  options.source = read_beside(sample_formats(), map, "format", format);
+  std::string format;
+  options.source = read_source(map, given, format);
   // Read only where given: without a limit there is no number that says "all".
   if (const auto limit = map.find(
           {"limit",
@@ -307,6 +330,14 @@ DataOptions read_data_config(const ConfigNode& data, StagesFor use) {
   if (!written || (use == StagesFor::survey && !has_one_size(options))) return options;
   check_stages(stages, options, facts);
   return options;
+}
+
+}  // namespace
+
+DataOptions read_data_config(const ConfigNode& data, StagesFor use) { return read_data_section(data, use, nullptr); }
+
+DataOptions read_data_config(const ConfigNode& data, const SampleSplits& given) {
+  return read_data_section(data, StagesFor::batches, &given);
 }
 
 DatasetFacts train_facts(const DataOptions& options) {
@@ -379,7 +410,8 @@ std::vector<CachedSet> cached_sets(const DataOptions& options) {
 
 std::uint64_t resident_bytes(const DataOptions& options) {
   std::uint64_t bytes = options.source.train->resident_bytes();
-  if (options.source.whole == nullptr) bytes += options.source.validation->resident_bytes();
+  if (options.source.whole == nullptr && options.source.validation != nullptr)
+    bytes += options.source.validation->resident_bytes();
   if (options.source.test != nullptr) bytes += options.source.test->resident_bytes();
   if (options.validation.own != nullptr) bytes += options.validation.own->resident_bytes();
   return bytes;

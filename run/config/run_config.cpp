@@ -11,9 +11,11 @@
 #include "bantam/base/config/config_attempts.h"
 #include "bantam/base/error.h"
 #include "bantam/base/text.h"
+#include "bantam/data/delivery/given_samples.h"
 #include "bantam/engine/graph/frozen_norms.h"
 #include "bantam/engine/graph/lower.h"
 #include "bantam/kernels/contracts/input/image_batch.h"
+#include "bantam/run/config/given_config.h"
 
 namespace bantam::run {
 namespace {
@@ -235,12 +237,16 @@ void settle_decoder(ConfigMap& root, RunConfig& config) {
   }
 }
 
-void read_data(ConfigMap& root, RunConfig& config, DataSection section) {
+/// `given`: samples in the place of those that the section names; null: there are none.
+void read_data(ConfigMap& root, RunConfig& config, DataSection section, const SampleSplits* given) {
   const auto data = root.find({"data", "The data set and its way into batches.", "",
                                "no data: enough for summary, plan and bench, not for train"});
   if (!data || section == DataSection::skip) return;
   const bool survey = section == DataSection::survey;
-  config.data = read_data_config(*data, survey ? StagesFor::survey : StagesFor::batches);
+  if (given != nullptr)
+    config.data = read_data_config(*data, *given);
+  else
+    config.data = read_data_config(*data, survey ? StagesFor::survey : StagesFor::batches);
   settle_decoder(root, config);
 }
 
@@ -341,7 +347,7 @@ void read_training(ConfigMap& root, RunConfig& config) {
 }
 
 /// All sections of a configuration with a model. In a complete check each is read whatever is wrong with the others.
-void read_sections(ConfigMap& root, RunConfig& config, DataSection section) {
+void read_sections(ConfigMap& root, RunConfig& config, DataSection section, const SampleSplits* given) {
   ConfigAttempts attempt(root);
   const bool has_model = attempt([&] {
     config.model = models::read_model(root.node({"model", "The network."}), config.name);
@@ -356,7 +362,7 @@ void read_sections(ConfigMap& root, RunConfig& config, DataSection section) {
     else
       (void)root.find("recompute");
   });
-  attempt([&] { read_data(root, config, section); });
+  attempt([&] { read_data(root, config, section, given); });
   const bool has_training = attempt([&] { read_training(root, config); });
   if (!attempt.failed()) settle_cache(config);
   if (!attempt.failed()) attempt([&] { require_groups_match(root, config); });
@@ -424,11 +430,20 @@ RunConfig read_document(const ConfigDocument& document, const std::string& name,
   RunConfig config = read_beginning(root, document, name);
   if (!has_model) {
     read_memory_of(root, config);
-    read_data(root, config, section);
+    read_data(root, config, section, nullptr);
     settle_cache(config);
     return config;
   }
-  read_sections(root, config, section);
+  read_sections(root, config, section, nullptr);
+  settle_metrics(config);
+  return config;
+}
+
+RunConfig read_document(ConfigDocument document, const std::string& name, const SampleSplits& given) {
+  document.set_synonyms(kSynonyms);
+  ConfigMap root = document.map();
+  RunConfig config = read_beginning(root, document, name);
+  read_sections(root, config, DataSection::read, &given);
   settle_metrics(config);
   return config;
 }

@@ -1,0 +1,20 @@
+// Internal: a caller's arrays as batches on a model's device.
+#pragma once
+
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "bantam/capi/arrays.h"
+#include "bantam/engine/step/training_step.h"
+
+namespace bantam::capi {
+
+/// What the arrays are, as a step asks: class numbers are among the classes that the loss expects.
+std::vector<TensorFacts> facts_of(const std::vector<HostArray>& arrays, TrainingStep& step);
+
+/// Copies the arrays to the device, images in the type that the model computes in. `what` names them in messages.
+/// Throws ShapeError, DTypeError and DataError where they do not suit the step.
+Batch uploaded(const std::vector<HostArray>& arrays, TrainingStep& step, const Context& context, std::string_view what);
+
+}  // namespace bantam::capi

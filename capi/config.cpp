@@ -1,0 +1,95 @@
+// Configurations, with the caller's samples or the files that they name, and plans of them.
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "bantam/capi/handles.h"
+#include "bantam/capi/samples.h"
+#include "bantam/capi/status.h"
+#include "bantam/run/config/given_config.h"
+#include "bantam/run/plan.h"
+
+using namespace bantam;
+using namespace bantam::capi;
+
+namespace {
+
+/// `release` of samples is called once whatever happens: readers are made before anything else can throw.
+std::optional<run::GivenData> given_of(const bantam_config_options& options) {
+  std::shared_ptr<const SampleReader> train, validation;
+  std::exception_ptr refused;
+  try {
+    if (options.train != nullptr) train = samples_reader(*options.train);
+  } catch (...) {
+    refused = std::current_exception();
+  }
+  if (options.validation != nullptr) validation = samples_reader(*options.validation, train.get());
+  if (refused) std::rethrow_exception(refused);
+  if (options.train == nullptr && (options.validation != nullptr || options.batch_size != 0))
+    throw BadArgument("options.validation and options.batch_size go with options.train, which is null");
+  if (options.batch_size < 0) throw BadArgument("options.batch_size is negative");
+  if (train == nullptr) return std::nullopt;
+  return run::GivenData{.samples = {train, validation}, .batch_size = options.batch_size};
+}
+
+bantam_config* made_config(const std::string& text, const std::filesystem::path& path,
+                           const bantam_config_options& options) {
+  const auto given = given_of(options);
+  const std::vector<std::string> overrides = texts(options.overrides, options.override_count, "options.overrides");
+  return new bantam_config{given ? run::parse_run_config(text, path, overrides, *given)
+                                 : run::parse_run_config(text, path, overrides)};
+}
+
+bantam_memory_plan plan_of(const run::Plan& planned) {
+  const run::PlanRow& row = planned.rows.at(0);
+  const CategoryBytes& bytes = row.run ? row.run->by_category : row.plan.by_category;
+  bantam_memory_plan plan = BANTAM_INIT(bantam_memory_plan);
+  plan.batch_size = row.step.batch;
+  plan.peak_bytes = row.run ? row.run->peak_bytes : row.plan.peak_bytes;
+  plan.pool_bytes = row.reserved_bytes();
+  plan.parameter_bytes = bytes[Category::parameter];
+  plan.gradient_bytes = bytes[Category::gradient];
+  plan.optimizer_bytes = bytes[Category::optimizer];
+  plan.activation_bytes = bytes[Category::activation];
+  plan.workspace_bytes = bytes[Category::workspace];
+  plan.input_bytes = bytes[Category::input];
+  plan.other_bytes = bytes[Category::other];
+  plan.fits = row.fits ? 1 : 0;
+  copy_text(plan.recompute, sizeof plan.recompute, run::to_string(row.step.recompute));
+  return plan;
+}
+
+}  // namespace
+
+bantam_status bantam_config_from_text(const char* yaml, const bantam_config_options* options, bantam_config** config) {
+  return guarded([&] {
+    const bantam_config_options given = read_struct(options, "options");
+    required(config, "config") = nullptr;
+    *config = made_config(&required(yaml, "yaml"), given.name != nullptr ? given.name : "config.yaml", given);
+  });
+}
+
+bantam_status bantam_config_from_file(const char* path, const bantam_config_options* options, bantam_config** config) {
+  return guarded([&] {
+    required(config, "config") = nullptr;
+    const std::filesystem::path file = &required(path, "path");
+    *config = made_config(ConfigDocument::read_text(file), file, read_struct(options, "options"));
+  });
+}
+
+void bantam_config_destroy(bantam_config* config) { delete config; }
+
+bantam_status bantam_config_resolved(const bantam_config* config, char** yaml) {
+  return guarded(
+      [&] { required(yaml, "yaml") = copied_text(required(config, "config").config.document.resolved_yaml()); });
+}
+
+bantam_status bantam_plan(const bantam_config* config, uint64_t memory, bantam_memory_plan* plan) {
+  return guarded([&] {
+    const run::RunConfig& planned = required(config, "config").config;
+    required(plan, "plan");
+    write_struct(plan, plan_of(run::plan(planned, run::plan_target(planned, std::nullopt), {.memory = memory})),
+                 "plan");
+  });
+}

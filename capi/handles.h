@@ -1,0 +1,56 @@
+// Internal: what the handles of the C interface are.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "bantam/bantam_c.h"
+#include "bantam/engine/runtime/runtime.h"
+#include "bantam/engine/step/training_session.h"
+#include "bantam/engine/train/safetensors.h"
+#include "bantam/models/infer/predictor.h"
+#include "bantam/run/config/run_config.h"
+
+struct bantam_engine {
+  std::shared_ptr<bantam::Runtime> runtime;
+};
+
+struct bantam_tensor {
+  std::shared_ptr<bantam::Runtime> runtime;  // outlives what follows
+  std::shared_ptr<void> owner;               // of memory that is not the tensor's own: a model
+  bantam::Tensor tensor;
+  bantam::Stream stream;  // of the work that wrote it
+};
+
+struct bantam_config {
+  bantam::run::RunConfig config;
+};
+
+struct bantam_model {
+  std::shared_ptr<bantam::Runtime> runtime;  // outlives what follows
+  bantam::run::RunConfig config;
+  std::vector<std::string> class_names;
+  std::int64_t parameters = 0;
+  std::int64_t most_batch = 32;  // samples of one pass of a prediction
+  // One of the two: what trains, or what predicts, with the weights that it was made from, for saving.
+  std::shared_ptr<bantam::TrainingSession> session;
+  std::unique_ptr<bantam::Predictor> predictor;
+  bantam::SafetensorsFile weights;
+  // Of updates that were taken from the device and not yet told.
+  bantam::Metrics untold;
+  std::int64_t untold_updates = 0;
+  std::int64_t accumulated = 0;  // micro-batches since the last update
+};
+
+namespace bantam::capi {
+
+/// The session. Throws BadArgument naming the function for a model that was opened for predictions.
+TrainingSession& training(bantam_model& model, const char* function);
+
+/// A whole step on a batch that is on the device; its metrics where `metrics` is not null.
+void run_step(bantam_model& model, const Batch& batch, bantam_metrics* metrics);
+/// Throws BadArgument naming the function between bantam_model_accumulate and bantam_model_update.
+void require_no_micro_batch(const bantam_model& model, const char* function);
+
+}  // namespace bantam::capi

@@ -1,0 +1,87 @@
+// Internal: the border of the C interface: exceptions become statuses with a message, and structs of any size are read.
+#pragma once
+
+#include <algorithm>
+#include <cstring>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "bantam/bantam_c.h"
+#include "bantam/base/error.h"
+
+namespace bantam::capi {
+
+/// An argument that this interface cannot use.
+class BadArgument : public Error {
+ public:
+  using Error::Error;
+};
+
+/// The message that bantam_last_error returns in this thread.
+void set_last_error(std::string_view message) noexcept;
+/// What a callback of the program said with bantam_set_error, which is then forgotten; `otherwise` where it said
+/// nothing.
+std::string callback_error(std::string_view otherwise);
+
+/// The status of the exception that is being handled; its message becomes the thread's.
+bantam_status status_of_current() noexcept;
+
+/// Runs `work`; whatever it throws becomes a status.
+template <class Work>
+bantam_status guarded(const Work& work) noexcept {
+  try {
+    work();
+    return BANTAM_OK;
+  } catch (...) {
+    return status_of_current();
+  }
+}
+
+/// Throws BadArgument, naming the argument, where a pointer is null.
+template <class T>
+T& required(T* pointer, const char* name) {
+  if (pointer == nullptr) throw BadArgument(std::string(name) + " is null");
+  return *pointer;
+}
+
+/// A list of `count` entries; null where it has none.
+template <class T>
+T* required_list(T* list, std::size_t count, const char* name) {
+  return count == 0 ? nullptr : &required(list, name);
+}
+
+/// Texts of a list. Throws BadArgument where the list or one of them is null.
+std::vector<std::string> texts(const char* const* list, std::size_t count, const char* name);
+
+/// What a caller's struct says, whose size may be that of another version: members it does not have are zero. Null: all
+/// are.
+template <class Struct>
+Struct read_struct(const Struct* given, const char* name) {
+  Struct read{};
+  if (given != nullptr) {
+    if (given->struct_size < sizeof(given->struct_size))
+      throw BadArgument(std::string(name) + ".struct_size is not set: use BANTAM_INIT");
+    std::memcpy(&read, given, std::min(given->struct_size, sizeof read));
+  }
+  read.struct_size = sizeof read;
+  return read;
+}
+
+/// Writes those members that the caller's struct has; its size stays.
+template <class Struct>
+void write_struct(Struct* given, const Struct& values, const char* name) {
+  if (given == nullptr) return;
+  const std::size_t size = given->struct_size;
+  if (size < sizeof(given->struct_size))
+    throw BadArgument(std::string(name) + ".struct_size is not set: use BANTAM_INIT");
+  std::memcpy(given, &values, std::min(size, sizeof values));
+  given->struct_size = size;
+}
+
+/// A copy for bantam_free. Throws bad_alloc.
+char* copied_text(std::string_view text);
+/// Into an array of `room` characters, cut where it is longer.
+void copy_text(char* to, std::size_t room, std::string_view text);
+
+}  // namespace bantam::capi

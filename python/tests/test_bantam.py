@@ -1,0 +1,275 @@
+"""The Python package as its users have it: trains to an accuracy, plans, streams, stops, resumes, predicts, saves."""
+
+import gc
+import os
+import tempfile
+import threading
+import unittest
+
+import numpy as np
+
+import bantam
+
+CONFIG = {
+    "device": "cpu",
+    "model": {
+        "input": [12, 12, 1],
+        "layers": [{"conv2d": {"filters": 8, "kernel": 3, "stride": 2, "activation": "relu"}}, "flatten",
+                   {"dense": {"units": 2}}],
+    },
+    "train": {"epochs": 4, "optimizer": {"adam": {"learning_rate": 0.005}}},
+}
+
+
+def stripes(count, seed):
+    """Horizontal (0) and vertical (1) stripes with noise, (count, 12, 12, 1) uint8."""
+    random = np.random.default_rng(seed)
+    labels = random.integers(0, 2, count)
+    along = np.arange(12) // 2 % 2 * 100
+    images = np.where(labels[:, None, None] == 0, along[None, :, None], along[None, None, :])
+    return (images + random.integers(20, 120, (count, 12, 12))).astype(np.uint8)[..., None], labels
+
+
+def accuracy(model, images, labels, **options):
+    return np.mean(model.predict(images, **options).argmax(1) == labels)
+
+
+class Training(unittest.TestCase):
+    def setUp(self):
+        self.folder = tempfile.TemporaryDirectory()
+        self.addCleanup(self.folder.cleanup)
+        self.data, self.held_out = stripes(512, 1), stripes(128, 2)
+
+    def at(self, name):
+        return os.path.join(self.folder.name, name)
+
+    def test_arrays(self):
+        heard = []
+        plan = bantam.plan(CONFIG, data=self.data, validation=self.held_out)
+        run = bantam.train(CONFIG, self.data, self.held_out, callback=lambda event: heard.append(event) or True,
+                           folder=self.at("run"), class_names=["horizontal", "vertical"])
+        self.assertGreaterEqual(run.validation_accuracy, 0.95)
+        self.assertEqual(run.peak_bytes, plan.peak_bytes)
+        self.assertEqual(sum(plan.by_category.values()), plan.peak_bytes)
+        self.assertTrue(plan.fits)
+        self.assertEqual(run.updates, 4 * 512 // 32)
+        self.assertEqual([event.kind for event in heard].count("evaluated"), 4)
+        self.assertEqual(heard[-1].kind, "epoch_end")
+        self.assertIsNone(run.test_accuracy)
+        self.assertGreaterEqual(accuracy(run.model, *self.held_out), 0.95)
+        self.assertEqual(run.model.class_names, ["horizontal", "vertical"])
+        self.assertEqual(run.model.memory_report()["device"], "cpu")
+        run.model.save(self.at("copy.safetensors"))
+        self.assertGreater(os.path.getsize(self.at("copy.safetensors")), 4 * run.parameters)
+
+    def test_an_iterator_of_batches_is_what_its_arrays_are(self):
+        images, labels = self.data
+        batches = ((images[i:i + 64], labels[i:i + 64]) for i in range(0, 512, 64))
+        one = bantam.train(CONFIG, batches, folder=self.at("one")).model.predict(self.held_out[0])
+        other = bantam.train(CONFIG, self.data, folder=self.at("other")).model.predict(self.held_out[0])
+        np.testing.assert_array_equal(one, other)
+
+    def test_a_stream(self):
+        images, labels = self.data
+        calls = []
+
+        def epoch():
+            calls.append(1)
+            for i in range(0, 512, 64):
+                yield images[i:i + 64].astype(np.float32) / 255, labels[i:i + 64]
+
+        held_out = (self.held_out[0].astype(np.float32) / 255, self.held_out[1])
+        run = bantam.train(CONFIG, epoch, [held_out], steps_per_epoch=8)
+        self.assertEqual(len(calls), 4)
+        self.assertEqual(run.updates, 32)
+        self.assertGreaterEqual(run.validation_accuracy, 0.9)
+        self.assertIsNone(run.folder)
+        self.assertGreaterEqual(accuracy(run.model, *held_out), 0.9)
+        with self.assertRaisesRegex(bantam.DataError, "the iterator has no more batches"):
+            bantam.train(CONFIG, epoch, steps_per_epoch=9)
+
+        def broken():
+            yield images[:8].astype(np.float32), labels[:8]
+            raise KeyError("of the program")
+
+        with self.assertRaisesRegex(KeyError, "of the program"):
+            bantam.train(CONFIG, broken, steps_per_epoch=2)
+
+    def test_stops_and_goes_on(self):
+        whole = bantam.train(CONFIG, self.data, folder=self.at("whole"))
+        stopped = bantam.train(CONFIG, self.data, folder=self.at("parts"), callback=lambda event: event.kind != "epoch_end")
+        self.assertTrue(stopped.stopped)
+        self.assertLess(stopped.updates, whole.updates)
+        rest = bantam.train(CONFIG, self.data, folder=self.at("parts"), resume=True)
+        self.assertFalse(rest.stopped)
+        images = self.held_out[0]
+        np.testing.assert_array_equal(rest.model.predict(images), whole.model.predict(images))
+
+    def test_a_callback_that_raises(self):
+        def callback(event):
+            if event.kind == "progress":
+                raise RuntimeError("seen enough")
+
+        with self.assertRaisesRegex(RuntimeError, "seen enough"):
+            bantam.train(CONFIG, self.data, folder=self.at("run"), callback=callback)
+        self.assertTrue(os.path.exists(self.at("run/weights.safetensors")))
+
+    def test_reports_while_training(self):
+        reports = []
+        bantam.train(CONFIG, self.data, folder=self.at("run"),
+                     callback=lambda event: reports.append(event.memory_report()) if event.kind == "epoch_end" else None)
+        self.assertEqual(len(reports), 4)
+        for report in reports:
+            self.assertEqual(sum(holder["bytes"] for holder in report["holders"]), report["in_use_bytes"])
+
+    def test_arrays_are_kept_as_long_as_they_are_read(self):
+        config = bantam.Config(CONFIG, data=stripes(512, 1))
+        gc.collect()
+        one = bantam.train(config, folder=self.at("one")).model.predict(self.held_out[0])
+        other = bantam.train(CONFIG, self.data, folder=self.at("other")).model.predict(self.held_out[0])
+        np.testing.assert_array_equal(one, other)
+        with self.assertRaisesRegex(bantam.BadArgument, "has its data already"):
+            bantam.train(config, self.data)
+
+
+class Models(unittest.TestCase):
+    def setUp(self):
+        images, self.labels = stripes(64, 3)
+        self.images = images.astype(np.float32) / 255
+
+    def test_steps(self):
+        model = bantam.Model(CONFIG)
+        first = model.step(self.images, self.labels)
+        self.assertEqual(first.samples, 64)
+        for _ in range(60):
+            model.step(self.images, self.labels, read=False)
+        all_of_them = model.metrics()
+        self.assertEqual(all_of_them.updates, 61)
+        last = model.evaluate(self.images, self.labels)
+        self.assertLess(last.loss, first.loss)
+        self.assertEqual(last.accuracy, 1.0)
+        self.assertEqual(model.predict(self.images, as_input=True).shape, (64, 2))
+        self.assertEqual(model.input_shape, (12, 12, 1))
+
+    def test_save_and_load(self):
+        with tempfile.TemporaryDirectory() as folder:
+            state, weights = os.path.join(folder, "state"), os.path.join(folder, "weights")
+            one, other = bantam.Model(CONFIG), bantam.Model(CONFIG)
+            one.step(self.images, self.labels)
+            one.save_state(state)
+            other.load_state(state)
+            for model in (one, other):
+                model.step(self.images, self.labels)
+            np.testing.assert_array_equal(one.predict(self.images), other.predict(self.images))
+            one.save(weights)
+            loaded = bantam.Model(CONFIG)
+            loaded.load(weights)
+            np.testing.assert_array_equal(one.predict(self.images), loaded.predict(self.images))
+
+    def test_engines_limit(self):
+        engine = bantam.Engine(limits={"cpu": 2000})
+        with self.assertRaises(bantam.OutOfMemory) as refused:
+            bantam.Model(CONFIG, engine=engine)
+        self.assertIsInstance(refused.exception, MemoryError)
+        engine.set_limit("cpu", 64 << 20)
+        model = bantam.Model(CONFIG, engine=engine)
+        self.assertEqual(engine.memory_report(), bantam.memory_report(model))
+        self.assertGreaterEqual(engine.trim(), 0)
+
+    def test_threads(self):
+        def train(results, place):
+            model = bantam.Model(CONFIG)
+            for _ in range(10):
+                model.step(self.images, self.labels)
+            results[place] = model.predict(self.images)
+
+        results = {}
+        threads = [threading.Thread(target=train, args=(results, place)) for place in range(2)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        np.testing.assert_array_equal(results[0], results[1])
+
+    def test_errors(self):
+        with self.assertRaisesRegex(bantam.ConfigError, "unknown layer 'dens'; did you mean 'dense'"):
+            bantam.Model({"model": {"input": [4], "layers": [{"dens": {"units": 2}}]}})
+        with self.assertRaisesRegex(bantam.ConfigError, "nowhere.yaml"):
+            bantam.plan("nowhere.yaml")
+        model = bantam.Model(CONFIG)
+        with self.assertRaisesRegex(bantam.ShapeError, "images"):
+            model.step(self.images[:, :8], self.labels)
+        with self.assertRaisesRegex(bantam.DataError, "label 7"):
+            model.step(self.images, np.full(64, 7))
+        with self.assertRaisesRegex(bantam.BadArgument, "expected .images, labels."):
+            model.step([self.images])
+        with self.assertRaises(bantam.DataError):
+            bantam.Model.open("/nowhere")
+        self.assertEqual(bantam.devices()["devices"][0]["device"], "cpu")
+        self.assertIn("model", bantam.config_schema()["properties"])
+        self.assertIn("learning_rate: 0.005", bantam.Config(CONFIG).resolved())
+
+
+class Tensors(unittest.TestCase):
+    def setUp(self):
+        images, labels = stripes(64, 4)
+        self.images, self.labels = images.astype(np.float32) / 255, labels.astype(np.int32)
+        self.engine = bantam.Engine()
+
+    def test_numpy_reads_and_hands_out_without_copies(self):
+        tensor = bantam.tensor(self.images, engine=self.engine)
+        seen = np.from_dlpack(tensor)
+        self.assertEqual(seen.ctypes.data, tensor.address)
+        del tensor
+        gc.collect()
+        np.testing.assert_array_equal(seen, self.images)
+        back = bantam.from_dlpack(self.images, engine=self.engine)
+        self.assertEqual(back.address, self.images.ctypes.data)
+        self.images[0] = 7
+        self.assertEqual(back.numpy()[0, 0, 0, 0], 7)
+
+    def test_nothing_stays(self):
+        before = self.engine.memory_report()["in_use_bytes"]
+        tensor = bantam.tensor(self.images, engine=self.engine)
+        self.assertGreater(self.engine.memory_report()["in_use_bytes"], before)
+        capsules = [tensor.__dlpack__(), tensor.__dlpack__(max_version=(1, 0))]  # that nobody takes
+        seen = np.from_dlpack(tensor)
+        del tensor
+        del capsules
+        gc.collect()
+        self.assertGreater(self.engine.memory_report()["in_use_bytes"], before)
+        del seen
+        gc.collect()
+        self.assertEqual(self.engine.memory_report()["in_use_bytes"], before)
+
+    def test_a_model_on_tensors_computes_what_it_does_on_arrays(self):
+        one, other = bantam.Model(CONFIG), bantam.Model(CONFIG, engine=self.engine)
+        images = bantam.from_dlpack(self.images, engine=self.engine)
+        labels = bantam.from_dlpack(self.labels, engine=self.engine)
+        for _ in range(5):
+            self.assertEqual(one.step(self.images, self.labels), other.step(images, labels))
+        outputs = np.from_dlpack(other.forward(images))
+        np.testing.assert_array_equal(outputs, one.predict(self.images))
+        weights = {name: np.from_dlpack(tensor) for name, tensor in other.parameter_tensors().items()}
+        self.assertEqual(sum(values.size for values in weights.values()), other.parameters)
+        before = {name: values.copy() for name, values in weights.items()}
+        other.step(images, labels)
+        self.assertTrue(any((weights[name] != before[name]).any() for name in weights))
+
+    def test_errors(self):
+        model = bantam.Model(CONFIG, engine=self.engine)
+        images = bantam.tensor(self.images, engine=self.engine)
+        with self.assertRaisesRegex(bantam.BadArgument, "labels have to be one, too"):
+            model.step(images, self.labels)
+        with self.assertRaisesRegex(bantam.ShapeError, "the network reads"):
+            model.forward(bantam.tensor(self.images[:, :8], engine=self.engine))
+        with self.assertRaises(bantam.ShapeError):
+            bantam.from_dlpack(self.images[:, ::2], engine=self.engine)
+        with self.assertRaises(bantam.DTypeError):
+            bantam.from_dlpack(np.zeros(4, np.complex64), engine=self.engine)
+        with self.assertRaises(BufferError):
+            images.__dlpack__(copy=True)
+
+
+if __name__ == "__main__":
+    unittest.main()

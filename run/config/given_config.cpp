@@ -1,0 +1,44 @@
+// The keys that a configuration lacks where a program brings the samples.
+#include "bantam/run/config/given_config.h"
+
+#include <algorithm>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "bantam/base/error.h"
+
+namespace bantam::run {
+namespace {
+
+/// Whether the document has the key, or keys below it.
+bool has_key(const ConfigDocument& document, const std::string& path) {
+  return std::ranges::any_of(
+      document.values(), [&](const auto& value) { return value.first == path || value.first.starts_with(path + "."); });
+}
+
+std::string default_pipeline(const DatasetFacts& facts, std::int64_t batch_size) {
+  constexpr std::int64_t kUsual = 32;
+  const char* scaled = facts.image_dtype == DType::uint8 ? "{normalize: {scale: 0.00392156862745098}}, " : "";
+  return fmt::format("[shuffle, {}{{batch: {{size: {}}}}}, prefetch]", scaled, batch_size > 0 ? batch_size : kUsual);
+}
+
+}  // namespace
+
+RunConfig parse_run_config(std::string_view text, const std::filesystem::path& path,
+                           std::span<const std::string> overrides, const GivenData& given) {
+  ConfigDocument document = ConfigDocument::parse(text, path.string(), overrides);
+  SampleSplits samples = given.samples;
+  if (!has_key(document, "data.pipeline"))
+    document = document.with_value("data.pipeline", default_pipeline(samples.train->facts(), given.batch_size));
+  else if (given.batch_size > 0)
+    document = document.with_value("data.pipeline.batch.size", fmt::format("{}", given.batch_size));
+  if (samples.validation == nullptr && !has_key(document, "data.validation")) {
+    // There is nothing to evaluate; the one sample stands for a split that every data set has.
+    document = document.with_value("train.evaluate", "false");
+    samples.validation = first_samples(samples.train, 1);
+  }
+  return read_document(std::move(document), path.stem().string(), samples);
+}
+
+}  // namespace bantam::run

@@ -1,0 +1,238 @@
+// Whole runs through the C interface: a program's arrays and callbacks as data, events, stops, resumes, and
+// predictions.
+#include <atomic>
+#include <cstring>
+
+#include <nlohmann/json.hpp>
+
+#include "tests/capi/capi_fixture.h"
+
+namespace bantam::testing {
+namespace {
+
+struct Heard {
+  std::vector<int> kinds;
+  std::int64_t stop_after = -1;  // epochs
+  std::string report;
+  double learning_rate = 0;
+};
+
+std::int32_t hear(void* user, const bantam_event* event) {
+  Heard& heard = *static_cast<Heard*>(user);
+  heard.kinds.push_back(event->kind);
+  if (event->kind == BANTAM_EVENT_PROGRESS) heard.learning_rate = event->learning_rate;
+  if (event->kind == BANTAM_EVENT_EPOCH_END) {
+    char* json = nullptr;
+    expect_ok(bantam_engine_memory_report(event->engine, "cpu", &json));
+    heard.report = text_of(json);
+    return event->epoch + 1 == heard.stop_after ? 1 : 0;
+  }
+  return 0;
+}
+
+bantam_train_result run(const bantam_config* config, const std::string& folder, Heard& heard, bool resume = false) {
+  bantam_train_options options = BANTAM_INIT(bantam_train_options);
+  options.folder = folder.c_str();
+  options.resume = resume ? 1 : 0;
+  options.on_event = hear;
+  options.user = &heard;
+  bantam_train_result result = BANTAM_INIT(bantam_train_result);
+  char* path = nullptr;
+  expect_ok(bantam_train(config, &options, &result, &path));
+  EXPECT_EQ(text_of(path), folder);
+  return result;
+}
+
+std::vector<float> predictions(const std::string& folder, const Halves& halves) {
+  bantam_model* made = nullptr;
+  expect_ok(bantam_model_open(nullptr, folder.c_str(), nullptr, &made));
+  const Owned<bantam_model> model(made);
+  const bantam_array images = halves.bytes_batch()[0];
+  std::vector<float> outputs(static_cast<std::size_t>(halves.shape[0] * 2));
+  expect_ok(bantam_model_predict(model.get(), &images, BANTAM_INPUT_DATA, outputs.data(), outputs.size()));
+  return outputs;
+}
+
+TEST(CapiTraining, ArraysAreSplitTrainedOnAndPredicted) {
+  const Folder folder;
+  const Halves halves(320);
+  const Owned<bantam_config> config = config_with(halves, {"data.validation={split: 0.2}"});
+  bantam_memory_plan plan = BANTAM_INIT(bantam_memory_plan);
+  expect_ok(bantam_plan(config.get(), 0, &plan));
+  EXPECT_EQ(plan.batch_size, 16);
+  Heard heard;
+  const bantam_train_result result = run(config.get(), folder.at("run"), heard);
+  EXPECT_EQ(result.updates, 3 * 256 / 16);
+  EXPECT_EQ(result.validation_samples, 64);
+  EXPECT_EQ(result.test_samples, 0);
+  EXPECT_EQ(result.validation_accuracy, 1.0);
+  EXPECT_EQ(result.peak_bytes, plan.peak_bytes);
+  EXPECT_EQ(heard.kinds.front(), BANTAM_EVENT_BEGIN);
+  EXPECT_EQ(std::count(heard.kinds.begin(), heard.kinds.end(), BANTAM_EVENT_EVALUATED), 3);
+  EXPECT_EQ(std::count(heard.kinds.begin(), heard.kinds.end(), BANTAM_EVENT_EPOCH_END), 3);
+  EXPECT_NEAR(heard.learning_rate, 0.02, 1e-6);
+  EXPECT_GT(nlohmann::json::parse(heard.report)["in_use_bytes"].get<std::uint64_t>(), 0u);
+  const std::vector<float> outputs = predictions(folder.at("run"), halves);
+  for (std::size_t i = 0; i < halves.labels.size(); ++i)
+    EXPECT_EQ(outputs[2 * i + 1] > outputs[2 * i], halves.labels[i] == 1) << i;
+}
+
+TEST(CapiTraining, WithoutHeldOutSamplesNothingIsEvaluated) {
+  const Folder folder;
+  const Halves halves(64);
+  Heard heard;
+  const bantam_train_result result = run(config_with(halves).get(), folder.at("run"), heard);
+  EXPECT_EQ(result.epochs, 3);
+  EXPECT_EQ(result.validation_samples, 0);
+  EXPECT_EQ(std::count(heard.kinds.begin(), heard.kinds.end(), BANTAM_EVENT_EVALUATED), 0);
+}
+
+// A run that a callback stops, and goes on with the same samples, ends with the bits of one that was not stopped.
+TEST(CapiTraining, StopsAndGoesOn) {
+  const Folder folder;
+  const Halves halves(64);
+  const Owned<bantam_config> config = config_with(halves);
+  Heard whole, half{.kinds = {}, .stop_after = 1}, rest, again;
+  run(config.get(), folder.at("whole"), whole);
+  const bantam_train_result stopped = run(config.get(), folder.at("parts"), half);
+  EXPECT_EQ(stopped.stopped, 1);
+  EXPECT_LT(stopped.epochs, 3);
+  EXPECT_EQ(run(config.get(), folder.at("parts"), rest, true).stopped, 0);
+  EXPECT_EQ(predictions(folder.at("parts"), halves), predictions(folder.at("whole"), halves));
+  EXPECT_EQ(run(config.get(), folder.at("parts"), again, true).finished_before, 1);
+  bantam_train_options options = BANTAM_INIT(bantam_train_options);
+  const std::string path = folder.at("whole");
+  options.folder = path.c_str();
+  EXPECT_EQ(bantam_train(config.get(), &options, nullptr, nullptr), BANTAM_CONFIG_ERROR);  // a run is there
+  options.folder = nullptr;
+  options.resume = 1;
+  expect_error(bantam_train(config.get(), &options, nullptr, nullptr), BANTAM_BAD_ARGUMENT,
+               "options.resume needs options.folder: the run to go on with");
+}
+
+/// Samples that a callback makes.
+struct Made {
+  const Halves& halves;
+  std::int64_t broken = -1;
+  std::atomic<int> released = 0;
+
+  static std::int32_t read(void* user, std::int64_t index, void* const* buffers) {
+    const Made& made = *static_cast<Made*>(user);
+    if (index == made.broken) {
+      bantam_set_error("the camera is off");
+      return 1;
+    }
+    std::memcpy(buffers[0], made.halves.floats.data() + index * 16, 16 * sizeof(float));
+    std::memcpy(buffers[1], &made.halves.labels[static_cast<std::size_t>(index)], sizeof(std::int32_t));
+    return 0;
+  }
+  static void release(void* user) { ++static_cast<Made*>(user)->released; }
+};
+
+bantam_status config_made(Made& made, const char* const* class_names, Owned<bantam_config>& config) {
+  const bantam_array arrays[] = {{"images", BANTAM_FLOAT32, 4, made.halves.shape, nullptr},
+                                 {"labels", BANTAM_INT32, 1, made.halves.shape, nullptr}};
+  bantam_samples samples = BANTAM_INIT(bantam_samples);
+  samples.arrays = arrays;
+  samples.array_count = 2;
+  samples.class_names = class_names;
+  samples.class_count = class_names != nullptr ? 2 : 0;
+  samples.read = Made::read;
+  samples.release = Made::release;
+  samples.user = &made;
+  bantam_config_options options = BANTAM_INIT(bantam_config_options);
+  options.train = &samples;
+  options.batch_size = 16;
+  bantam_config* made_config = nullptr;
+  const bantam_status status = bantam_config_from_text(kSmall, &options, &made_config);
+  config.reset(made_config);
+  return status;
+}
+
+TEST(CapiTraining, ACallbackMakesSamples) {
+  const Folder folder;
+  const Halves halves(64);
+  const char* const names[] = {"top", "bottom"};
+  Made made{halves};
+  Owned<bantam_config> config;
+  expect_error(config_made(made, nullptr, config), BANTAM_BAD_ARGUMENT,
+               "labels (64) int32: name the classes (class_names): they cannot be counted");
+  EXPECT_EQ(made.released, 1);  // also where it failed
+  expect_ok(config_made(made, names, config));
+  Heard heard;
+  EXPECT_EQ(run(config.get(), folder.at("run"), heard).accuracy, 1.0);
+  EXPECT_EQ(made.released, 1);
+  config.reset();
+  EXPECT_EQ(made.released, 2);
+  // The same arrays train to the same weights.
+  bantam_model* opened = nullptr;
+  expect_ok(bantam_model_open(nullptr, folder.at("run").c_str(), nullptr, &opened));
+  const Owned<bantam_model> model(opened);
+  char* json = nullptr;
+  expect_ok(bantam_model_class_names(model.get(), &json));
+  EXPECT_EQ(text_of(json), "[\"top\",\"bottom\"]");
+}
+
+TEST(CapiTraining, ACallbackSaysWhyItFails) {
+  const Folder folder;
+  const Halves halves(64);
+  const char* const names[] = {"top", "bottom"};
+  Made made{halves};
+  made.broken = 5;
+  Owned<bantam_config> config;
+  expect_ok(config_made(made, names, config));
+  bantam_train_options options = BANTAM_INIT(bantam_train_options);
+  const std::string path = folder.at("run");
+  options.folder = path.c_str();
+  expect_error(bantam_train(config.get(), &options, nullptr, nullptr), BANTAM_DATA_ERROR,
+               "sample 5: the camera is off");
+}
+
+/// Batches of the halves, in order.
+struct Stream {
+  const Halves& halves;
+  std::int64_t broken = -1;
+  std::int64_t image_shape[4] = {16, 4, 4, 1};
+
+  static std::int32_t next(void* user, std::int64_t, std::int64_t batch, bantam_array* arrays, std::size_t* count) {
+    Stream& stream = *static_cast<Stream*>(user);
+    if (batch == stream.broken) return 9;
+    stream.image_shape[0] = batch == 3 ? 8 : 16;
+    arrays[0] = {"images", BANTAM_FLOAT32, 4, stream.image_shape, stream.halves.floats.data() + batch * 16 * 16};
+    arrays[1] = {"labels", BANTAM_INT32, 1, stream.image_shape, stream.halves.labels.data() + batch * 16};
+    *count = 2;
+    return 0;
+  }
+};
+
+TEST(CapiTraining, BatchesComeFromAStream) {
+  const Halves halves(56);
+  const Owned<bantam_config> config = config_of(kSmall);
+  const Owned<bantam_model> model = model_of(config.get());
+  Stream stream{halves};
+  bantam_batches batches = BANTAM_INIT(bantam_batches);
+  batches.batches = 4;
+  batches.batch_size = 16;
+  batches.last_batch_size = 8;
+  batches.next = Stream::next;
+  batches.user = &stream;
+  Heard heard;
+  bantam_train_result result = BANTAM_INIT(bantam_train_result);
+  expect_ok(bantam_model_train(model.get(), &batches, &batches, hear, &heard, &result));
+  EXPECT_EQ(result.updates, 12);
+  EXPECT_EQ(result.validation_samples, 56);
+  EXPECT_EQ(result.validation_accuracy, 1.0);
+  EXPECT_EQ(result.parameters, 154);
+  Heard stopping{.kinds = {}, .stop_after = 1};
+  expect_ok(bantam_model_train(model.get(), &batches, nullptr, hear, &stopping, &result));
+  EXPECT_EQ(result.stopped, 1);
+  stream.broken = 2;
+  expect_error(bantam_model_train(model.get(), &batches, nullptr, nullptr, nullptr, nullptr), BANTAM_DATA_ERROR,
+               "train, batch 2 of epoch 1: the program's callback returned 9");
+  batches.last_batch_size = 17;
+  expect_error(bantam_model_train(model.get(), &batches, nullptr, nullptr, nullptr, nullptr), BANTAM_BAD_ARGUMENT,
+               "train: last_batch_size must be from 1 to batch_size");
+}
+
+}  // namespace
+}  // namespace bantam::testing
