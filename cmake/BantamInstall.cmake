@@ -6,13 +6,17 @@ get_property(_linked GLOBAL PROPERTY BANTAM_LINKED)
 set(_lib ${CMAKE_INSTALL_LIBDIR})
 
 if(TARGET bantam_shared)  # where it was built for the tests alone: only by `cmake --install … --component library`
+  set(_how NAMELINK_COMPONENT development)
   if(NOT BANTAM_SHARED)
-    set(_only_by_name EXCLUDE_FROM_ALL)
+    set(_how EXCLUDE_FROM_ALL)
   endif()
   if(BANTAM_SHARED AND TARGET bantam)  # `make install` builds the program and what it needs
     add_dependencies(bantam bantam_shared)
   endif()
-  install(TARGETS bantam_shared LIBRARY DESTINATION ${_lib} COMPONENT library NAMELINK_COMPONENT development ${_only_by_name})
+  install(TARGETS bantam_shared LIBRARY DESTINATION ${_lib} COMPONENT library ${_how})
+endif()
+if(TARGET bantam AND NOT BANTAM_STATIC_DEPENDENCIES)  # it is installed with the program
+  add_dependencies(bantam bantam_pool_library)
 endif()
 list(TRANSFORM _floors REPLACE "(.+)" "$<TARGET_FILE:\\1>" OUTPUT_VARIABLE _archives)
 install(CODE "execute_process(COMMAND \"${CMAKE_COMMAND}\" \"-DARCHIVES=${_archives}\" -DWORK=${PROJECT_BINARY_DIR}/joined

@@ -20,8 +20,9 @@ foreach(header ${BANTAM_PUBLIC_HEADERS})
   file(READ ${PROJECT_DIR}/${header} text)
   string(APPEND declared "${text}")
 endforeach()
-# Of "… bantam::models::read_model(…)" or "vtable for bantam::Layer": the first name that is no namespace.
-string(REGEX MATCHALL "bantam::(models::|run::|ops::|kernels::|registry_detail::)*[A-Za-z_0-9]+" names "${demangled}")
+# Of "… bantam::models::read_model(…)" or "vtable for bantam::Layer": the first name that is no namespace. Parameters may be internal.
+string(REGEX REPLACE "\\([^\n]*" "" demangled_names "${demangled}")
+string(REGEX MATCHALL "bantam::(models::|run::|ops::|kernels::|registry_detail::)*[A-Za-z_0-9]+" names "${demangled_names}")
 list(REMOVE_DUPLICATES names)
 foreach(name ${names})
   string(REGEX REPLACE ".*::" "" plain ${name})

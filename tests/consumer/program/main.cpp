@@ -16,6 +16,7 @@ int main() {
   Runtime runtime({.limits = {{"cpu", 64u << 20}}});
   Graph graph({8, 8, 1});
   graph.add("conv", conv2d({.filters = 8, .kernel = {3, 3}, .activation = {Activation::relu}}));
+  graph.add("flatten", flatten());
   graph.add("dense", dense({.units = 4}));
   Model model(runtime, Device::cpu(), graph, {.seed = 1});
   Optimizer optimizer(model, {.learning_rate = 3e-3f});
