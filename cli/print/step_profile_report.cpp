@@ -240,6 +240,8 @@ Json step_json(const run::StepProfile& profile) {
                {"step_us", 1e6 * profile.step_seconds},
                {"unprofiled_us", 1e6 * profile.recording.plain_seconds},
                {"gap_us", 1e6 * profile.gap_seconds}};
+  if (profile.recording.method == run::RecordingMethod::driver_trace)
+    json["trace_cost_us"] = 1e6 * profile.recording.trace_cost_seconds;
   if (!profile.recording.why_not_traced.empty()) json["why_not_traced"] = profile.recording.why_not_traced;
   if (profile.rates) {
     json["floor_us"] = 1e6 * profile.floor_seconds();
@@ -281,6 +283,10 @@ std::string text_of(const run::StepProfile& profile, std::size_t rows, TextColum
                   method_words(profile.recording.method, profile.recording.why_not_traced), microseconds(plain),
                   plain > 0 ? 100 * (plain / profile.step_seconds - 1) : 0),
       columns.text);
+  if (profile.recording.trace_cost_seconds > 0)
+    text += filled(fmt::format("Tracing made a step {} us longer, which is taken off: an equal share from each kernel.",
+                               microseconds(profile.recording.trace_cost_seconds)),
+                   columns.text);
   if (profile.rates)
     text += filled(
         fmt::format(

@@ -16,6 +16,7 @@
 #include "bantam/engine/step/captured_updates.h"
 #include "bantam/memory/device/activity_trace.h"
 #include "bantam/memory/device/stream_clock.h"
+#include "bantam/run/profile/trace_cost.h"
 
 namespace bantam::run {
 namespace {
@@ -215,6 +216,7 @@ StepRecording record_captured(const Subject& subject, const LoggedCapture& captu
                                        std::span(captured.calls).subspan(begin, end - begin), all[count].begin_ns,
                                        all[first + end].begin_ns));
   }
+  recording.trace_cost_seconds = take_off_trace_cost(recording.updates, recording.plain_seconds);
   return recording;
 }
 

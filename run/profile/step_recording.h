@@ -49,6 +49,7 @@ struct StepRecording {
   int updates_a_launch = 1;  ///< driver_trace: of the graph that was launched
   /// Seconds of an update that was not recorded, run beside the others: the difference is the cost of recording.
   double plain_seconds = 0;
+  double trace_cost_seconds = 0;  ///< driver_trace: what tracing added to an update; taken off (take_off_trace_cost)
 
   /// The updates that figures are means of: of the driver's trace all; elsewhere the faster half, as of the plain ones,
   /// since what else runs on the machine only adds time.
