@@ -65,14 +65,15 @@ reference: ## write the reference of the C++ API (doxygen) to BUILD/reference/ht
 install: build ## install program, libraries, headers and shell completion below PREFIX (/usr/local)
 	cmake --install "$(BUILD)" --prefix "$(PREFIX)"
 
-dist: ## pack a program that needs libc alone, build-dist/bantam-*.tar.xz
+dist: deps ## pack a program that needs libc alone, build-dist/bantam-*.tar.xz
 	@scripts/dist.sh build-dist "$(JOBS)" $(CMAKE_FLAGS)
 
-deb: ## pack Debian packages, build-deb/debs/*.deb
+deb: deps ## pack Debian packages, build-deb/debs/*.deb
 	@scripts/deb.sh build-deb "$(JOBS)" $(CMAKE_FLAGS)
 
 # CMAKE_FLAGS=-DBANTAM_CUDA=OFF for one without GPUs.
 wheel: deps ## build the Python package: build-wheel/bantam-VERSION-py3-none-linux_x86_64.whl
+	@scripts/install_deps.sh liblzma-dev libzstd-dev libbz2-dev
 	@scripts/build.sh build-wheel "$(JOBS)" bantam_python -DBANTAM_TESTS=OFF -DBANTAM_EXAMPLES=OFF -DBANTAM_ONEDNN=OFF \
 	  -DLibArchive_LIBRARY="$$($(CXX) -print-file-name=libarchive.a)" $(CMAKE_FLAGS)
 	scripts/make_wheel.py build-wheel

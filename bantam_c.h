@@ -176,7 +176,8 @@ typedef struct bantam_engine_options {
   const char* const* limit_devices;
   const uint64_t* limits;
   size_t limit_count;
-  /* Gets messages, a line each; null: they are dropped. Must not call the engine. */
+  /* Gets messages, a line each; null: they are dropped. Must not call the engine. It and `user` outlive all models,
+     tensors and DLPack structs of the engine. */
   void (*log)(void* user, const char* message);
   void* user;
 } bantam_engine_options;

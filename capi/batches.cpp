@@ -24,6 +24,7 @@ void check_labels(const HostArray& labels, std::int64_t classes) {
 
 Tensor upload(const HostArray& array, const Context& context) {
   const Tensor tensor = context.upload_bytes(array.shape, array.dtype, array.data, Category::input);
+  synchronize(context.stream);  // the caller may change its memory when we return, page-locked memory too
   if (array.name != kImages) return tensor;
   return ops::cast(context, tensor, context.precision.compute());
 }

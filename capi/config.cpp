@@ -34,8 +34,7 @@ std::optional<run::GivenData> given_of(const bantam_config_options& options) {
 }
 
 bantam_config* made_config(const std::string& text, const std::filesystem::path& path,
-                           const bantam_config_options& options) {
-  const auto given = given_of(options);
+                           const bantam_config_options& options, const std::optional<run::GivenData>& given) {
   const std::vector<std::string> overrides = texts(options.overrides, options.override_count, "options.overrides");
   return new bantam_config{given ? run::parse_run_config(text, path, overrides, *given)
                                  : run::parse_run_config(text, path, overrides)};
@@ -65,16 +64,19 @@ bantam_memory_plan plan_of(const run::Plan& planned) {
 bantam_status bantam_config_from_text(const char* yaml, const bantam_config_options* options, bantam_config** config) {
   return guarded([&] {
     const bantam_config_options given = read_struct(options, "options");
+    const std::optional<run::GivenData> samples = given_of(given);
     required(config, "config") = nullptr;
-    *config = made_config(&required(yaml, "yaml"), given.name != nullptr ? given.name : "config.yaml", given);
+    *config = made_config(&required(yaml, "yaml"), given.name != nullptr ? given.name : "config.yaml", given, samples);
   });
 }
 
 bantam_status bantam_config_from_file(const char* path, const bantam_config_options* options, bantam_config** config) {
   return guarded([&] {
+    const bantam_config_options given = read_struct(options, "options");
+    const std::optional<run::GivenData> samples = given_of(given);
     required(config, "config") = nullptr;
     const std::filesystem::path file = &required(path, "path");
-    *config = made_config(ConfigDocument::read_text(file), file, read_struct(options, "options"));
+    *config = made_config(ConfigDocument::read_text(file), file, given, samples);
   });
 }
 

@@ -20,7 +20,8 @@ struct bantam_tensor {
   std::shared_ptr<bantam::Runtime> runtime;  // outlives what follows
   std::shared_ptr<void> owner;               // of memory that is not the tensor's own: a model
   bantam::Tensor tensor;
-  bantam::Stream stream;  // of the work that wrote it
+  bantam::Stream stream;   // of the work that wrote it
+  bool read_only = false;  // another library's, which it may not be written to
 };
 
 struct bantam_config {

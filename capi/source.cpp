@@ -130,6 +130,7 @@ bantam_status bantam_model_train(bantam_model* model, const bantam_batches* trai
     bantam_model& asked = required(model, "model");
     if (asked.accumulated > 0)
       throw BadArgument("bantam_model_train: an effective batch is under way: end it with bantam_model_update");
+    check_struct(result, "result");
     Events events(on_event, user);
     write_struct(result, trained(asked, required(train, "train"), validation, events), "result");
   });

@@ -68,13 +68,19 @@ Struct read_struct(const Struct* given, const char* name) {
   return read;
 }
 
+/// Throws BadArgument where a struct for results has no size. Before the work, so that no result is lost.
+template <class Struct>
+void check_struct(const Struct* given, const char* name) {
+  if (given != nullptr && given->struct_size < sizeof(given->struct_size))
+    throw BadArgument(std::string(name) + ".struct_size is not set: use BANTAM_INIT");
+}
+
 /// Writes those members that the caller's struct has; its size stays.
 template <class Struct>
 void write_struct(Struct* given, const Struct& values, const char* name) {
   if (given == nullptr) return;
+  check_struct(given, name);
   const std::size_t size = given->struct_size;
-  if (size < sizeof(given->struct_size))
-    throw BadArgument(std::string(name) + ".struct_size is not set: use BANTAM_INIT");
   std::memcpy(given, &values, std::min(size, sizeof values));
   given->struct_size = size;
 }

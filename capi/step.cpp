@@ -64,6 +64,7 @@ void bantam::capi::require_no_micro_batch(const bantam_model& model, const char*
 }
 
 void bantam::capi::run_step(bantam_model& model, const Batch& batch, bantam_metrics* metrics) {
+  check_struct(metrics, "metrics");
   if (metrics != nullptr) collect(model);
   accumulate(model, batch, 0, batch.size);
   update(model);

@@ -24,6 +24,7 @@ bantam_tensor* handle(std::shared_ptr<Runtime> runtime, Tensor tensor, Stream st
 bantam_tensor* created(bantam_engine& engine, Device device, const HostArray& values) {
   const Context context = Context::make(*engine.runtime, device);
   Tensor tensor = context.upload_bytes(values.shape, values.dtype, values.data, Category::input);
+  synchronize(context.stream);  // the caller may change its memory when we return, page-locked memory too
   return handle(engine.runtime, std::move(tensor), context.stream);
 }
 
@@ -45,7 +46,7 @@ void* exported(const bantam_tensor& tensor, const std::int64_t* stream, bool ver
   // The struct keeps what the handle kept: the memory's owner before the runtime.
   auto kept =
       std::make_shared<std::pair<std::shared_ptr<Runtime>, std::shared_ptr<void>>>(tensor.runtime, tensor.owner);
-  DlpackExport options{.producer = tensor.stream, .keep_alive = std::move(kept)};
+  DlpackExport options{.producer = tensor.stream, .read_only = tensor.read_only, .keep_alive = std::move(kept)};
   if (stream != nullptr) options.consumer = *stream;
   if (versioned) return to_dlpack(tensor.tensor, options);
   return to_dlpack_unversioned(tensor.tensor, options);
@@ -57,13 +58,21 @@ Tensor imported(void* managed, bool versioned, Stream consumer) {
   return from_dlpack(static_cast<DLManagedTensor*>(managed), options);
 }
 
+/// A tensor of another engine lies in memory that is ordered by another stream.
+void check_engine(const bantam_tensor& tensor, const bantam_model& model, const std::string& name) {
+  if (tensor.runtime != model.runtime)
+    throw BadArgument(fmt::format("tensor '{}' is of another engine than the model: make it with the model's", name));
+}
+
 /// The tensors as the step reads them, images in the type that the model computes in. Throws as the step's check.
-Batch batch_of(TrainingSession& session, const std::vector<std::string>& names, const bantam_tensor* const* tensors) {
+Batch batch_of(bantam_model& model, const std::vector<std::string>& names, const bantam_tensor* const* tensors) {
+  TrainingSession& session = training(model, "bantam_model_step_tensors");
   const Context context = session.model().context(Pass::evaluate).at(session.model().runtime().intern("input"));
   std::vector<TensorFacts> facts;
   Batch batch;
   for (std::size_t i = 0; i < names.size(); ++i) {
-    const Tensor& tensor = required(tensors[i], "tensors[i]").tensor;
+    check_engine(required(tensors[i], "tensors[i]"), model, names[i]);
+    const Tensor& tensor = tensors[i]->tensor;
     context.check_device("bantam_model_step_tensors", {&tensor});
     if (tensor.shape().rank() == 0) throw BadArgument(fmt::format("tensor '{}' has no axis of samples", names[i]));
     if (i == 0) batch.size = tensor.shape()[0];
@@ -138,6 +147,7 @@ bantam_status bantam_tensor_from_dlpack(bantam_engine* engine, const char* devic
     const std::shared_ptr<Runtime>& runtime = required(engine, "engine").runtime;
     const Stream consumer = runtime->stream(device_named(device));
     auto made = std::unique_ptr<bantam_tensor>(handle(runtime, {}, consumer));
+    made->read_only = versioned != 0 && (static_cast<DLManagedTensorVersioned*>(managed)->flags & DLPACK_FLAG_BITMASK_READ_ONLY) != 0;
     made->tensor = imported(managed, versioned != 0, consumer);
     *tensor = made.release();
   });
@@ -154,11 +164,11 @@ bantam_status bantam_model_step_tensors(bantam_model* model, const char* const* 
                                         const bantam_tensor* const* tensors, size_t count, bantam_metrics* metrics) {
   return guarded([&] {
     bantam_model& trained = required(model, "model");
-    TrainingSession& session = training(trained, "bantam_model_step_tensors");
+    (void)training(trained, "bantam_model_step_tensors");
     require_no_micro_batch(trained, "bantam_model_step_tensors");
     if (count == 0) throw BadArgument("expected at least one tensor, got none");
     required(tensors, "tensors");
-    run_step(trained, batch_of(session, texts(names, count, "names"), tensors), metrics);
+    run_step(trained, batch_of(trained, texts(names, count, "names"), tensors), metrics);
   });
 }
 
@@ -167,7 +177,8 @@ bantam_status bantam_model_forward(bantam_model* model, const bantam_tensor* inp
     bantam_model& asked = required(model, "model");
     required(output, "output") = nullptr;
     Model& network = training(asked, "bantam_model_forward").model();
-    *output = handle(asked.runtime, forward(network, required(input, "input").tensor),
+    check_engine(required(input, "input"), asked, "input");
+    *output = handle(asked.runtime, forward(network, input->tensor),
                      network.context(Pass::evaluate).stream);
   });
 }

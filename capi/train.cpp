@@ -75,6 +75,7 @@ bantam_status bantam_train(const bantam_config* config, const bantam_train_optio
   return guarded([&] {
     const bantam_train_options given = read_struct(options, "options");
     if (given.threads < 0) throw BadArgument("options.threads is negative");
+    check_struct(result, "result");
     const run::TrainOutcome outcome = train_to_end(required(config, "config").config, given);
     write_struct(result, result_of(outcome), "result");
     if (run_folder != nullptr) *run_folder = copied_text(outcome.folder.string());

@@ -1,4 +1,4 @@
-# Installs what a program needs, for find_package(bantam) and for pkg-config, and the program, in three components: library (libbantam.so),
+# Installs what a program needs, for find_package(bantam) and for pkg-config, and the program, in three components: library (libbantam.so, libbantam_pool.so),
 # development (headers, libbantam.a, package files) and program.
 include(CMakePackageConfigHelpers)
 get_property(_floors GLOBAL PROPERTY BANTAM_LIBRARIES)
@@ -15,14 +15,18 @@ if(TARGET bantam_shared)  # where it was built for the tests alone: only by `cma
   endif()
   install(TARGETS bantam_shared LIBRARY DESTINATION ${_lib} COMPONENT library ${_how})
 endif()
-if(TARGET bantam AND NOT BANTAM_STATIC_DEPENDENCIES)  # it is installed with the program
-  add_dependencies(bantam bantam_pool_library)
+if(TARGET bantam)  # what is installed with the program, and that does not link
+  add_dependencies(bantam bantam_capi)
+  if(NOT BANTAM_STATIC_DEPENDENCIES)
+    add_dependencies(bantam bantam_pool_library)
+  endif()
 endif()
 list(TRANSFORM _floors REPLACE "(.+)" "$<TARGET_FILE:\\1>" OUTPUT_VARIABLE _archives)
 install(CODE "execute_process(COMMAND \"${CMAKE_COMMAND}\" \"-DARCHIVES=${_archives}\" -DWORK=${PROJECT_BINARY_DIR}/joined
     \"-DOUTPUT=\$ENV{DESTDIR}\${CMAKE_INSTALL_PREFIX}/${_lib}/libbantam.a\"
     -DLINKER=${CMAKE_LINKER} -DSTRIP=${CMAKE_STRIP} -DAR=${CMAKE_AR} -P \"${CMAKE_CURRENT_LIST_DIR}/join_archives.cmake\"
-    COMMAND_ERROR_IS_FATAL ANY)" COMPONENT development)
+    COMMAND_ERROR_IS_FATAL ANY)
+  list(APPEND CMAKE_INSTALL_MANIFEST_FILES \"\${CMAKE_INSTALL_PREFIX}/${_lib}/libbantam.a\")" COMPONENT development)
 foreach(_header ${BANTAM_PUBLIC_HEADERS})
   get_filename_component(_folder ${_header} DIRECTORY)
   install(FILES ${PROJECT_SOURCE_DIR}/${_header} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/bantam/${_folder} COMPONENT development)
@@ -71,7 +75,7 @@ file(RELATIVE_PATH _prefix /${_lib}/pkgconfig /)
 string(REGEX REPLACE "/$" "" _prefix ${_prefix})
 if(BANTAM_SHARED)
   set(_libs "")
-  set(_libs_private "${_flags}")
+  set(_libs_private "${_flags} -Wl,--exclude-libs,libbantam.a")
 else()
   set(_libs "${_flags} -Wl,--exclude-libs,libbantam.a")
   set(_libs_private "")

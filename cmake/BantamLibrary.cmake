@@ -2,7 +2,7 @@
 # floors are for this project's own programs and tests, which include all headers.
 include(PublicHeaders)
 get_property(_floors GLOBAL PROPERTY BANTAM_LIBRARIES)
-foreach(_header ${BANTAM_PUBLIC_HEADERS})
+foreach(_header ${BANTAM_PUBLIC_HEADERS} bantam_c.h)
   get_filename_component(_folder ${_header} DIRECTORY)
   file(MAKE_DIRECTORY ${PROJECT_BINARY_DIR}/public/bantam/${_folder})
   file(CREATE_LINK ${PROJECT_SOURCE_DIR}/${_header} ${PROJECT_BINARY_DIR}/public/bantam/${_header} SYMBOLIC)

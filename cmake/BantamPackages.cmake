@@ -1,6 +1,5 @@
 # BANTAM_STATIC_DEPENDENCIES: a program for every machine with the same libc, or a later one: third-party libraries and the compiler's
 # runtime are linked as archives, and most of the program is compiled for size. scripts/dist.sh packs that program.
-option(BANTAM_STATIC_DEPENDENCIES "Link third-party libraries and the C++ runtime statically: the program needs libc alone" OFF)
 if(NOT BANTAM_STATIC_DEPENDENCIES)
   return()
 endif()
@@ -52,7 +51,8 @@ bantam_link_archives(OpenMP::OpenMP_CXX libgomp.a)
 add_library(bantam_fmt STATIC ${PROJECT_SOURCE_DIR}/cmake/fmt_functions.cpp)
 get_target_property(_fmt_headers fmt::fmt INTERFACE_INCLUDE_DIRECTORIES)
 target_include_directories(bantam_fmt SYSTEM PRIVATE ${_fmt_headers})
-set_target_properties(bantam_fmt PROPERTIES ARCHIVE_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR})
+set_target_properties(bantam_fmt PROPERTIES ARCHIVE_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR} POSITION_INDEPENDENT_CODE ON
+  CXX_STANDARD 20)
 bantam_link_archives(fmt::fmt ${PROJECT_BINARY_DIR}/libbantam_fmt.a)
 add_dependencies(fmt::fmt bantam_fmt)
 

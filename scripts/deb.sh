@@ -84,7 +84,7 @@ mkdir -p "$folder/stage/bantam/share/"{man/man1,doc/bantam}
 gzip -9n <docs/bantam.1 >"$folder/stage/bantam/share/man/man1/bantam.1.gz"
 cp -r configs "$folder/stage/bantam/share/doc/bantam/examples"
 echo "activate-noawait ldconfig" >"$folder/stage/triggers"
-echo "libbantam 0 libbantam0 (>= $version)" >"$folder/stage/shlibs"  # library, SONAME's number, package
+printf '%s 0 libbantam0 (>= %s)\n' libbantam "$version" libbantam_pool "$version" >"$folder/stage/shlibs"  # library, SONAME's number, package
 for package in libbantam0 libbantam-dev bantam; do pack $package; done
 rm -rf "$folder"/debs/{_CPack_Packages,cpack.*}
 for file in "$folder"/debs/*.deb; do echo "deb: $file: $(stat -c %s "$file") bytes"; done

@@ -84,7 +84,9 @@ void order_release(const Tensor& tensor, const DlpackExport& options) {
   if (!device.is_cuda()) return;
   const std::int64_t number = options.consumer.value_or(kLegacyStream);
   if (number == kDlpackNoWait) return;  // the consumer's affair, as its reading is
-  if (number > kPerThreadStream && !options.consumer_stream_lives) return synchronize_device(device);
+  // The per-thread stream is that of the thread which consumed, and this may be another.
+  if (number == kPerThreadStream || (number > kPerThreadStream && !options.consumer_stream_lives))
+    return synchronize_device(device);
   const std::shared_ptr<Storage>& storage = tensor.storage();
   order_streams(stream_of(device, number), storage->foreign() ? options.producer : storage->stream());
 }
@@ -173,7 +175,7 @@ void* address_of(const DLTensor& tensor, const Shape& shape, DType dtype, Device
 template <class Managed>
 void release_imported(Managed* managed, const DlpackImport& options) {
   try {
-    if (options.producer && *options.producer != kDlpackNoWait)
+    if (options.producer && *options.producer != kDlpackNoWait && *options.producer != kPerThreadStream)
       order_streams(options.consumer, stream_of(options.consumer.device, *options.producer));
     else
       synchronize(options.consumer);

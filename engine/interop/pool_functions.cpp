@@ -84,6 +84,10 @@ int close_pool(bantam_pool* pool) {
   if (const std::size_t live = pool->pool.live(); live > 0)
     return fail(BANTAM_POOL_IN_USE, (std::to_string(live) + " allocations of the pool are still in use").c_str());
   std::erase_if(all.pools, [&](const auto& entry) { return entry.second == &pool->pool; });
+  try {
+    synchronize_device(pool->pool.device());  // what was freed may still be read by work that is queued
+  } catch (const Error&) {  // a broken device has nothing under way
+  }
   delete pool;
   return BANTAM_POOL_OK;
 }

@@ -48,18 +48,20 @@ class Config(_library.Handle):
     _kind = "config"
 
     def __init__(self, config, *, data=None, validation=None, class_names=None, batch_size=0, overrides=()):
+        from_file = isinstance(config, os.PathLike) or (isinstance(config, str) and "\n" not in config and
+                                                        config.endswith((".yaml", ".yml")))
+        if from_file:
+            text = _library.path_bytes(config)
+        else:
+            text = (config if isinstance(config, str) else json.dumps(config, ensure_ascii=False, default=_plain)).encode()
         self._names, count = _library.texts(overrides)
         options = _library.ConfigOptions(overrides=self._names, override_count=count, batch_size=batch_size)
-        if data is not None:
-            options.train = c.pointer(_arrays.samples_of(data, class_names))
-        if validation is not None:
-            options.validation = c.pointer(_arrays.samples_of(validation, class_names))
-        if isinstance(config, os.PathLike) or (isinstance(config, str) and "\n" not in config and
-                                               config.endswith((".yaml", ".yml"))):
-            super().__init__("config_from_file", _library.path_bytes(config), options)
-            return
-        text = config if isinstance(config, str) else json.dumps(config, ensure_ascii=False, default=_plain)
-        super().__init__("config_from_text", text.encode(), options)
+        given = [None if samples is None else _arrays.samples_of(samples, class_names) for samples in (data, validation)]
+        for samples in given:  # from here on the library releases them, whatever happens
+            if samples is not None:
+                _arrays.hold(samples)
+        options.train, options.validation = (None if samples is None else c.pointer(samples) for samples in given)
+        super().__init__("config_from_file" if from_file else "config_from_text", text, options)
 
     def resolved(self):
         """The configuration with every key, defaults included, as YAML."""
@@ -108,6 +110,9 @@ def plan(config, *, data=None, validation=None, batch_size=0, memory=0, override
                 planned.recompute.decode())
 
 
+_LOGS = []
+
+
 class Engine(_library.Handle):
     """Devices with their limits and threads. Engines do not see each other; models keep theirs alive."""
 
@@ -117,6 +122,8 @@ class Engine(_library.Handle):
         names, count = _library.texts(limits or ())
         sizes = (c.c_uint64 * max(1, count))(*(limits or {}).values())
         self._log = _library.LOG((lambda _, message: log(message.decode())) if log else 0)
+        if log:
+            _LOGS.append(self._log)  # models and tensors keep the engine's runtime, which calls it, after the engine
         super().__init__("engine_create", _library.EngineOptions(threads=threads, limit_devices=names, limits=sizes,
                                                                  limit_count=count, log=self._log))
 
@@ -314,8 +321,9 @@ def _train_on_stream(model, data, validation, steps, heard):
         _library.call("model_train", model._handle, stream.struct, held_out.struct if held_out else None, heard.function,
                       None, result)
     except Error:
-        if stream.raised is not None:
-            raise stream.raised
+        for source in (stream, held_out):
+            if source is not None and source.raised is not None:
+                raise source.raised
         heard.check()
         raise
     heard.check()

@@ -34,8 +34,21 @@ def named(batch):
         raise BadArgument("the batch has no 'images'")
     arrays = {"images": as_images(images)}
     for name, values in rest.items():
-        arrays[name] = np.ascontiguousarray(values, np.int32 if name == "labels" else np.float32)
+        arrays[name] = as_labels(values) if name == "labels" else np.ascontiguousarray(values, np.float32)
     return arrays
+
+
+def as_labels(values):
+    """int32: class numbers, which no other number is taken for."""
+    array = np.asarray(values)
+    if array.dtype.kind not in "iub":
+        raise BadArgument(f"labels are {array.dtype}; expected whole numbers (other targets are named 'targets')")
+    labels = np.ascontiguousarray(array, np.int32)
+    if array.dtype.itemsize > 4 or array.dtype == np.uint32:
+        wrong = np.flatnonzero(labels.ravel() != array.ravel())
+        if wrong.size:
+            raise BadArgument(f"label {wrong[0]} is {array.ravel()[wrong[0]]}; expected a class number")
+    return labels
 
 
 class Arrays:
@@ -70,12 +83,17 @@ _RELEASE = RELEASE(_released)
 
 
 def samples_of(data, class_names=None):
-    """bantam_samples over arrays. The arrays stay alive until the library has released them."""
+    """bantam_samples over arrays. hold() keeps the arrays alive until the library has released them."""
     arrays = Arrays(named(data))
     names, count = texts(class_names or ())
     samples = Samples(arrays=arrays.list, array_count=arrays.count, class_names=names, class_count=count, read=READ(),
                       release=_RELEASE)
     number = next(_numbers)
     samples.user = number
-    _held[number] = (arrays, names)
+    samples.kept = (arrays, names)
     return samples
+
+
+def hold(samples):
+    """Right before the library is given them."""
+    _held[samples.user] = samples.kept

@@ -206,6 +206,7 @@ def _load():
     for name in ("version", "last_error"):
         getattr(library, "bantam_" + name).restype = c.c_char_p
     library.bantam_set_error.argtypes, library.bantam_set_error.restype = [_S], None
+    library.bantam_python_capsules.argtypes, library.bantam_python_capsules.restype = [c.c_void_p, c.c_void_p], None
     library.bantam_free.argtypes, library.bantam_free.restype = [_H], None
     for kind in ("config", "engine", "model", "tensor"):
         destroy = getattr(library, f"bantam_{kind}_destroy")
@@ -214,6 +215,12 @@ def _load():
 
 
 LIBRARY = _load()
+
+
+def capsule_destructor(is_valid, get_pointer):
+    """The address of a destructor of DLPack's capsules, which calls Python through these two functions."""
+    LIBRARY.bantam_python_capsules(c.cast(is_valid, c.c_void_p), c.cast(get_pointer, c.c_void_p))
+    return c.cast(LIBRARY.bantam_python_delete_capsule, c.c_void_p)
 
 
 def call(name, *arguments):

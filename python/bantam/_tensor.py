@@ -18,22 +18,9 @@ _python.PyCapsule_SetName.restype, _python.PyCapsule_SetName.argtypes = c.c_int,
 # Capsules by whether the struct has a version. The names have to live as long as the capsules.
 _NAMES = {False: b"dltensor", True: b"dltensor_versioned"}
 _USED = {False: b"used_dltensor", True: b"used_dltensor_versioned"}
-_OFFSETS = {False: 56, True: 16}  # of the deleter: behind DLTensor and the context; behind version and context
 
-
-def _delete_unused(capsule):
-    """Of a capsule that nobody has taken: its tensor is deleted."""
-    for versioned, name in _NAMES.items():
-        if _raw_is_valid(capsule, name):
-            managed = _raw_pointer(capsule, name)
-            deleter = c.c_void_p.from_address(managed + _OFFSETS[versioned]).value
-            c.CFUNCTYPE(None, c.c_void_p)(deleter)(managed)
-
-
-# The same functions for a destructor, which gets the capsule's address: no reference to it may be made any more.
-_raw_is_valid = c.PYFUNCTYPE(c.c_int, c.c_void_p, c.c_char_p)(("PyCapsule_IsValid", c.pythonapi))
-_raw_pointer = c.PYFUNCTYPE(c.c_void_p, c.c_void_p, c.c_char_p)(("PyCapsule_GetPointer", c.pythonapi))
-_DESTRUCTOR = c.PYFUNCTYPE(None, c.c_void_p)(_delete_unused)
+# A capsule that nobody has taken is deleted by the library: Python code cannot run where an exception is pending.
+_DESTRUCTOR = _library.capsule_destructor(c.pythonapi.PyCapsule_IsValid, c.pythonapi.PyCapsule_GetPointer)
 _DTYPES = {0: "float32", 1: "float16", 2: "bfloat16", 3: "float64", 4: "uint8", 5: "int32", 6: "int64"}
 
 
@@ -62,7 +49,7 @@ class Tensor(_library.Handle):
         versioned, managed = max_version is not None and max_version[0] >= 1, c.c_void_p()
         _library.call("tensor_to_dlpack", self._handle, None if stream is None else c.byref(c.c_int64(stream)), versioned,
                       c.byref(managed))
-        return _python.PyCapsule_New(managed, _NAMES[versioned], c.cast(_DESTRUCTOR, c.c_void_p))
+        return _python.PyCapsule_New(managed, _NAMES[versioned], _DESTRUCTOR)
 
     def numpy(self):
         """A copy, as a NumPy array; bfloat16 as its bits."""

@@ -201,6 +201,10 @@ class Models(unittest.TestCase):
             model.step(self.images[:, :8], self.labels)
         with self.assertRaisesRegex(bantam.DataError, "label 7"):
             model.step(self.images, np.full(64, 7))
+        with self.assertRaisesRegex(bantam.BadArgument, "labels are float64; expected whole numbers"):
+            model.step({"images": self.images, "labels": np.full(64, 0.7)})
+        with self.assertRaisesRegex(bantam.BadArgument, "label 0 is 4294967296"):
+            model.step(self.images, np.full(64, 1 << 32))
         with self.assertRaisesRegex(bantam.BadArgument, "expected .images, labels."):
             model.step([self.images])
         with self.assertRaises(bantam.DataError):
@@ -242,6 +246,16 @@ class Tensors(unittest.TestCase):
         gc.collect()
         self.assertEqual(self.engine.memory_report()["in_use_bytes"], before)
 
+    def test_what_may_only_be_read_stays_so(self):
+        self.images.flags.writeable = False
+        try:
+            tensor = bantam.from_dlpack(self.images, engine=self.engine)
+        except BufferError:
+            self.skipTest("NumPy before 2.1 lends no array that may only be read")
+        self.assertFalse(np.from_dlpack(tensor).flags.writeable)
+        with self.assertRaises(bantam.Error):
+            tensor.__dlpack__()  # the struct without a version cannot say so
+
     def test_a_model_on_tensors_computes_what_it_does_on_arrays(self):
         one, other = bantam.Model(CONFIG), bantam.Model(CONFIG, engine=self.engine)
         images = bantam.from_dlpack(self.images, engine=self.engine)
@@ -263,6 +277,11 @@ class Tensors(unittest.TestCase):
             model.step(images, self.labels)
         with self.assertRaisesRegex(bantam.ShapeError, "the network reads"):
             model.forward(bantam.tensor(self.images[:, :8], engine=self.engine))
+        others = [bantam.tensor(values, engine=bantam.Engine()) for values in (self.images, self.labels)]
+        with self.assertRaisesRegex(bantam.BadArgument, "another engine"):
+            model.step(*others)
+        with self.assertRaisesRegex(bantam.BadArgument, "another engine"):
+            model.forward(others[0])
         with self.assertRaises(bantam.ShapeError):
             bantam.from_dlpack(self.images[:, ::2], engine=self.engine)
         with self.assertRaises(bantam.DTypeError):

@@ -120,7 +120,7 @@ const std::vector<Floor> kHouse = {
      {"config", "weights", "fit", "log", "session", "begin", "use", "report", "bench", "profile", "", "sweep"},
      {}},
     {"capi", {""}, {}},
-    {"cli", {"config", "print", "report", "begin", "train", "plan", "see", "use", ""}, {}},
+    {"cli", {"config", "print", "report", "begin", "train", "plan", "see", "use", ""}, {"capi"}},
 };
 
 /// Most units of a room: a header and its source count once.

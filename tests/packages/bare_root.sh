@@ -40,7 +40,7 @@ inside bantam train /usr/share/doc/bantam/examples/quickstart.yaml --device cpu 
 inside bantam evaluate /tmp/first | head -3
 apt install --no-install-recommends /debs/libbantam0.deb /debs/libbantam-dev.deb
 [[ -e $root/usr/include/bantam/bantam.h ]] || { echo "FAILED: no header"; exit 1; }
-inside sh -c 'ldconfig -p | grep libbantam.so.0'
+inside sh -c 'ldconfig -p | grep libbantam.so.0 && ldconfig -p | grep libbantam_pool.so.0'
 apt purge --auto-remove bantam libbantam0 libbantam-dev
 files | diff "$root.before" - || { echo "FAILED: files were left"; exit 1; }
 echo "all hold"
