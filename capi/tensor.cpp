@@ -147,7 +147,8 @@ bantam_status bantam_tensor_from_dlpack(bantam_engine* engine, const char* devic
     const std::shared_ptr<Runtime>& runtime = required(engine, "engine").runtime;
     const Stream consumer = runtime->stream(device_named(device));
     auto made = std::unique_ptr<bantam_tensor>(handle(runtime, {}, consumer));
-    made->read_only = versioned != 0 && (static_cast<DLManagedTensorVersioned*>(managed)->flags & DLPACK_FLAG_BITMASK_READ_ONLY) != 0;
+    made->read_only =
+        versioned != 0 && (static_cast<DLManagedTensorVersioned*>(managed)->flags & DLPACK_FLAG_BITMASK_READ_ONLY) != 0;
     made->tensor = imported(managed, versioned != 0, consumer);
     *tensor = made.release();
   });
@@ -178,8 +179,7 @@ bantam_status bantam_model_forward(bantam_model* model, const bantam_tensor* inp
     required(output, "output") = nullptr;
     Model& network = training(asked, "bantam_model_forward").model();
     check_engine(required(input, "input"), asked, "input");
-    *output = handle(asked.runtime, forward(network, input->tensor),
-                     network.context(Pass::evaluate).stream);
+    *output = handle(asked.runtime, forward(network, input->tensor), network.context(Pass::evaluate).stream);
   });
 }
 

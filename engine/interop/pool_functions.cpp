@@ -86,7 +86,7 @@ int close_pool(bantam_pool* pool) {
   std::erase_if(all.pools, [&](const auto& entry) { return entry.second == &pool->pool; });
   try {
     synchronize_device(pool->pool.device());  // what was freed may still be read by work that is queued
-  } catch (const Error&) {  // a broken device has nothing under way
+  } catch (const Error&) {                    // a broken device has nothing under way
   }
   delete pool;
   return BANTAM_POOL_OK;
