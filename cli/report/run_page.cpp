@@ -22,8 +22,8 @@ namespace {
 using Json = nlohmann::ordered_json;
 using run::AnsweredSample;
 using run::HeldOutAnswers;
+using run::ReportedHistogram;
 using run::RunReport;
-using run::TensorHistogram;
 
 /// How much of a run the page shows.
 struct Detail {
@@ -61,7 +61,7 @@ Json json_of(const run::MetricsHistory& history) {
 }
 
 /// Bins of equal width by their ends alone.
-Json edges_of(const TensorHistogram& one) {
+Json edges_of(const ReportedHistogram& one) {
   const std::size_t bins = one.counts.size();
   if (bins == 0) return Json::array();
   const double low = one.edges.front(), width = (one.edges.back() - low) / static_cast<double>(bins);
@@ -70,7 +70,7 @@ Json edges_of(const TensorHistogram& one) {
   return rounded({low, one.edges.back()});
 }
 
-Json json_of(const TensorHistogram& one) {
+Json json_of(const ReportedHistogram& one) {
   return {{"update", one.update},
           {"mean", rounded(one.mean)},
           {"std", rounded(one.deviation)},
@@ -87,11 +87,11 @@ Json tensors_of(const RunReport& report, bool& has_gradients) {
     if (fresh) order.push_back(tensor);
     return place->second[gradient ? 1 : 0];
   };
-  for (const TensorHistogram& one : report.histograms) {
+  for (const ReportedHistogram& one : report.histograms) {
     has_gradients = has_gradients || one.kind == "gradient";
     list_of(one.tensor, one.kind == "gradient").push_back(json_of(one));
   }
-  for (const TensorHistogram& one : report.weights)
+  for (const ReportedHistogram& one : report.weights)
     if (Json& list = list_of(one.tensor, false); list.empty()) list.push_back(json_of(one));
   Json tensors = Json::array();
   for (const std::string& name : order)

@@ -106,7 +106,7 @@ DecodeKind read_decode(ConfigMap& data, const DatasetFacts& facts) {
 constexpr std::string_view kGivenFormat = "program";
 
 std::string as_format(const ConfigNode& format) {
-  if (format.is_text(kGivenFormat))
+  if (!format.is_described() && format.is_text(kGivenFormat))
     format.fail(
         "the samples of this configuration are a program's own arrays (format: program), which only a program can "
         "give: "

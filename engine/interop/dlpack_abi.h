@@ -16,7 +16,7 @@
 extern "C" {
 #endif
 
-/* Structs of another major version have another layout after `deleter`; of another minor version, more enumerators. */
+/** Structs of another major version have another layout after `deleter`; of another minor version, more enumerators. */
 typedef struct {
   uint32_t major;
   uint32_t minor;
@@ -41,6 +41,7 @@ typedef enum
   kDLWebGPU = 15,
   kDLHexagon = 16 } DLDeviceType;
 
+/** Where memory lies. */
 typedef struct {
   DLDeviceType device_type;
   int32_t device_id;
@@ -56,14 +57,14 @@ typedef enum {
   kDLBool = 6
 } DLDataTypeCode;
 
-/* float32 is {kDLFloat, 32, 1}. */
+/** float32 is {kDLFloat, 32, 1}. */
 typedef struct {
   uint8_t code;
   uint8_t bits;
   uint16_t lanes; /* more than 1: a vector type */
 } DLDataType;
 
-/* A tensor that somebody else owns. Element i lies at data + byte_offset + sum of i[k] * strides[k] elements. */
+/** A tensor that somebody else owns. Element i lies at data + byte_offset + sum of i[k] * strides[k] elements. */
 typedef struct {
   void* data;
   DLDevice device;
@@ -74,7 +75,7 @@ typedef struct {
   uint64_t byte_offset;
 } DLTensor;
 
-/* A tensor with its owner, before versions. Whoever has it calls `deleter` once, unless that is null. */
+/** A tensor with its owner, before versions. Whoever has it calls `deleter` once, unless that is null. */
 typedef struct DLManagedTensor {
   DLTensor dl_tensor;
   void* manager_ctx;
@@ -84,7 +85,7 @@ typedef struct DLManagedTensor {
 #define DLPACK_FLAG_BITMASK_READ_ONLY (1UL << 0)
 #define DLPACK_FLAG_BITMASK_IS_COPIED (1UL << 1)
 
-/* The same with a version. Of another major version than one's own only `version` and `deleter` may be used. */
+/** The same with a version. Of another major version than one's own only `version` and `deleter` may be used. */
 typedef struct DLManagedTensorVersioned {
   DLPackVersion version;
   void* manager_ctx;

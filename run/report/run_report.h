@@ -32,9 +32,9 @@ struct RunReport {
   std::vector<std::pair<std::string, std::string>> config;  ///< every key by its path
   bool larger_is_better = true;                             ///< of the record's metric
   MetricsHistory history;
-  std::vector<TensorHistogram> histograms;  ///< of histograms.jsonl
-  std::filesystem::path weights_file;       ///< that the next two are of; empty: no weights were read
-  std::vector<TensorHistogram> weights;
+  std::vector<ReportedHistogram> histograms;  ///< of histograms.jsonl
+  std::filesystem::path weights_file;         ///< that the next two are of; empty: no weights were read
+  std::vector<ReportedHistogram> weights;
   std::optional<HeldOutAnswers> held_out;
   std::string no_weights, no_held_out;  ///< why there are none, in words
 

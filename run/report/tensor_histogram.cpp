@@ -21,22 +21,22 @@ namespace {
 
 constexpr std::size_t kMostUpdates = 8;
 
-TensorHistogram parse_histogram(const nlohmann::json& line) {
-  TensorHistogram read{.tensor = line.at("tensor").get<std::string>(),
-                       .kind = line.at("kind").get<std::string>(),
-                       .update = line.at("update").get<std::int64_t>(),
-                       .minimum = line.at("minimum").get<double>(),
-                       .maximum = line.at("maximum").get<double>(),
-                       .mean = line.at("mean").get<double>(),
-                       .deviation = line.at("deviation").get<double>(),
-                       .edges = line.at("edges").get<std::vector<double>>(),
-                       .counts = line.at("counts").get<std::vector<double>>()};
+ReportedHistogram parse_histogram(const nlohmann::json& line) {
+  ReportedHistogram read{.tensor = line.at("tensor").get<std::string>(),
+                         .kind = line.at("kind").get<std::string>(),
+                         .update = line.at("update").get<std::int64_t>(),
+                         .minimum = line.at("minimum").get<double>(),
+                         .maximum = line.at("maximum").get<double>(),
+                         .mean = line.at("mean").get<double>(),
+                         .deviation = line.at("deviation").get<double>(),
+                         .edges = line.at("edges").get<std::vector<double>>(),
+                         .counts = line.at("counts").get<std::vector<double>>()};
   if (read.edges.size() != read.counts.size() + 1 || !std::ranges::is_sorted(read.edges))
     throw DataError(fmt::format("expected ascending edges, one more than the {} counts", read.counts.size()));
   return read;
 }
 
-TensorHistogram parsed(const std::string& text, const std::filesystem::path& path, std::size_t number) {
+ReportedHistogram parsed(const std::string& text, const std::filesystem::path& path, std::size_t number) {
   try {
     return parse_histogram(nlohmann::json::parse(text));
   } catch (const std::exception& wrong) {
@@ -82,14 +82,14 @@ std::set<std::int64_t> chosen_updates(const std::set<std::int64_t>& updates, std
 
 }  // namespace
 
-TensorHistogram histogram_of(const std::string& name, const HostTensor& tensor, std::size_t bins) {
+ReportedHistogram histogram_of(const std::string& name, const HostTensor& tensor, std::size_t bins) {
   const TensorStatistics facts = statistics_of(tensor);
-  TensorHistogram made{.tensor = name,
-                       .kind = "weight",
-                       .minimum = facts.min,
-                       .maximum = facts.max,
-                       .mean = facts.mean,
-                       .deviation = facts.deviation};
+  ReportedHistogram made{.tensor = name,
+                         .kind = "weight",
+                         .minimum = facts.min,
+                         .maximum = facts.max,
+                         .mean = facts.mean,
+                         .deviation = facts.deviation};
   if (facts.finite == 0) return made;
   const double width = facts.max - facts.min;
   made.counts.assign(width > 0 ? bins : 1, 0);
@@ -105,13 +105,13 @@ TensorHistogram histogram_of(const std::string& name, const HostTensor& tensor, 
   return made;
 }
 
-std::vector<TensorHistogram> histograms_of(const SafetensorsFile& file) {
-  std::vector<TensorHistogram> made;
+std::vector<ReportedHistogram> histograms_of(const SafetensorsFile& file) {
+  std::vector<ReportedHistogram> made;
   for (const auto& [name, tensor] : file.tensors) made.push_back(histogram_of(name, tensor));
   return made;
 }
 
-std::vector<TensorHistogram> read_histograms(const std::filesystem::path& path, std::size_t most) {
+std::vector<ReportedHistogram> read_histograms(const std::filesystem::path& path, std::size_t most) {
   std::error_code error;
   if (most == 0 || !std::filesystem::exists(path, error)) return {};
   std::ifstream file(path, std::ios::binary);
@@ -122,7 +122,7 @@ std::vector<TensorHistogram> read_histograms(const std::filesystem::path& path, 
   for (const LoggedLine& line : lines) updates.insert(line.update);
   const auto each = static_cast<std::size_t>(std::ranges::count(lines, lines.back().update, &LoggedLine::update));
   const std::set<std::int64_t> chosen = chosen_updates(updates, std::clamp<std::size_t>(most / each, 1, kMostUpdates));
-  std::vector<TensorHistogram> read;
+  std::vector<ReportedHistogram> read;
   file.clear();
   for (std::size_t l = 0; l < lines.size(); ++l) {
     if (!chosen.contains(lines[l].update)) continue;

@@ -1,4 +1,4 @@
-// TensorHistogram: how the values of a layer's weights, or of their gradients, are spread.
+// ReportedHistogram: how the values of a layer's weights, or of their gradients, are spread.
 #pragma once
 
 #include <cstddef>
@@ -11,7 +11,7 @@
 
 namespace bantam::run {
 
-struct TensorHistogram {
+struct ReportedHistogram {
   std::string tensor;  ///< "stem/weight"
   std::string kind;    ///< "weight" or "gradient"
   std::int64_t update = 0;
@@ -22,15 +22,15 @@ struct TensorHistogram {
 
 /// Of the finite values, in `bins` bins of equal width between the least and the largest. No counts where there are no
 /// finite values.
-TensorHistogram histogram_of(const std::string& name, const HostTensor& tensor, std::size_t bins = 64);
+ReportedHistogram histogram_of(const std::string& name, const HostTensor& tensor, std::size_t bins = 64);
 
 /// Of each of a file's tensors, by name.
-std::vector<TensorHistogram> histograms_of(const SafetensorsFile& file);
+std::vector<ReportedHistogram> histograms_of(const SafetensorsFile& file);
 
 /// A run's histograms.jsonl (an object a line), in its order: of at most 8 updates, evenly chosen, the first and the
 /// last among them; of fewer where they would be more than `most` histograms, and of the last in any case, unless
 /// `most` is 0. A line that is written in part is passed over; a file that is not there is empty. The file may be much
 /// larger than what is returned. Throws DataError naming a line that is none.
-std::vector<TensorHistogram> read_histograms(const std::filesystem::path& path, std::size_t most);
+std::vector<ReportedHistogram> read_histograms(const std::filesystem::path& path, std::size_t most);
 
 }  // namespace bantam::run

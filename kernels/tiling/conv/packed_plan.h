@@ -30,7 +30,7 @@ struct PackedPlan {
   std::int64_t padded_row = 0;   ///< floats of a row of x with its padding
   std::size_t padded_bytes = 0;  ///< of a slot: rows of x
   std::size_t table_bytes = 0;   ///< of a slot: where each output row begins to read
-  std::size_t edge_bytes = 0;    ///< of a part: the last panel, where it is narrower
+  std::size_t edge_bytes = 0;    ///< of a part: the last panel, where it is narrower than the widest
 
   std::int64_t parts() const { return row_parts * column_parts; }
   std::size_t slot_bytes() const { return padded_bytes + table_bytes; }
@@ -62,7 +62,8 @@ inline PackedPlan plan_packed(const WindowConv& s) {
     plan.padded_bytes = aligned_bytes(rows * plan.padded_row * 4);
   }
   plan.table_bytes = aligned_bytes(plan.rows * static_cast<std::int64_t>(sizeof(const float*)));
-  plan.edge_bytes = aligned_bytes(PackedPlan::kDepth * PackedPlan::kPanel * 4);
+  if (s.filters % PackedPlan::kPanel != 0)
+    plan.edge_bytes = aligned_bytes(std::min(PackedPlan::kDepth, s.depth()) * PackedPlan::kPanel * 4);
   return plan;
 }
 

@@ -35,7 +35,7 @@ run::RunReport report_with(std::int64_t samples, std::int64_t side, std::size_t 
                                       .image = noise(side, static_cast<std::uint64_t>(i))});
   std::mt19937_64 random(1);
   for (std::size_t t = 0; t < tensors; ++t) {
-    run::TensorHistogram& one = report.weights.emplace_back();
+    run::ReportedHistogram& one = report.weights.emplace_back();
     one.tensor = "layer" + std::to_string(t);
     for (int e = 0; e <= 64; ++e) one.edges.push_back(e);
     for (int c = 0; c < 64; ++c) one.counts.push_back(static_cast<double>(random() % 1'000'000));

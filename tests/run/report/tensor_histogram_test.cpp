@@ -14,7 +14,7 @@ namespace {
 
 class TensorHistogramTest : public RunTest {
  protected:
-  static TensorHistogram of(const std::vector<float>& values, std::size_t bins) {
+  static ReportedHistogram of(const std::vector<float>& values, std::size_t bins) {
     return histogram_of("w", host_tensor({std::ssize(values)}, values), bins);
   }
   static std::string line(int update, const std::string& tensor) {
@@ -22,7 +22,7 @@ class TensorHistogramTest : public RunTest {
            "\", \"kind\": \"gradient\", \"minimum\": 0, \"maximum\": 2, \"mean\": 1, \"deviation\": 0.5, "
            "\"edges\": [0, 1, 2], \"counts\": [3, 4]}\n";
   }
-  std::vector<TensorHistogram> read(const std::string& text, std::size_t most) const {
+  std::vector<ReportedHistogram> read(const std::string& text, std::size_t most) const {
     std::ofstream(path("histograms.jsonl")) << text;
     return read_histograms(path("histograms.jsonl"), most);
   }
@@ -32,7 +32,7 @@ using Numbers = std::vector<double>;
 
 TEST_F(TensorHistogramTest, EveryFiniteValueIsInOneBin) {
   const float nan = std::numeric_limits<float>::quiet_NaN();
-  const TensorHistogram made = of({0, 0.5f, 1, 1.5f, 4, nan, 3.99f}, 4);
+  const ReportedHistogram made = of({0, 0.5f, 1, 1.5f, 4, nan, 3.99f}, 4);
   EXPECT_EQ(made.edges, (Numbers{0, 1, 2, 3, 4}));
   EXPECT_EQ(made.counts, (Numbers{2, 2, 0, 2})) << "the largest value is in the last bin";
   EXPECT_EQ(made.minimum, 0);
@@ -40,7 +40,7 @@ TEST_F(TensorHistogramTest, EveryFiniteValueIsInOneBin) {
 }
 
 TEST_F(TensorHistogramTest, OneValueHasOneBin) {
-  const TensorHistogram made = of({2, 2, 2}, 64);
+  const ReportedHistogram made = of({2, 2, 2}, 64);
   EXPECT_EQ(made.edges, (Numbers{2, 2}));
   EXPECT_EQ(made.counts, Numbers{3});
   EXPECT_TRUE(of({std::numeric_limits<float>::infinity()}, 64).counts.empty());
@@ -49,7 +49,7 @@ TEST_F(TensorHistogramTest, OneValueHasOneBin) {
 TEST_F(TensorHistogramTest, UpdatesOfALogAreEvenlyChosen) {
   std::string text;
   for (int update = 100; update <= 10'000; update += 100) text += line(update, "a/weight") + line(update, "b/weight");
-  const std::vector<TensorHistogram> all = read(text + "{\"update\": 10", 1000);
+  const std::vector<ReportedHistogram> all = read(text + "{\"update\": 10", 1000);
   ASSERT_EQ(all.size(), 16u) << "8 updates of two tensors; the line under way is passed over";
   EXPECT_EQ(all.front().update, 100);
   EXPECT_EQ(all.back().update, 10'000);
@@ -58,7 +58,7 @@ TEST_F(TensorHistogramTest, UpdatesOfALogAreEvenlyChosen) {
   EXPECT_EQ(all.back().edges, (Numbers{0, 1, 2}));
   EXPECT_EQ(all.back().counts, (Numbers{3, 4}));
   EXPECT_EQ(read(text, 6).size(), 6u) << "three updates";
-  const std::vector<TensorHistogram> last = read(text, 1);
+  const std::vector<ReportedHistogram> last = read(text, 1);
   ASSERT_EQ(last.size(), 2u);
   EXPECT_EQ(last[0].update, 10'000) << "the last in any case";
   EXPECT_TRUE(read(text, 0).empty());
