@@ -58,12 +58,12 @@ class ProgramReader : public SampleReader {
         std::memcpy(fields[i].data(), arrays_[i].data + static_cast<std::size_t>(index) * fields[i].size(),
                     fields[i].size());
     }
-    for (std::size_t i = 1; i < fields.size(); ++i) check(index, facts_.targets[i - 1], fields[i]);
+    for (std::size_t i = 1; i < fields.size(); ++i) check_label(index, facts_.targets[i - 1], fields[i]);
   }
 
  private:
   /// A label is a class; of masks another number may stand for none.
-  void check(std::int64_t index, const SampleField& field, std::span<const std::byte> values) const {
+  void check_label(std::int64_t index, const SampleField& field, std::span<const std::byte> values) const {
     if (field.name != kLabels || field.shape.rank() != 0 || facts_.class_names.empty()) return;
     std::int32_t label = 0;
     std::memcpy(&label, values.data(), sizeof label);

@@ -201,7 +201,7 @@ std::filesystem::path write_step_xspace(const StepProfile& profile, const std::f
       folder / "plugins" / "profile" /
       fmt::format("{:%Y_%m_%d_%H_%M_%S}", fmt::gmtime(std::chrono::system_clock::to_time_t(now)));
   make_folders(run);
-  const std::filesystem::path file = run / (host + ".xplane.pb");
+  std::filesystem::path file = run / (host + ".xplane.pb");
   write_file_atomically(file, step_xspace(profile, {.host = host, .begin_ns = ns - recorded}));
   return file;
 }

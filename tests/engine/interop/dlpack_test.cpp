@@ -231,7 +231,7 @@ class DlpackStreamTest : public EngineTest {
   static constexpr std::int64_t kElements = 64 << 20;
 
   Tensor filled(const Context& ctx, std::uint8_t value) const {
-    const Tensor tensor = ctx.allocate({kElements}, DType::uint8);
+    Tensor tensor = ctx.allocate({kElements}, DType::uint8);
     const std::vector<std::uint8_t> host(kElements, value);
     copy_bytes(tensor.data(), host.data(), tensor.bytes(), ctx.stream);
     synchronize(ctx.stream);

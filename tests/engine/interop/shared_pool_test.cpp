@@ -36,7 +36,7 @@ class SharedPoolTest : public EngineTest {
   int number() const { return device().is_cuda() ? 0 : -1; }
   nlohmann::json report() const {
     char* const text = bantam_pool_report(pool_, 1);
-    const nlohmann::json json = nlohmann::json::parse(text);
+    nlohmann::json json = nlohmann::json::parse(text);
     bantam_pool_free_text(text);
     return json;
   }
