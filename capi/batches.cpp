@@ -24,7 +24,6 @@ void check_labels(const HostArray& labels, std::int64_t classes) {
 
 Tensor upload(const HostArray& array, const Context& context) {
   const Tensor tensor = context.upload_bytes(array.shape, array.dtype, array.data, Category::input);
-  synchronize(context.stream);  // the caller may change its memory when we return, page-locked memory too
   if (array.name != kImages) return tensor;
   return ops::cast(context, tensor, context.precision.compute());
 }
@@ -57,6 +56,7 @@ Batch uploaded(const std::vector<HostArray>& arrays, TrainingStep& step, const C
       check_labels(arrays[i], facts[i].classes);
     batch.tensors.set(arrays[i].name, upload(arrays[i], context));
   }
+  synchronize(context.stream);  // the caller may change its memory when we return, page-locked memory too
   return batch;
 }
 

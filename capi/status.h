@@ -54,25 +54,23 @@ T* required_list(T* list, std::size_t count, const char* name) {
 /// Texts of a list. Throws BadArgument where the list or one of them is null.
 std::vector<std::string> texts(const char* const* list, std::size_t count, const char* name);
 
+/// Throws BadArgument where a struct has no size; null has none to have. Structs for results are checked before the
+/// work, so that no result is lost.
+template <class Struct>
+void check_struct(const Struct* given, const char* name) {
+  if (given != nullptr && given->struct_size < sizeof(given->struct_size))
+    throw BadArgument(std::string(name) + ".struct_size is not set: use BANTAM_INIT");
+}
+
 /// What a caller's struct says, whose size may be that of another version: members it does not have are zero. Null: all
 /// are.
 template <class Struct>
 Struct read_struct(const Struct* given, const char* name) {
   Struct read{};
-  if (given != nullptr) {
-    if (given->struct_size < sizeof(given->struct_size))
-      throw BadArgument(std::string(name) + ".struct_size is not set: use BANTAM_INIT");
-    std::memcpy(&read, given, std::min(given->struct_size, sizeof read));
-  }
+  check_struct(given, name);
+  if (given != nullptr) std::memcpy(&read, given, std::min(given->struct_size, sizeof read));
   read.struct_size = sizeof read;
   return read;
-}
-
-/// Throws BadArgument where a struct for results has no size. Before the work, so that no result is lost.
-template <class Struct>
-void check_struct(const Struct* given, const char* name) {
-  if (given != nullptr && given->struct_size < sizeof(given->struct_size))
-    throw BadArgument(std::string(name) + ".struct_size is not set: use BANTAM_INIT");
 }
 
 /// Writes those members that the caller's struct has; its size stays.

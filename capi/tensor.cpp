@@ -64,9 +64,10 @@ void check_engine(const bantam_tensor& tensor, const bantam_model& model, const 
     throw BadArgument(fmt::format("tensor '{}' is of another engine than the model: make it with the model's", name));
 }
 
-/// The tensors as the step reads them, images in the type that the model computes in. Throws as the step's check.
-Batch batch_of(bantam_model& model, const std::vector<std::string>& names, const bantam_tensor* const* tensors) {
-  TrainingSession& session = training(model, "bantam_model_step_tensors");
+/// The tensors as the step of a model that trains reads them, images in the type that it computes in. Throws as the
+/// step's check.
+Batch batch_of(const bantam_model& model, const std::vector<std::string>& names, const bantam_tensor* const* tensors) {
+  TrainingSession& session = *model.session;
   const Context context = session.model().context(Pass::evaluate).at(session.model().runtime().intern("input"));
   std::vector<TensorFacts> facts;
   Batch batch;

@@ -4,13 +4,7 @@
 # with bantam/bantam.h alone, compiles fast and links.
 set(scratch ${BUILD_DIR}/install_test)
 file(REMOVE_RECURSE ${scratch})
-function(run)
-  execute_process(COMMAND ${ARGV} RESULT_VARIABLE rc OUTPUT_VARIABLE out ERROR_VARIABLE out)
-  if(NOT rc EQUAL 0)
-    message(FATAL_ERROR "${ARGV}\n${out}")
-  endif()
-  set(output "${out}" PARENT_SCOPE)
-endfunction()
+include(${CMAKE_CURRENT_LIST_DIR}/../cmake/RunCommand.cmake)
 run(${CMAKE_COMMAND} --install ${BUILD_DIR} --prefix ${scratch}/prefix)
 foreach(example embed layer run)
   run(${CMAKE_COMMAND} -S ${CMAKE_CURRENT_LIST_DIR}/${example} -B ${scratch}/${example} -G ${GENERATOR}

@@ -55,8 +55,9 @@ def augmented(images, rows, columns, flips, erased):
     cut = cut * inside.unsqueeze(1)
     in_rows, in_columns = ((base >= start.view(-1, 1)) & (base < start.view(-1, 1) + ERASED) for start in erased)
     square = in_rows.unsqueeze(2) & in_columns.unsqueeze(1)
-    colours = [torch.where(square, MEAN_BYTES[c], cut[:, c]) for c in range(3)]
-    return normalized(torch.stack(colours, dim=1))
+    for colour, mean in enumerate(MEAN_BYTES):
+        cut[:, colour].masked_fill_(square, mean)
+    return normalized(cut)
 
 
 def learning_rate(update, updates, options):

@@ -3,13 +3,7 @@
 set(scratch ${BUILD_DIR}/consumer_test)
 set(program ${CMAKE_CURRENT_LIST_DIR}/program)
 file(REMOVE_RECURSE ${scratch})
-function(run)
-  execute_process(COMMAND ${ARGV} RESULT_VARIABLE rc OUTPUT_VARIABLE out ERROR_VARIABLE out)
-  if(NOT rc EQUAL 0)
-    message(FATAL_ERROR "${ARGV}\n${out}")
-  endif()
-  set(output "${out}" PARENT_SCOPE)
-endfunction()
+include(${CMAKE_CURRENT_LIST_DIR}/../../cmake/RunCommand.cmake)
 
 # What docs/EMBEDDING.md says of the program's length.
 foreach(file CMakeLists.txt main.cpp)

@@ -3,13 +3,7 @@
 # parent's own program. With BUILD_LIBRARY (nightly) also Bantam, static and shared, and the program that trains.
 set(scratch ${BUILD_DIR}/parent_test${BUILD_LIBRARY})
 file(REMOVE_RECURSE ${scratch})
-function(run)
-  execute_process(COMMAND ${ARGV} RESULT_VARIABLE rc OUTPUT_VARIABLE out ERROR_VARIABLE out)
-  if(NOT rc EQUAL 0)
-    message(FATAL_ERROR "${ARGV}\n${out}")
-  endif()
-  set(output "${out}" PARENT_SCOPE)
-endfunction()
+include(${CMAKE_CURRENT_LIST_DIR}/../../cmake/RunCommand.cmake)
 
 foreach(way subdirectory fetch)
   set(build ${scratch}/${way})

@@ -9,18 +9,10 @@
 #include "bantam/engine/interop/dlpack_abi.h"
 #include "bantam/engine/interop/external_memory.h"
 #include "tests/engine/engine_fixture.h"
+#include "tests/engine/message_of.h"
 
 namespace bantam::testing {
 namespace {
-
-std::string message_of(const std::function<void()>& call) {
-  try {
-    call();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "nothing was thrown";
-}
 
 class DlpackTest : public EngineTest {};
 BANTAM_INSTANTIATE_ON_DEVICES(DlpackTest);

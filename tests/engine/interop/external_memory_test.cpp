@@ -6,20 +6,12 @@
 
 #include "bantam/base/error.h"
 #include "tests/engine/engine_fixture.h"
+#include "tests/engine/message_of.h"
 
 namespace bantam::testing {
 namespace {
 
 constexpr std::uint64_t kMiB = 1u << 20;
-
-std::string message_of(const std::function<void()>& call) {
-  try {
-    call();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "nothing was thrown";
-}
 
 /// An application with memory functions, which counts what is asked of them.
 struct Application {

@@ -4,6 +4,7 @@
 #include <thread>
 
 #include "tests/engine/engine_fixture.h"
+#include "tests/engine/message_of.h"
 
 namespace bantam::testing {
 namespace {
@@ -24,15 +25,6 @@ std::vector<float> train(Runtime& runtime, Device device, int updates) {
   const std::vector<float> weights = to_host_floats(model.parameters().master(), runtime.stream(device));
   seen.insert(seen.end(), weights.begin(), weights.end());
   return seen;
-}
-
-std::string message_of(const std::function<void()>& call) {
-  try {
-    call();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "nothing was thrown";
 }
 
 class RuntimeLimitsTest : public EngineTest {
