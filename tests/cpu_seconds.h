@@ -12,8 +12,8 @@ inline constexpr bool kSanitized = true;
 #else
 inline constexpr bool kSanitized = false;
 #endif
-/// Code under a sanitizer takes up to ten times as long, which says nothing of the algorithm.
-inline constexpr double kSlowdown = kSanitized ? 10 : 1;
+/// Code under sanitizers takes up to 15 times as long, which says nothing of the algorithm.
+inline constexpr double kSlowdown = kSanitized ? 20 : 1;
 
 /// Seconds of all threads of this process, without what a sanitizer adds.
 inline double cpu_seconds(const std::function<void()>& call) {

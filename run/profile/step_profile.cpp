@@ -42,6 +42,7 @@ class Sums {
       for (double* sum : {&work.seconds, &work.calls, &work.bytes, &work.flops}) *sum /= updates;
     };
     for (ProfiledNode& node : nodes_) std::ranges::for_each(node.by_phase, mean);
+    share_work();
     for (auto& [key, kernel] : kernels_) {
       mean(kernel.work);
       into.kernels.push_back(std::move(kernel));
@@ -57,6 +58,25 @@ class Sums {
   }
 
  private:
+  /// A call's bytes and operations are told with its first kernel: of those that it consists of, each gets a share by
+  /// its time.
+  void share_work() {
+    const auto same_call = [](const auto& a, const auto& b) {
+      return std::tie(a.operation, a.phase, a.kernel) == std::tie(b.operation, b.phase, b.kernel);
+    };
+    for (auto first = kernels_.begin(); first != kernels_.end();) {
+      TimedWork all;
+      auto end = first;
+      for (; end != kernels_.end() && same_call(end->second, first->second); ++end) all.add(end->second.work);
+      for (; first != end; ++first) {
+        TimedWork& work = first->second.work;
+        const double share = all.seconds > 0 ? work.seconds / all.seconds : 0;
+        work.bytes = share * all.bytes;
+        work.flops = share * all.flops;
+      }
+    }
+  }
+
   std::size_t place_of(const std::string& name) {
     const auto [place, is_new] = places_.try_emplace(name, nodes_.size());
     if (is_new) nodes_.push_back({.name = name, .runs = ""});

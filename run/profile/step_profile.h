@@ -32,7 +32,7 @@ struct TimedWork {
   double floor_seconds(const MeasuredRates& rates) const;
 };
 
-/// One kernel of one operation in one phase.
+/// One kernel of one operation in one phase. Kernels that run one call share its bytes and operations by their times.
 struct ProfiledKernel {
   std::string operation;  ///< of ProfiledNode; "": of none
   kernels::KernelPhase phase = kernels::KernelPhase::forward;

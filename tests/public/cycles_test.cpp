@@ -59,17 +59,21 @@ TEST(Cycles, WholeRunsLeaveNothing) {
   EXPECT_EQ(testing::new_counters().live, live);
 }
 
+/// The driver's own tables take a page of the card (2 MiB) some time in the first cycles, and then no more.
 TEST(Cycles, DeviceMemoryDoesNotGrow_cuda) {
   if (cuda_device_count() == 0) GTEST_SKIP() << "no CUDA device: skipped";
   const Device device = Device::cuda();
-  for (int i = 0; i < kWarmUp; ++i) cycle(device);
+  for (int i = 0; i < kCycles; ++i) cycle(device);
   const std::uint64_t free = device_info(device).free_bytes;
   const std::int64_t live = testing::new_counters().live;
-  for (int i = kWarmUp; i < kCycles; ++i) cycle(device);
-  // Others may use the card: less than one cycle's pool (2 MiB) is not ours.
-  EXPECT_GT(device_info(device).free_bytes + (2u << 20), free) << "free bytes of the card";
-  // A leak of one allocation a cycle would be 980. NVIDIA's libraries keep a few tables that grow with first uses.
-  EXPECT_LT(testing::new_counters().live, live + 98);
+  std::string pages;  // that the card had less, every 500 cycles
+  for (int i = 1; i <= 2 * kCycles; ++i) {
+    cycle(device);
+    if (i % 500 == 0) pages += " " + std::to_string((free - device_info(device).free_bytes) >> 20);
+  }
+  EXPECT_GE(device_info(device).free_bytes, free) << "MiB of the card that were free before:" << pages;
+  // A leak of one allocation a cycle would be 2,000. NVIDIA's libraries keep a few tables that grow with first uses.
+  EXPECT_LT(testing::new_counters().live, live + 200);
 }
 
 }  // namespace

@@ -50,6 +50,30 @@ TEST(StepProfile, OperationsAndGapsAddUpToTheStep) {
   EXPECT_EQ(profile.kernels[0].kernel, "conv2d_forward") << "longest first";
 }
 
+/// A call of 1,000 bytes that is a memset of 10 µs and a product of 90 µs, and one of another phase.
+TEST(StepProfile, KernelsOfACallShareItsWorkByTheirTimes) {
+  StepRecording recording{.method = RecordingMethod::driver_trace, .plain_seconds = 1e-4};
+  StepSlice memset = slice("conv", KernelPhase::backward, "conv2d_grad_input", 0, 10'000), product = memset;
+  memset.device_kernel = "memset";
+  product.device_kernel = "product";
+  product.begin_ns = 10'000;
+  product.end_ns = 100'000;
+  product.work = {};
+  product.begins_call = false;
+  recording.updates = {
+      {.begin_ns = 0,
+       .end_ns = 150'000,
+       .slices = {memset, product, slice("conv", KernelPhase::forward, "conv2d_forward", 100'000, 150'000)}}};
+  Explanation explanation;
+  explanation.nodes = {{.name = "conv", .runs = "conv2d"}};
+  const StepProfile profile = summarize(explanation, std::move(recording));
+  ASSERT_EQ(profile.kernels.size(), 3u);
+  EXPECT_EQ(profile.kernels[0].device_kernel, "product");
+  EXPECT_DOUBLE_EQ(profile.kernels[0].work.bytes, 900);
+  EXPECT_DOUBLE_EQ(profile.kernels[1].work.bytes, 1000) << "another call's";
+  EXPECT_DOUBLE_EQ(profile.kernels[2].work.bytes, 100);
+}
+
 TEST(StepProfile, GapsAreNamedByTheirNeighbours) {
   const StepProfile profile = made_profile();
   ASSERT_EQ(profile.gaps.size(), 3u);
