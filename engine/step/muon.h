@@ -20,7 +20,8 @@ namespace bantam {
 /// The products are of the model's compute type: float32, or the half type of a mixed precision, with float32 sums. In
 /// a half type matrices of one shape are a batch, for fewer launches and fuller GPUs. A batch of several has at most
 /// kMostElements, and its steps go between two places in the workspace: at most 4·kMostElements bytes, 32 MiB. A
-/// matrix alone needs one, as the other is its place in the second moment.
+/// matrix alone needs one, as the other is its place in the second moment. Beside, the batch's Gram matrices and their
+/// squares: 4 bytes an element.
 class Muon {
  public:
   /// Most elements of a batch of several matrices, padding included.

@@ -14,10 +14,10 @@ namespace bantam::kernels {
 ///
 /// Why nothing overflows a half type: |X| = 1 (Frobenius) at first, so s is in [0, 1]. p's largest value there is
 /// p(0.5545) = 1.2024, and p maps [0, 1.2024] into itself (its other extremum is p(1.0502) = 0.68; p(s) < s from s =
-/// 0.868 to 1.2637, which leaves 0.06 for rounding). So before every step s <= 1.21, and no element of a matrix exceeds
-/// its largest singular value: |X| <= 1.21, |XXᵀ| <= 1.47, |(XXᵀ)²| <= 2.15, and the polynomial, whose eigenvalues are
-/// a + b·s² + c·s⁴, has them in [0.63, 3.45]. Nothing underflows that counts: an element of X lost in float16 (below
-/// 2^-25) weighs less than a rounding of the whole for matrices of up to 2^28 elements.
+/// 0.868 to 1.2637, so that 0.06 remain for rounding). So before every step s <= 1.21, and no element of a matrix
+/// exceeds its largest singular value: |X| <= 1.21, |XXᵀ| <= 1.47, |(XXᵀ)²| <= 2.15, and the polynomial, whose
+/// eigenvalues are a + b·s² + c·s⁴, has them in [0.63, 3.45]. Nothing underflows that counts: an element of X lost in
+/// float16 (below 2^-25) weighs less than a rounding of the whole for matrices of up to 2^28 elements.
 struct NewtonSchulz {
   static constexpr float kA = 3.4445f, kB = -4.7750f, kC = 2.0315f;
   static constexpr int kSteps = 5;
