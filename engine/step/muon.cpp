@@ -1,4 +1,4 @@
-// Muon's matrices, and the Newton-Schulz steps as matrix products in float32.
+// Muon's matrices, and the Newton-Schulz steps as batches of matrix products.
 #include "bantam/engine/step/muon.h"
 
 #include <algorithm>
@@ -23,6 +23,12 @@ kernels::MatmulShape step_shape(std::int64_t rows, std::int64_t columns) {
   return {.m = rows, .n = columns, .k = std::min(rows, columns)};
 }
 
+/// Rounded up to what products of a batch begin at, in elements.
+std::int64_t aligned(std::int64_t elements) {
+  constexpr std::int64_t kStep = kernels::kSpanGranule;
+  return (elements + kStep - 1) / kStep * kStep;
+}
+
 }  // namespace
 
 bool Muon::moves(const Parameter& parameter) {
@@ -32,7 +38,10 @@ bool Muon::moves(const Parameter& parameter) {
 
 Muon::Muon(const ParameterArena& parameters, std::vector<kernels::ArenaSpan> spans, const Context& context,
            const OptimizerOptions& options)
-    : nesterov_(options.nesterov), learning_rate_(options.learning_rate), rest_(rest_of(options)) {
+    : nesterov_(options.nesterov),
+      learning_rate_(options.learning_rate),
+      dtype_(parameters.compute_dtype()),
+      rest_(rest_of(options)) {
   std::vector<std::uint8_t> matrices, others;
   for (std::size_t i = 0; i < spans.size(); ++i) {
     matrices.push_back(moves(*parameters.spans()[i]) ? 1 : 0);
@@ -49,65 +58,98 @@ Muon::Muon(const ParameterArena& parameters, std::vector<kernels::ArenaSpan> spa
   allocate_workspace(context);
 }
 
+kernels::MuonSquares Muon::Batch::squares() const {
+  return {.count = places.count, .n = side(), .stride = aligned(side() * side())};
+}
+
+/// To the first batch of its shape that has room. In float32 each is alone: there its bits do not depend on how many
+/// are alike, and products are long enough.
 void Muon::add_matrix(const Parameter& parameter, std::size_t& chunk) {
   const kernels::SpanChunk& first = table_.list()[chunk];
-  Matrix matrix{.offset = parameter.offset(), .rows = parameter.shape()[0]};
-  matrix.columns = parameter.shape().elements() / matrix.rows;
-  matrix.place = {.first = first.first, .chunks = first.chunks};
+  const std::int64_t rows = parameter.shape()[0], columns = parameter.shape().elements() / rows;
+  std::int64_t elements = 0;
   for (std::int32_t i = 0; i < first.chunks; ++i, ++chunk)
-    matrix.place.elements += table_.list()[chunk].granules * kernels::kSpanGranule;
-  const double ratio = static_cast<double>(matrix.rows) / static_cast<double>(matrix.columns);
-  matrix.place.scale = static_cast<float>(std::sqrt(std::max(1.0, ratio)));
-  matrices_.push_back(matrix);
+    elements += table_.list()[chunk].granules * kernels::kSpanGranule;
+  const std::int64_t most =
+      is_half(dtype_) ? std::min<std::int64_t>(kernels::MuonMatrices::kMost, kMostElements / elements) : 1;
+  const auto found = std::ranges::find_if(batches_, [&](const Batch& batch) {
+    return batch.rows == rows && batch.columns == columns && batch.places.count < most;
+  });
+  if (found != batches_.end()) {
+    found->places.first[found->places.count++] = first.first;
+    return;
+  }
+  Batch batch{.offset = parameter.offset(), .rows = rows, .columns = columns};
+  const double ratio = static_cast<double>(rows) / static_cast<double>(columns);
+  batch.places = {.first = {first.first},
+                  .count = 1,
+                  .chunks = first.chunks,
+                  .elements = elements,
+                  .values = parameter.shape().elements(),
+                  .scale = static_cast<float>(std::sqrt(std::max(1.0, ratio)))};
+  batches_.push_back(batch);
 }
 
 void Muon::allocate_workspace(const Context& context) {
-  if (matrices_.empty()) return;
-  std::int64_t elements = 0, side = 0;
+  if (batches_.empty()) return;
+  std::int64_t elements = 0, others = 0, squares = 0;
   std::size_t scratch = 0;
-  for (const Matrix& matrix : matrices_) {
-    elements = std::max(elements, matrix.place.elements);
-    side = std::max(side, matrix.side());
-    for (const kernels::MatmulShape& shape : {gram_shape(matrix.rows, matrix.columns), square_shape(matrix.side()),
-                                              step_shape(matrix.rows, matrix.columns)})
-      scratch = std::max(scratch,
-                         kernels::matmul_workspace_bytes(shape, DType::float32, DType::float32, context.device.kind));
+  for (const Batch& batch : batches_) {
+    const std::int64_t count = batch.places.count, own = count * batch.places.elements;
+    elements = std::max(elements, own);
+    if (count > 1) others = std::max(others, own);
+    squares = std::max(squares, count * batch.squares().stride);
+    for (const kernels::MatmulShape& shape :
+         {gram_shape(batch.rows, batch.columns), square_shape(batch.side()), step_shape(batch.rows, batch.columns)})
+      scratch = std::max(scratch, kernels::matmul_workspace_bytes(shape, dtype_, dtype_, context.device.kind));
   }
-  other_ = context.allocate({elements}, DType::float32, Category::optimizer);
-  gram_ = context.allocate({side, side}, DType::float32, Category::optimizer);
-  square_ = context.allocate({side, side}, DType::float32, Category::optimizer);
+  x_ = context.allocate({elements}, dtype_, Category::optimizer);
+  if (others > 0) other_ = context.allocate({others}, dtype_, Category::optimizer);
+  gram_ = context.allocate({squares}, dtype_, Category::optimizer);
+  square_ = context.allocate({squares}, dtype_, Category::optimizer);
   scratch_ = context.allocate({static_cast<std::int64_t>(scratch)}, DType::uint8, Category::optimizer);
 }
 
-void Muon::multiply(const Context& context, const kernels::MatmulShape& shape, const float* a, const float* b,
-                    float* to) const {
-  BANTAM_KERNEL(context.exec, matmul, shape, DType::float32, a, b, kernels::MatmulOutput{.data = to},
+void Muon::multiply(const Context& context, const kernels::MatmulShape& shape, const kernels::MatmulBatch& batch,
+                    const void* a, const void* b, void* to) const {
+  BANTAM_KERNEL(context.exec, batched_matmul, shape, batch, dtype_, a, b,
+                kernels::MatmulOutput{.data = to, .dtype = dtype_},
                 kernels::Workspace{scratch_.data(), scratch_.bytes()});
 }
 
-/// u = moment2 of the matrix becomes nearly orthogonal. X alternates between `other_` and u's place, and ends in it.
-void Muon::orthogonalize(const Context& context, const kernels::UpdateArena& arena, const Matrix& matrix) const {
+/// Where every second X of a batch lies, and the last.
+void* Muon::other_place(const kernels::UpdateArena& arena, const Batch& batch) const {
+  return batch.places.count > 1 ? other_.data() : arena.moment2 + batch.offset;
+}
+
+/// u = moment2 of the matrices becomes nearly orthogonal: X, which ends in the other place.
+void Muon::orthogonalize(const Context& context, const kernels::UpdateArena& arena, const Batch& batch) const {
   static_assert(kernels::NewtonSchulz::kSteps % 2 == 1);
-  const bool wide = matrix.rows <= matrix.columns;
-  float *x = other_.as<float>(), *next = arena.moment2 + matrix.offset;
-  float *const gram = gram_.as<float>(), *const square = square_.as<float>();
-  BANTAM_KERNEL(context.exec, muon_normalize, arena, matrix.place, x);
+  const bool wide = batch.rows <= batch.columns;
+  const std::int64_t count = batch.places.count, elements = batch.places.elements;
+  const kernels::MuonSquares squares = batch.squares();
+  const std::int64_t square_stride = squares.stride;
+  const kernels::MatmulBatch of_step{count, wide ? square_stride : elements, wide ? elements : square_stride, elements};
+  void *x = x_.data(), *next = other_place(arena, batch);
+  void *const gram = gram_.data(), *const square = square_.data();
+  BANTAM_KERNEL(context.exec, muon_normalize, arena, batch.places, dtype_, x);
   for (int step = 0; step < kernels::NewtonSchulz::kSteps; ++step) {
-    multiply(context, gram_shape(matrix.rows, matrix.columns), x, x, gram);
-    multiply(context, square_shape(matrix.side()), gram, gram, square);
-    BANTAM_KERNEL(context.exec, muon_polynomial, matrix.side(), gram, square, square);
-    multiply(context, step_shape(matrix.rows, matrix.columns), wide ? square : x, wide ? x : square, next);
+    multiply(context, gram_shape(batch.rows, batch.columns), {count, elements, elements, square_stride}, x, x, gram);
+    multiply(context, square_shape(batch.side()), {count, square_stride, square_stride, square_stride}, gram, gram,
+             square);
+    BANTAM_KERNEL(context.exec, muon_polynomial, squares, dtype_, gram, square, square);
+    multiply(context, step_shape(batch.rows, batch.columns), of_step, wide ? square : x, wide ? x : square, next);
     std::swap(x, next);
   }
 }
 
 void Muon::move(const Context& context, kernels::UpdateArena arena, const kernels::UpdateControl* control) const {
-  if (matrices_.empty()) return;
+  if (batches_.empty()) return;
   arena.chunks = table_.chunks();
   BANTAM_KERNEL(context.exec, muon_momentum, arena, nesterov_, control);
-  for (const Matrix& matrix : matrices_) {
-    orthogonalize(context, arena, matrix);
-    BANTAM_KERNEL(context.exec, muon_apply, arena, matrix.place, control);
+  for (const Batch& batch : batches_) {
+    orthogonalize(context, arena, batch);
+    BANTAM_KERNEL(context.exec, muon_apply, arena, batch.places, dtype_, other_place(arena, batch), control);
   }
 }
 

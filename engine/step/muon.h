@@ -2,6 +2,7 @@
 // all other parameters passes over them.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <vector>
@@ -15,8 +16,17 @@ namespace bantam {
 
 /// Tables and workspace of one optimizer of the kind muon. Moments are the optimizer's: the first has the matrices'
 /// momentum, the second the matrices that become orthogonal, which no update needs from the one before.
+///
+/// The products are of the model's compute type: float32, or the half type of a mixed precision, with float32 sums. In
+/// a half type matrices of one shape are a batch, for fewer launches and fuller GPUs. A batch of several has at most
+/// kMostElements, and its steps go between two places in the workspace: at most 4·kMostElements bytes, 32 MiB. A
+/// matrix alone needs one, as the other is its place in the second moment. Beside, the batch's Gram matrices and their
+/// squares: 4 bytes an element.
 class Muon {
  public:
+  /// Most elements of a batch of several matrices, padding included.
+  static constexpr std::int64_t kMostElements = 1 << 23;
+
   /// Allocates all that updates need. `spans`: the table of the arena's spans, in their order.
   Muon(const ParameterArena& parameters, std::vector<kernels::ArenaSpan> spans, const Context& context,
        const OptimizerOptions& options);
@@ -33,25 +43,30 @@ class Muon {
                                   std::optional<float> weight_decay) const;
 
  private:
-  struct Matrix {
-    kernels::MuonMatrix place;
-    std::int64_t offset = 0, rows = 0, columns = 0;
+  /// Matrices of one shape, whose products are one batch.
+  struct Batch {
+    kernels::MuonMatrices places;
+    std::int64_t offset = 0, rows = 0, columns = 0;  // offset: of the first, in the arena
     std::int64_t side() const { return rows < columns ? rows : columns; }
+    kernels::MuonSquares squares() const;
   };
   void add_matrix(const Parameter& parameter, std::size_t& chunk);
   void allocate_workspace(const Context& context);
-  void orthogonalize(const Context& context, const kernels::UpdateArena& arena, const Matrix& matrix) const;
-  void multiply(const Context& context, const kernels::MatmulShape& shape, const float* a, const float* b,
-                float* to) const;
+  void* other_place(const kernels::UpdateArena& arena, const Batch& batch) const;
+  void orthogonalize(const Context& context, const kernels::UpdateArena& arena, const Batch& batch) const;
+  void multiply(const Context& context, const kernels::MatmulShape& shape, const kernels::MatmulBatch& batch,
+                const void* a, const void* b, void* to) const;
 
   bool nesterov_;
   float learning_rate_;
+  DType dtype_;  // of the products
   OptimizerOptions rest_;
   SpanTable table_, rest_table_;  // the rest's only where it needs norms
-  std::vector<Matrix> matrices_;
+  std::vector<Batch> batches_;
   Tensor rest_spans_;
-  Tensor other_;          // of the largest matrix: where every second step goes
-  Tensor gram_, square_;  // of the largest matrix's smaller side
+  Tensor x_;              // of the largest batch
+  Tensor other_;          // of the largest batch of several matrices: where every second step goes
+  Tensor gram_, square_;  // of the largest batch's smaller sides
   Tensor scratch_;        // of the matrix products
 };
 

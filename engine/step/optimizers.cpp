@@ -166,7 +166,8 @@ OptimizerOptions read_muon(ConfigMap& options) {
   OptimizerOptions optimizer{.kind = OptimizerKind::muon};
   options.describe(
       "Muon (Jordan 2024): weights of convolutions and dense layers, as matrices of a row an output, move along their "
-      "momentum made orthogonal; all other parameters by the optimizer named in `rest`. Keeps one float32 value a "
+      "momentum made orthogonal; all other parameters by the optimizer named in `rest`. The matrix products run in the "
+      "compute type: float32, or the half type of a mixed precision, with float32 sums. Keeps one float32 value a "
       "weight, and as many for its work.",
       "muon: {learning_rate: 0.02, momentum: 0.95, rest: {adamw: {learning_rate: 1.0e-3}}}");
   read_rate(options, optimizer, 0.02);

@@ -67,17 +67,21 @@ void muon_momentum(const Exec& exec, const UpdateArena& arena, bool, const Updat
   note(exec, "muon_momentum", {.bytes = 4 * 4 * arena.chunks.granules * kSpanGranule});
 }
 
-void muon_normalize(const Exec& exec, const UpdateArena&, const MuonMatrix& matrix, float*) {
-  note(exec, "muon_normalize", {.bytes = 2 * 4 * matrix.elements});
+void muon_normalize(const Exec& exec, const UpdateArena&, const MuonMatrices& matrices, DType dtype, void*) {
+  const std::int64_t elements = matrices.count * matrices.elements;
+  note(exec, "muon_normalize", {.bytes = 4 * elements + bytes_of(elements, dtype)});
 }
 
-void muon_polynomial(const Exec& exec, std::int64_t n, const float*, const float*, float*) {
-  note(exec, "muon_polynomial", {.bytes = 3 * 4 * n * n});
+void muon_polynomial(const Exec& exec, const MuonSquares& squares, DType dtype, const void*, const void*, void*) {
+  note(exec, "muon_polynomial", {.bytes = 3 * bytes_of(squares.count * squares.n * squares.n, dtype)});
 }
 
-void muon_apply(const Exec& exec, const UpdateArena& arena, const MuonMatrix& matrix, const UpdateControl*) {
+void muon_apply(const Exec& exec, const UpdateArena& arena, const MuonMatrices& matrices, DType dtype, const void*,
+                const UpdateControl*) {
+  const std::int64_t elements = matrices.count * matrices.elements;
   note(exec, "muon_apply",
-       {.bytes = 3 * 4 * matrix.elements + unless_null(arena.compute, bytes_of(matrix.elements, arena.compute_dtype))});
+       {.bytes = 2 * 4 * elements + bytes_of(elements, dtype) +
+                 unless_null(arena.compute, bytes_of(elements, arena.compute_dtype))});
 }
 
 }  // namespace bantam::kernels::meta

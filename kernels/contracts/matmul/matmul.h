@@ -35,14 +35,32 @@ struct MatmulOutput {
 /// sums (no TF32). C aliases neither input. Asynchronous on CUDA; deterministic.
 using Matmul = void(const Exec&, const MatmulShape&, DType dtype, const void* a, const void* b, const MatmulOutput& c,
                     Workspace);
+
+/// Products of one shape: each operand lies this many elements after that of the product before. Where there are more
+/// than one, multiples of 16 bytes.
+struct MatmulBatch {
+  std::int64_t count = 1, a_stride = 0, b_stride = 0, c_stride = 0;
+};
+
+/// Throws ShapeError for a count below 1 and for strides that are no multiples of 16 bytes.
+void check_matmul_batch(const MatmulBatch& batch, DType dtype, DType out_dtype);
+
+/// `matmul` of each product of the batch, in one launch on CUDA. No C overlaps another or an input. Workspace as for
+/// one product.
+using BatchedMatmul = void(const Exec&, const MatmulShape&, const MatmulBatch&, DType dtype, const void* a,
+                           const void* b, const MatmulOutput& c, Workspace);
+
 namespace cpu {
 Matmul matmul;
-}
+BatchedMatmul batched_matmul;
+}  // namespace cpu
 namespace cuda {
 Matmul matmul;
-}
+BatchedMatmul batched_matmul;
+}  // namespace cuda
 namespace meta {
 Matmul matmul;
-}
+BatchedMatmul batched_matmul;
+}  // namespace meta
 
 }  // namespace bantam::kernels

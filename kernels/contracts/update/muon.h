@@ -9,18 +9,36 @@
 
 namespace bantam::kernels {
 
-/// A step's polynomial: X becomes a·X + b·(XXᵀ)X + c·(XXᵀ)²X, which moves singular values towards 1.
+/// A step's polynomial: X becomes a·X + b·(XXᵀ)X + c·(XXᵀ)²X, which moves singular values s towards 1: each becomes
+/// p(s) = a·s + b·s³ + c·s⁵.
+///
+/// Why nothing overflows a half type: |X| = 1 (Frobenius) at first, so s is in [0, 1]. p's largest value there is
+/// p(0.5545) = 1.2024, and p maps [0, 1.2024] into itself (its other extremum is p(1.0502) = 0.68; p(s) < s from s =
+/// 0.868 to 1.2637, so that 0.06 remain for rounding). So before every step s <= 1.21, and no element of a matrix
+/// exceeds its largest singular value: |X| <= 1.21, |XXᵀ| <= 1.47, |(XXᵀ)²| <= 2.15, and the polynomial, whose
+/// eigenvalues are a + b·s² + c·s⁴, has them in [0.63, 3.45]. Nothing underflows that counts: an element of X lost in
+/// float16 (below 2^-25) weighs less than a rounding of the whole for matrices of up to 2^28 elements.
 struct NewtonSchulz {
   static constexpr float kA = 3.4445f, kB = -4.7750f, kC = 2.0315f;
   static constexpr int kSteps = 5;
   static constexpr float kEpsilon = 1e-7f;  ///< added to the norm that a matrix is divided by
 };
 
-/// One weight matrix: a span of the arena.
-struct MuonMatrix {
-  std::int32_t first = 0, chunks = 0;  ///< its chunks in arena.chunks
-  std::int64_t elements = 0;           ///< padding included
-  float scale = 1.0f;                  ///< what its steps are multiplied by
+/// Weight matrices of one shape: spans of the arena, whose steps run side by side. X of the matrices, in float32,
+/// float16 or bfloat16, lie `elements` apart.
+struct MuonMatrices {
+  static constexpr std::int32_t kMost = 16;
+  std::int32_t first[kMost] = {};  ///< of each matrix: its first chunk in arena.chunks
+  std::int32_t count = 0;          ///< matrices
+  std::int32_t chunks = 0;         ///< of each
+  std::int64_t elements = 0;       ///< of each, padding included
+  std::int64_t values = 0;         ///< of each, without padding: products write no more of X
+  float scale = 1.0f;              ///< what their steps are multiplied by
+};
+
+/// Square matrices (n, n), `stride` elements apart.
+struct MuonSquares {
+  std::int64_t count = 1, n = 0, stride = 0;
 };
 
 /// Follows `begin_update`, over arena.chunks (spans that are frozen excepted); g as in ApplyUpdate, without decay.
@@ -28,14 +46,18 @@ struct MuonMatrix {
 /// moment2; and each chunk's Σu² in arena.chunks.sums. Asynchronous on CUDA; deterministic.
 using MuonMomentum = void(const Exec&, const UpdateArena&, bool nesterov, const UpdateControl* control);
 
-/// x = u/(|u| + epsilon); x has matrix.elements.
-using MuonNormalize = void(const Exec&, const UpdateArena&, const MuonMatrix&, float* x);
+/// x = u/(|u| + epsilon) of each matrix, in `dtype`: float32 arithmetic, rounded once.
+using MuonNormalize = void(const Exec&, const UpdateArena&, const MuonMatrices&, DType dtype, void* x);
 
-/// out = a·I + b·gram + c·square, (n, n) each; square is gram², and may be out.
-using MuonPolynomial = void(const Exec&, std::int64_t n, const float* gram, const float* square, float* out);
+/// out = a·I + b·gram + c·square of each, all of `dtype`: float32 arithmetic, rounded once; square is gram², and may be
+/// out.
+using MuonPolynomial = void(const Exec&, const MuonSquares&, DType dtype, const void* gram, const void* square,
+                            void* out);
 
-/// w -= lr·wd·w + lr·scale·u, then the matrix's compute copy, unless found_nonfinite.
-using MuonApply = void(const Exec&, const UpdateArena&, const MuonMatrix&, const UpdateControl* control);
+/// w -= lr·wd·w + lr·scale·x, x of `dtype` (0 in the padding), then the matrices' compute copies, unless
+/// found_nonfinite.
+using MuonApply = void(const Exec&, const UpdateArena&, const MuonMatrices&, DType dtype, const void* x,
+                       const UpdateControl* control);
 
 namespace cpu {
 MuonMomentum muon_momentum;

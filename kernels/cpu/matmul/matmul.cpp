@@ -169,4 +169,15 @@ void matmul(const Exec& exec, const MatmulShape& shape, DType dtype, const void*
   if (plan.depth_parts > 1) add_partials(exec, in, partials, plan.depth_parts);
 }
 
+void batched_matmul(const Exec& exec, const MatmulShape& shape, const MatmulBatch& batch, DType dtype, const void* a,
+                    const void* b, const MatmulOutput& c, Workspace workspace) {
+  check_matmul_types(dtype, c.dtype);
+  check_matmul_batch(batch, dtype, c.dtype);
+  for (std::int64_t i = 0; i < batch.count; ++i) {
+    matmul(exec, shape, dtype, element(a, dtype, i * batch.a_stride), element(b, dtype, i * batch.b_stride),
+           {.data = element(c.data, c.dtype, i * batch.c_stride), .dtype = c.dtype, .accumulate = c.accumulate},
+           workspace);
+  }
+}
+
 }  // namespace bantam::kernels::cpu

@@ -29,6 +29,13 @@ void move_momentum(const UpdateGroup& group, float factor, bool nesterov, const 
   }
 }
 
+/// Where a matrix's granule lies in X.
+std::int64_t place_in_x(const UpdateArena& arena, const MuonMatrices& matrices, std::int64_t matrix,
+                        std::int64_t granule) {
+  const std::int64_t begin = arena.chunks.list[matrices.first[matrix]].granule;
+  return matrix * matrices.elements + (granule - begin) * kSpanGranule;
+}
+
 }  // namespace
 
 void muon_momentum(const Exec& exec, const UpdateArena& arena, bool nesterov, const UpdateControl* control) {
@@ -48,39 +55,60 @@ void muon_momentum(const Exec& exec, const UpdateArena& arena, bool nesterov, co
   });
 }
 
-void muon_normalize(const Exec& exec, const UpdateArena& arena, const MuonMatrix& matrix, float* x) {
-  double sum = 0;
-  for (std::int32_t i = matrix.first; i < matrix.first + matrix.chunks; ++i) sum += arena.chunks.sums[2 * i];
-  const float factor = 1.0f / (static_cast<float>(std::sqrt(sum)) + NewtonSchulz::kEpsilon);
-  const std::int64_t begin = arena.chunks.list[matrix.first].granule * kSpanGranule;
-  parallel_parts(matrix.chunks, exec.threads, [&](std::int64_t part) {
-    const SpanChunk& chunk = arena.chunks.list[matrix.first + part];
-    const float* u = arena.moment2 + chunk.granule * kSpanGranule;
-    float* to = x + (chunk.granule * kSpanGranule - begin);
-    for (std::int64_t i = 0; i < chunk.granules * kSpanGranule; ++i) to[i] = u[i] * factor;
+void muon_normalize(const Exec& exec, const UpdateArena& arena, const MuonMatrices& matrices, DType dtype, void* x) {
+  parallel_parts(std::int64_t{matrices.count} * matrices.chunks, exec.threads, [&](std::int64_t part) {
+    const std::int64_t matrix = part / matrices.chunks;
+    const std::int32_t first = matrices.first[matrix];
+    double sum = 0;
+    for (std::int32_t i = first; i < first + matrices.chunks; ++i) sum += arena.chunks.sums[2 * i];
+    const float factor = 1.0f / (static_cast<float>(std::sqrt(sum)) + NewtonSchulz::kEpsilon);
+    const SpanChunk& chunk = arena.chunks.list[first + part % matrices.chunks];
+    for (std::int64_t i = chunk.granule; i < chunk.granule + chunk.granules; ++i) {
+      const float* u = arena.moment2 + i * kSpanGranule;
+      float values[kSpanGranule];
+#pragma omp simd
+      for (std::int64_t k = 0; k < kSpanGranule; ++k) values[k] = u[k] * factor;
+      narrow(dtype, values, element(x, dtype, place_in_x(arena, matrices, matrix, i)), kSpanGranule);
+    }
   });
 }
 
-void muon_polynomial(const Exec& exec, std::int64_t n, const float* gram, const float* square, float* out) {
-  parallel_parts(n, exec.threads, [&](std::int64_t row) {
-    const std::int64_t at = row * n;
-    for (std::int64_t i = at; i < at + n; ++i) out[i] = NewtonSchulz::kB * gram[i] + NewtonSchulz::kC * square[i];
-    out[at + row] += NewtonSchulz::kA;
+void muon_polynomial(const Exec& exec, const MuonSquares& squares, DType dtype, const void* gram, const void* square,
+                     void* out) {
+  constexpr std::int64_t kBlock = 256;
+  parallel_parts(squares.count * squares.n, exec.threads, [&](std::int64_t part) {
+    const std::int64_t row = part % squares.n, at = part / squares.n * squares.stride + row * squares.n;
+    for (std::int64_t begin = 0; begin < squares.n; begin += kBlock) {
+      const std::int64_t count = std::min(kBlock, squares.n - begin);
+      float g[kBlock], values[kBlock];
+      widen(dtype, element(gram, dtype, at + begin), g, count);
+      widen(dtype, element(square, dtype, at + begin), values, count);
+#pragma omp simd
+      for (std::int64_t i = 0; i < count; ++i) values[i] = NewtonSchulz::kB * g[i] + NewtonSchulz::kC * values[i];
+      if (row >= begin && row < begin + count) values[row - begin] += NewtonSchulz::kA;
+      narrow(dtype, values, element(out, dtype, at + begin), count);
+    }
   });
 }
 
-void muon_apply(const Exec& exec, const UpdateArena& arena, const MuonMatrix& matrix, const UpdateControl* control) {
+void muon_apply(const Exec& exec, const UpdateArena& arena, const MuonMatrices& matrices, DType dtype, const void* x,
+                const UpdateControl* control) {
   if (control->found_nonfinite != 0) return;
-  parallel_parts(matrix.chunks, exec.threads, [&](std::int64_t part) {
-    const SpanChunk& chunk = arena.chunks.list[matrix.first + part];
+  parallel_parts(std::int64_t{matrices.count} * matrices.chunks, exec.threads, [&](std::int64_t part) {
+    const std::int64_t matrix = part / matrices.chunks;
+    const SpanChunk& chunk = arena.chunks.list[matrices.first[matrix] + part % matrices.chunks];
     const ArenaSpan& span = span_of(arena, chunk);
     if (!moves(arena, span, control->updates)) return;
     const float lr = arena.groups[span.group].learning_rate, decay = arena.groups[span.group].weight_decay;
     for (std::int64_t granule = chunk.granule; granule < chunk.granule + chunk.granules; ++granule) {
       float* const w = arena.master + granule * kSpanGranule;
-      const float* const u = arena.moment2 + granule * kSpanGranule;
+      float u[kSpanGranule];
+      const std::int64_t place = place_in_x(arena, matrices, matrix, granule);
+      const std::int64_t values = std::min(kSpanGranule, matrix * matrices.elements + matrices.values - place);
+      widen(dtype, element(x, dtype, place), u, values);
+      std::fill(u + values, u + kSpanGranule, 0.0f);
 #pragma omp simd
-      for (std::int64_t i = 0; i < kSpanGranule; ++i) w[i] -= lr * (matrix.scale * u[i] + decay * w[i]);
+      for (std::int64_t i = 0; i < kSpanGranule; ++i) w[i] -= lr * (matrices.scale * u[i] + decay * w[i]);
       store_compute(arena, span, granule);
     }
   });

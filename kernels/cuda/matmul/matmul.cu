@@ -203,23 +203,43 @@ bool gemm_with_epilogue(const Exec& exec, const GemmProblem& problem, const Gemm
   return Libraries::of(exec).cublaslt().matmul(problem, operands, workspace, stream_of(exec));
 }
 
+namespace {
+
+/// Rows lie one after another.
+GemmProblem problem_of(const MatmulShape& s, DType dtype, DType out_dtype) {
+  return {.m = s.m,
+          .n = s.n,
+          .k = s.k,
+          .transpose_a = s.transpose_a,
+          .transpose_b = s.transpose_b,
+          .a_stride = s.transpose_a ? s.m : s.k,
+          .b_stride = s.transpose_b ? s.k : s.n,
+          .c_stride = s.n,
+          .dtype = dtype,
+          .out_dtype = out_dtype,
+          .workspace_limit = matmul_workspace_rule(s)};
+}
+
+}  // namespace
+
 void matmul(const Exec& exec, const MatmulShape& s, DType dtype, const void* a, const void* b, const MatmulOutput& c,
             Workspace workspace) {
+  batched_matmul(exec, s, {}, dtype, a, b, c, workspace);
+}
+
+void batched_matmul(const Exec& exec, const MatmulShape& s, const MatmulBatch& batch, DType dtype, const void* a,
+                    const void* b, const MatmulOutput& c, Workspace workspace) {
   check_matmul_types(dtype, c.dtype);
+  check_matmul_batch(batch, dtype, c.dtype);
   if (s.m == 0 || s.n == 0) return;
-  const std::size_t needed = matmul_workspace_rule(s);
-  require_workspace(workspace, needed, "matmul");
-  const GemmProblem problem{.m = s.m,
-                            .n = s.n,
-                            .k = s.k,
-                            .transpose_a = s.transpose_a,
-                            .transpose_b = s.transpose_b,
-                            .a_stride = s.transpose_a ? s.m : s.k,
-                            .b_stride = s.transpose_b ? s.k : s.n,
-                            .c_stride = s.n,
-                            .dtype = dtype,
-                            .out_dtype = c.dtype,
-                            .workspace_limit = needed};
+  GemmProblem problem = problem_of(s, dtype, c.dtype);
+  require_workspace(workspace, problem.workspace_limit, "matmul");
+  if (batch.count > 1) {
+    problem.batch = batch.count;
+    problem.a_batch_stride = batch.a_stride;
+    problem.b_batch_stride = batch.b_stride;
+    problem.c_batch_stride = batch.c_stride;
+  }
   gemm(exec, problem, {a, b, c.data, c.accumulate}, workspace);
 }
 

@@ -1,4 +1,4 @@
-// Muon's kernels on CUDA: a block a chunk of a weight matrix, and the polynomial of its Gram matrix.
+// Muon's kernels on CUDA: a block a chunk of a weight matrix, and the polynomial of Gram matrices.
 #include "bantam/kernels/contracts/update/muon.h"
 #include "bantam/kernels/cuda/device/early_launch.cuh"
 #include "bantam/kernels/cuda/update/block_sums.cuh"
@@ -42,12 +42,17 @@ __global__ void __launch_bounds__(kUpdateThreads)
   if (threadIdx.x == 0) arena.chunks.sums[2 * static_cast<std::int64_t>(blockIdx.x)] = sum;
 }
 
+/// Grid: chunks of a matrix, matrices.
+template <class T>
 __global__ void __launch_bounds__(kUpdateThreads)
-    muon_normalize_kernel(const __grid_constant__ UpdateArena arena, std::int32_t first, float* x) {
+    muon_normalize_kernel(const __grid_constant__ UpdateArena arena, const __grid_constant__ MuonMatrices matrices,
+                          T* x) {
   static_assert(kMostChunksOfSpan <= kUpdateThreads);
   __shared__ float factor;
+  const std::int32_t first = matrices.first[blockIdx.y];
   const SpanChunk chunk = arena.chunks.list[first + blockIdx.x];
   const std::int64_t begin = arena.chunks.list[first].granule * kQuadsOfGranule;
+  T* const to = x + blockIdx.y * matrices.elements;
   wait_then_let_next_start();
   const bool adds = threadIdx.x < chunk.chunks;
   const double sum = block_sum(adds ? __ldcg(arena.chunks.sums + 2 * (std::int64_t{first} + threadIdx.x)) : 0.0);
@@ -57,35 +62,62 @@ __global__ void __launch_bounds__(kUpdateThreads)
     Quad u = load_quad(arena.moment2, i);
 #pragma unroll
     for (int k = 0; k < kQuad; ++k) u.v[k] *= factor;
-    quad_at(x, i - begin) = u;
+    repack<kQuad>(u.v, to + (i - begin) * kQuad);
   });
 }
 
+/// Grid: elements of a matrix, matrices.
+template <class T>
 __global__ void __launch_bounds__(kUpdateThreads)
-    muon_polynomial_kernel(std::int64_t n, const float* gram, const float* square, float* out) {
+    muon_polynomial_kernel(MuonSquares squares, const T* gram, const T* square, T* out) {
+  const std::int64_t n = squares.n, at = blockIdx.y * squares.stride;
   wait_then_let_next_start();
   for (std::int64_t i = grid_thread(); i < n * n; i += grid_threads()) {
-    const float value = NewtonSchulz::kB * __ldcg(gram + i) + NewtonSchulz::kC * __ldcg(square + i);
-    out[i] = i / n == i % n ? value + NewtonSchulz::kA : value;
+    const float value =
+        NewtonSchulz::kB * to_float(__ldcg(gram + at + i)) + NewtonSchulz::kC * to_float(__ldcg(square + at + i));
+    out[at + i] = from_float<T>(i / n == i % n ? value + NewtonSchulz::kA : value);
   }
 }
 
+/// Four neighbours of X as floats, past the first-level cache (load_quad).
+__device__ inline Quad load_wide(const float* x, std::int64_t quad) { return load_quad(x, quad); }
+template <class T>
+__device__ inline Quad load_wide(const T* x, std::int64_t quad) {
+  const uint2 bits = __ldcg(reinterpret_cast<const uint2*>(x) + quad);
+  Quad wide;
+  unpack<kQuad>(reinterpret_cast<const Pack<T, kQuad>&>(bits), wide.v);
+  return wide;
+}
+
+/// Grid: chunks of a matrix, matrices.
+template <class T>
 __global__ void __launch_bounds__(kUpdateThreads)
-    muon_apply_kernel(const __grid_constant__ UpdateArena arena, std::int32_t first, float scale,
-                      const UpdateControl* control) {
+    muon_apply_kernel(const __grid_constant__ UpdateArena arena, const __grid_constant__ MuonMatrices matrices,
+                      const T* x, const UpdateControl* control) {
+  const std::int32_t first = matrices.first[blockIdx.y];
   const SpanChunk chunk = arena.chunks.list[first + blockIdx.x];
   const ArenaSpan span = arena.spans[arena.span_of_granule[chunk.granule]];
+  const std::int64_t begin = arena.chunks.list[first].granule * kQuadsOfGranule;
+  const T* const from = x + blockIdx.y * matrices.elements;
   wait_then_let_next_start();
   if (control->found_nonfinite != 0 || !moves(arena, span, control->updates)) return;
   const float lr = arena.groups[span.group].learning_rate, decay = arena.groups[span.group].weight_decay;
   for_quads(chunk, [&](std::int64_t i) {
     Quad w = load_quad(arena.master, i);
-    const Quad u = load_quad(arena.moment2, i);
+    Quad u = load_wide(from, i - begin);
 #pragma unroll
-    for (int k = 0; k < kQuad; ++k) w.v[k] -= lr * (scale * u.v[k] + decay * w.v[k]);
+    for (int k = 0; k < kQuad; ++k) {
+      if ((i - begin) * kQuad + k >= matrices.values) u.v[k] = 0.0f;
+      w.v[k] -= lr * (matrices.scale * u.v[k] + decay * w.v[k]);
+    }
     quad_at(arena.master, i) = w;
     if (arena.compute != nullptr && span.compute_copy) store_compute(arena, i, w);
   });
+}
+
+/// A block a chunk.
+dim3 chunk_grid(const MuonMatrices& matrices) {
+  return {static_cast<unsigned>(matrices.chunks), static_cast<unsigned>(matrices.count)};
 }
 
 }  // namespace
@@ -99,19 +131,31 @@ void muon_momentum(const Exec& exec, const UpdateArena& arena, bool nesterov, co
                dim3(kUpdateThreads), arena, nesterov, control);
 }
 
-void muon_normalize(const Exec& exec, const UpdateArena& arena, const MuonMatrix& matrix, float* x) {
-  launch_early(exec, muon_normalize_kernel, dim3(static_cast<unsigned>(matrix.chunks)), dim3(kUpdateThreads), arena,
-               matrix.first, x);
+void muon_normalize(const Exec& exec, const UpdateArena& arena, const MuonMatrices& matrices, DType dtype, void* x) {
+  dispatch_floating(dtype, [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    launch_early(exec, muon_normalize_kernel<T>, chunk_grid(matrices), dim3(kUpdateThreads), arena, matrices,
+                 static_cast<T*>(x));
+  });
 }
 
-void muon_polynomial(const Exec& exec, std::int64_t n, const float* gram, const float* square, float* out) {
-  launch_early(exec, muon_polynomial_kernel, dim3(stride_blocks(n * n, kUpdateThreads)), dim3(kUpdateThreads), n, gram,
-               square, out);
+void muon_polynomial(const Exec& exec, const MuonSquares& squares, DType dtype, const void* gram, const void* square,
+                     void* out) {
+  const dim3 grid(stride_blocks(squares.n * squares.n, kUpdateThreads), static_cast<unsigned>(squares.count));
+  dispatch_floating(dtype, [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    launch_early(exec, muon_polynomial_kernel<T>, grid, dim3(kUpdateThreads), squares, static_cast<const T*>(gram),
+                 static_cast<const T*>(square), static_cast<T*>(out));
+  });
 }
 
-void muon_apply(const Exec& exec, const UpdateArena& arena, const MuonMatrix& matrix, const UpdateControl* control) {
-  launch_early(exec, muon_apply_kernel, dim3(static_cast<unsigned>(matrix.chunks)), dim3(kUpdateThreads), arena,
-               matrix.first, matrix.scale, control);
+void muon_apply(const Exec& exec, const UpdateArena& arena, const MuonMatrices& matrices, DType dtype, const void* x,
+                const UpdateControl* control) {
+  dispatch_floating(dtype, [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    launch_early(exec, muon_apply_kernel<T>, chunk_grid(matrices), dim3(kUpdateThreads), arena, matrices,
+                 static_cast<const T*>(x), control);
+  });
 }
 
 }  // namespace bantam::kernels::cuda

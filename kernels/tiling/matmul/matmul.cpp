@@ -31,4 +31,20 @@ void check_matmul_types(DType dtype, DType out_dtype) {
                   to_string(dtype), to_string(out_dtype)));
 }
 
+void check_matmul_batch(const MatmulBatch& batch, DType dtype, DType out_dtype) {
+  if (batch.count < 1)
+    throw ShapeError(fmt::format("matmul: a batch of {} products; expected at least 1", batch.count));
+  const auto aligned = [](std::int64_t stride, DType type) {
+    return stride * static_cast<std::int64_t>(size_of(type)) % 16 == 0;
+  };
+  if (batch.count == 1 ||
+      (aligned(batch.a_stride, dtype) && aligned(batch.b_stride, dtype) && aligned(batch.c_stride, out_dtype))) {
+    return;
+  }
+  throw ShapeError(
+      fmt::format("matmul: products of a batch lie {}, {} and {} elements apart; expected multiples of 16 "
+                  "bytes of {} and {}",
+                  batch.a_stride, batch.b_stride, batch.c_stride, to_string(dtype), to_string(out_dtype)));
+}
+
 }  // namespace bantam::kernels

@@ -153,9 +153,9 @@ struct Outcome {
 };
 
 /// Two epochs of batches of 8 and a last one of 5, two an update.
-Outcome train(Device device, StepMode mode, const OptimizerOptions& options) {
+Outcome train(Device device, StepMode mode, const OptimizerOptions& options, PrecisionKind precision) {
   Runtime runtime({.threads = 2});
-  Model model(runtime, device, testing::small_network(), {.seed = 5});
+  Model model(runtime, device, testing::small_network(), {.precision = {.kind = precision}, .seed = 5});
   Optimizer optimizer(model, options);
   TrainingStep step(model, optimizer, {});
   MemorySource data({8, 8, 3}, 5, 45, 8);
@@ -164,18 +164,27 @@ Outcome train(Device device, StepMode mode, const OptimizerOptions& options) {
   return {to_host<float>(model.parameters().master(), runtime.stream(device)), runtime.allocator(device).stats()};
 }
 
+void expect_same_bits_in_all_modes(Device device, const char* name, PrecisionKind precision) {
+  const OptimizerOptions options = oracle_cases().at(name);
+  const Outcome eager = train(device, StepMode::eager, options, precision);
+  for (const StepMode mode : {StepMode::planned, StepMode::captured}) {
+    const Outcome run = train(device, mode, options, precision);
+    EXPECT_EQ(run.weights, eager.weights) << name;
+    EXPECT_EQ(run.memory.departures, 0u) << name;
+    EXPECT_GT(run.memory.planned_allocations, 50u) << name;
+  }
+}
+
 TEST_P(OptimizerOraclesTest, TrainsToTheSameBitsInAllModes) {
   for (const char* name :
-       {"sgd_dampened", "rmsprop_centered_momentum", "lion", "lamb", "muon", "muon_lamb", "clip_both"}) {
-    const OptimizerOptions options = oracle_cases().at(name);
-    const Outcome eager = train(device(), StepMode::eager, options);
-    for (const StepMode mode : {StepMode::planned, StepMode::captured}) {
-      const Outcome run = train(device(), mode, options);
-      EXPECT_EQ(run.weights, eager.weights) << name;
-      EXPECT_EQ(run.memory.departures, 0u) << name;
-      EXPECT_GT(run.memory.planned_allocations, 50u) << name;
-    }
-  }
+       {"sgd_dampened", "rmsprop_centered_momentum", "lion", "lamb", "muon", "muon_lamb", "clip_both"})
+    expect_same_bits_in_all_modes(device(), name, PrecisionKind::float32);
+}
+
+// Muon's products are then of the half type.
+TEST_P(OptimizerOraclesTest, MuonTrainsToTheSameBitsInAllModesInMixedPrecision) {
+  for (const PrecisionKind precision : {PrecisionKind::mixed_float16, PrecisionKind::mixed_bfloat16})
+    expect_same_bits_in_all_modes(device(), "muon", precision);
 }
 
 /// A small network in training, with its state.

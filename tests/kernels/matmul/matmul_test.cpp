@@ -100,6 +100,49 @@ TEST_P(MatmulTest, MatchesReferenceWhereTheWorkIsCut) {
   }
 }
 
+// On CUDA one call of cuBLASLt, which may add in another order than one product's: so both are held against double.
+TEST_P(MatmulTest, ProductsOfABatchAreEachTheirOwn) {
+  constexpr std::int64_t kCount = 3;
+  for (const Types types : kTypes) {
+    for (const MatmulShape& s :
+         {MatmulShape{.m = 10, .n = 10, .k = 27, .transpose_b = true}, MatmulShape{.m = 70, .n = 72, .k = 300},
+          MatmulShape{.m = 64, .n = 64, .k = 576, .transpose_a = true}}) {
+      SCOPED_TRACE(describe(s, types));
+      const auto place = [](std::int64_t elements) { return elements / 8 * 8 + 16; };  // 16 bytes, and room between
+      const kernels::MatmulBatch batch{kCount, place(s.m * s.k), place(s.k * s.n), place(s.m * s.n)};
+      const std::vector<float> a = random_values(kCount * batch.a_stride, 1, types.in),
+                               b = random_values(kCount * batch.b_stride, 2, types.in);
+      const DeviceBuffer a_device(device(), a, types.in), b_device(device(), b, types.in),
+          c_device(device(), std::vector<float>(static_cast<std::size_t>(kCount * batch.c_stride), 7.0f), types.out);
+      GuardedWorkspace workspace(device(), matmul_workspace_bytes(s, types.in, types.out, device().exec().device.kind));
+      BANTAM_KERNEL(device().exec(), batched_matmul, s, batch, types.in, a_device.data(), b_device.data(),
+                    {.data = c_device.data(), .dtype = types.out}, workspace.get());
+      device().synchronize();
+      workspace.expect_guard_intact();
+      const std::vector<float> c = c_device.download();
+      for (std::int64_t i = 0; i < kCount; ++i) {
+        const std::vector<double> a64(a.begin() + i * batch.a_stride, a.begin() + i * batch.a_stride + s.m * s.k);
+        const std::vector<double> b64(b.begin() + i * batch.b_stride, b.begin() + i * batch.b_stride + s.k * s.n);
+        std::vector<double> expected(static_cast<std::size_t>(s.m * s.n));
+        kernels::reference::matmul(s, a64.data(), b64.data(), expected.data(), false);
+        const auto begin = c.begin() + i * batch.c_stride, end = begin + s.m * s.n;
+        EXPECT_LE(relative_error({begin, end}, expected), tolerance(s, types.out));
+        EXPECT_TRUE(std::all_of(end, begin + batch.c_stride, [](float value) { return value == 7.0f; }));
+      }
+    }
+  }
+}
+
+TEST_P(MatmulTest, RefusesBatchesThatAreNone) {
+  const DeviceBuffer a(device(), 64, DType::float16), c(device(), 64, DType::float16);
+  const MatmulShape s{.m = 2, .n = 2, .k = 2};
+  for (const kernels::MatmulBatch& batch : {kernels::MatmulBatch{.count = 0}, kernels::MatmulBatch{2, 8, 4, 8}}) {
+    EXPECT_THROW(BANTAM_KERNEL(exec(), batched_matmul, s, batch, DType::float16, a.data(), a.data(),
+                               {.data = c.data(), .dtype = DType::float16}, kernels::Workspace{}),
+                 ShapeError);
+  }
+}
+
 TEST_P(MatmulTest, EmptySumsStoreZeroOrKeepC) {
   const DeviceBuffer nothing(device(), 4, DType::float32);
   const DeviceBuffer c(device(), {1, 2, 3, 4}, DType::float32);

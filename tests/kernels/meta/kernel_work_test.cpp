@@ -129,6 +129,12 @@ void add_convolutions(std::vector<WorkCase>& cases) {
                                   {.data = kSome, .dtype = kFloat, .accumulate = true}, {});
                    },
                    2 * (24 + 30) + 2 * 4 * 20, 2 * 4 * 5 * 6, KernelKind::product});
+  cases.push_back({"batched_matmul",
+                   [](const Exec& e) {
+                     meta::batched_matmul(e, {.m = 4, .n = 5, .k = 6}, {3, 24, 32, 24}, kHalf, kSome, kSome,
+                                          {.data = kSome, .dtype = kHalf}, {});
+                   },
+                   3 * 2 * (24 + 30 + 20), 3 * 2 * 4 * 5 * 6, KernelKind::product});
 }
 
 /// (2, 4, 4, 8), 3x3: 256 elements on both sides, 72 weights; 2·256·9 operations.
@@ -527,15 +533,18 @@ void add_updates(std::vector<WorkCase>& cases) {
   cases.push_back(
       {"clip_gradients", [=](const Exec& e) { meta::clip_gradients(e, arena, nullptr, nullptr); }, 2 * 4 * 384, 0});
   arena.chunks.granules = 2;
-  const MuonMatrix matrix{.elements = 256};
+  const MuonMatrices matrices{.count = 1, .elements = 256};
   cases.push_back({"muon_momentum",  // gradient and momentum read, momentum and step written
                    [=](const Exec& e) { meta::muon_momentum(e, arena, true, nullptr); }, 4 * 4 * 256, 0});
-  cases.push_back(
-      {"muon_normalize", [=](const Exec& e) { meta::muon_normalize(e, arena, matrix, nullptr); }, 2 * 4 * 256, 0});
-  cases.push_back({"muon_polynomial", [=](const Exec& e) { meta::muon_polynomial(e, 5, nullptr, nullptr, nullptr); },
-                   3 * 4 * 25, 0});
-  cases.push_back(
-      {"muon_apply", [=](const Exec& e) { meta::muon_apply(e, arena, matrix, nullptr); }, (3 * 4 + 2) * 256, 0});
+  cases.push_back({"muon_normalize", [=](const Exec& e) { meta::muon_normalize(e, arena, matrices, kHalf, nullptr); },
+                   (4 + 2) * 256, 0});
+  cases.push_back({"muon_polynomial",
+                   [=](const Exec& e) {
+                     meta::muon_polynomial(e, {.count = 2, .n = 5, .stride = 128}, kHalf, nullptr, nullptr, nullptr);
+                   },
+                   3 * 2 * 50, 0});
+  cases.push_back({"muon_apply", [=](const Exec& e) { meta::muon_apply(e, arena, matrices, kHalf, nullptr, nullptr); },
+                   (2 * 4 + 2 + 2) * 256, 0});
   arena.narrow = narrow;
   cases.push_back({"begin_update", [=](const Exec& e) { meta::begin_update(e, arena, {}, nullptr, {}); },
                    4 * 256 + 2 * 128 + control, 0});

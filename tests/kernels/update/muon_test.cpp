@@ -1,4 +1,5 @@
-// Muon's kernels: momentum, norm, polynomial and step by the textbook in double, skipped updates and frozen spans.
+// Muon's kernels: momentum, norm, polynomial and step by the textbook in double, of one matrix and of several, in every
+// type; skipped updates and frozen spans.
 #include "bantam/kernels/contracts/update/muon.h"
 
 #include <string>
@@ -10,21 +11,31 @@
 namespace bantam::testing {
 namespace {
 
-using kernels::MuonMatrix;
+using kernels::MuonMatrices;
 
 constexpr double kUnit = 0x1p-24;  // half a unit in the last place of float32, relative
 
 class MuonTest : public DeviceTest {
  protected:
   /// The matrices of an arena's chunks, in order.
-  static std::vector<MuonMatrix> matrices(const TestArena& arena) {
-    std::vector<MuonMatrix> all;
+  static std::vector<MuonMatrices> matrices(const TestArena& arena) {
+    std::vector<MuonMatrices> all;
     for (const kernels::SpanChunk& chunk : arena.chunks()) {
-      if (all.empty() || all.back().first != chunk.first)
-        all.push_back({.first = chunk.first, .chunks = chunk.chunks, .scale = 2.0f});
+      if (all.empty() || all.back().first[0] != chunk.first)
+        all.push_back({.first = {chunk.first}, .count = 1, .chunks = chunk.chunks, .scale = 2.0f});
       all.back().elements += chunk.granules * kernels::kSpanGranule;
+      all.back().values = all.back().elements;
     }
     return all;
+  }
+  /// All matrices of an arena whose spans have one size.
+  static MuonMatrices together(const TestArena& arena, std::int64_t values) {
+    const std::vector<MuonMatrices> all = matrices(arena);
+    MuonMatrices together = all[0];
+    together.values = values;
+    together.count = static_cast<std::int32_t>(all.size());
+    for (std::size_t i = 0; i < all.size(); ++i) together.first[i] = all[i].first[0];
+    return together;
   }
   void momentum(TestArena& arena, bool nesterov) {
     arena.begin();
@@ -52,11 +63,11 @@ TEST_P(MuonTest, MomentumAndNormAreTheTextbook) {
     }
     expect_close(arena.moment1.download(), moved, 4 * kUnit);
     expect_close(arena.moment2.download(), u, 6 * kUnit);
-    for (const MuonMatrix& matrix : matrices(arena)) {
-      const std::size_t begin = matrix.first == 0 ? 0 : arena.offset(1);
+    for (const MuonMatrices& matrix : matrices(arena)) {
+      const std::size_t begin = matrix.first[0] == 0 ? 0 : arena.offset(1);
       const DeviceBuffer x(device(), std::vector<float>(static_cast<std::size_t>(matrix.elements), NAN),
                            DType::float32);
-      BANTAM_KERNEL(device().exec(), muon_normalize, arena.arena(), matrix, x.as<float>());
+      BANTAM_KERNEL(device().exec(), muon_normalize, arena.arena(), matrix, DType::float32, x.data());
       std::vector<double> unit(u.begin() + static_cast<std::ptrdiff_t>(begin),
                                u.begin() + static_cast<std::ptrdiff_t>(begin) + matrix.elements);
       double norm = 0;
@@ -72,7 +83,7 @@ TEST_P(MuonTest, ThePolynomialIsOfASquareMatrix) {
     const std::vector<float> gram = random_values(n * n, 1), square = random_values(n * n, 2);
     const DeviceBuffer a(device(), gram, DType::float32), b(device(), square, DType::float32),
         out(device(), std::vector<float>(gram.size(), NAN), DType::float32);
-    BANTAM_KERNEL(device().exec(), muon_polynomial, n, a.as<float>(), b.as<float>(), out.as<float>());
+    BANTAM_KERNEL(device().exec(), muon_polynomial, {1, n, n * n}, DType::float32, a.data(), b.data(), out.data());
     std::vector<double> expected;
     for (std::int64_t i = 0; i < n * n; ++i) {
       const auto at = static_cast<std::size_t>(i);
@@ -87,8 +98,9 @@ TEST_P(MuonTest, AStepDecaysMovesAndCopies) {
   const std::vector<float> w = arena.random_padded(1), u = arena.random_padded(5);
   arena.master.upload(w);
   arena.moment2.upload(u);
-  for (const MuonMatrix& matrix : matrices(arena))
-    BANTAM_KERNEL(device().exec(), muon_apply, arena.arena(), matrix, arena.control.data());
+  for (const MuonMatrices& matrix : matrices(arena))
+    BANTAM_KERNEL(device().exec(), muon_apply, arena.arena(), matrix, DType::float32,
+                  arena.moment2.as<float>() + (matrix.first[0] == 0 ? 0 : arena.offset(1)), arena.control.data());
   std::vector<double> moved(w.size());
   for (std::size_t i = 0; i < w.size(); ++i)
     moved[i] = i < arena.offset(1) ? w[i] - 0.5 * (2.0 * u[i] + 0.25 * w[i]) : w[i] - 0.125 * 2.0 * u[i];
@@ -107,7 +119,7 @@ TEST_P(MuonTest, ASkippedUpdateAndAFrozenSpanChangeNoBit) {
   for (const bool frozen : {false, true}) {
     std::vector<TestSpan> some = spans();
     TestArena arena(device(), some, kGroups);
-    const std::vector<MuonMatrix> all = matrices(arena);
+    const std::vector<MuonMatrices> all = matrices(arena);
     arena.master.upload(arena.random_padded(1));
     arena.moment1.upload(arena.random_padded(2));
     std::vector<float> gradient = arena.random_padded(3);
@@ -117,8 +129,9 @@ TEST_P(MuonTest, ASkippedUpdateAndAFrozenSpanChangeNoBit) {
     const auto state = [&] { return std::vector{arena.master.download(), arena.moment1.download()}; };
     const auto before = state();
     momentum(arena, true);
-    for (const MuonMatrix& matrix : all)
-      BANTAM_KERNEL(device().exec(), muon_apply, arena.arena(), matrix, arena.control.data());
+    for (const MuonMatrices& matrix : all)
+      BANTAM_KERNEL(device().exec(), muon_apply, arena.arena(), matrix, DType::float32,
+                    arena.moment2.as<float>() + (matrix.first[0] == 0 ? 0 : arena.offset(1)), arena.control.data());
     const auto after = state();
     if (!frozen) {
       EXPECT_EQ(after, before);
@@ -138,6 +151,81 @@ TEST_P(MuonTest, ClippedValuesAreWhatMomentumReads) {
   momentum(arena, false);
   const std::vector<float> m = arena.moment1.download();
   EXPECT_EQ((std::vector<float>{m[0], m[1], m[2]}), (std::vector<float>{0.25f, -0.5f, 0.5f}));
+}
+
+constexpr DType kTypes[] = {DType::float32, DType::float16, DType::bfloat16};
+
+/// Three matrices of 30 x 11 with another span between; 330 elements of 384 are theirs.
+constexpr std::int64_t kValues = 330, kPlace = 384;
+std::vector<TestSpan> alike() {
+  return {{kValues, {.compute_copy = 1}}, {500, {.frozen = 1}}, {kValues, {}}, {kValues, {}}};
+}
+constexpr std::size_t kSpans[] = {0, 2, 3};
+
+// What is rounded once lies within half a unit of the type from float32's value, which has 8 roundings of its own.
+TEST_P(MuonTest, MatricesOfOneShapeAreNormalisedTogetherInEveryType) {
+  for (const DType dtype : kTypes) {
+    TestArena arena(device(), alike(), kGroups);
+    arena.gradient.upload(arena.random_padded(5, -4, 4));
+    momentum(arena, true);
+    const std::vector<float> u = arena.moment2.download();
+    const DeviceBuffer x(device(), std::vector<float>(3 * kPlace + 1, 7.0f), dtype);
+    BANTAM_KERNEL(device().exec(), muon_normalize, arena.arena(), together(arena, kValues), dtype, x.data());
+    std::vector<double> expected;
+    for (const std::size_t span : kSpans) {
+      const auto begin = u.begin() + static_cast<std::ptrdiff_t>(arena.offset(span));
+      double norm = 0;
+      for (std::int64_t i = 0; i < kPlace; ++i) norm += static_cast<double>(begin[i]) * begin[i];
+      ASSERT_GT(norm, 0);
+      for (std::int64_t i = 0; i < kPlace; ++i) expected.push_back(begin[i] / (std::sqrt(norm) + 1e-7));
+    }
+    expected.push_back(7.0);  // what follows is not written
+    expect_close(x.download(), expected, 8 * kUnit + (is_half(dtype) ? unit_roundoff(dtype) : 0.0));
+  }
+}
+
+TEST_P(MuonTest, PolynomialsOfSeveralMatricesInEveryType) {
+  constexpr std::int64_t kCount = 3, n = 5, kStride = 32;
+  for (const DType dtype : kTypes) {
+    const std::vector<float> gram = random_values(kCount * kStride, 1, dtype),
+                             square = random_values(kCount * kStride, 2, dtype);
+    const DeviceBuffer a(device(), gram, dtype), b(device(), square, dtype);
+    BANTAM_KERNEL(device().exec(), muon_polynomial, {kCount, n, kStride}, dtype, a.data(), b.data(), b.data());
+    std::vector<double> expected(square.begin(), square.end());  // between matrices nothing is written
+    for (std::int64_t matrix = 0; matrix < kCount; ++matrix) {
+      for (std::int64_t i = 0; i < n * n; ++i) {
+        const auto at = static_cast<std::size_t>(matrix * kStride + i);
+        expected[at] = (i / n == i % n ? 3.4445 : 0.0) - 4.7750 * gram[at] + 2.0315 * square[at];
+      }
+    }
+    expect_close(b.download(), expected, 32 * kUnit + (is_half(dtype) ? unit_roundoff(dtype) : 0.0));
+  }
+}
+
+// The padding of X is NaN: products do not write it, and weights' padding must stay 0.
+TEST_P(MuonTest, AStepOfSeveralMatricesReadsEveryType) {
+  for (const DType dtype : kTypes) {
+    TestArena arena(device(), alike(), kGroups);
+    const std::vector<float> w = arena.random_padded(1);
+    arena.master.upload(w);
+    std::vector<float> x = random_values(3 * kPlace, 2, dtype);
+    for (std::int64_t i = 0; i < 3 * kPlace; ++i) {
+      if (i % kPlace >= kValues) x[static_cast<std::size_t>(i)] = NAN;
+    }
+    const DeviceBuffer steps(device(), x, dtype);
+    BANTAM_KERNEL(device().exec(), muon_apply, arena.arena(), together(arena, kValues), dtype, steps.data(),
+                  arena.control.data());
+    std::vector<double> moved(w.begin(), w.end());
+    for (std::size_t matrix = 0; matrix < 3; ++matrix) {
+      for (std::size_t i = 0; i < kValues; ++i) {
+        const std::size_t at = arena.offset(kSpans[matrix]) + i;
+        moved[at] = w[at] - 0.5 * (2.0 * x[matrix * kPlace + i] + 0.25 * w[at]);
+      }
+    }
+    const std::vector<float> master = arena.master.download(), copy = arena.compute.download();
+    expect_close(master, moved, 6 * kUnit);
+    for (std::size_t i = 0; i < kPlace; ++i) ASSERT_EQ(copy[i], rounded(master[i], DType::float16));
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Devices, MuonTest, ::testing::ValuesIn(test_devices()), device_test_name);
