@@ -12,7 +12,7 @@
 #include "bantam/engine/step/replica_tree.h"
 #include "bantam/engine/train/captured_steps.h"
 #include "bantam/engine/train/trainer.h"
-#include "bantam/kernels/reference/tree_sum.h"
+#include "bantam/kernels/reference/update.h"
 #include "tests/engine/engine_fixture.h"
 
 namespace bantam {
