@@ -43,7 +43,8 @@ struct SimulatedRun {
   /// Whether every rank's body returned.
   bool all_done() const;
   /// What is wrong, with the seed, the faults and each rank's end: a run that did not end, a rank that failed where
-  /// there was no fault, or that names a rank as the origin which no fault concerned. Empty: nothing.
+  /// there was no fault, or that names a rank as the origin which no fault concerned (a rank that stalled may name one
+  /// that had given it up). Empty: nothing.
   std::string wrong() const;
 };
 
