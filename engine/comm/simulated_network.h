@@ -38,7 +38,7 @@ struct SimulatedFault {
 struct SimulatedWorldOptions {
   std::vector<SimulatedFault> faults = {};
   int most_faults = 0;  ///< besides, 0 to so many of any kind, decided by the seed
-  /// These come within a rank's first so many calls of its network, early ones more often than late ones.
+  /// These come within a rank's first so many calls of its network, early ones more often.
   std::int64_t fault_calls = 2000;
   /// Of all ranks, and of the simulation's clock: more is a run that does not end.
   std::int64_t most_calls = 20'000'000;
