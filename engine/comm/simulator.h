@@ -49,7 +49,7 @@ struct SimulatedRun {
 };
 
 /// Runs `body(communicator, rank)` on a thread for each of `ranks` ranks, each with a Mesh over its simulated network,
-/// one at a time in an order that `seed` decides. The same seed gives the same run, where `body` is deterministic and
+/// one at a time in an order that `seed` decides. The same seed is the same run, where `body` is deterministic and
 /// calls the communicator from its own thread alone. Threads that `body` starts run beside it.
 SimulatedRun run_simulated(std::uint64_t seed, int ranks, const SimulationOptions& options,
                            const std::function<void(Communicator&, int)>& body);
