@@ -135,6 +135,7 @@ int main_of(std::vector<std::string> arguments) {
     arguments.resize(arguments.size() - 2);
   }
   int status = 0;
+  std::thread([] {}).join();  // a sanitizer's own thread begins with the first
   const std::size_t descriptors = entries_of("/proc/self/fd"), threads = entries_of("/proc/self/task");
   try {
     run(arguments, flags);
