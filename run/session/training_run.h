@@ -71,7 +71,9 @@ class TrainingRun {
   const BrokenSamples* broken() const { return data_.broken.get(); }
   std::int64_t parameter_count() const { return session_.model().parameters().parameter_count(); }
   /// Samples an update.
-  std::int64_t effective_batch() const { return data_.train->batch_size() * config_.train.accumulate; }
+  std::int64_t effective_batch() const {
+    return data_.train->batch_size() * config_.train.accumulate * config_.train.replicas;
+  }
 
  private:
   Position beginning() const;
