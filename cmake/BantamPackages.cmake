@@ -67,8 +67,10 @@ if(TARGET bantam)
 endif()
 
 # For size is compiled what no step waits for. For speed as ever: kernels, allocators, the planner's search, samples on their way.
-set(_for_speed "^(images|augment|pipeline|delivery)/|^(checksum|parallel)[.]cpp$")
-foreach(_target bantam_base bantam_engine bantam_data bantam_models bantam_run bantam_cli bantam)
+set(_for_speed "^(images|augment|allocator|pages)/|^(checksum|parallel)[.]cpp$|^pipeline/(batch_plan|epoch_order)[.]"
+  "|^delivery/(batch_mixer|direct_delivery|encoded_cache|sample_gather|sample_path)[.]")
+string(CONCAT _for_speed ${_for_speed})
+foreach(_target bantam_base bantam_memory bantam_engine bantam_data bantam_models bantam_run bantam_cli bantam)
   if(NOT TARGET ${_target})
     continue()
   endif()

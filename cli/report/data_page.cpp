@@ -10,9 +10,9 @@
 
 #include "bantam/base/byte_size.h"
 #include "bantam/base/text.h"
+#include "bantam/cli/report/page_parts.h"
 #include "bantam/cli/report/page_text.h"
 #include "bantam/data/images/encode.h"
-#include "resources.h"
 
 namespace bantam::cli {
 namespace {
@@ -131,15 +131,15 @@ std::string tiles_text(const DataReport& report) {
 }  // namespace
 
 std::string data_page(const DataReport& report, const std::vector<PageSample>& samples) {
-  return filled(report::kDataHtml, {{"name", escaped(report.config)},
-                                    {"format", escaped(report.format)},
-                                    {"style", report::kDataStyle},
-                                    {"theme", report::kTheme},
-                                    {"tiles", tiles_text(report)},
-                                    {"summary", escaped(text_of(report))},
-                                    {"classes", classes_table(report)},
-                                    {"samples", samples_text(samples)},
-                                    {"made", utc_text(static_cast<std::int64_t>(std::time(nullptr)))}});
+  return filled(page_part("data_page.html"), {{"name", escaped(report.config)},
+                                              {"format", escaped(report.format)},
+                                              {"style", page_part("data_page.css")},
+                                              {"theme", page_part("theme.js")},
+                                              {"tiles", tiles_text(report)},
+                                              {"summary", escaped(text_of(report))},
+                                              {"classes", classes_table(report)},
+                                              {"samples", samples_text(samples)},
+                                              {"made", utc_text(static_cast<std::int64_t>(std::time(nullptr)))}});
 }
 
 }  // namespace bantam::cli

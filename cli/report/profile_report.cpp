@@ -5,9 +5,9 @@
 #include <fmt/format.h>
 
 #include "bantam/cli/report/names.h"
+#include "bantam/cli/report/page_parts.h"
 #include "bantam/cli/report/page_text.h"
 #include "bantam/cli/report/profile_files.h"
-#include "resources.h"
 
 namespace bantam::cli {
 namespace {
@@ -80,12 +80,12 @@ nlohmann::ordered_json about_json(const MemoryProfile& profile) {
 std::string report_html(const MemoryProfile& profile) {
   const std::string title = fmt::format("Memory of {} on {}", profile.model,
                                         profile.target.empty() ? to_string(profile.device) : profile.target);
-  return filled(report::kHtml, {{"title", escaped(title)},
-                                {"headline", escaped(profile.headline)},
-                                {"style", report::kStyle},
-                                {"theme", report::kTheme},
-                                {"script", report::kScript},
-                                {"data", safe_in_script(report_data(profile).dump())}});
+  return filled(page_part("report.html"), {{"title", escaped(title)},
+                                           {"headline", escaped(profile.headline)},
+                                           {"style", page_part("report.css")},
+                                           {"theme", page_part("theme.js")},
+                                           {"script", page_part("report.js")},
+                                           {"data", safe_in_script(report_data(profile).dump())}});
 }
 
 }  // namespace bantam::cli

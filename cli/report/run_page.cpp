@@ -10,11 +10,11 @@
 
 #include "bantam/base/text.h"
 #include "bantam/cli/print/json_text.h"
+#include "bantam/cli/report/page_parts.h"
 #include "bantam/cli/report/page_text.h"
 #include "bantam/data/images/encode.h"
 #include "bantam/run/report/run_differences.h"
 #include "bantam/run/use/class_report.h"
-#include "resources.h"
 
 namespace bantam::cli {
 namespace {
@@ -268,14 +268,15 @@ std::string run_page(std::span<const RunReport> reports, const RunPageOptions& o
   std::string page;
   for (const Detail& detail : kDetails) {
     if (picture_bytes(reports, detail.pixels) > static_cast<double>(kMostPageBytes)) continue;
-    page = filled(report::kRunHtml, {{"title", escaped(title_of(reports))},
-                                     {"headline", escaped(run::headline_of(reports))},
-                                     {"refresh", refresh},
-                                     {"made", utc_text(static_cast<std::int64_t>(std::time(nullptr)))},
-                                     {"style", report::kRunStyle},
-                                     {"theme", report::kTheme},
-                                     {"script", report::kRunScript},
-                                     {"data", safe_in_script(json_text(page_data(reports, options.version, detail)))}});
+    page = filled(page_part("run.html"),
+                  {{"title", escaped(title_of(reports))},
+                   {"headline", escaped(run::headline_of(reports))},
+                   {"refresh", refresh},
+                   {"made", utc_text(static_cast<std::int64_t>(std::time(nullptr)))},
+                   {"style", page_part("run.css")},
+                   {"theme", page_part("theme.js")},
+                   {"script", page_part("run.js")},
+                   {"data", safe_in_script(json_text(page_data(reports, options.version, detail)))}});
     if (page.size() <= kMostPageBytes) break;
   }
   return page;

@@ -8,9 +8,9 @@
 #include "bantam/cli/print/json_text.h"
 #include "bantam/cli/print/step_profile_report.h"
 #include "bantam/cli/report/names.h"
+#include "bantam/cli/report/page_parts.h"
 #include "bantam/cli/report/page_text.h"
 #include "bantam/cli/report/step_files.h"
-#include "resources.h"
 
 namespace bantam::cli {
 namespace {
@@ -89,12 +89,12 @@ Json page_data(const StepProfile& profile) {
 
 std::string step_page(const StepProfile& profile) {
   const std::string title = fmt::format("A step of {} on {}", profile.model, to_string(profile.device));
-  return filled(report::kStepHtml, {{"title", escaped(title)},
-                                    {"headline", escaped(profile.headline)},
-                                    {"style", report::kStepStyle},
-                                    {"theme", report::kTheme},
-                                    {"script", report::kStepScript},
-                                    {"data", safe_in_script(json_text(page_data(profile)))}});
+  return filled(page_part("step_page.html"), {{"title", escaped(title)},
+                                              {"headline", escaped(profile.headline)},
+                                              {"style", page_part("step_page.css")},
+                                              {"theme", page_part("theme.js")},
+                                              {"script", page_part("step_page.js")},
+                                              {"data", safe_in_script(json_text(page_data(profile)))}});
 }
 
 }  // namespace bantam::cli

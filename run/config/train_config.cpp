@@ -1,7 +1,8 @@
 // Reads `train:`: epochs, loss, metrics, optimizer. Names come from the engine's tables.
 #include <algorithm>
-#include <regex>
+#include <charconv>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include <fmt/format.h>
@@ -43,16 +44,21 @@ std::int64_t read_log_every(ConfigMap& train) {
 
 /// "1000samples" or "10batches"; false of anything else.
 bool read_counted(const ConfigNode& limit, EvaluationOptions& evaluation) {
-  static const std::regex pattern("([1-9][0-9]{0,8}) *(samples?|batch|batches)");
-  std::smatch found;
   std::string text;
   try {
     text = limit.as_text();
   } catch (const ConfigError&) {  // a number out of range: the caller says so
     return false;
   }
-  if (!std::regex_match(text, found, pattern)) return false;
-  (found[2].str().starts_with('b') ? evaluation.batches : evaluation.samples) = std::stoll(found[1]);
+  std::int64_t count = 0;
+  const auto [rest, error] = std::from_chars(text.data(), text.data() + text.size(), count);
+  std::string_view unit(rest, text.data() + text.size());
+  unit.remove_prefix(std::min(unit.find_first_not_of(' '), unit.size()));
+  const bool is_batches = unit == "batch" || unit == "batches";
+  // A first digit of 1 to 9 also says that no sign and no zero stands before the number.
+  if (error != std::errc() || text.front() < '1' || text.front() > '9' || count >= 1'000'000'000) return false;
+  if (!is_batches && unit != "sample" && unit != "samples") return false;
+  (is_batches ? evaluation.batches : evaluation.samples) = count;
   return true;
 }
 

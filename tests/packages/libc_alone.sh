@@ -26,6 +26,11 @@ says() {
   echo "ok: bantam $*"
 }
 version=${folder#bantam-}
+program_bytes=$(stat -c %s "$root/$folder/bin/bantam")
+if [[ $folder != *cuda* ]] && ((program_bytes > 9100000)); then
+  echo "FAILED: the program has $program_bytes bytes; expected 9.1 MB at most (docs/INSTALL.md)"
+  exit 1
+fi
 says "bantam ${version%%-*}" --version
 says "peak" plan "/$folder/configs/resnet50.yaml" --device t4 --batch-sizes 64,128
 says "complete -" completion bash

@@ -178,9 +178,17 @@ TEST_F(EvaluationTest, KeysAreRead) {
   EXPECT_EQ(often.train.evaluate_every, Duration::updates(500));
   EXPECT_EQ(often.data.value().evaluation.batches, 10);
   EXPECT_EQ(tiny({"train.evaluate={limit: 30samples}"}).train.evaluation.samples, 30);
-  for (const char* wrong : {"train.evaluate={every: 10min}", "train.evaluate={every: 0}", "train.evaluate={limit: 0}",
-                            "train.evaluate={limit: few}", "train.evaluate={batch_size: 0}", "train.evaluate=often",
-                            "train.metrics=[top_k: {k: 0}]", "train.metrics=[f1: {threshold: 1}]"})
+  EXPECT_EQ(tiny({"train.evaluate={limit: 1 sample}"}).train.evaluation.samples, 1);
+  EXPECT_EQ(tiny({"train.evaluate={limit: 1batch}"}).train.evaluation.batches, 1);
+  EXPECT_EQ(tiny({"train.evaluate={limit: 999999999  batches}"}).train.evaluation.batches, 999'999'999);
+  for (const char* wrong :
+       {"train.evaluate={every: 10min}", "train.evaluate={every: 0}", "train.evaluate={limit: 0}",
+        "train.evaluate={limit: few}", "train.evaluate={limit: samples}", "train.evaluate={limit: -3samples}",
+        "train.evaluate={limit: +3samples}", "train.evaluate={limit: 03samples}",
+        "train.evaluate={limit: 1000000000batches}", "train.evaluate={limit: 3 batchess}",
+        "train.evaluate={limit: 3 samples more}", "train.evaluate={limit: 99999999999999999999batches}",
+        "train.evaluate={batch_size: 0}", "train.evaluate=often", "train.metrics=[top_k: {k: 0}]",
+        "train.metrics=[f1: {threshold: 1}]"})
     EXPECT_THROW((void)tiny({wrong}), ConfigError) << wrong;
 }
 

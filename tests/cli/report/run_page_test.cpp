@@ -6,6 +6,9 @@
 
 #include <gtest/gtest.h>
 
+#include "bantam/base/error.h"
+#include "bantam/cli/report/page_parts.h"
+
 namespace bantam::cli {
 namespace {
 
@@ -47,6 +50,16 @@ Json data_of(const std::string& page) {
   const std::string begin = "<script type=\"application/json\" id=\"data\">";
   const std::size_t at = page.find(begin) + begin.size();
   return Json::parse(page.substr(at, page.find("</script>", at) - at));
+}
+
+TEST(PageParts, AreTheFilesInTheirOrder) {
+  for (const char* name : {"theme.js", "report.html", "report.css", "report.js", "run.html", "run.css", "run.js",
+                           "step_page.html", "step_page.css", "step_page.js", "data_page.html", "data_page.css"})
+    EXPECT_GT(page_part(name).size(), 400u) << name;
+  EXPECT_TRUE(page_part("run.html").starts_with("<!doctype html>"));
+  EXPECT_TRUE(page_part("run.css").starts_with(page_part("report.css").substr(0, 3000))) << "both begin with page.css";
+  EXPECT_EQ(page_part("run.js").find('\x1e'), std::string::npos) << "the mark of the next part";
+  EXPECT_THROW((void)page_part("run.txt"), Error);
 }
 
 TEST(RunPage, PicturesAreAsLargeAsThereIsRoomFor) {
