@@ -1,47 +1,12 @@
-// Weights of convolutions that whiten the images: from the covariance of their patches in the first training images.
+// Weights of convolutions that whiten the images, made from the first training images before a run's first update.
 #pragma once
 
-#include <cstdint>
-#include <span>
 #include <string>
-#include <vector>
 
 #include "bantam/engine/graph/model.h"
-#include "bantam/engine/layers/layers.h"
 #include "bantam/run/config/run_config.h"
 
 namespace bantam::run {
-
-/// Sums of products of a convolution's patches: of each position whose window lies within the image.
-class PatchCovariance {
- public:
-  /// `image`: (height, width, channels). Throws ConfigError where no window lies within it.
-  PatchCovariance(const Shape& image, const Conv2dOptions& conv);
-
-  /// `images` (count, height, width, channels). Sums are float64, image by image and in their order: the same bits for
-  /// any number of threads.
-  void add(std::span<const float> images, int threads);
-
-  /// Elements of a patch: kernel × kernel × channels, in the order of a filter's weights.
-  std::int64_t patch() const { return patch_; }
-  std::int64_t images() const { return images_; }
-  /// (patch, patch): the mean of the products. No mean is subtracted from the patches.
-  std::vector<double> mean() const;
-
- private:
-  void add_image(const float* image, double* sums) const;
-
-  Shape image_;
-  Extent2d kernel_, stride_, dilation_;
-  std::int64_t rows_, columns_, patch_;  // positions of windows, and their elements
-  std::int64_t images_ = 0;
-  std::vector<double> sums_;  // (patch, patch), of which rows up to the diagonal's right count
-};
-
-/// (2·patch, patch): the unit eigenvectors of a symmetric `covariance` (patch, patch), that of the largest eigenvalue
-/// first, each divided by √(eigenvalue + epsilon); then their negatives. An eigenvector's sign is that with which its
-/// first element of at least 0.9 times its largest magnitude is positive. Throws DataError where values are not finite.
-std::vector<float> whitening_weights(std::span<const double> covariance, std::int64_t patch, double epsilon);
 
 /// Writes the weights of all layers with Conv2dOptions::whiten, from the first training images as the pipeline
 /// normalises them, without augmentation; they are read once more, and on the CPU. Waits for the device. Returns a line
