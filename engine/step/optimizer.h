@@ -193,7 +193,6 @@ struct OptimizerOptions {
   float alpha = 0.99f;                  ///< rmsprop: share of the mean of squared gradients that stays at each update
   bool centered = false;                ///< rmsprop: divides by the standard deviation of gradients
   bool nesterov = true;                 ///< muon
-  MuonOptions muon = {};
   float clip_norm = 0.0f;               ///< global norm; 0: none
   float clip_value = 0.0f;              ///< largest magnitude of a gradient, cut after clip_norm scaled it; 0: none
   bool decay_biases = true;             ///< false: weight decay skips biases and normalisation parameters
@@ -209,6 +208,7 @@ struct OptimizerOptions {
   std::shared_ptr<const OptimizerOptions> rest = nullptr;
   std::optional<EmaOptions> ema = std::nullopt;
   std::optional<PruneOptions> prune = std::nullopt;
+  MuonOptions muon = {};
 };
 
 /// The schedules of one run; empty where a value has none.

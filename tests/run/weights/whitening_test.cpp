@@ -209,6 +209,8 @@ TEST_F(WhitenedRunTest, ConfigurationsThatCannotBeAreRefused) {
   expect("relu, {conv2d: {filters: 24, kernel: 2, initializer: {whiten: {}}}}",
          "whiten is for a layer that reads the model's images directly; this one reads another layer");
   expect("{conv2d: {filters: 24, kernel: 2, initializer: {whitening: {}}}}", "did you mean 'whiten'?");
+  expect("{conv2d: {filters: 24, kernel: 2, initializer: {}}}",
+         "expected the name of an initializer, or {whiten: {images: N, epsilon: X}}");
   expect("{conv2d: {filters: 24, kernel: 2, initializer: {whiten: {epsilon: 0}}}}", "expected");
 }
 
