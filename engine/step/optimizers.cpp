@@ -1,11 +1,10 @@
 // Readers of the built-in optimizers' options.
-#include "bantam/engine/step/optimizer.h"
-
 #include <vector>
 
 #include <fmt/format.h>
 
 #include "bantam/base/error.h"
+#include "bantam/engine/step/optimizer.h"
 #include "bantam/engine/step/rule_values.h"
 
 namespace bantam {
