@@ -12,7 +12,7 @@ shift 2
 
 # Archives of what is linked; the compiler's own come with it. Header-only libraries have no archive in the link's map.
 archive_packages=(libyaml-cpp-dev zlib1g-dev libjpeg62-turbo-dev libpng-dev libarchive-dev liblzma-dev libzstd-dev libbz2-dev)
-header_packages=(libfmt-dev nlohmann-json3-dev libcli11-dev)
+header_packages=(libfmt-dev nlohmann-json3-dev libcli11-dev libeigen3-dev)
 newest_glibc=2.36
 
 die() {

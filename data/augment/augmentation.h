@@ -32,6 +32,13 @@ struct AugmentedSample {
   std::int64_t epoch = 0;
 };
 
+/// Which sample is changed, and when: for stages whose choices follow from more than their random numbers.
+struct SampleVisit {
+  std::uint64_t seed = 0;   ///< of the loader
+  std::int64_t epoch = 0;   ///< from 0
+  std::int64_t sample = 0;  ///< in its split
+};
+
 /// One stage that changes samples. It has one or two of three forms:
 ///
 /// - *Host form* (the default): `apply` changes a sample's stored pixels, and where it likes its targets, on a worker
@@ -84,6 +91,11 @@ class Augmentation {
     (void)random;
     return {.window = size, .size = size};
   }
+  /// What the pipeline calls: `region`, for stages that choose by the visit, too.
+  virtual Sampling region_at(const SampleVisit& visit, ImageSize size, PhiloxSequence& random) const {
+    (void)visit;
+    return region(size, random);
+  }
   /// Whether random numbers matter: false for `resize`, `center_crop`, and all that `for_evaluation` returns.
   virtual bool has_chance() const { return true; }
 
@@ -99,6 +111,12 @@ class Augmentation {
     (void)shape;
     (void)random;
     (void)placement;
+  }
+  /// What the pipeline calls: `place`, for stages that choose by the visit, too.
+  virtual void place_at(const SampleVisit& visit, const kernels::ImageBatchShape& shape, const PhiloxWords& random,
+                        kernels::ImagePlacement& placement) const {
+    (void)visit;
+    place(shape, random, placement);
   }
   /// Device form: whether windows may reach beyond the image where that reads as black pixels: then it has to stand
   /// before a `normalize` that shifts values.

@@ -24,6 +24,9 @@ struct RandomResizedCropOptions {
 std::shared_ptr<const Augmentation> random_crop(const RandomCropOptions& options);
 /// Left and right, a share of the images. Device and region form.
 std::shared_ptr<const Augmentation> random_flip(double share = 0.5);
+/// Left and right, by a coin that seed and sample decide: in even epochs as it says, in odd ones the other way round.
+/// Device and region form.
+std::shared_ptr<const Augmentation> alternating_flip();
 /// Region form. Width 0: `height` is that of the shorter side.
 std::shared_ptr<const Augmentation> resize(ImageSize size);
 /// Region form.

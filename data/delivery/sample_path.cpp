@@ -84,10 +84,11 @@ auto named_by(const SampleReader& reader, std::int64_t sample, const Call& call)
 
 /// What the stage makes of a sample's image: one that does not suit it, or that would become too large, is an error of
 /// the sample.
-Sampling sampling_of(const Augmentation& stage, ImageSize size, PhiloxSequence& random) {
+Sampling sampling_of(const Augmentation& stage, const SampleVisit& visit, ImageSize size) {
+  PhiloxSequence random = stage_random(stage, visit.seed, visit.epoch, visit.sample);
   Sampling sampling;
   try {
-    sampling = stage.region(size, random);
+    sampling = stage.region_at(visit, size, random);
   } catch (const ShapeError& error) {
     throw DataError(error.what());
   }
@@ -261,8 +262,7 @@ std::size_t SamplePath::decode(Work& work, const StoredRgb& decoded) const {
   Sampling whole{.window = size, .size = size};
   const bool window = first != nullptr && first->has_region_form();
   if (window) {
-    PhiloxSequence random = stage_random(*first, stages_.seed, work.place.epoch, work.place.index);
-    whole = sampling_of(*first, size, random);
+    whole = sampling_of(*first, visit_of(work), size);
     if (by_gpu)
       decode_sampled(decoded, channels, whole, s.decoded, s.now[0]);
     else
@@ -289,11 +289,14 @@ std::size_t SamplePath::decode(Work& work, const StoredRgb& decoded) const {
   return window ? 1 : 0;
 }
 
+SampleVisit SamplePath::visit_of(const Work& work) const {
+  return {.seed = stages_.seed, .epoch = work.place.epoch, .sample = work.place.index};
+}
+
 void SamplePath::take_region(Work& work, const Augmentation& stage) const {
   Scratch& s = work.scratch;
-  PhiloxSequence random = stage_random(stage, stages_.seed, work.place.epoch, work.place.index);
   const Sampling sampling =
-      named_by(*reader_, work.place.stored, [&] { return sampling_of(stage, s.now[0].size, random); });
+      named_by(*reader_, work.place.stored, [&] { return sampling_of(stage, visit_of(work), s.now[0].size); });
   if (changes_nothing(sampling, s.now[0].size)) return;
   for (std::size_t f = 0; f < stored_.size(); ++f) {
     if (!moves_[f]) continue;

@@ -70,6 +70,7 @@ class SamplePath {
   std::size_t decode(Work& work) const;
   std::size_t decode(Work& work, const StoredRgb& decoded) const;
   void read_values(Work& work) const;
+  SampleVisit visit_of(const Work& work) const;
   void take_region(Work& work, const Augmentation& stage) const;
   void apply(Work& work, const Augmentation& stage) const;
   void finish(const Work& work) const;

@@ -103,7 +103,7 @@ void BatchPlanner::plan(std::span<const std::int32_t> order, std::int64_t epoch,
     if (placed_.empty()) continue;
     const PhiloxWords random =
         philox(key, {{static_cast<std::uint32_t>(place), static_cast<std::uint32_t>(place >> 32), 0, 0}});
-    for (const auto& augmentation : placed_) augmentation->place(shape_, random, out[i]);
+    for (const auto& augmentation : placed_) augmentation->place_at({seed_, epoch, order[i]}, shape_, random, out[i]);
   }
 }
 

@@ -1,4 +1,5 @@
 // Initial values, drawn one after another from a generator keyed by seed and name.
+#include <algorithm>
 #include <cmath>
 #include <numbers>
 
@@ -48,6 +49,26 @@ Initializer normal(std::string name, double deviation) {
           }};
 }
 
+/// The first filters pass the inputs on: 1 at the kernel's middle, where filter and channel have one number, else 0.
+/// The others are as fan_in_uniform. A depthwise kernel (kH, kW, C) passes every channel on.
+Initializer dirac(Fans fans) {
+  const InitializerFunction rest = fan_in_uniform(fans).fill;
+  return {"dirac", [rest](std::vector<float>& values, const Shape& shape, PhiloxSequence& random) {
+            rest(values, shape, random);
+            if (shape.rank() < 2) return;
+            const bool depthwise = shape.rank() == 3, kernel = shape.rank() == 4;
+            const std::int64_t depth = shape[shape.rank() - 1];
+            const std::int64_t filters = depthwise ? 1 : shape[0], size = shape.elements() / filters;
+            const std::int64_t height = depthwise ? shape[0] : kernel ? shape[1] : 1;
+            const std::int64_t width = depthwise ? shape[1] : kernel ? shape[2] : 1;
+            const std::int64_t middle = (height / 2 * width + width / 2) * depth;
+            const std::int64_t passing = depthwise ? 1 : std::min(filters, depth);
+            std::fill_n(values.begin(), passing * size, 0.0f);
+            for (std::int64_t i = 0; i < (depthwise ? depth : passing); ++i)
+              values[static_cast<std::size_t>((depthwise ? 0 : i * size) + middle + i)] = 1.0f;
+          }};
+}
+
 struct NamedInitializer {
   std::string_view name;
   Initializer (*make)(Fans);
@@ -63,6 +84,8 @@ constexpr NamedInitializer kNamed[] = {
     {"lecun_normal", lecun_normal},
     {"fan_in_uniform", fan_in_uniform},
     {"truncated_normal", [](Fans) { return truncated_normal(0.05f); }},
+    {"unit_uniform", [](Fans) { return uniform("unit_uniform", std::sqrt(3.0)); }},
+    {"dirac", dirac},
 };
 
 }  // namespace

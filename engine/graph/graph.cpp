@@ -6,8 +6,23 @@
 #include <fmt/format.h>
 
 #include "bantam/base/error.h"
+#include "bantam/engine/layers/layers.h"
 
 namespace bantam {
+
+namespace {
+
+/// What is known of the images alone cannot be had of other inputs.
+void check_whitening(const std::string& name, const Layer& layer, const std::vector<NodeId>& inputs) {
+  const Conv2dOptions* const conv = layer.options<Conv2dOptions>();
+  if (conv == nullptr || !conv->whiten || inputs == std::vector<NodeId>{0}) return;
+  throw ConfigError(
+      fmt::format("layer '{}': whiten is for a layer that reads the model's images directly; this one reads another "
+                  "layer",
+                  name));
+}
+
+}  // namespace
 
 std::string block_of(const std::string& name) { return name.substr(0, name.find('/')); }
 
@@ -41,6 +56,7 @@ NodeId Graph::add(std::string name, LayerPtr layer, std::vector<NodeId> inputs) 
   } catch (const ShapeError& error) {
     throw ShapeError(fmt::format("layer '{}': {}", name, error.what()));
   }
+  check_whitening(name, *layer, inputs);
   names_.insert(name);
   for (const NodeId input : inputs) {
     NodeId& reader = only_readers_[static_cast<std::size_t>(input)];

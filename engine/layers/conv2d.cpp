@@ -27,6 +27,7 @@ class Conv2dLayer : public BuiltInLayer {
     if (in[2] % options_.groups != 0 || options_.filters % options_.groups != 0)
       throw ShapeError(fmt::format("conv2d: {} input channels and {} filters do not divide into {} groups", in[2],
                                    options_.filters, options_.groups));
+    if (options_.whiten) check_whitening(in[2]);
     const Extent2d out = window_output("conv2d", in, window());
     if (options_.padding_mode != ops::PaddingMode::zeros)
       (void)ops::pad2d_shape("conv2d", in.prepend(1), window().resolve("conv2d", in[0], in[1]), options_.padding_mode);
@@ -65,6 +66,18 @@ class Conv2dLayer : public BuiltInLayer {
  private:
   Described describe() const override { return options_; }
   Window2d window() const { return {options_.kernel, options_.stride, options_.dilation, options_.padding}; }
+  void check_whitening(std::int64_t channels) const {
+    const std::int64_t patch = options_.kernel.h * options_.kernel.w * channels;
+    if (options_.groups != 1) throw ShapeError("conv2d: whiten needs one group of channels");
+    if (options_.filters != 2 * patch)
+      throw ShapeError(
+          fmt::format("conv2d: whiten needs 2 × {} × {} × {} = {} filters (a patch's elements, and their negatives), "
+                      "got {}",
+                      options_.kernel.h, options_.kernel.w, channels, 2 * patch, options_.filters));
+    if (options_.whiten->images < 1 || !(options_.whiten->epsilon > 0))
+      throw ShapeError(fmt::format("conv2d: whiten needs at least one image and an epsilon above 0, got {} and {}",
+                                   options_.whiten->images, options_.whiten->epsilon));
+  }
   Conv2dOptions options_;
 };
 

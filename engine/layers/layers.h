@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -19,6 +20,13 @@ struct ActivationOptions {
   float slope = default_slope(kind);  ///< leaky_relu's, for inputs below 0; elu's α
 };
 
+/// A convolution's weights from the data: eigenvectors of the covariance of the patches that it reads in the first
+/// training images, divided by √(eigenvalue + epsilon), and after them their negatives. Outputs then have about unit
+/// variance and no correlation.
+struct WhitenOptions {
+  std::int64_t images = 960;
+  double epsilon = 5e-4;  ///< above 0
+};
 /// Options of `conv2d` layers. Weight (filters, kernel, kernel, C_in/groups).
 struct Conv2dOptions {
   std::int64_t filters = 1;
@@ -29,6 +37,9 @@ struct Conv2dOptions {
   bool bias = true;
   ActivationOptions activation = {};
   std::string initializer = "glorot_uniform";  ///< of the weight, as Keras; biases start at 0
+  /// A run that begins without a file of weights replaces the initial weight so (run::train). Only of a layer that
+  /// reads the model's images, without groups and with filters for 2 × kernel × kernel × C_in.
+  std::optional<WhitenOptions> whiten = std::nullopt;
 };
 /// Each channel has `multiplier` kernels of its own. Weight (kernel, kernel, C_in·multiplier).
 struct DepthwiseConv2dOptions {

@@ -39,6 +39,9 @@ bool Muon::moves(const Parameter& parameter) {
 Muon::Muon(const ParameterArena& parameters, std::vector<kernels::ArenaSpan> spans, const Context& context,
            const OptimizerOptions& options)
     : nesterov_(options.nesterov),
+      steps_(options.muon.steps),
+      polynomial_{options.muon.coefficients[0], options.muon.coefficients[1], options.muon.coefficients[2]},
+      normalization_{options.muon.normalize_every},
       learning_rate_(options.learning_rate),
       dtype_(parameters.compute_dtype()),
       rest_(rest_of(options)) {
@@ -86,7 +89,8 @@ void Muon::add_matrix(const Parameter& parameter, std::size_t& chunk) {
                   .chunks = first.chunks,
                   .elements = elements,
                   .values = parameter.shape().elements(),
-                  .scale = static_cast<float>(std::sqrt(std::max(1.0, ratio)))};
+                  .scale = static_cast<float>(std::sqrt(std::max(1.0, ratio))),
+                  .norm = std::sqrt(static_cast<float>(rows))};
   batches_.push_back(batch);
 }
 
@@ -117,14 +121,13 @@ void Muon::multiply(const Context& context, const kernels::MatmulShape& shape, c
                 kernels::Workspace{scratch_.data(), scratch_.bytes()});
 }
 
-/// Where every second X of a batch lies, and the last.
+/// Where X of a batch lies after the first step, and every second one from there.
 void* Muon::other_place(const kernels::UpdateArena& arena, const Batch& batch) const {
   return batch.places.count > 1 ? other_.data() : arena.moment2 + batch.offset;
 }
 
-/// u = moment2 of the matrices becomes nearly orthogonal: X, which ends in the other place.
-void Muon::orthogonalize(const Context& context, const kernels::UpdateArena& arena, const Batch& batch) const {
-  static_assert(kernels::NewtonSchulz::kSteps % 2 == 1);
+/// u = moment2 of the matrices becomes nearly orthogonal: X, whose last place is returned.
+const void* Muon::orthogonalize(const Context& context, const kernels::UpdateArena& arena, const Batch& batch) const {
   const bool wide = batch.rows <= batch.columns;
   const std::int64_t count = batch.places.count, elements = batch.places.elements;
   const kernels::MuonSquares squares = batch.squares();
@@ -133,23 +136,24 @@ void Muon::orthogonalize(const Context& context, const kernels::UpdateArena& are
   void *x = x_.data(), *next = other_place(arena, batch);
   void *const gram = gram_.data(), *const square = square_.data();
   BANTAM_KERNEL(context.exec, muon_normalize, arena, batch.places, dtype_, x);
-  for (int step = 0; step < kernels::NewtonSchulz::kSteps; ++step) {
+  for (int step = 0; step < steps_; ++step) {
     multiply(context, gram_shape(batch.rows, batch.columns), {count, elements, elements, square_stride}, x, x, gram);
     multiply(context, square_shape(batch.side()), {count, square_stride, square_stride, square_stride}, gram, gram,
              square);
-    BANTAM_KERNEL(context.exec, muon_polynomial, squares, dtype_, gram, square, square);
+    BANTAM_KERNEL(context.exec, muon_polynomial, squares, polynomial_, dtype_, gram, square, square);
     multiply(context, step_shape(batch.rows, batch.columns), of_step, wide ? square : x, wide ? x : square, next);
     std::swap(x, next);
   }
+  return x;
 }
 
 void Muon::move(const Context& context, kernels::UpdateArena arena, const kernels::UpdateControl* control) const {
   if (batches_.empty()) return;
   arena.chunks = table_.chunks();
-  BANTAM_KERNEL(context.exec, muon_momentum, arena, nesterov_, control);
+  BANTAM_KERNEL(context.exec, muon_momentum, arena, nesterov_, normalization_, control);
   for (const Batch& batch : batches_) {
-    orthogonalize(context, arena, batch);
-    BANTAM_KERNEL(context.exec, muon_apply, arena, batch.places, dtype_, other_place(arena, batch), control);
+    const void* const x = orthogonalize(context, arena, batch);
+    BANTAM_KERNEL(context.exec, muon_apply, arena, batch.places, normalization_, dtype_, x, control);
   }
 }
 

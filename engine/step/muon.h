@@ -53,11 +53,14 @@ class Muon {
   void add_matrix(const Parameter& parameter, std::size_t& chunk);
   void allocate_workspace(const Context& context);
   void* other_place(const kernels::UpdateArena& arena, const Batch& batch) const;
-  void orthogonalize(const Context& context, const kernels::UpdateArena& arena, const Batch& batch) const;
+  const void* orthogonalize(const Context& context, const kernels::UpdateArena& arena, const Batch& batch) const;
   void multiply(const Context& context, const kernels::MatmulShape& shape, const kernels::MatmulBatch& batch,
                 const void* a, const void* b, void* to) const;
 
   bool nesterov_;
+  int steps_;
+  kernels::NewtonSchulz polynomial_;
+  kernels::MuonNormalization normalization_;
   float learning_rate_;
   DType dtype_;  // of the products
   OptimizerOptions rest_;

@@ -3,6 +3,7 @@
 // of optimizers and schedules that a configuration may name.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -170,6 +171,16 @@ struct PruneOptions {
   std::vector<std::string> match = {"*weight*"};
 };
 
+/// How Muon makes matrices orthogonal, and what else it does with weights.
+struct MuonOptions {
+  /// Newton-Schulz steps, 1 to 10. Each moves singular values s to a·s + b·s³ + c·s⁵.
+  int steps = 5;
+  /// a, b and c: Jordan's by default. Refused where they take singular values of up to 1.05 above 2 in `steps` steps.
+  std::array<float, 3> coefficients = {3.4445f, -4.7750f, 2.0315f};
+  /// Before every so manieth update, the first included, each matrix is scaled to a Frobenius norm of √rows; 0: never.
+  std::int64_t normalize_every = 0;
+};
+
 /// Defaults are Keras' where Keras has them, for sgd and adam. Those that the papers have for other kinds are the
 /// configuration's (`optimizers`).
 struct OptimizerOptions {
@@ -197,6 +208,7 @@ struct OptimizerOptions {
   std::shared_ptr<const OptimizerOptions> rest = nullptr;
   std::optional<EmaOptions> ema = std::nullopt;
   std::optional<PruneOptions> prune = std::nullopt;
+  MuonOptions muon = {};
 };
 
 /// The schedules of one run; empty where a value has none.

@@ -1,5 +1,11 @@
 // Readers of the built-in optimizers' options.
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "bantam/base/error.h"
 #include "bantam/engine/step/optimizer.h"
+#include "bantam/engine/step/rule_values.h"
 
 namespace bantam {
 namespace {
@@ -162,6 +168,47 @@ OptimizerOptions read_lamb(ConfigMap& options) {
   return optimizer;
 }
 
+/// Of optional keys, so that configurations without them resolve as they did.
+MuonOptions read_newton_schulz(ConfigMap& options) {
+  MuonOptions muon;
+  const auto steps =
+      options.find({"steps", "Newton-Schulz steps an update: more make the matrix more orthogonal.", "3", "5"});
+  if (steps) muon.steps = static_cast<int>(steps->as_integer({.min = 1, .max = 10}));
+  const auto coefficients = options.find(
+      {"coefficients",
+       "a, b and c of a step, which moves the matrix's singular values s to a·s + b·s³ + c·s⁵. Refused where one of up "
+       "to 1.05 could pass 2 within `steps`.",
+       "[3.4445, -4.775, 2.0315]", "Jordan's: [3.4445, -4.775, 2.0315]"});
+  if (!coefficients) return muon;
+  const std::vector<ConfigNode> items = coefficients->items();
+  if (items.size() != muon.coefficients.size())
+    coefficients->fail(fmt::format("coefficients are three numbers [a, b, c], got {}", items.size()));
+  for (std::size_t i = 0; i < items.size(); ++i)
+    muon.coefficients[i] = static_cast<float>(items[i].as_number({.min = -100, .max = 100}));
+  try {
+    check_muon(muon);
+  } catch (const ConfigError& error) {
+    coefficients->fail(error.what());
+  }
+  return muon;
+}
+
+/// true: every update; {every: N}.
+std::int64_t read_normalize_weights(ConfigMap& options) {
+  const auto node = options.find(
+      {"normalize_weights",
+       "Before an update each matrix is scaled to a Frobenius norm of √rows, so that a rate means the same step "
+       "throughout a run. true: before every update; {every: N}: before the first and every N-th after it.",
+       "true | {every: 2}", "false"});
+  if (!node) return 0;
+  if (!node->is_map()) return node->as_boolean() ? 1 : 0;
+  ConfigMap inner = node->as_map();
+  const std::int64_t every =
+      inner.integer({"every", "Updates from one to the next.", "2"}, {.min = 1, .max = std::int64_t{1} << 40});
+  inner.finish();
+  return every;
+}
+
 OptimizerOptions read_muon(ConfigMap& options) {
   OptimizerOptions optimizer{.kind = OptimizerKind::muon};
   options.describe(
@@ -184,6 +231,8 @@ OptimizerOptions read_muon(ConfigMap& options) {
       kNotNegative, 0.0);
   optimizer.weight_decay = decay.value;
   optimizer.schedules.weight_decay = std::move(decay.schedule);
+  optimizer.muon = read_newton_schulz(options);
+  optimizer.muon.normalize_every = read_normalize_weights(options);
   const ConfigNode rest = options.node(
       {"rest",
        "What moves all other parameters: biases, norms, depthwise weights. Its learning rate keeps its ratio to "

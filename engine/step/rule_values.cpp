@@ -2,10 +2,13 @@
 #include "bantam/engine/step/rule_values.h"
 
 #include <algorithm>
+#include <cmath>
+#include <limits>
 
 #include <fmt/format.h>
 
 #include "bantam/base/error.h"
+#include "bantam/kernels/contracts/update/muon.h"
 
 namespace bantam {
 namespace {
@@ -21,6 +24,21 @@ void require(bool fine, const char* what, float value) {
   if (!fine) throw ConfigError(fmt::format("optimizer: {}, got {}", what, value));
 }
 
+/// |a·s + b·s³ + c·s⁵| at its largest for s in [0, most]: at the end, or where a + 3b·s² + 5c·s⁴ = 0.
+double largest_of_step(const std::array<float, 3>& coefficients, double most) {
+  const double a = coefficients[0], b = coefficients[1], c = coefficients[2];
+  const auto p = [&](double s) { return std::abs(s * (a + s * s * (b + s * s * c))); };
+  double largest = p(most);
+  const auto look_at = [&](double square) {
+    if (square > 0 && square < most * most) largest = std::max(largest, p(std::sqrt(square)));
+  };
+  const double root = 9 * b * b - 20 * a * c;
+  if (c == 0 && b != 0) look_at(-a / (3 * b));
+  if (c != 0 && root >= 0)
+    for (const double sign : {-1.0, 1.0}) look_at((-3 * b + sign * std::sqrt(root)) / (10 * c));
+  return largest;
+}
+
 void check_rest(const OptimizerOptions& rest) {
   if (rest.kind == OptimizerKind::muon || rest.rule)
     throw ConfigError("optimizer: muon's rest must be another built-in optimizer");
@@ -28,6 +46,32 @@ void check_rest(const OptimizerOptions& rest) {
 }
 
 }  // namespace
+
+double largest_singular_value(const MuonOptions& options, double first) {
+  double now = first, largest = 0;
+  for (int step = 0; step < options.steps; ++step) {
+    now = largest_of_step(options.coefficients, now);
+    if (!std::isfinite(now)) return std::numeric_limits<double>::infinity();
+    largest = std::max(largest, now);
+  }
+  return largest;
+}
+
+void check_muon(const MuonOptions& o) {
+  constexpr int kMostSteps = 10;
+  if (o.steps < 1 || o.steps > kMostSteps)
+    throw ConfigError(fmt::format("optimizer: muon's steps must be 1 to {}, got {}", kMostSteps, o.steps));
+  if (o.normalize_every < 0)
+    throw ConfigError(fmt::format("optimizer: normalize_weights must not be negative, got {}", o.normalize_every));
+  using kernels::NewtonSchulz;
+  const double largest = largest_singular_value(o, NewtonSchulz::kFirstSingularValue);
+  if (!(largest <= NewtonSchulz::kMostSingularValue))
+    throw ConfigError(
+        fmt::format("optimizer: muon's coefficients [{}, {}, {}] take singular values up to {} to {:.4g} in {} steps; "
+                    "at most {} is accepted",
+                    o.coefficients[0], o.coefficients[1], o.coefficients[2], NewtonSchulz::kFirstSingularValue, largest,
+                    o.steps, NewtonSchulz::kMostSingularValue));
+}
 
 kernels::OptimizerKind kernel_kind(const OptimizerOptions& options) {
   switch (options.kind) {
@@ -106,7 +150,9 @@ void check_options(const OptimizerOptions& o) {
   require(o.clip_norm >= 0.0f, "clip_norm must not be negative", o.clip_norm);
   require(o.clip_value >= 0.0f, "clip_value must not be negative", o.clip_value);
   require(o.initial_loss_scale >= 1.0f, "initial_loss_scale must be at least 1", o.initial_loss_scale);
-  if (o.kind == OptimizerKind::muon) check_rest(rest_of(o));
+  if (o.kind != OptimizerKind::muon) return;
+  check_muon(o.muon);
+  check_rest(rest_of(o));
 }
 
 }  // namespace bantam

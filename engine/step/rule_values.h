@@ -19,6 +19,11 @@ UpdateValues update_values(const OptimizerOptions& options);
 void assign_values(OptimizerOptions& options, const UpdateValues& values);
 /// Options of the kind muon: what moves the rest.
 OptimizerOptions rest_of(const OptimizerOptions& muon);
+/// The largest singular value after any of Muon's steps, where those of up to `first` come in; infinite where they grow
+/// beyond all bounds.
+double largest_singular_value(const MuonOptions& options, double first);
+/// Throws ConfigError where Muon's own options are out of their ranges, or would make singular values too large.
+void check_muon(const MuonOptions& options);
 /// Throws ConfigError where an option is out of its range, or two do not go together.
 void check_options(const OptimizerOptions& options);
 

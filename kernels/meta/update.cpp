@@ -63,8 +63,10 @@ void clip_gradients(const Exec& exec, const UpdateArena& arena, const UpdateCont
   note(exec, "clip_gradients", {.bytes = 2 * 4 * arena.granules * kSpanGranule});
 }
 
-void muon_momentum(const Exec& exec, const UpdateArena& arena, bool, const UpdateControl*) {
-  note(exec, "muon_momentum", {.bytes = 4 * 4 * arena.chunks.granules * kSpanGranule});
+void muon_momentum(const Exec& exec, const UpdateArena& arena, bool, const MuonNormalization& normalization,
+                   const UpdateControl*) {
+  const std::int64_t slots = normalization.every > 0 ? 5 : 4;  // weights, too
+  note(exec, "muon_momentum", {.bytes = slots * 4 * arena.chunks.granules * kSpanGranule});
 }
 
 void muon_normalize(const Exec& exec, const UpdateArena&, const MuonMatrices& matrices, DType dtype, void*) {
@@ -72,12 +74,13 @@ void muon_normalize(const Exec& exec, const UpdateArena&, const MuonMatrices& ma
   note(exec, "muon_normalize", {.bytes = 4 * elements + bytes_of(elements, dtype)});
 }
 
-void muon_polynomial(const Exec& exec, const MuonSquares& squares, DType dtype, const void*, const void*, void*) {
+void muon_polynomial(const Exec& exec, const MuonSquares& squares, const NewtonSchulz&, DType dtype, const void*,
+                     const void*, void*) {
   note(exec, "muon_polynomial", {.bytes = 3 * bytes_of(squares.count * squares.n * squares.n, dtype)});
 }
 
-void muon_apply(const Exec& exec, const UpdateArena& arena, const MuonMatrices& matrices, DType dtype, const void*,
-                const UpdateControl*) {
+void muon_apply(const Exec& exec, const UpdateArena& arena, const MuonMatrices& matrices, const MuonNormalization&,
+                DType dtype, const void*, const UpdateControl*) {
   const std::int64_t elements = matrices.count * matrices.elements;
   note(exec, "muon_apply",
        {.bytes = 2 * 4 * elements + bytes_of(elements, dtype) +

@@ -23,7 +23,7 @@ LayerPtr read_conv2d(ConfigMap& options) {
   conv.groups = options.integer(kGroups, kCount, 1);
   conv.bias = options.boolean(kBias, true);
   conv.activation = read_activation(options);
-  conv.initializer = read_initializer(options);
+  read_initializer(options, conv);
   return conv2d(conv);
 }
 

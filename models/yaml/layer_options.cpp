@@ -13,6 +13,23 @@ namespace {
 constexpr IntegerRange kExtent{.min = 1, .max = 1 << 20};
 constexpr IntegerRange kPadding{.min = 0, .max = 1 << 20};
 
+std::string as_initializer(const ConfigNode& node) {
+  const std::vector<std::string> names = initializer_names();
+  const std::vector<std::string_view> views(names.begin(), names.end());
+  return node.as_choice(views);
+}
+
+WhitenOptions read_whitening(ConfigMap map) {
+  WhitenOptions whiten;
+  whiten.images = map.integer({"images", "The first so many training images, or all where there are fewer.", "960"},
+                              {.min = 1, .max = 1 << 30}, whiten.images);
+  whiten.epsilon =
+      map.number({"epsilon", "Added to eigenvalues, so that patches' faint directions stay faint.", "5.0e-4"},
+                 {.min = 0, .max = 1e6, .min_open = true}, whiten.epsilon);
+  map.finish();
+  return whiten;
+}
+
 std::vector<std::string> activation_names() {
   std::vector<std::string> names;
   for (int i = 0; i < kActivationKinds; ++i) names.emplace_back(to_string(static_cast<Activation>(i)));
@@ -145,15 +162,38 @@ ActivationOptions read_activation(ConfigMap& options, const ConfigKey& key, std:
 }
 
 std::string read_initializer(ConfigMap& options) {
-  const std::vector<std::string> names = initializer_names();
-  const std::vector<std::string_view> views(names.begin(), names.end());
-  return options
-      .node({"initializer",
-             "Distribution that the weights start from, by its fan-in and fan-out; biases start at 0. he_normal suits "
-             "deep networks with relu.",
-             "he_normal"},
-            "glorot_uniform")
-      .as_choice(views);
+  return as_initializer(options.node(
+      {"initializer",
+       "Distribution that the weights start from, by its fan-in and fan-out; biases start at 0. he_normal suits "
+       "deep networks with relu.",
+       "he_normal"},
+      "glorot_uniform"));
+}
+
+void read_initializer(ConfigMap& options, Conv2dOptions& conv) {
+  const ConfigNode node = options.node(
+      {"initializer",
+       "What the weights start from: a distribution, by its fan-in and fan-out, or the data; biases start at 0. "
+       "he_normal suits deep networks with relu. dirac: the first filters pass the inputs on, the others are as "
+       "fan_in_uniform.",
+       "he_normal | {whiten: {images: 960, epsilon: 5.0e-4}}"},
+      "glorot_uniform");
+  if (!node.is_map()) {
+    conv.initializer = as_initializer(node);
+    return;
+  }
+  ConfigMap map = node.as_map();
+  const auto given = map.find(
+      {"whiten",
+       "Of a layer that reads the images, with 2 × kernel × kernel × channels filters: eigenvectors of its patches' "
+       "covariance in the first training images, each divided by the root of its eigenvalue and epsilon, and their "
+       "negatives. Weights from a file or a checkpoint are not whitened.",
+       "{images: 960, epsilon: 5.0e-4}", "a distribution by its name"});
+  map.finish();
+  if (given)
+    conv.whiten = read_whitening(given->as_map());
+  else if (!node.is_described())
+    node.fail("expected the name of an initializer, or {whiten: {images: N, epsilon: X}}");
 }
 
 }  // namespace bantam::models

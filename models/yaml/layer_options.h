@@ -47,5 +47,7 @@ ActivationOptions read_activation_options(Activation kind, ConfigMap& options);
 
 /// `initializer: he_normal`; Keras' glorot_uniform where it is missing.
 std::string read_initializer(ConfigMap& options);
+/// The same of a convolution, which `initializer: {whiten: {images: 960, epsilon: 5.0e-4}}` may also say.
+void read_initializer(ConfigMap& options, Conv2dOptions& conv);
 
 }  // namespace bantam::models

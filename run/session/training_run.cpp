@@ -18,6 +18,7 @@
 #include "bantam/run/fit/plan_target.h"
 #include "bantam/run/fit/rehearsal_runtime.h"
 #include "bantam/run/weights/initial_weights.h"
+#include "bantam/run/weights/whitening.h"
 
 namespace bantam::run {
 namespace {
@@ -122,7 +123,8 @@ TrainingRun::TrainingRun(const RunConfig& config, int threads, const RunDirector
 }
 
 void TrainingRun::load_beginning() {
-  const BeginningWeights weights = begin_with_weights(session_.model(), config_);
+  BeginningWeights weights = begin_with_weights(session_.model(), config_);
+  if (weights.text.empty()) weights.text = whiten(session_.model(), config_);
   if (weights.text.empty()) return;
   if (weights.warns)
     observer_.on_warning(weights.text);

@@ -279,6 +279,38 @@ TEST(RandomFlip, MirrorsTheSaidShareInBothForms) {
   }
 }
 
+TEST(RandomFlip, AlternatesBySampleAndEpochInBothForms) {
+  const auto stage = read_stage("random_flip: {alternate: true}");
+  PhiloxSequence random = random_of(4);
+  const auto placed = [&](std::uint64_t seed, std::int64_t epoch, std::int64_t sample) {
+    kernels::ImagePlacement placement{.flip = 7};
+    const PhiloxWords words{{random.next(), random.next(), random.next(), random.next()}};
+    stage->place_at({seed, epoch, sample}, {}, words, placement);
+    EXPECT_EQ(stage->region_at({seed, epoch, sample}, {6, 8}, random).mirrored, placement.flip == 1);
+    return placement.flip;
+  };
+  int flipped = 0, as_another_seed = 0, as_before = 0;
+  for (std::int64_t sample = 0; sample < 4000; ++sample) {
+    const int first = placed(1, 0, sample);
+    ASSERT_TRUE(first == 0 || first == 1);
+    for (std::int64_t epoch = 1; epoch < 5; ++epoch)
+      ASSERT_EQ(placed(1, epoch, sample), epoch % 2 == 0 ? first : 1 - first);
+    flipped += first;
+    as_another_seed += placed(2, 0, sample) == first ? 1 : 0;
+    as_before += sample > 0 && placed(1, 0, sample - 1) == first ? 1 : 0;
+  }
+  const double five = 5 * std::sqrt(4000 * 0.25);  // deviations of fair coins
+  EXPECT_NEAR(flipped, 2000, five);
+  EXPECT_NEAR(as_another_seed, 2000, five);
+  EXPECT_NEAR(as_before, 2000, five);
+  EXPECT_TRUE(stage->for_evaluation().empty());
+}
+
+TEST(RandomFlip, AlternatingHasNoShare) {
+  EXPECT_CONTAINS(message_of<ConfigError>([] { (void)read_stage("random_flip: {alternate: true, p: 0.3}"); }),
+                  "with alternate: true half of the images are mirrored in each epoch: leave p out, or make it 0.5");
+}
+
 TEST(RandomErasing, ErasesOneRectangleOfTheSaidArea) {
   const Augmentations stages = {
       read_stage("random_erasing: {p: 1, scale: [0.1, 0.2], ratio: [0.5, 2], value: [255, 0, 9]}")};

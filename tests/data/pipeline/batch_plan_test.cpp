@@ -134,6 +134,23 @@ TEST(BatchPlanner, EveryCornerAndBothFlipsComeUp) {
   EXPECT_NEAR(flips, 10000, 354);  // five standard deviations of 20,000 fair draws
 }
 
+TEST(BatchPlanner, AnAlternatingFlipIsTheSamplesWhereverItStands) {
+  PipelineOptions options;
+  options.augmentations = {random_crop({.padding = 4}), alternating_flip()};
+  const auto whole = plan(options, 1, 2, 0, 100), elsewhere = plan(options, 1, 2, 5000, 100),
+             next = plan(options, 1, 3, 0, 100), later = plan(options, 1, 4, 0, 100);
+  int flips = 0, windows = 0;
+  for (std::size_t i = 0; i < 100; ++i) {
+    EXPECT_EQ(elsewhere[i].flip, whole[i].flip) << i;
+    EXPECT_EQ(next[i].flip, 1 - whole[i].flip) << i;
+    EXPECT_EQ(later[i].flip, whole[i].flip) << i;
+    flips += whole[i].flip;
+    windows += elsewhere[i].top == whole[i].top && elsewhere[i].left == whole[i].left ? 1 : 0;
+  }
+  EXPECT_NEAR(flips, 50, 25);  // five standard deviations
+  EXPECT_LT(windows, 20) << "the crop goes by the place in the epoch: one in 81 agrees";
+}
+
 TEST(BatchPlanner, ASmallerWindowStaysInsideAndValidationImagesAreCutFromTheMiddle) {
   PipelineOptions options = augmented();
   options.augmentations[0] = random_crop({.height = 28, .width = 24});

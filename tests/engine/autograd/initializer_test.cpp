@@ -48,7 +48,8 @@ TEST(InitializerTest, MomentsAreThoseOfTheirPapers) {
                           {"he_uniform", 2 / in, std::sqrt(6 / in)},
                           {"he_normal", 2 / in, 0},
                           {"lecun_normal", 1 / in, 0},
-                          {"fan_in_uniform", 1 / in / 3, 1 / std::sqrt(in)}};
+                          {"fan_in_uniform", 1 / in / 3, 1 / std::sqrt(in)},
+                          {"unit_uniform", 1, std::sqrt(3.0)}};
   for (const Expected& expected : all) {
     const std::vector<float> values = fill(make_initializer(expected.name, kFans));
     EXPECT_NEAR(mean_of(values), 0, 5 * std::sqrt(expected.variance / kCount)) << expected.name;
@@ -73,6 +74,32 @@ TEST(InitializerTest, ATruncatedNormalEndsAtTwoDeviations) {
   EXPECT_GT(high, 0.95f);
   // Of a standard normal cut at ±2: 1 - 4φ(2)/(2Φ(2) - 1) = 0.77374.
   EXPECT_NEAR(variance_of(values), 0.25 * 0.77374, 5 * 0.2 * std::sqrt(2.0 / kCount));
+}
+
+/// Values of this shape, and whether each is as fan_in_uniform says.
+std::vector<float> dirac_of(const Shape& shape) {
+  const auto filled = [&](const char* name) {
+    std::vector<float> values(static_cast<std::size_t>(shape.elements()));
+    PhiloxSequence random(philox_key(7, RandomPurpose::test));
+    make_initializer(name, kFans).fill(values, shape, random);
+    return values;
+  };
+  std::vector<float> values = filled("dirac");
+  const std::vector<float> uniform = filled("fan_in_uniform");
+  for (std::size_t i = 0; i < values.size(); ++i)
+    if (values[i] == uniform[i]) values[i] = -7;
+  return values;
+}
+
+TEST(InitializerTest, DiracPassesInputsOn) {
+  // Three filters of 1x2 over two channels: the middle is column 1. The third filter has no channel.
+  EXPECT_EQ(dirac_of({3, 1, 2, 2}), (std::vector<float>{0, 0, 1, 0, 0, 0, 0, 1, -7, -7, -7, -7}));
+  // One filter, 3x3 over two channels.
+  std::vector<float> one(18);
+  one[8] = 1;
+  EXPECT_EQ(dirac_of({1, 3, 3, 2}), one);
+  EXPECT_EQ(dirac_of({3, 2}), (std::vector<float>{1, 0, 0, 1, -7, -7}));
+  EXPECT_EQ(dirac_of({1, 3, 2}), (std::vector<float>{0, 0, 1, 1, 0, 0})) << "depthwise: every channel";
 }
 
 TEST(InitializerTest, ConstantsFillEverything) {

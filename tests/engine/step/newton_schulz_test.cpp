@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <cmath>
 
+#include "bantam/engine/step/rule_values.h"
 #include "bantam/kernels/contracts/update/muon.h"
 #include "tests/engine/engine_fixture.h"
+#include "tests/engine/message_of.h"
 
 namespace bantam {
 namespace {
@@ -116,11 +118,12 @@ Graph network(int equal) {
 /// By how much one update by `gradients` moves each weight, in the graph's order: in units of the learning rate, the
 /// other way.
 std::vector<std::vector<float>> step_of(Runtime& runtime, Device device, Graph graph, PrecisionKind kind,
-                                        const std::vector<std::vector<float>>& gradients) {
+                                        const std::vector<std::vector<float>>& gradients,
+                                        const MuonOptions& muon = {}) {
   std::vector<std::string> names;
   for (std::size_t i = 1; i < graph.nodes().size(); ++i) names.push_back(graph.nodes()[i].name + "/weight");
   Model model(runtime, device, std::move(graph), {.precision = {.kind = kind}});
-  Optimizer optimizer(model, {.kind = OptimizerKind::muon, .learning_rate = 1.0f, .momentum = 0.95f});
+  Optimizer optimizer(model, {.kind = OptimizerKind::muon, .learning_rate = 1.0f, .momentum = 0.95f, .muon = muon});
   const Stream stream = runtime.stream(device);
   for (std::size_t i = 0; i < names.size(); ++i) {
     Parameter& parameter = *model.parameters().find(names[i]);
@@ -173,6 +176,74 @@ TEST_P(MuonStepTest, ADiagonalMatrixByHand) {
     EXPECT_EQ(moved[1], 0.0f);
     EXPECT_EQ(moved[2], 0.0f);
   }
+}
+
+// Odd and even counts: X ends in another place. Several equal matrices are a batch in half types.
+TEST_P(MuonStepTest, StepsAndCoefficientsAreTheOnesAskedFor) {
+  for (const PrecisionKind kind : kPrecisions) {
+    for (const int steps : {1, 2, 3, 4}) {
+      double expected[] = {0.6, 0.8};
+      for (double& s : expected) {
+        for (int step = 0; step < steps; ++step) s = 1.875 * s - 1.25 * std::pow(s, 3) + 0.375 * std::pow(s, 5);
+      }
+      for (const int equal : {1, 3}) {
+        Graph graph({2});
+        for (int i = 0; i < equal; ++i) graph.add(dense({.units = 2, .bias = false}));
+        const auto moved = step_of(runtime(), device(), std::move(graph), kind,
+                                   std::vector<std::vector<float>>(static_cast<std::size_t>(equal), {3, 0, 0, 4}),
+                                   {.steps = steps, .coefficients = {1.875f, -1.25f, 0.375f}});
+        for (const std::vector<float>& matrix : moved) {
+          EXPECT_NEAR(matrix[0], expected[0], tolerance(kind)) << steps;
+          EXPECT_NEAR(matrix[3], expected[1], tolerance(kind)) << steps;
+          EXPECT_EQ(matrix[1], 0.0f);
+        }
+      }
+    }
+  }
+}
+
+// [2, 0; 0, 0] has the norm 2; rows 2, so it becomes √2 before the first step moves it.
+TEST_P(MuonStepTest, WeightsAreScaledBeforeTheUpdateWhereAsked) {
+  for (const std::int64_t every : {0, 1, 2}) {
+    Graph graph({2});
+    graph.add("dense", dense({.units = 2, .bias = false}));
+    Model model(runtime(), device(), std::move(graph), {});
+    Optimizer optimizer(model,
+                        {.kind = OptimizerKind::muon, .learning_rate = 0.0f, .muon = {.normalize_every = every}});
+    const Stream stream = runtime().stream(device());
+    Parameter& weight = *model.parameters().find("dense/weight");
+    const std::vector<float> gradient = {1, 2, 3, 4};
+    for (int update = 0; update < 2; ++update) {
+      const std::vector<float> values = {2, 0, 0, 0};
+      copy_bytes(weight.master().data(), values.data(), 4 * sizeof(float), stream);
+      copy_bytes(weight.gradient().data(), gradient.data(), 4 * sizeof(float), stream);
+      synchronize(stream);
+      optimizer.update();
+      const bool due = every == 1 || (every == 2 && update == 0);
+      EXPECT_NEAR(to_host<float>(weight.master(), stream)[0], due ? std::sqrt(2.0) : 2.0, 1e-6) << every;
+    }
+  }
+}
+
+TEST(MuonOptionsTest, CoefficientsThatGrowAreRefused) {
+  // p(1.05) = 0.68 for Jordan's; the largest is p(0.5545) = 1.2024, which the fifth step does not pass.
+  EXPECT_NEAR(largest_singular_value({}, 1.05), 1.2024, 1e-4);
+  // 1.2188, 1.2396, 1.3598, 2.476: worked out with a pocket calculator.
+  MuonOptions steep{.steps = 3, .coefficients = {3.4576f, -4.7391f, 2.0843f}};
+  EXPECT_NEAR(largest_singular_value(steep, 1.05), 1.3598, 2e-3);
+  check_muon(steep);
+  steep.steps = 4;
+  EXPECT_NE(testing::message_of([&] { check_muon(steep); }).find("singular values up to 1.05 to 2.4"),
+            std::string::npos);
+  EXPECT_NE(testing::message_of([&] { check_muon(steep); }).find("in 4 steps; at most 2 is accepted"),
+            std::string::npos);
+  EXPECT_NE(testing::message_of([] { check_muon({.steps = 11}); }).find("muon's steps must be 1 to 10, got 11"),
+            std::string::npos);
+  EXPECT_NE(testing::message_of([] {
+              check_muon({.steps = 2, .coefficients = {3, 0, 0}});
+            }).find("singular values up to 1.05 to 9.45 in 2 steps"),
+            std::string::npos);
+  EXPECT_NEAR(largest_singular_value({.steps = 1, .coefficients = {1, -1, 0}}, 1.05), 2 / std::sqrt(27.0), 1e-9);
 }
 
 TEST_P(MuonStepTest, EveryPrecisionIsFloat64WithinItsRoundings) {

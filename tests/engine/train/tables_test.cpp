@@ -160,6 +160,30 @@ TEST(OptimizerTable, NamesAreRead) {
   EXPECT_SAYS(optimizers().add("adam", nullptr), "optimizer 'adam' is registered already");
 }
 
+TEST(OptimizerTable, MuonsOwnKeysAreRead) {
+  ConfigMap none = section("optimizer: muon"),
+            all = section("optimizer: {muon: {steps: 3, coefficients: [3.5, -4.75, 2], normalize_weights: true}}"),
+            every = section("optimizer: {muon: {normalize_weights: {every: 4}}}"),
+            never = section("optimizer: {muon: {normalize_weights: false}}");
+  const MuonOptions plain = read_optimizer(none).muon, given = read_optimizer(all).muon;
+  EXPECT_EQ(plain.steps, 5);
+  EXPECT_EQ(plain.coefficients, (std::array<float, 3>{3.4445f, -4.7750f, 2.0315f}));
+  EXPECT_EQ(plain.normalize_every, 0);
+  EXPECT_EQ(given.steps, 3);
+  EXPECT_EQ(given.coefficients, (std::array<float, 3>{3.5f, -4.75f, 2.0f}));
+  EXPECT_EQ(given.normalize_every, 1);
+  EXPECT_EQ(read_optimizer(every).muon.normalize_every, 4);
+  EXPECT_EQ(read_optimizer(never).muon.normalize_every, 0);
+  ConfigMap many = section("optimizer: {muon: {steps: 11}}"),
+            two = section("optimizer: {muon: {coefficients: [1, 2]}}"),
+            steep = section("optimizer: {muon: {coefficients: [3.4576, -4.7391, 2.0843]}}"),
+            negative = section("optimizer: {muon: {normalize_weights: {every: 0}}}");
+  EXPECT_SAYS(read_optimizer(many), "expected an integer");
+  EXPECT_SAYS(read_optimizer(two), "coefficients are three numbers [a, b, c], got 2");
+  EXPECT_SAYS(read_optimizer(steep), "in 5 steps; at most 2 is accepted");
+  EXPECT_SAYS(read_optimizer(negative), "expected an integer");
+}
+
 TEST(CallbackTable, ARunMakesItsOwn) {
   register_own();
   ConfigMap none = section("{}"), own = section("callbacks: [silent, {silent: {every: 3}}]");

@@ -536,15 +536,19 @@ void add_updates(std::vector<WorkCase>& cases) {
   arena.chunks.granules = 2;
   const MuonMatrices matrices{.count = 1, .elements = 256};
   cases.push_back({"muon_momentum",  // gradient and momentum read, momentum and step written
-                   [=](const Exec& e) { meta::muon_momentum(e, arena, true, nullptr); }, 4 * 4 * 256, 0});
+                   [=](const Exec& e) { meta::muon_momentum(e, arena, true, {}, nullptr); }, 4 * 4 * 256, 0});
+  cases.push_back({"muon_momentum",  // and weights read for their norm
+                   [=](const Exec& e) { meta::muon_momentum(e, arena, true, {.every = 1}, nullptr); }, 5 * 4 * 256, 0});
   cases.push_back({"muon_normalize", [=](const Exec& e) { meta::muon_normalize(e, arena, matrices, kHalf, nullptr); },
                    (4 + 2) * 256, 0});
   cases.push_back({"muon_polynomial",
                    [=](const Exec& e) {
-                     meta::muon_polynomial(e, {.count = 2, .n = 5, .stride = 128}, kHalf, nullptr, nullptr, nullptr);
+                     meta::muon_polynomial(e, {.count = 2, .n = 5, .stride = 128}, {}, kHalf, nullptr, nullptr,
+                                           nullptr);
                    },
                    3 * 2 * 50, 0});
-  cases.push_back({"muon_apply", [=](const Exec& e) { meta::muon_apply(e, arena, matrices, kHalf, nullptr, nullptr); },
+  cases.push_back({"muon_apply",
+                   [=](const Exec& e) { meta::muon_apply(e, arena, matrices, {}, kHalf, nullptr, nullptr); },
                    (2 * 4 + 2 + 2) * 256, 0});
   arena.narrow = narrow;
   cases.push_back({"begin_update", [=](const Exec& e) { meta::begin_update(e, arena, {}, nullptr, {}); },

@@ -37,9 +37,9 @@ class MuonTest : public DeviceTest {
     for (std::size_t i = 0; i < all.size(); ++i) together.first[i] = all[i].first[0];
     return together;
   }
-  void momentum(TestArena& arena, bool nesterov) {
+  void momentum(TestArena& arena, bool nesterov, const kernels::MuonNormalization& normalization = {}) {
     arena.begin();
-    BANTAM_KERNEL(device().exec(), muon_momentum, arena.arena(), nesterov, arena.control.data());
+    BANTAM_KERNEL(device().exec(), muon_momentum, arena.arena(), nesterov, normalization, arena.control.data());
   }
 };
 
@@ -83,7 +83,7 @@ TEST_P(MuonTest, ThePolynomialIsOfASquareMatrix) {
     const std::vector<float> gram = random_values(n * n, 1), square = random_values(n * n, 2);
     const DeviceBuffer a(device(), gram, DType::float32), b(device(), square, DType::float32),
         out(device(), std::vector<float>(gram.size(), NAN), DType::float32);
-    BANTAM_KERNEL(device().exec(), muon_polynomial, {1, n, n * n}, DType::float32, a.data(), b.data(), out.data());
+    BANTAM_KERNEL(device().exec(), muon_polynomial, {1, n, n * n}, {}, DType::float32, a.data(), b.data(), out.data());
     std::vector<double> expected;
     for (std::int64_t i = 0; i < n * n; ++i) {
       const auto at = static_cast<std::size_t>(i);
@@ -99,7 +99,7 @@ TEST_P(MuonTest, AStepDecaysMovesAndCopies) {
   arena.master.upload(w);
   arena.moment2.upload(u);
   for (const MuonMatrices& matrix : matrices(arena))
-    BANTAM_KERNEL(device().exec(), muon_apply, arena.arena(), matrix, DType::float32,
+    BANTAM_KERNEL(device().exec(), muon_apply, arena.arena(), matrix, {}, DType::float32,
                   arena.moment2.as<float>() + (matrix.first[0] == 0 ? 0 : arena.offset(1)), arena.control.data());
   std::vector<double> moved(w.size());
   for (std::size_t i = 0; i < w.size(); ++i)
@@ -130,7 +130,7 @@ TEST_P(MuonTest, ASkippedUpdateAndAFrozenSpanChangeNoBit) {
     const auto before = state();
     momentum(arena, true);
     for (const MuonMatrices& matrix : all)
-      BANTAM_KERNEL(device().exec(), muon_apply, arena.arena(), matrix, DType::float32,
+      BANTAM_KERNEL(device().exec(), muon_apply, arena.arena(), matrix, {}, DType::float32,
                     arena.moment2.as<float>() + (matrix.first[0] == 0 ? 0 : arena.offset(1)), arena.control.data());
     const auto after = state();
     if (!frozen) {
@@ -190,7 +190,7 @@ TEST_P(MuonTest, PolynomialsOfSeveralMatricesInEveryType) {
     const std::vector<float> gram = random_values(kCount * kStride, 1, dtype),
                              square = random_values(kCount * kStride, 2, dtype);
     const DeviceBuffer a(device(), gram, dtype), b(device(), square, dtype);
-    BANTAM_KERNEL(device().exec(), muon_polynomial, {kCount, n, kStride}, dtype, a.data(), b.data(), b.data());
+    BANTAM_KERNEL(device().exec(), muon_polynomial, {kCount, n, kStride}, {}, dtype, a.data(), b.data(), b.data());
     std::vector<double> expected(square.begin(), square.end());  // between matrices nothing is written
     for (std::int64_t matrix = 0; matrix < kCount; ++matrix) {
       for (std::int64_t i = 0; i < n * n; ++i) {
@@ -199,6 +199,47 @@ TEST_P(MuonTest, PolynomialsOfSeveralMatricesInEveryType) {
       }
     }
     expect_close(b.download(), expected, 32 * kUnit + (is_half(dtype) ? unit_roundoff(dtype) : 0.0));
+  }
+}
+
+TEST_P(MuonTest, ThePolynomialHasTheSaidCoefficients) {
+  constexpr std::int64_t n = 2;
+  const DeviceBuffer gram(device(), std::vector<float>{1, 2, 2, 4}, DType::float32),
+      square(device(), std::vector<float>{5, 10, 10, 20}, DType::float32);
+  BANTAM_KERNEL(device().exec(), muon_polynomial, {1, n, n * n}, {.a = 3, .b = -0.5f, .c = 0.25f}, DType::float32,
+                gram.data(), square.data(), square.data());
+  EXPECT_EQ(square.download(), (std::vector<float>{3.75f, 1.5f, 1.5f, 6.0f}));
+}
+
+// Due at the first update, not at the second, at the third. A matrix of zeros has no norm to divide by.
+TEST_P(MuonTest, WeightsAreScaledToANormWhereThatIsDue) {
+  for (const bool zeros : {false, true}) {
+    TestArena arena(device(), spans(), kGroups);
+    std::vector<float> w = arena.random_padded(1);
+    if (zeros) std::fill(w.begin() + static_cast<std::ptrdiff_t>(arena.offset(1)), w.end(), 0.0f);
+    arena.master.upload(w);
+    arena.gradient.upload(arena.random_padded(5));
+    const DeviceBuffer x(device(), arena.random_padded(6), DType::float32);
+    const std::vector<float> step = x.download();
+    for (int update = 0; update < 3; ++update) {
+      const std::vector<float> before = arena.master.download();
+      momentum(arena, true, {.every = 2});
+      std::vector<double> expected(before.begin(), before.end());
+      for (MuonMatrices matrix : matrices(arena)) {
+        matrix.norm = 3.0f;
+        const std::size_t begin = matrix.first[0] == 0 ? 0 : arena.offset(1);
+        const double lr = begin == 0 ? 0.5 : 0.125, decay = begin == 0 ? 0.25 : 0.0;
+        double norm = 0;
+        for (std::size_t i = 0; i < static_cast<std::size_t>(matrix.values); ++i)
+          norm += static_cast<double>(before[begin + i]) * before[begin + i];
+        const double factor = update != 1 && norm > 0 ? 3.0 / std::sqrt(norm) : 1.0;
+        for (std::size_t i = begin; i < begin + static_cast<std::size_t>(matrix.values); ++i)
+          expected[i] = before[i] * factor - lr * (2.0 * step[i] + decay * before[i] * factor);
+        BANTAM_KERNEL(device().exec(), muon_apply, arena.arena(), matrix, {.every = 2}, DType::float32,
+                      x.as<float>() + begin, arena.control.data());
+      }
+      expect_close(arena.master.download(), expected, 8 * kUnit);
+    }
   }
 }
 
@@ -213,7 +254,7 @@ TEST_P(MuonTest, AStepOfSeveralMatricesReadsEveryType) {
       if (i % kPlace >= kValues) x[static_cast<std::size_t>(i)] = NAN;
     }
     const DeviceBuffer steps(device(), x, dtype);
-    BANTAM_KERNEL(device().exec(), muon_apply, arena.arena(), together(arena, kValues), dtype, steps.data(),
+    BANTAM_KERNEL(device().exec(), muon_apply, arena.arena(), together(arena, kValues), {}, dtype, steps.data(),
                   arena.control.data());
     std::vector<double> moved(w.begin(), w.end());
     for (std::size_t matrix = 0; matrix < 3; ++matrix) {

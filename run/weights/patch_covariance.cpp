@@ -1,0 +1,117 @@
+// Sums over patches, and the eigenvectors of their mean.
+#include "bantam/run/weights/patch_covariance.h"
+
+#include <algorithm>
+#include <cmath>
+
+#define EIGEN_MPL2_ONLY
+#include <Eigen/Eigenvalues>
+
+#include <fmt/format.h>
+
+#include "bantam/base/error.h"
+#include "bantam/base/parallel.h"
+#include "bantam/kernels/contracts/window.h"
+
+namespace bantam::run {
+namespace {
+
+constexpr std::int64_t kImagesOfPart = 4;  // that have one sum
+
+/// The sign with which an eigenvector counts: whatever the solver found, and whichever of near-equal elements is the
+/// largest by a rounding.
+double sign_of(const Eigen::VectorXd& vector) {
+  const double least = 0.9 * vector.cwiseAbs().maxCoeff();
+  for (Eigen::Index i = 0; i < vector.size(); ++i)
+    if (std::abs(vector[i]) >= least) return vector[i] < 0 ? -1.0 : 1.0;
+  return 1.0;
+}
+
+}  // namespace
+
+PatchCovariance::PatchCovariance(const Shape& image, const Conv2dOptions& conv)
+    : image_(image),
+      kernel_(conv.kernel),
+      stride_(conv.stride),
+      dilation_(conv.dilation),
+      rows_(kernels::window_positions(image[0], kernel_.h, stride_.h, dilation_.h)),
+      columns_(kernels::window_positions(image[1], kernel_.w, stride_.w, dilation_.w)),
+      patch_(kernel_.h * kernel_.w * image[2]),
+      sums_(static_cast<std::size_t>(patch_ * patch_)) {
+  const auto fits = [](std::int64_t extent, std::int64_t kernel, std::int64_t dilation) {
+    return (kernel - 1) * dilation < extent;
+  };
+  if (!fits(image[0], kernel_.h, dilation_.h) || !fits(image[1], kernel_.w, dilation_.w))
+    throw ConfigError(
+        fmt::format("whiten: no window of {}x{} lies within an image of {}", kernel_.h, kernel_.w, to_string(image)));
+}
+
+void PatchCovariance::add_image(const float* image, double* sums) const {
+  const std::int64_t channels = image_[2];
+  std::vector<double> patch(static_cast<std::size_t>(patch_));
+  for (std::int64_t row = 0; row < rows_; ++row) {
+    for (std::int64_t column = 0; column < columns_; ++column) {
+      double* to = patch.data();
+      for (std::int64_t y = 0; y < kernel_.h; ++y) {
+        for (std::int64_t x = 0; x < kernel_.w; ++x, to += channels) {
+          const std::int64_t at =
+              (row * stride_.h + y * dilation_.h) * image_[1] + column * stride_.w + x * dilation_.w;
+          std::copy_n(image + at * channels, channels, to);
+        }
+      }
+      for (std::int64_t i = 0; i < patch_; ++i) {
+        const double own = patch[static_cast<std::size_t>(i)];
+        for (std::int64_t j = i; j < patch_; ++j) sums[i * patch_ + j] += own * patch[static_cast<std::size_t>(j)];
+      }
+    }
+  }
+}
+
+void PatchCovariance::add(std::span<const float> images, int threads) {
+  const std::int64_t each = image_.elements(), count = static_cast<std::int64_t>(images.size()) / each;
+  if (static_cast<std::int64_t>(images.size()) != count * each)
+    throw Error(fmt::format("whiten: expected images of {}, got {} values", to_string(image_), images.size()));
+  const std::int64_t parts = (count + kImagesOfPart - 1) / kImagesOfPart;
+  std::vector<std::vector<double>> sums(static_cast<std::size_t>(parts), std::vector<double>(sums_.size()));
+  parallel_parts(parts, threads, [&](std::int64_t part) {
+    for (std::int64_t i = part * kImagesOfPart; i < std::min(count, (part + 1) * kImagesOfPart); ++i)
+      add_image(images.data() + i * each, sums[static_cast<std::size_t>(part)].data());
+  });
+  for (const std::vector<double>& own : sums)
+    for (std::size_t i = 0; i < own.size(); ++i) sums_[i] += own[i];
+  images_ += count;
+}
+
+std::vector<double> PatchCovariance::mean() const {
+  const double patches = static_cast<double>(images_ * rows_ * columns_);
+  std::vector<double> mean(sums_.size());
+  for (std::int64_t i = 0; i < patch_; ++i) {
+    for (std::int64_t j = 0; j < patch_; ++j)
+      mean[static_cast<std::size_t>(i * patch_ + j)] =
+          sums_[static_cast<std::size_t>(std::min(i, j) * patch_ + std::max(i, j))] / patches;
+  }
+  return mean;
+}
+
+std::vector<float> whitening_weights(std::span<const double> covariance, std::int64_t patch, double epsilon) {
+  for (const double value : covariance)
+    if (!std::isfinite(value)) throw DataError("whiten: the first training images have values that are not finite");
+  const Eigen::SelfAdjointEigenSolver<Eigen::MatrixXd> solver(
+      Eigen::Map<const Eigen::MatrixXd>(covariance.data(), patch, patch));
+  if (solver.info() != Eigen::Success) throw DataError("whiten: the eigenvectors of the patches were not found");
+  std::vector<float> weights(static_cast<std::size_t>(2 * patch * patch));
+  for (std::int64_t row = 0; row < patch; ++row) {
+    const Eigen::Index at = patch - 1 - row;  // eigenvalues increase
+    const Eigen::VectorXd vector = solver.eigenvectors().col(at);
+    // A rounding may leave an eigenvalue of 0 below it.
+    const double factor = sign_of(vector) / std::sqrt(std::max(0.0, solver.eigenvalues()[at]) + epsilon);
+    for (std::int64_t i = 0; i < patch; ++i) {
+      const auto value = static_cast<float>(factor * vector[i]);
+      weights[static_cast<std::size_t>(row * patch + i)] = value;
+      weights[static_cast<std::size_t>((patch + row) * patch + i)] = -value;
+    }
+  }
+  return weights;
+}
+
+}  // namespace bantam::run

@@ -1,0 +1,43 @@
+// The covariance of the patches that a convolution reads in images, and the weights that whiten them.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "bantam/engine/layers/layers.h"
+
+namespace bantam::run {
+
+/// Sums of products of a convolution's patches: of each position whose window lies within the image.
+class PatchCovariance {
+ public:
+  /// `image`: (height, width, channels). Throws ConfigError where no window lies within it.
+  PatchCovariance(const Shape& image, const Conv2dOptions& conv);
+
+  /// `images` (count, height, width, channels). Sums are float64, image by image and in their order: the same bits for
+  /// any number of threads.
+  void add(std::span<const float> images, int threads);
+
+  /// Elements of a patch: kernel × kernel × channels, in the order of a filter's weights.
+  std::int64_t patch() const { return patch_; }
+  std::int64_t images() const { return images_; }
+  /// (patch, patch): the mean of the products. No mean is subtracted from the patches.
+  std::vector<double> mean() const;
+
+ private:
+  void add_image(const float* image, double* sums) const;
+
+  Shape image_;
+  Extent2d kernel_, stride_, dilation_;
+  std::int64_t rows_, columns_, patch_;  // positions of windows, and their elements
+  std::int64_t images_ = 0;
+  std::vector<double> sums_;  // (patch, patch), of which rows up to the diagonal's right count
+};
+
+/// (2·patch, patch): the unit eigenvectors of a symmetric `covariance` (patch, patch), that of the largest eigenvalue
+/// first, each divided by √(eigenvalue + epsilon); then their negatives. An eigenvector's sign is that with which its
+/// first element of at least 0.9 times its largest magnitude is positive. Throws DataError where values are not finite.
+std::vector<float> whitening_weights(std::span<const double> covariance, std::int64_t patch, double epsilon);
+
+}  // namespace bantam::run
