@@ -13,10 +13,10 @@
 
 #include "bantam/base/error.h"
 #include "bantam/base/parallel.h"
+#include "bantam/base/sha256.h"
 #include "bantam/base/text.h"
 #include "bantam/data/files/archive.h"
 #include "bantam/data/files/pickle.h"
-#include "bantam/data/formats/sha256.h"
 
 namespace bantam {
 namespace {

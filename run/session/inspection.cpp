@@ -12,7 +12,7 @@
 
 #include "bantam/base/atomic_file.h"
 #include "bantam/base/error.h"
-#include "bantam/data/formats/sha256.h"
+#include "bantam/base/sha256.h"
 #include "bantam/run/session/onnx_contents.h"
 
 namespace bantam::run {

@@ -14,8 +14,8 @@
 
 #include "bantam/base/atomic_file.h"
 #include "bantam/base/error.h"
+#include "bantam/base/sha256.h"
 #include "bantam/base/text.h"
-#include "bantam/data/formats/sha256.h"
 #include "bantam/run/session/library_versions.h"
 
 namespace bantam::run {

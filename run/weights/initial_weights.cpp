@@ -8,8 +8,8 @@
 
 #include "bantam/base/atomic_file.h"
 #include "bantam/base/error.h"
+#include "bantam/base/sha256.h"
 #include "bantam/base/text.h"
-#include "bantam/data/formats/sha256.h"
 #include "bantam/engine/train/safetensors.h"
 
 namespace bantam::run {

@@ -4,7 +4,7 @@
 #include <fstream>
 
 #include "bantam/base/error.h"
-#include "bantam/data/formats/sha256.h"
+#include "bantam/base/sha256.h"
 #include "tests/data/formats/pickle_files.h"
 #include "tests/data/support.h"
 #include "tests/small_stack.h"

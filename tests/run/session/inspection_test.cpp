@@ -5,7 +5,7 @@
 #include <functional>
 
 #include "bantam/base/error.h"
-#include "bantam/data/formats/sha256.h"
+#include "bantam/base/sha256.h"
 #include "bantam/run/train.h"
 #include "tests/run/run_fixture.h"
 

@@ -4,7 +4,7 @@
 #include <fmt/format.h>
 
 #include "bantam/base/error.h"
-#include "bantam/data/formats/sha256.h"
+#include "bantam/base/sha256.h"
 #include "bantam/engine/train/safetensors.h"
 #include "bantam/run/session/fingerprint.h"
 #include "bantam/run/session/run_record.h"

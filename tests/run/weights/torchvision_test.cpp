@@ -8,7 +8,7 @@
 #include <fmt/format.h>
 
 #include "bantam/base/error.h"
-#include "bantam/data/formats/sha256.h"
+#include "bantam/base/sha256.h"
 #include "bantam/run/weights/torchvision_names.h"
 #include "bantam/run/weights/torchvision_weights.h"
 #include "tests/run/run_fixture.h"

@@ -1,4 +1,4 @@
-// SHA-256 of bytes that arrive in chunks. Source: FIPS 180-4, sections 4.1.2, 5.1.1 and 6.2.
+// SHA-256 of bytes that arrive in chunks (FIPS 180-4, sections 4.1.2, 5.1.1 and 6.2), and HMAC (FIPS 198-1) with it.
 #pragma once
 
 #include <array>
@@ -10,12 +10,17 @@
 
 namespace bantam {
 
+/// The 256 bits of a sum.
+using Sha256Bytes = std::array<std::uint8_t, 32>;
+
 /// One running sum. Not thread-safe; different sums are independent.
 class Sha256 {
  public:
   void update(std::span<const std::uint8_t> bytes);
   /// The sum of all bytes given, as 64 lower-case hexadecimal digits. Ends this sum: call it once.
   std::string finish();
+  /// The same as bytes.
+  Sha256Bytes finish_bytes();
 
  private:
   void compress(const std::uint8_t* block);
@@ -29,5 +34,8 @@ class Sha256 {
 
 /// The sum of a whole text.
 std::string sha256_of(std::string_view text);
+
+/// HMAC-SHA-256: what only those who know `key` can say of `message`. Keys of any length.
+Sha256Bytes hmac_sha256(std::string_view key, std::string_view message);
 
 }  // namespace bantam

@@ -1,5 +1,5 @@
-// Known answers of SHA-256, and chunks that add up to the whole.
-#include "bantam/data/formats/sha256.h"
+// Known answers of SHA-256 and HMAC, and chunks that add up to the whole.
+#include "bantam/base/sha256.h"
 
 #include <string>
 #include <vector>
@@ -16,6 +16,28 @@ TEST(Sha256, KnownAnswers) {
   EXPECT_EQ(sha256_of("abcdbcdecdefdefgefghfghighijhijkijkljklmklmnlmnomnopnopq"),
             "248d6a61d20638b8e5c026930c3e6039a33ce45964ff2167f6ecedd419db06c1");
   EXPECT_EQ(sha256_of(std::string(1000000, 'a')), "cdc76e5c9914fb9281a1c7e284d73e67f1809a48a497200e046d39ccc7112cd0");
+}
+
+std::string hexadecimal(const Sha256Bytes& bytes) {
+  std::string digits;
+  for (const std::uint8_t byte : bytes) {
+    digits += "0123456789abcdef"[byte / 16];
+    digits += "0123456789abcdef"[byte % 16];
+  }
+  return digits;
+}
+
+// RFC 4231, test cases 1, 2, 3 and 6 (a key longer than a block).
+TEST(Sha256, KnownCodesOfKeyedMessages) {
+  EXPECT_EQ(hexadecimal(hmac_sha256(std::string(20, '\x0b'), "Hi There")),
+            "b0344c61d8db38535ca8afceaf0bf12b881dc200c9833da726e9376c2e32cff7");
+  EXPECT_EQ(hexadecimal(hmac_sha256("Jefe", "what do ya want for nothing?")),
+            "5bdcc146bf60754e6a042426089575c75a003f089d2739839dec58b964ec3843");
+  EXPECT_EQ(hexadecimal(hmac_sha256(std::string(20, '\xaa'), std::string(50, '\xdd'))),
+            "773ea91e36800e46854db8ebd09181a72959098b3ef8c122d9635514ced565fe");
+  EXPECT_EQ(
+      hexadecimal(hmac_sha256(std::string(131, '\xaa'), "Test Using Larger Than Block-Size Key - Hash Key First")),
+      "60e431591ee0b67f0d8a26aacbf5b77f8e0bc6213728c5140546040f0ee37f54");
 }
 
 TEST(Sha256, PiecesOfAnyLengthAddUp) {

@@ -1,5 +1,5 @@
-// The message schedule and the 64 rounds of SHA-256.
-#include "bantam/data/formats/sha256.h"
+// The message schedule and the 64 rounds of SHA-256; HMAC's two sums.
+#include "bantam/base/sha256.h"
 
 #include <algorithm>
 #include <bit>
@@ -64,15 +64,22 @@ void Sha256::update(std::span<const std::uint8_t> bytes) {
   buffered_bytes_ = bytes.size();
 }
 
-std::string Sha256::finish() {
+Sha256Bytes Sha256::finish_bytes() {
   const std::uint64_t bits = total_bytes_ * 8;
   // A one bit, zeros up to 56 bytes of the last block, then the length in bits.
   std::array<std::uint8_t, 72> tail{0x80};
   const std::size_t zeros = (buffered_bytes_ < 56 ? 56 : 120) - buffered_bytes_;
   for (std::size_t i = 0; i < 8; ++i) tail[zeros + i] = static_cast<std::uint8_t>(bits >> (56 - 8 * i));
   update(std::span(tail).first(zeros + 8));
+  Sha256Bytes bytes{};
+  for (std::size_t i = 0; i < bytes.size(); ++i)
+    bytes[i] = static_cast<std::uint8_t>(state_[i / 4] >> (24 - 8 * (i % 4)));
+  return bytes;
+}
+
+std::string Sha256::finish() {
   std::string digits;
-  for (const std::uint32_t word : state_) digits += fmt::format("{:08x}", word);
+  for (const std::uint8_t byte : finish_bytes()) digits += fmt::format("{:02x}", byte);
   return digits;
 }
 
@@ -80,6 +87,25 @@ std::string sha256_of(std::string_view text) {
   Sha256 sum;
   sum.update({reinterpret_cast<const std::uint8_t*>(text.data()), text.size()});
   return sum.finish();
+}
+
+Sha256Bytes hmac_sha256(std::string_view key, std::string_view message) {
+  std::array<std::uint8_t, 64> block{};  // the key, zeros after it; a longer one is replaced by its sum
+  if (key.size() > block.size()) {
+    Sha256 sum;
+    sum.update({reinterpret_cast<const std::uint8_t*>(key.data()), key.size()});
+    std::ranges::copy(sum.finish_bytes(), block.begin());
+  } else {
+    std::ranges::copy(key, block.begin());
+  }
+  for (std::uint8_t& byte : block) byte ^= 0x36;
+  Sha256 inner, outer;
+  inner.update(block);
+  inner.update({reinterpret_cast<const std::uint8_t*>(message.data()), message.size()});
+  for (std::uint8_t& byte : block) byte ^= 0x36 ^ 0x5c;
+  outer.update(block);
+  outer.update(inner.finish_bytes());
+  return outer.finish_bytes();
 }
 
 }  // namespace bantam
