@@ -65,6 +65,15 @@ std::map<std::string, Value> read_devices(ConfigMap& memory, ConfigKey key, cons
   return values;
 }
 
+/// One limit, or a list with an entry for each rank.
+std::vector<std::uint64_t> read_limit(const ConfigNode& value) {
+  if (!value.is_list()) return {value.as_byte_size(1)};
+  std::vector<std::uint64_t> limits;
+  for (const ConfigNode& limit : value.items()) limits.push_back(limit.as_byte_size(1));
+  if (limits.empty()) value.fail(value.path() + ": expected the bytes of each rank, as [2GiB, 1GiB]");
+  return limits;
+}
+
 std::vector<std::uint64_t> read_shares(const ConfigNode& value) {
   std::vector<std::uint64_t> shares;
   for (const ConfigNode& share : value.items()) shares.push_back(share.as_byte_size(1));
@@ -94,13 +103,17 @@ MemoryConfig read_memory(ConfigMap map) {
        "true: where the device does not have the planned pool at once, memory is reserved as it is needed. false: that "
        "is an error before training."},
       true);
-  memory.limits = read_devices<std::uint64_t>(
+  const auto limits = read_devices<std::vector<std::uint64_t>>(
       map,
       {"limits",
        "Most bytes of this process on a device, by the device's name. On a GPU all that the driver counts for the "
-       "process, on the CPU the allocator's pools.",
-       "{\"cuda:0\": 4GiB, cpu: 8GiB}", "no limit"},
-      [](const ConfigNode& value) { return value.as_byte_size(1); });
+       "process, on the CPU the allocator's pools. A list has a limit for each rank of a run (SCALING.md).",
+       "{\"cuda:0\": 4GiB, cpu: 8GiB} | {cpu: [200MiB, 100MiB]}", "no limit"},
+      read_limit);
+  for (const auto& [device, bytes] : limits) {
+    memory.limits[device] = bytes.front();
+    if (bytes.size() > 1) memory.limits_by_rank[device] = bytes;
+  }
   memory.logical = read_devices<std::vector<std::uint64_t>>(
       map,
       {"logical", "Splits a device into shares of these bytes, each a device of its own: cuda:1/0, cuda:1/1, ….",

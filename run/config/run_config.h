@@ -31,10 +31,21 @@ struct GroupConfig {
   Duration frozen_until;  ///< in updates or epochs; 0 with freeze: for good
 };
 
+/// `train.split`: how a run's replicas are dealt to its ranks.
+struct SplitOptions {
+  enum class Kind : std::uint8_t {
+    even,
+    automatic,  ///< by the speeds that ranks measure at the start
+    given
+  } kind = Kind::even;
+  std::vector<int> counts;  ///< of given: of each rank
+};
+
 /// `train:`.
 struct TrainConfig {
   std::int64_t epochs = 1;
   std::int64_t accumulate = 1;  ///< batches an update
+  SplitOptions split;
   LossOptions loss;
   OptimizerOptions optimizer;
   std::vector<GroupConfig> groups;
@@ -101,6 +112,8 @@ LogConfig read_log_config(ConfigMap& root);
 struct MemoryConfig {
   bool growth = true;                                         ///< false: the planned pool must be there at once
   std::map<std::string, std::uint64_t> limits;                ///< most bytes of the process on a device
+  /// Those that are lists, an entry a rank; `limits` has the first, until config_of_rank.
+  std::map<std::string, std::vector<std::uint64_t>> limits_by_rank;
   std::map<std::string, std::vector<std::uint64_t>> logical;  ///< shares of a device: each becomes a device, cuda:0/0 …
   std::uint64_t budget = 0;                                   ///< bytes for the whole step; 0: none
   OnOutOfMemory on_oom = OnOutOfMemory::fail;
@@ -125,6 +138,9 @@ struct RunConfig {
   TrainConfig train;
   CheckpointConfig checkpoint;
   LogConfig log;
+  /// Of one rank of several: how many replicas each has, by rank, and which rank this is. Empty: one rank has all.
+  std::vector<int> dealt = {};
+  int rank = 0;
 };
 
 /// Whether a configuration's data are wanted: some formats look for their files when the section is read.
