@@ -81,7 +81,7 @@ struct MovedByEvaluations : Callback {
 
 TrainerOptions trainer_options(const run::RunConfig& config, std::int64_t batches, MovedByEvaluations& moved) {
   const run::TrainConfig& train = config.train;
-  const std::int64_t updates = updates_of(batches, train.accumulate);
+  const std::int64_t updates = updates_of(batches, train.accumulate, train.replicas);
   const UpdateSchedules schedules =
       schedules_of(train.optimizer,
                    {.updates = updates * train.epochs, .updates_per_epoch = updates, .evaluated = &moved.schedules});

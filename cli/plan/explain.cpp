@@ -131,6 +131,7 @@ nlohmann::ordered_json node_json(const ExplainedNode& node) {
 void print_json(const RunConfig& config, const StepCase& step, const Explanation& explanation) {
   nlohmann::ordered_json json = describe(config, step);
   json["accumulate"] = config.train.accumulate;
+  if (config.train.replicas > 1) json["replicas"] = config.train.replicas;
   json["kernels"] = explanation.kernels;
   json["bytes"] = explanation.bytes;
   json["flops"] = explanation.flops;
@@ -149,9 +150,11 @@ void print_json(const RunConfig& config, const StepCase& step, const Explanation
 
 void print_text(const RunConfig& config, const PlanTarget& target, const StepCase& step,
                 const Explanation& explanation) {
-  fmt::print("{} on {}, {}, batch {}, accumulate {}, recompute {}\n\n", printable(config.model.name),
+  fmt::print("{} on {}, {}, batch {}, accumulate {}{}, recompute {}\n\n", printable(config.model.name),
              target.machine ? to_string(config.device) : target.profile.title(), to_string(step.precision), step.batch,
-             config.train.accumulate, wrapped(step.recompute, 60, "  "));
+             config.train.accumulate,
+             config.train.replicas > 1 ? fmt::format(", {} replicas", config.train.replicas) : "",
+             wrapped(step.recompute, 60, "  "));
   const auto text_of = [&](std::size_t most_of_name) { return table_text(explanation, most_of_name); };
   fmt::print("{}", fitted_text(static_cast<std::size_t>(table_columns(stdout)), kLeastName, text_of));
   fmt::print(

@@ -61,6 +61,7 @@ void print_json(const RunConfig& config, const PlanRow& row, const PlanTarget& t
   const StepPlan& plan = row.plan;
   nlohmann::ordered_json json = describe(config, row.step);
   json["accumulate"] = config.train.accumulate;
+  if (config.train.replicas > 1) json["replicas"] = config.train.replicas;
   json["peak_bytes"] = plan.peak_bytes;
   json["by_category"] = categories_json(plan.by_category);
   json["persistent_bytes"] = plan.persistent_bytes;
@@ -162,8 +163,9 @@ void print_no_run(const RunConfig& config) {
 
 void print_head(const RunConfig& config, const Plan& plan, std::size_t width) {
   const PlanTarget& target = plan.target;
-  fmt::print("{} on {}, accumulate {}\n", printable(config.model.name),
-             target.machine ? to_string(config.device) : target.profile.title(), config.train.accumulate);
+  fmt::print("{} on {}, accumulate {}{}\n", printable(config.model.name),
+             target.machine ? to_string(config.device) : target.profile.title(), config.train.accumulate,
+             config.train.replicas > 1 ? fmt::format(", {} replicas", config.train.replicas) : "");
   if (plan.fit.any()) fmt::print("{}\n", plan.fit.to_text(target));
   if (plan.batch) fmt::print("{}\n", to_text(*plan.batch, plan.fit.pool));
   fmt::print("{}\n", header(plan.fit.any(), width));

@@ -25,6 +25,17 @@ namespace {
 using Clock = std::chrono::steady_clock;
 constexpr std::int64_t kMostWorkersForGpu = 8;
 
+/// Of every `of` batches, `count` from the `first` on.
+struct Share {
+  std::int64_t first = 0, count = 1, of = 1;
+
+  /// The first batch of the share from `index` on.
+  std::int64_t from(std::int64_t index) const {
+    const std::int64_t begin = index / of * of + first;
+    return index < begin + count ? std::max(index, begin) : begin + of;
+  }
+};
+
 /// How a source's batches are made.
 struct Making {
   bool slow = false;           ///< samples are read, decoded or changed for each batch
@@ -114,6 +125,7 @@ struct ImageBatchSource::Impl {
   std::unique_ptr<DeviceEpoch> device_epoch;  // once asked for, all batches are its
   WorkerPool pool;                            // after the delivery: its work uses it
 
+  Share share;
   std::int64_t epoch = 0;
   std::int64_t next_out = 0;               // the batch that `next` returns
   std::int64_t next_prepared = 0;          // the first one not yet being made
@@ -241,12 +253,12 @@ void ImageBatchSource::Impl::find_order() {
   order_epoch = epoch;
 }
 
-/// Drops everything under way and goes on at batch `at`.
+/// Drops everything under way and goes on at batch `at`, or the next of the share.
 void ImageBatchSource::Impl::restart(std::int64_t at) {
   pool.clear();
   tickets.clear();
   delivery->drop();
-  next_out = next_prepared = at;
+  next_out = next_prepared = share.from(at);
   tuner.on_start();
 }
 
@@ -291,7 +303,7 @@ void ImageBatchSource::Impl::fill() {
           },
           making.parts(size));
     }
-    ++next_prepared;
+    next_prepared = share.from(next_prepared + 1);
     tickets.push_back(std::move(ticket));
   }
 }
@@ -311,7 +323,7 @@ void ImageBatchSource::Impl::make_ahead(bool send) {
 void ImageBatchSource::Impl::make_now(int step_threads) {
   const Clock::time_point begin = Clock::now();
   const BatchDelivery::Work work = delivery->prepare(request(next_out), *dtype);
-  next_prepared = next_out + 1;
+  next_prepared = share.from(next_out + 1);
   tickets.emplace_back();
   if (work) work({0, size_of(next_out)}, step_threads);
   waited += seconds_since(begin);
@@ -377,6 +389,14 @@ std::int64_t ImageBatchSource::size_of(std::int64_t index) const {
   return impl_->size_of(index);
 }
 
+void ImageBatchSource::set_share(std::int64_t first, std::int64_t count, std::int64_t of) {
+  if (first < 0 || count < 1 || first + count > of)
+    throw Error(fmt::format("batches {} to {} of each {}: expected some of them", first, first + count, of));
+  if (impl_->device_epoch && count < of)
+    throw Error("batches that the device makes by itself are not shared: cache: auto, ram or off");
+  impl_->share = {first, count, of};
+}
+
 void ImageBatchSource::start(std::int64_t epoch, std::int64_t first_batch) {
   if (epoch < 0 || first_batch < 0 || first_batch > impl_->batches())
     throw Error(fmt::format("cannot start at batch {} of epoch {}: an epoch has {} batches", first_batch, epoch,
@@ -413,7 +433,8 @@ bool ImageBatchSource::next(const Context& context, Batch& batch) {
     throw;
   }
   s.tickets.pop_front();
-  batch.index = s.next_out++;
+  batch.index = s.next_out;
+  s.next_out = s.share.from(s.next_out + 1);
   s.make_ahead(true);
   return true;
 }
@@ -421,7 +442,7 @@ bool ImageBatchSource::next(const Context& context, Batch& batch) {
 DeviceBatches* ImageBatchSource::device_batches(const Context& context) {
   Impl& s = *impl_;
   const DeviceDataset* dataset = s.delivery->on_device();
-  if (s.device_epoch || dataset == nullptr) return s.device_epoch.get();
+  if (s.device_epoch || dataset == nullptr || s.share.count < s.share.of) return s.device_epoch.get();
   s.device_epoch =
       std::make_unique<DeviceEpoch>(*context.runtime, s.options.device, *dataset, s.shape, context.precision.compute());
   const std::int64_t place = s.next_out;

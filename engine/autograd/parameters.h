@@ -60,6 +60,7 @@ std::vector<std::string> initializer_names();
 
 class ParameterArena;
 class BANTAM_INTERNAL PartialGradients;
+class BANTAM_INTERNAL ReplicaTree;
 
 /// Parameters that are trained in another way than the rest. Of several groups that a name matches, the first counts.
 struct ParameterGroup {
@@ -123,6 +124,7 @@ class Parameter {
  private:
   friend class ParameterArena;
   friend class GradientStore;
+  friend class ReplicaTree;
   /// The gradient's place as somebody who overwrites it needs it: what lies there is forgotten.
   Tensor gradient_to_overwrite();
   /// A backward, or the program after one, writes the gradient now. Returns whether there is a gradient to add to.
@@ -198,6 +200,7 @@ class ParameterArena {
 
  private:
   friend class Parameter;
+  friend class ReplicaTree;  // which exchanges the gradients' memory
   std::deque<Parameter> parameters_;
   void lay_out(Parameter& parameter);
   void allocate_weights(const Context& context);
@@ -246,6 +249,7 @@ class BufferArena {
   void reset_next(const Context& context);
 
  private:
+  friend class ReplicaTree;  // which exchanges the next values' memory
   std::deque<Buffer> buffers_;
   std::int64_t elements_ = 0;
   Tensor current_, next_;

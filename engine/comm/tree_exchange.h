@@ -21,9 +21,15 @@ struct TreePlane {
   void* root = nullptr;  ///< receives the sum of all replicas; may be one of `sums`, overlaps them in no other way
 };
 
-/// Bytes that TreeExchange::run needs beside the planes: nothing for one rank, else at most some MiB, whatever the
-/// planes' size. `shares`: those of all ranks; `rank`: the one that asks. Even ranks' figures may differ.
-std::uint64_t tree_exchange_workspace(std::span<const ReplicaShare> shares, int rank);
+struct TreeExchangeOptions {
+  /// Bytes of a shard that travel at once; 0: chosen by the number of partial sums, so that workspace stays small.
+  /// The same on every rank.
+  std::uint64_t piece_bytes = 0;
+};
+
+/// Bytes that TreeExchange::run needs beside the planes, on `rank`: nothing for one rank, else at most about 8 MiB (for
+/// more than 128 partial sums, 64 KiB each), whatever the planes' size. `shares`: those of all ranks.
+std::uint64_t tree_exchange_workspace(std::span<const ReplicaShare> shares, int rank, TreeExchangeOptions options = {});
 
 /// Each rank owns a shard of each plane: it receives the other ranks' partial sums of it, finishes the tree in order
 /// (the left operand is that of the lower replicas) and sends the result to all. So every rank has the same bits, and
@@ -33,7 +39,7 @@ class TreeExchange {
  public:
   /// `shares`: of all ranks, in their order, which together are replicas 0 … replicas - 1. Throws ConfigError where
   /// they are not. `ranks` must outlive it.
-  TreeExchange(Communicator& ranks, int replicas, std::vector<ReplicaShare> shares);
+  TreeExchange(Communicator& ranks, int replicas, std::vector<ReplicaShare> shares, TreeExchangeOptions options = {});
   ~TreeExchange();
   TreeExchange(const TreeExchange&) = delete;
   TreeExchange& operator=(const TreeExchange&) = delete;

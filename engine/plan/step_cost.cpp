@@ -23,6 +23,7 @@ std::size_t index(NodeId node) { return static_cast<std::size_t>(node); }
 /// One micro-batch and an update, with this recomputed.
 StepPlanOptions with(StepPlanOptions step, RecomputeOptions recompute) {
   step.accumulate = 1;
+  step.replicas = {};
   step.model.recompute = std::move(recompute);
   return step;
 }
@@ -126,7 +127,7 @@ UpdateCost predict_update(const Graph& graph, const StepPlanOptions& step, const
   double update = 0;
   for (const NodeCost& node : large.nodes)
     if (node.phase == KernelPhase::update) update += node.seconds;
-  const double shared = update * (1 - 1 / static_cast<double>(step.accumulate));
+  const double shared = update * (1 - 1 / static_cast<double>(step.accumulate * step.replicas.count()));
   return {.sample_seconds = sample, .fixed_seconds = std::max(0.0, large.seconds - shared - sample * kLargeBatch)};
 }
 

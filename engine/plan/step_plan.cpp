@@ -25,12 +25,12 @@ struct TracedRun {
 };
 
 void run_update(TrainingStep& step, const Batch& batch, std::int64_t accumulate) {
-  MicroBatches(step).accumulate(accumulate, 0, [&](std::int64_t) { return batch; });
+  MicroBatches(step).accumulate(accumulate * step.replicas().count(), 0, [&](std::int64_t) { return batch; });
   step.update();
 }
 
 SessionOptions session_options(const StepPlanOptions& options) {
-  return {.model = options.model, .optimizer = options.optimizer, .loss = options.loss};
+  return {.model = options.model, .optimizer = options.optimizer, .loss = options.loss, .replicas = options.replicas};
 }
 
 /// Makes the model and runs two updates, eagerly; `trace` may be null, and so may `log`, which gets the second's
@@ -92,7 +92,8 @@ MemoryStats rehearse(const Graph& graph, const StepPlanOptions& options, std::ui
 
 std::shared_ptr<StepPlacements> placements_of(const Graph& graph, const StepPlanOptions& options) {
   if (!options.planned) return nullptr;
-  return std::make_shared<StepPlacements>(graph, options.model, options.optimizer, options.loss, options.device);
+  return std::make_shared<StepPlacements>(graph, options.model, options.optimizer, options.loss, options.device,
+                                          options.replicas);
 }
 
 /// The tick at which most bytes of `kept` intervals are in use, the first of equals; and how many.
@@ -152,6 +153,7 @@ void describe_step(const TracedRun& run, const PlannerOptions& planner, StepPlan
 }
 
 void check_options(const StepPlanOptions& options) {
+  check_replicas(options.replicas);
   if (options.batch < 1 || options.accumulate < 1)
     throw Error(fmt::format("plan_step: batch and accumulate must be at least 1, got {} and {}", options.batch,
                             options.accumulate));

@@ -23,9 +23,10 @@ struct StepPlanOptions {
   ModelOptions model = {};
   OptimizerOptions optimizer = {};
   LossOptions loss = {};
-  std::int64_t batch = 1;       ///< samples of a micro-batch
-  std::int64_t accumulate = 1;  ///< micro-batches an update
-  bool planned = true;          ///< the pool and `step_fits`: of planned steps, as `bantam train` runs them
+  ReplicaOptions replicas = {};  ///< of which this plan's rank runs its own
+  std::int64_t batch = 1;        ///< samples of a micro-batch
+  std::int64_t accumulate = 1;   ///< micro-batches an update, of each replica
+  bool planned = true;           ///< the pool and `step_fits`: of planned steps, as `bantam train` runs them
   /// The device asked about; it need not be in this machine. Also a meta device.
   Device device = {};
   /// Of the step's arena.

@@ -23,4 +23,10 @@ std::int64_t BatchSource::classes() const {
   return labels != nullptr ? labels->classes : 0;
 }
 
+void BatchSource::set_share(std::int64_t first, std::int64_t count, std::int64_t of) {
+  if (first == 0 && count == of) return;
+  throw Error(fmt::format("these data cannot be read in shares (batches {} to {} of each {}): BatchSource::set_share",
+                          first, first + count, of));
+}
+
 }  // namespace bantam

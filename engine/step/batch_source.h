@@ -47,6 +47,10 @@ class BatchSource {
   virtual std::int64_t batches_per_epoch() const = 0;
   /// Samples of batch `index`: batch_size, or fewer in a short last batch.
   virtual std::int64_t size_of(std::int64_t index) const = 0;
+  /// From the next `start` on, `next` passes over other ranks' batches: of every `of` batches, counted from the epoch's
+  /// beginning, it returns `count` from the `first` on; epochs are then started at multiples of `of`. Sizes and numbers
+  /// stay those of all batches. The base class throws Error, unless that is all of them.
+  virtual void set_share(std::int64_t first, std::int64_t count, std::int64_t of);
   /// The next batch will be `first_batch` of `epoch`. Anything prefetched for another place is dropped.
   virtual void start(std::int64_t epoch, std::int64_t first_batch = 0) = 0;
   /// The next batch of the epoch, ready in order of the context's stream; false at the epoch's end. Throws DataError.
@@ -62,9 +66,11 @@ class BatchSource {
   virtual double waited_seconds() const { return 0.0; }
 };
 
-/// Updates of `accumulate` batches each that an epoch of so many batches has; the last one may have fewer.
-inline std::int64_t updates_of(std::int64_t batches, std::int64_t accumulate) {
-  return (batches + accumulate - 1) / accumulate;
+/// Updates of `accumulate` batches for each replica that an epoch of so many batches has. With one replica the last one
+/// may have fewer batches; with several, batches that are too few for an update are left out.
+inline std::int64_t updates_of(std::int64_t batches, std::int64_t accumulate, std::int64_t replicas = 1) {
+  const std::int64_t each = accumulate * replicas;
+  return replicas > 1 ? batches / each : (batches + each - 1) / each;
 }
 
 }  // namespace bantam

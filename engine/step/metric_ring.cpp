@@ -7,11 +7,13 @@
 
 #include "bantam/base/error.h"
 #include "bantam/engine/step/training_step.h"
+#include "bantam/kernels/contracts/update/tree_sum.h"
 
 namespace bantam {
 namespace {
 
 constexpr std::size_t kLossBytes = sizeof(kernels::MetricSums);
+constexpr std::int64_t kLossSums = kLossBytes / sizeof(double);
 constexpr std::size_t kControlBytes = sizeof(kernels::UpdateControl);
 
 std::size_t bytes_of(const Metric& metric) { return static_cast<std::size_t>(metric.sums()) * sizeof(double); }
@@ -86,6 +88,32 @@ void MetricRing::accumulate(const Context& context, const Tensor& output, const 
     metric->accumulate(local, output, batch, {reinterpret_cast<double*>(place), slot});
     place += bytes_of(*metric) * slots;
   }
+}
+
+std::int64_t MetricRing::update_sums() const {
+  return static_cast<std::int64_t>(slot_bytes(in_training_) / sizeof(double));
+}
+
+void MetricRing::accumulate_apart(const Context& context, const Tensor& output, const TensorMap& batch,
+                                  double* sums) const {
+  Context local = context.at(context.runtime->intern("metrics"));
+  local.tape = nullptr;
+  sums += kLossSums;
+  for (const MetricPtr& metric : in_training_) {
+    metric->accumulate(local, output, batch, {sums, nullptr});
+    sums += metric->sums();
+  }
+}
+
+void MetricRing::store(const Context& context, const double* sums, const std::int32_t* slot) const {
+  auto* ring = ring_.as<double>();
+  const auto store = [&](std::int64_t count) {
+    BANTAM_KERNEL(context.exec, store_at_slot, count, sums, slot, ring);
+    sums += count;
+    ring += count * kernels::kMetricSlots;
+  };
+  store(kLossSums);
+  for (const MetricPtr& metric : in_training_) store(metric->sums());
 }
 
 void MetricRing::clear(int slot) {
@@ -173,10 +201,18 @@ void MetricRing::undo_evaluation() const {
   if (before_.defined()) copy_bytes(evaluation(), before_.data(), before_.bytes(), stream());
 }
 
-Metrics MetricRing::read_evaluation() {
-  const std::vector<std::byte> sums = save_evaluation();
+std::vector<double> MetricRing::take_evaluation() {
+  const std::vector<std::byte> bytes = save_evaluation();
   zero_bytes(evaluation(), evaluation_bytes(), stream());
-  return metrics_at(metrics_, sums.data(), 0, 1);
+  std::vector<double> sums(bytes.size() / sizeof(double));
+  std::memcpy(sums.data(), bytes.data(), bytes.size());
+  return sums;
 }
+
+Metrics MetricRing::evaluation_from(const std::vector<double>& sums) const {
+  return metrics_at(metrics_, reinterpret_cast<const std::byte*>(sums.data()), 0, 1);
+}
+
+Metrics MetricRing::read_evaluation() { return evaluation_from(take_evaluation()); }
 
 }  // namespace bantam

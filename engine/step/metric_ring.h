@@ -36,6 +36,12 @@ class MetricRing {
   /// Adds a micro-batch to the metrics' sums: of the update whose slot lies at `slot` (device memory), or, null, of the
   /// evaluation.
   void accumulate(const Context& context, const Tensor& output, const TensorMap& batch, const std::int32_t* slot) const;
+  /// Numbers of one update's sums: the loss's, then the metrics'.
+  std::int64_t update_sums() const;
+  /// As accumulate, for a training micro-batch, to the metrics' sums of such numbers that lie elsewhere on the device.
+  void accumulate_apart(const Context& context, const Tensor& output, const TensorMap& batch, double* sums) const;
+  /// Such numbers become the sums of the update whose slot lies at `slot` (device memory).
+  void store(const Context& context, const double* sums, const std::int32_t* slot) const;
   /// An update's sums become zeros.
   void clear(int slot);
 
@@ -54,6 +60,9 @@ class MetricRing {
   void undo_evaluation() const;
   /// The evaluation's sums, which are cleared; waits for the device.
   Metrics read_evaluation();
+  /// The same as numbers, and what numbers of that kind mean.
+  std::vector<double> take_evaluation();
+  Metrics evaluation_from(const std::vector<double>& sums) const;
   /// The same as bytes, which are not cleared, and the way back.
   std::vector<std::byte> save_evaluation() const;
   void restore_evaluation(const std::vector<std::byte>& sums);

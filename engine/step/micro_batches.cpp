@@ -87,15 +87,21 @@ void MicroBatches::train(const Batch& batch, std::int64_t first_sample, std::int
 }
 
 bool MicroBatches::accumulate(std::int64_t count, std::int64_t samples,
-                              const std::function<std::optional<Batch>(std::int64_t i)>& next) {
-  std::int64_t done = 0;
+                              const std::function<std::optional<Batch>(std::int64_t i)>& next,
+                              std::int64_t first_sample) {
+  const ReplicaOptions& replicas = step_.replicas();
+  const std::int64_t own = replicas.count(), each = count / own;
+  if (each * own != count)
+    throw Error(fmt::format("an update of {} batches on a rank with {} replicas: expected a multiple", count, own));
+  std::int64_t done = first_sample;
   for (std::int64_t i = 0; i < count; ++i) {
     const std::optional<Batch> batch = next(i);
     if (!batch) {
       step_.discard();
       return false;
     }
-    if (samples == 0) samples = count * batch->size;
+    if (samples == 0) samples = replicas.replicas * each * batch->size;
+    if (i % each == 0) step_.begin_replica();
     train(*batch, done, samples);
     done += batch->size;
   }

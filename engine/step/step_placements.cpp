@@ -39,12 +39,17 @@ std::shared_ptr<const PlacementPlan> solve_placements(const std::vector<PlannerB
 /// The step on the stand-in, in a runtime of its own. It never fails for lack of memory.
 struct StepPlacements::Rehearsal {
   Rehearsal(const Graph& graph, const ModelOptions& model_options, const OptimizerOptions& optimizer_options,
-            const LossOptions& loss, Device device)
+            const LossOptions& loss, Device device, bool replicas)
       : session(runtime, Device::meta_of(device), graph,
-                {.model = model_options, .optimizer = optimizer_options, .loss = loss}) {}
+                {.model = model_options,
+                 .optimizer = optimizer_options,
+                 .loss = loss,
+                 .replicas = {.replicas = replicas ? 2 : 1}}) {}
 
   void micro_batch(const Batch& made) { session.step().micro_batch(made, 0, made.size); }
+  /// With replicas no memory of a micro-batch lives until the update, and the first replica has none.
   void update() {
+    if (session.step().replicas().replicas > 1) return session.step().discard();
     session.step().update();
     (void)session.step().read_metrics();
   }
@@ -98,9 +103,9 @@ std::optional<std::vector<PlannerBuffer>> PartTrace::buffers() const {
 }
 
 StepPlacements::StepPlacements(const Graph& graph, const ModelOptions& model, const OptimizerOptions& optimizer,
-                               const LossOptions& loss, Device device) {
+                               const LossOptions& loss, Device device, const ReplicaOptions& replicas) {
   if (without_meta(graph, loss, optimizer).empty())
-    rehearsal_ = std::make_unique<Rehearsal>(graph, model, optimizer, loss, device);
+    rehearsal_ = std::make_unique<Rehearsal>(graph, model, optimizer, loss, device, replicas.replicas > 1);
 }
 
 StepPlacements::~StepPlacements() = default;

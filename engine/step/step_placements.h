@@ -15,6 +15,7 @@
 namespace bantam {
 
 struct LossOptions;
+struct ReplicaOptions;
 struct StepShapes;
 
 /// A trace in which everything began and ended, as buffers; nothing where something did not.
@@ -80,9 +81,10 @@ class PartTrace {
 /// Not thread-safe.
 class StepPlacements {
  public:
-  /// Of the model's graph, on the stand-in of its device. Throws what making the model throws.
+  /// Of the model's graph, on the stand-in of its device; what the replicas' tree holds is no part of a plan. Throws
+  /// what making the model throws.
   StepPlacements(const Graph& graph, const ModelOptions& model, const OptimizerOptions& optimizer,
-                 const LossOptions& loss, Device device);
+                 const LossOptions& loss, Device device, const ReplicaOptions& replicas);
   ~StepPlacements();
   StepPlacements(const StepPlacements&) = delete;
   StepPlacements& operator=(const StepPlacements&) = delete;

@@ -13,6 +13,7 @@ struct SessionOptions {
   ModelOptions model;
   OptimizerOptions optimizer;
   LossOptions loss;
+  ReplicaOptions replicas = {};
 };
 
 /// Owns what a training step works on; the runtime must outlive it. Making it allocates the model's parameters, then
@@ -24,7 +25,7 @@ class TrainingSession {
   TrainingSession(Runtime& runtime, Device device, Graph graph, const SessionOptions& options)
       : model_(runtime, device, std::move(graph), options.model),
         optimizer_(model_, options.optimizer),
-        step_(model_, optimizer_, options.loss) {}
+        step_(model_, optimizer_, options.loss, options.replicas) {}
   TrainingSession(const TrainingSession&) = delete;
   TrainingSession& operator=(const TrainingSession&) = delete;
 

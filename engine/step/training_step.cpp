@@ -14,6 +14,7 @@
 #include "bantam/engine/step/captured_updates.h"
 #include "bantam/engine/step/metric_ring.h"
 #include "bantam/engine/step/random_batch.h"
+#include "bantam/engine/step/replica_tree.h"
 #include "bantam/engine/step/step_placements.h"
 #include "bantam/kernels/contracts/head/softmax_cross_entropy.h"
 #include "bantam/kernels/contracts/update/update.h"
@@ -93,12 +94,15 @@ LossOptions loss_for(const Model& model, LossOptions loss) {
 
 }  // namespace
 
-TrainingStep::TrainingStep(Model& model, Optimizer& optimizer, LossOptions loss)
+TrainingStep::TrainingStep(Model& model, Optimizer& optimizer, LossOptions loss, const ReplicaOptions& replicas)
     : model_(model),
       optimizer_(optimizer),
       loss_(loss_for(model, std::move(loss))),
+      replicas_(replicas),
       ring_(std::make_unique<MetricRing>(model, loss_.metrics)) {
   (void)targets_of(loss_, model_.graph().output_shape());
+  check_replicas(replicas_);
+  if (replicas_.replicas > 1) tree_ = std::make_unique<ReplicaTree>(model_, *ring_, replicas_);
 }
 
 int TrainingStep::unsynchronised_metrics() const { return ring_->unsynchronised(); }
@@ -137,7 +141,7 @@ void TrainingStep::prepare(const StepShapes& shapes) {
   try {
     if (!placements_) {
       placements_ = std::make_shared<StepPlacements>(model_.graph(), model_.options(), optimizer_.options(), loss_,
-                                                     model_.device());
+                                                     model_.device(), replicas_);
       if (placements_->learns())
         model_.runtime().log(fmt::format("{}: each part of a step runs unplanned once, and is planned from that run on",
                                          without_meta()));
@@ -221,7 +225,9 @@ void TrainingStep::run_part(StepPart part, std::int64_t batch, const std::functi
     if (part == StepPart::update) throw;  // its gradients wait to be repeated
     model_.parameters().partial_gradients().drop();
     if (!departed || part == StepPart::next_micro_batch || !memory().release_arena()) throw;
-    if (part == StepPart::first_micro_batch) {
+    if (part == StepPart::first_micro_batch && tree_) {
+      tree_->restart();
+    } else if (part == StepPart::first_micro_batch) {
       discard();
       accumulating_ = true;
     }
@@ -264,7 +270,9 @@ void TrainingStep::learn() {
 
 void TrainingStep::micro_batch(const Batch& batch, std::int64_t first_sample, std::int64_t effective_batch) {
   if (recorded_updates_ == kNotRecording) require_metric_slots(1);
-  const StepPart part = accumulating_ ? StepPart::next_micro_batch : StepPart::first_micro_batch;
+  if (tree_ && !tree_->running()) begin_replica();
+  const bool first = tree_ ? tree_->take_first() : !accumulating_;
+  const StepPart part = first ? StepPart::first_micro_batch : StepPart::next_micro_batch;
   accumulating_ = true;
   try {
     run_part(part, batch.size, [&] { forward_and_backward(batch, first_sample, effective_batch); });
@@ -275,8 +283,24 @@ void TrainingStep::micro_batch(const Batch& batch, std::int64_t first_sample, st
   }
 }
 
+void TrainingStep::begin_replica() {
+  if (!tree_) return;
+  try {
+    const kernels::KernelPhaseScope phase(model_.runtime().exec(model_.device()).log, kernels::KernelPhase::update);
+    tree_->begin();
+  } catch (...) {
+    if (recorded_updates_ == kNotRecording) discard();
+    throw;
+  }
+}
+
+void TrainingStep::end_replicas() {
+  if (tree_) tree_->end(optimizer_.metric_slot_address());
+}
+
 void TrainingStep::discard() {
   const Context context = model_.context(Pass::train);
+  if (tree_) tree_->reset();
   model_.parameters().begin_accumulation();
   learn();
   model_.buffers().reset_next(context);
@@ -290,7 +314,8 @@ void TrainingStep::forward_and_backward(const Batch& batch, std::int64_t first_s
   Tape tape;
   Context context = model_.context(Pass::train);
   context.tape = &tape;
-  context.step.gradients = &model_.parameters().partial_gradients();
+  // Those of replicas are to be added: each is whole.
+  context.step.gradients = tree_ ? nullptr : &model_.parameters().partial_gradients();
   context.random.update = optimizer_.updates();
   context.random.first_sample = first_sample;
   if (hooks_ != nullptr) {
@@ -302,11 +327,7 @@ void TrainingStep::forward_and_backward(const Batch& batch, std::int64_t first_s
   const Tensor seed = hooks_ != nullptr ? seed_ : optimizer_.loss_scale();
   kernels::KernelLog* const log = context.exec.log;
   std::optional<kernels::KernelPhaseScope> phase(std::in_place, log, kernels::KernelPhase::forward);
-  const Tensor loss = forward_loss(context, batch,
-                                   {.divisor = loss_.mean ? static_cast<float>(effective_batch) : 1.0f,
-                                    .sums = hooks_ != nullptr ? nullptr : ring_->updates(),
-                                    .slot = optimizer_.metric_slot_address(),  // of the update under way, which the
-                                    .seed = seed});                            // device knows
+  const Tensor loss = forward_loss(context, batch, training_call(effective_batch, seed), false);
   memory().note_phase("backward");
   forward.reset();
   const TraceRange backward(model_.device(), "backward");
@@ -315,11 +336,24 @@ void TrainingStep::forward_and_backward(const Batch& batch, std::int64_t first_s
   tape.backward(context, loss, seed);
 }
 
+LossCall TrainingStep::training_call(std::int64_t effective_batch, const Tensor& seed) const {
+  LossCall call{.divisor = loss_.mean ? static_cast<float>(effective_batch) : 1.0f, .seed = seed};
+  if (hooks_ == nullptr) {
+    call.sums = tree_ ? reinterpret_cast<kernels::MetricSums*>(tree_->metrics()) : ring_->updates();
+    call.slot = tree_ ? nullptr : optimizer_.metric_slot_address();  // of the update under way, which the device knows
+  }
+  return call;
+}
+
 /// The output, where metrics read it, is gone before backward begins, but for what the loss keeps of it.
-Tensor TrainingStep::forward_loss(const Context& context, const Batch& batch, const LossCall& call) const {
-  if (!ring_->reads_output(call.slot == nullptr)) return model_.forward_loss(context, batch.tensors, *loss_.loss, call);
+Tensor TrainingStep::forward_loss(const Context& context, const Batch& batch, const LossCall& call,
+                                  bool evaluation) const {
+  if (!ring_->reads_output(evaluation)) return model_.forward_loss(context, batch.tensors, *loss_.loss, call);
   Tensor output, loss = model_.forward_loss(context, batch.tensors, *loss_.loss, call, &output);
-  ring_->accumulate(context, output, batch.tensors, call.slot);
+  if (tree_ && !evaluation)
+    ring_->accumulate_apart(context, output, batch.tensors, tree_->metrics());
+  else
+    ring_->accumulate(context, output, batch.tensors, evaluation ? nullptr : optimizer_.metric_slot_address());
   return loss;
 }
 
@@ -331,11 +365,13 @@ void TrainingStep::update() {
   const int slot = optimizer_.metric_slot(), rate = recording ? recorded_updates_ : 0;
   try {
     const kernels::KernelPhaseScope phase(model_.runtime().exec(model_.device()).log, kernels::KernelPhase::update);
+    end_replicas();
     run_part(StepPart::update, 0, [this, rate] { optimizer_.update(rate, ring_->rows()); });
   } catch (...) {  // not for memory: it allocates none
     if (!recording) discard();
     throw;
   }
+  if (tree_) tree_->reset();
   accumulating_ = false;
   if (recording)
     ++recorded_updates_;
@@ -364,7 +400,7 @@ void TrainingStep::forward_and_measure(const Batch& batch) {
   const kernels::KernelPhaseScope phase(context.exec.log, kernels::KernelPhase::forward);
   ring_->begin_evaluation();
   try {
-    (void)forward_loss(context, batch, {.sums = ring_->evaluation()});
+    (void)forward_loss(context, batch, {.sums = ring_->evaluation()}, true);
   } catch (...) {  // out of memory, say: it may be repeated in smaller micro-batches
     ring_->undo_evaluation();
     throw;
@@ -413,6 +449,10 @@ std::vector<Metrics> TrainingStep::read_metrics() {
 
 Metrics TrainingStep::read_evaluation() { return ring_->read_evaluation(); }
 
+std::vector<double> TrainingStep::take_evaluation_sums() { return ring_->take_evaluation(); }
+
+Metrics TrainingStep::evaluation_from(const std::vector<double>& sums) const { return ring_->evaluation_from(sums); }
+
 // A training step's captured mode: updates recorded from the arena's places, and replayed as long as it does not move.
 
 std::unique_ptr<CapturedUpdates> TrainingStep::capture(const std::function<void()>& record) {
@@ -427,6 +467,7 @@ std::unique_ptr<CapturedUpdates> TrainingStep::capture(const std::function<void(
   const kernels::NarrowGradients narrow = partial.narrow();
   const auto end = [&] {  // the host is where it was: nothing has run
     accumulating_ = false;
+    if (tree_) tree_->reset();
     model_.parameters().begin_accumulation();
     partial.set_narrow(narrow);
     optimizer_.set_metric_slot(slot);
@@ -480,6 +521,8 @@ void TrainingStep::warm_up(std::int64_t batch_size, bool accumulates) {
       random_batch(model_, batch_size, philox_key(model_.options().seed, RandomPurpose::dataset), loss_);
   micro_batch(batch, 0, batch_size * (accumulates ? 2 : 1));
   if (accumulates) micro_batch(batch, batch_size, batch_size * 2);
+  for (int replica = 1; replica < replicas_.count(); ++replica) begin_replica();  // to add up sums, of nothing
+  end_replicas();
   discard();
   const std::vector<std::byte> kept = ring_->save_evaluation();  // that was not read yet
   evaluate(batch);

@@ -37,7 +37,9 @@ std::string_view to_string(StepMode mode);
 StepMode parse_step_mode(std::string_view text, Device device);
 
 struct BANTAM_INTERNAL CapturedUpdates;  // captured_updates.h
+class BANTAM_INTERNAL Communicator;      // engine/comm/communicator.h
 class BANTAM_INTERNAL MetricRing;
+class BANTAM_INTERNAL ReplicaTree;
 class BANTAM_INTERNAL PartTrace;
 class BANTAM_INTERNAL PlacementPlan;
 enum class StepPart : std::uint8_t;
@@ -58,6 +60,27 @@ struct LossOptions {
   /// true: mean over the effective batch; false: sum.
   bool mean = true;
 };
+
+/// Replicas of a step: each runs the micro-batches of its part of the effective batch as a step of its own would, and
+/// what they come to is added in a fixed binary tree over their numbers, the sum of the lower numbers first: gradients
+/// (float32, whole), running statistics (of which the mean becomes current) and metrics. So an update has the same bits
+/// on however many ranks its replicas run.
+struct ReplicaOptions {
+  static constexpr int kMost = 1024;
+
+  int replicas = 1;             ///< of all ranks: a power of two, at most kMost. 1: a plain step
+  std::vector<int> dealt = {};  ///< how many each rank has, by rank: the first the lowest. Empty: one rank has all
+  int rank = 0;
+  Communicator* ranks = nullptr;  ///< needed where `dealt` names several ranks, to run; not to plan
+
+  /// The first of this rank's, and how many it has.
+  int first() const;
+  int count() const { return dealt.empty() ? replicas : dealt[static_cast<std::size_t>(rank)]; }
+};
+
+/// Throws ConfigError, naming what was expected, for numbers of replicas that are impossible, and for replicas that are
+/// not dealt, or dealt twice.
+void check_replicas(const ReplicaOptions& options);
 
 /// What the optimizer noted of one update.
 struct UpdateReport {
@@ -92,8 +115,9 @@ class TrainingStep {
   /// Steps whose metrics the device stores before they must be read.
   static constexpr int kMetricRing = 512;
 
-  /// Throws ShapeError where the loss or a metric does not accept the model's output.
-  TrainingStep(Model& model, Optimizer& optimizer, LossOptions loss);
+  /// Throws ShapeError where the loss or a metric does not accept the model's output; with several replicas also
+  /// ConfigError, and OutOfMemory for the sums that wait in their tree (log2 of the replicas).
+  TrainingStep(Model& model, Optimizer& optimizer, LossOptions loss, const ReplicaOptions& replicas = {});
   ~TrainingStep();
   TrainingStep(const TrainingStep&) = delete;
   TrainingStep& operator=(const TrainingStep&) = delete;
@@ -116,6 +140,13 @@ class TrainingStep {
   /// samples. Where it throws, the whole effective batch is discarded (gradients, metrics, next statistics), and may be
   /// repeated.
   void micro_batch(const Batch& batch, std::int64_t first_sample, std::int64_t effective_batch);
+  /// With several replicas: ends the replica under way, and begins this rank's next one, whose micro-batches follow.
+  /// The first one begins with the first micro-batch in any case. Does nothing with one replica. Throws Error, with the
+  /// effective batch discarded, after the last one.
+  void begin_replica();
+  /// With several replicas: ends the last one, and adds up the tree; what update() begins with. Does nothing with one
+  /// replica. Throws Error where there were fewer replicas.
+  void end_replicas();
   /// Discards the effective batch so far: gradients, metrics, next statistics. The next micro-batch begins a new one.
   void discard();
   /// Updates the weights with what the micro-batches accumulated; begins the next effective batch. Where it throws, the
@@ -162,6 +193,9 @@ class TrainingStep {
                                       std::vector<UpdateReport>* values = nullptr);
   /// Sums of all `evaluate` calls since the last read; waits for the device.
   Metrics read_evaluation();
+  /// The same sums as they are, for adding up those of several evaluations; of which metrics are made on the host.
+  std::vector<double> take_evaluation_sums();
+  Metrics evaluation_from(const std::vector<double>& sums) const;
 
   /// Throws ShapeError or DTypeError where batches of these tensors are not what model, loss and metrics read; `what`
   /// names the data in the message ("training").
@@ -170,13 +204,15 @@ class TrainingStep {
   Model& model() { return model_; }
   Optimizer& optimizer() { return optimizer_; }
   const LossOptions& loss() const { return loss_; }
+  const ReplicaOptions& replicas() const { return replicas_; }
   /// without_meta of this step's model, loss and optimizer.
   std::string without_meta() const;
 
  private:
   void forward_and_backward(const Batch& batch, std::int64_t first_sample, std::int64_t effective_batch);
   void forward_and_measure(const Batch& batch);
-  Tensor forward_loss(const Context& context, const Batch& batch, const LossCall& call) const;
+  Tensor forward_loss(const Context& context, const Batch& batch, const LossCall& call, bool evaluation) const;
+  LossCall training_call(std::int64_t effective_batch, const Tensor& seed) const;
   BfcAllocator& memory() const;
   void run_part(StepPart part, std::int64_t batch, const std::function<void()>& work);
   void run_unplanned(StepPart part, std::int64_t batch, const std::function<void()>& work);
@@ -192,7 +228,9 @@ class TrainingStep {
   Model& model_;
   Optimizer& optimizer_;
   LossOptions loss_;
+  ReplicaOptions replicas_;
   std::unique_ptr<MetricRing> ring_;
+  std::unique_ptr<ReplicaTree> tree_;  // null: one replica
   bool accumulating_ = false;
   static constexpr int kNotRecording = -1;
   int recorded_updates_ = kNotRecording;        // so far, while `capture` records
@@ -251,9 +289,11 @@ class MicroBatches {
   /// Forward and backward of an effective batch of `samples` samples (0: `count` times those of the first batch) in
   /// `count` batches: `next(i)` returns the i-th, which is released before the next is asked for, or nothing to stop;
   /// then the effective batch so far is forgotten, and false is returned. Where it throws, too, it is forgotten, unless
-  /// it was `next` that threw. An update is to follow.
+  /// it was `next` that threw. An update is to follow. A step of several replicas has as many of the batches in each of
+  /// its own (0 samples: the other ranks' have as many); `first_sample`: place of the first sample in the effective
+  /// batch. Throws Error where they cannot be divided so.
   bool accumulate(std::int64_t count, std::int64_t samples,
-                  const std::function<std::optional<Batch>(std::int64_t i)>& next);
+                  const std::function<std::optional<Batch>(std::int64_t i)>& next, std::int64_t first_sample = 0);
   /// Adds the batch to the evaluation sums. With `may_halve`, a micro-batch that does not fit is repeated in halves (in
   /// this evaluation only); what was added before counts once.
   void evaluate(const Batch& batch, bool may_halve);

@@ -25,9 +25,10 @@ class CapturedSteps {
  public:
   static constexpr int kMostUpdates = Optimizer::kMostRates;
 
-  /// Updates of `accumulate` micro-batches, one batch each. `updates_a_launch` 0: as many as the batches allow. Step
-  /// and batches must outlive it. In another mode than captured all updates run one by one, planned where the step is.
-  /// Batches may have been made and dropped: the source of batches must be restarted. Weights, state and metrics stay.
+  /// Updates of `accumulate` micro-batches, those of all replicas, one batch each. `updates_a_launch` 0: as many as the
+  /// batches allow. Step and batches must outlive it. In another mode than captured all updates run one by one, planned
+  /// where the step is. Batches may have been made and dropped: the source of batches must be restarted. Weights, state
+  /// and metrics stay.
   CapturedSteps(TrainingStep& step, DeviceBatches& batches, std::int64_t accumulate, StepMode mode = StepMode::captured,
                 int updates_a_launch = 0);
 

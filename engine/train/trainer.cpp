@@ -10,6 +10,7 @@
 
 #include "bantam/base/clock.h"
 #include "bantam/base/error.h"
+#include "bantam/engine/step/replica_tree.h"
 #include "bantam/engine/train/captured_steps.h"
 #include "bantam/engine/train/not_finite.h"
 #include "bantam/kernels/contracts/update/update.h"
@@ -55,6 +56,14 @@ Trainer::Trainer(TrainingStep& step, BatchSource& train, BatchSource* validation
     throw DataError("the training data have no batch: fewer samples than the batch size, and drop_last");
   if (options_.max_skipped_in_a_row < 1)
     throw ConfigError(fmt::format("max_skipped_in_a_row must be at least 1, got {}", options_.max_skipped_in_a_row));
+  if (updates_an_epoch() < 1)
+    throw DataError(
+        fmt::format("an epoch has {} batches, fewer than an update's {} (train.replicas {} x accumulate {})",
+                    train_.batches_per_epoch(), batches_an_update(), step_.replicas().replicas, options_.accumulate));
+  const ReplicaOptions& replicas = step_.replicas();
+  if (replicas.count() < replicas.replicas)
+    train_.set_share(replicas.first() * options_.accumulate, replicas.count() * options_.accumulate,
+                     batches_an_update());
   check_on_oom(options_.on_oom, step_.model().graph());
   check_fits(train_, "training");
   if (validation_ != nullptr) check_fits(*validation_, "validation");
@@ -68,6 +77,10 @@ Trainer::Trainer(TrainingStep& step, BatchSource& train, BatchSource* validation
 }
 
 Trainer::~Trainer() = default;
+
+std::int64_t Trainer::updates_an_epoch() const {
+  return updates_of(train_.batches_per_epoch(), options_.accumulate, step_.replicas().replicas);
+}
 
 void Trainer::check_fits(const BatchSource& source, const char* what) const {
   step_.check_fits(source.tensors(), what);
@@ -134,14 +147,14 @@ std::int64_t Trainer::updates_left(const EpochState& state) const {
 void Trainer::run_epoch(std::int64_t epoch, TrainResult& result) {
   const bool first = epoch == options_.first.epoch;
   state_ = {.epoch = epoch,
-            .updates = updates_of(train_.batches_per_epoch(), options_.accumulate),
+            .updates = updates_an_epoch(),
             .done = first ? options_.first.update : 0,
             .sum = first ? options_.first.sum : Metrics(),
             .first_update = first ? options_.first.update : 0};
   EpochState& state = state_;
   const std::int64_t samples_before = state.sum.samples;
   waited_before_ = 0;
-  train_.start(epoch, std::min(state.done * options_.accumulate, train_.batches_per_epoch()));
+  train_.start(epoch, std::min(state.done * batches_an_update(), train_.batches_per_epoch()));
   run_updates_of_epoch(state, result);
   const double seconds = seconds_since(state.start) - state.evaluation_seconds;
   result.seconds += seconds;
@@ -345,8 +358,8 @@ std::string Trainer::describe_not_finite(std::int64_t update, const kernels::Upd
                         .update = update,
                         .skipped_in_a_row = control.skipped_in_a_row,
                         .loss_scale = last_loss_scale_};
-  const std::int64_t first = update * options_.accumulate;
-  const std::int64_t end = std::min(first + options_.accumulate, train_.batches_per_epoch());
+  const std::int64_t first = update * batches_an_update();
+  const std::int64_t end = std::min(first + batches_an_update(), train_.batches_per_epoch());
   std::vector<std::int64_t> numbers;
   for (std::int64_t batch = first; batch < end; ++batch) {
     found.samples += train_.size_of(batch);
@@ -472,9 +485,8 @@ void Trainer::evaluate_test(TrainResult& result) {
   const TrainerClock::time_point start = TrainerClock::now();
   result.stopped = !evaluate_told(*options_.test, options_.epochs, result.test);
   if (result.stopped) return;
-  const std::int64_t updates_per_epoch = updates_of(train_.batches_per_epoch(), options_.accumulate);
   const TestEvent event{.epochs = options_.epochs,
-                        .updates = result.epoch * updates_per_epoch + result.update,
+                        .updates = result.epoch * updates_an_epoch() + result.update,
                         .test = result.test,
                         .seconds = seconds_since(start)};
   for (Callback* callback : callbacks_) callback->on_test(event);
@@ -487,12 +499,32 @@ Metrics Trainer::evaluate_while(BatchSource& source, const std::function<bool(st
   const std::optional<EmaOptions>& ema = step_.optimizer().options().ema;
   std::optional<AveragedWeights> averages;
   if (ema && ema->evaluate) averages.emplace(step_.optimizer());
+  if (step_.replicas().replicas > 1) return evaluate_replicas(source, go_on);
   source.start(0, 0);
   Batch batch;
   for (std::int64_t done = 0; go_on(done) && source.next(context, batch); ++done)
     micro_batches_.evaluate(batch, options_.on_oom != OnOutOfMemory::fail);
   batch = {};
   return step_.read_evaluation();
+}
+
+/// Each replica has a part of the batches and sums of its own, which are added as those of updates are.
+Metrics Trainer::evaluate_replicas(BatchSource& source, const std::function<bool(std::int64_t done)>& go_on) {
+  const Context context = step_.model().context(Pass::evaluate).at(step_.model().runtime().intern("input"));
+  const ReplicaOptions& replicas = step_.replicas();
+  const std::int64_t batches = source.batches_per_epoch(), first = replicas.first();
+  const auto begin_of = [&](std::int64_t replica) { return replica * batches / replicas.replicas; };
+  std::vector<std::vector<double>> sums;
+  source.start(0, begin_of(first));
+  std::int64_t done = 0;
+  for (std::int64_t replica = first; replica < first + replicas.count(); ++replica) {
+    Batch batch;
+    for (; done < begin_of(replica + 1) - begin_of(first) && go_on(done) && source.next(context, batch); ++done)
+      micro_batches_.evaluate(batch, options_.on_oom != OnOutOfMemory::fail);
+    sums.push_back(step_.take_evaluation_sums());
+  }
+  (void)go_on(done);
+  return step_.evaluation_from(tree_sum_of(std::move(sums)));
 }
 
 // The updates of an epoch: several a launch where the device makes their batches, else one by one, and in smaller
@@ -514,9 +546,10 @@ struct BatchDoesNotFit : OutOfMemory {
 
 void Trainer::open_device_batches() {
   const Context context = step_.model().context(Pass::train).at(step_.model().runtime().intern("input"));
+  if (step_.replicas().count() < step_.replicas().replicas) return;  // whose batches are not all
   device_batches_ = train_.device_batches(context);
   if (device_batches_ == nullptr) return;
-  launches_ = std::make_unique<CapturedSteps>(step_, *device_batches_, options_.accumulate, options_.mode,
+  launches_ = std::make_unique<CapturedSteps>(step_, *device_batches_, batches_an_update(), options_.mode,
                                               options_.updates_a_launch);
   if (micro_batches_.most() > 0) launches_->split(micro_batches_.most());
 }
@@ -526,7 +559,7 @@ void Trainer::open_device_batches() {
 std::int64_t Trainer::run_updates(const EpochState& state) {
   std::int64_t most = 0;
   if (launches_)
-    most = std::min({updates_left(state), updates_to_evaluation(state), device_batches_->left() / options_.accumulate,
+    most = std::min({updates_left(state), updates_to_evaluation(state), device_batches_->left() / batches_an_update(),
                      options_.read_every - step_.unsynchronised_metrics()});
   if (options_.look_every > 0) most = std::min(most, updates_to_look(state));
   if (most <= 0) return run_update(state);
@@ -538,7 +571,7 @@ std::int64_t Trainer::run_updates(const EpochState& state) {
   } catch (const OutOfMemory& error) {
     if (!go_on_smaller(state, error)) throw;
   }
-  train_.start(state.epoch, state.done * options_.accumulate);
+  train_.start(state.epoch, state.done * batches_an_update());
   return 0;
 }
 
@@ -561,7 +594,7 @@ std::int64_t Trainer::run_update(const EpochState& state) {
   set_values(state, 1);
   for (;;) {
     try {
-      const bool whole = run_micro_batches(state.done * options_.accumulate);
+      const bool whole = run_micro_batches(state.done * batches_an_update());
       if (whole) step_.update();
       tell_smaller();
       return whole ? 1 : 0;
@@ -572,7 +605,7 @@ std::int64_t Trainer::run_update(const EpochState& state) {
       if (!go_on_smaller(state, error)) throw;
     }
     waited_before_ += train_.waited_seconds();
-    train_.start(state.epoch, state.done * options_.accumulate);
+    train_.start(state.epoch, state.done * batches_an_update());
   }
 }
 
@@ -616,14 +649,21 @@ Batch Trainer::next_batch(const Context& context, std::int64_t index) {
 
 /// False where a stop came between two of them: nothing of the update stays.
 bool Trainer::run_micro_batches(std::int64_t first_batch) {
-  const std::int64_t end = std::min(first_batch + options_.accumulate, train_.batches_per_epoch());
-  std::int64_t effective = 0;
-  for (std::int64_t batch = first_batch; batch < end; ++batch) effective += train_.size_of(batch);
+  const std::int64_t end = std::min(first_batch + batches_an_update(), train_.batches_per_epoch());
+  const auto samples = [this](std::int64_t from, std::int64_t to) {
+    std::int64_t sum = 0;
+    for (std::int64_t batch = from; batch < to; ++batch) sum += train_.size_of(batch);
+    return sum;
+  };
+  const ReplicaOptions& replicas = step_.replicas();  // this rank's batches are in the midst of the update's
+  const std::int64_t own = first_batch + replicas.first() * options_.accumulate;
+  const std::int64_t own_end = std::min(own + replicas.count() * options_.accumulate, end);
   const Context context = step_.model().context(Pass::train).at(step_.model().runtime().intern("input"));
-  return micro_batches_.accumulate(end - first_batch, effective, [&](std::int64_t i) -> std::optional<Batch> {
+  const auto next = [&](std::int64_t i) -> std::optional<Batch> {
     if (i > 0 && stop_requested()) return std::nullopt;
-    return next_batch(context, first_batch + i);
-  });
+    return next_batch(context, own + i);
+  };
+  return micro_batches_.accumulate(own_end - own, samples(first_batch, end), next, samples(first_batch, own));
 }
 
 }  // namespace bantam

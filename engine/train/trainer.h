@@ -75,7 +75,8 @@ class Checkpointer {
 /// How long a Trainer trains, when it evaluates, reads metrics and saves, and what it does where memory ends.
 struct TrainerOptions {
   std::int64_t epochs = 1;
-  /// Micro-batches an update; the effective batch is accumulate × the source's batch size.
+  /// Micro-batches an update, of each of the step's replicas; the effective batch is replicas × accumulate × the
+  /// source's batch size.
   std::int64_t accumulate = 1;
   /// Metrics are read back and `on_progress` is called at most this many updates and, on slow devices, this many
   /// seconds apart.
@@ -266,10 +267,13 @@ class Trainer {
   void look(EpochState& state);
   void set_values(const EpochState& state, std::int64_t updates);
   std::int64_t run_update(const EpochState& state);
+  std::int64_t batches_an_update() const { return options_.accumulate * step_.replicas().replicas; }
+  std::int64_t updates_an_epoch() const;
   bool run_micro_batches(std::int64_t first_batch);
   bool stop_requested();
   bool stop_agreed();
   Metrics evaluate_while(BatchSource& source, const std::function<bool(std::int64_t done)>& go_on);
+  Metrics evaluate_replicas(BatchSource& source, const std::function<bool(std::int64_t done)>& go_on);
   bool evaluate_told(BatchSource& source, std::int64_t epoch, Metrics& metrics);
   bool evaluates_after(const EpochState& state) const;
   std::int64_t updates_to_evaluation(const EpochState& state) const;

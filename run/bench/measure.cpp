@@ -54,7 +54,7 @@ StepMeasurement measure_step(const RunConfig& config, const StepCase& options, i
   }
   const double step = median(windows);
   measured.ms_per_step = step * 1e3;
-  measured.images_per_s = static_cast<double>(options.batch) / step;
+  measured.images_per_s = static_cast<double>(options.batch * config.train.accumulate * config.train.replicas) / step;
   measured.windows = static_cast<std::int64_t>(windows.size());
   measured.kernels = session.kernels_a_step();
   measured.parameters = session.model().parameters().parameter_count();

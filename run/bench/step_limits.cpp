@@ -30,7 +30,8 @@ const char* StepLimits::bound() const {
 
 StepLimits step_limits(const RunConfig& config, const StepCase& row, const StepMeasurement& measured,
                        const MeasuredRates& rates) {
-  const StepWork work = least_step_work(config.model.graph, row.batch, row.precision, measured.parameters,
+  const std::int64_t samples = row.batch * config.train.accumulate * config.train.replicas;
+  const StepWork work = least_step_work(config.model.graph, samples, row.precision, measured.parameters,
                                         moment_slots(config.train.optimizer));
   return {.bytes_ms = 1e3 * work.bytes / rates.copy_bytes_per_s,
           .flops_ms = 1e3 * work.flops / rates.flops_per_s,

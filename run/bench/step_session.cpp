@@ -1,6 +1,8 @@
 // Building the session, and running its steps one by one or in captured launches.
 #include "bantam/run/bench/step_session.h"
 
+#include <algorithm>
+
 #include "bantam/base/error.h"
 #include "bantam/engine/plan/step_plan.h"
 #include "bantam/engine/step/random_batch.h"
@@ -11,13 +13,13 @@ namespace bantam::run {
 
 StepSession::StepSession(const RunConfig& config, const StepCase& options, Device device, int threads,
                          AllocationTrace* trace)
-    : runtime_(make_runtime(config, threads)), case_(options) {
+    : runtime_(make_runtime(config, threads)), case_(options), accumulate_(config.train.accumulate) {
   BfcAllocator& memory = runtime_->allocator(device);
   memory.set_trace(trace);
   memory.note_phase("setup");
   const bool planned = options.mode != StepMode::eager;
   if (planned || device.is_cpu()) {
-    const std::uint64_t pool = plan_step(config.model.graph, step_plan_options(config, options)).pool_bytes;
+    const std::uint64_t pool = plan_step(config.model.graph, train_plan_options(config, options)).pool_bytes;
     const std::uint64_t limit = runtime_->limit(device);
     require_host_memory(device, limit > 0 ? std::min(limit, pool) : pool);
     if (planned) (void)memory.reserve_pool(pool);
@@ -26,8 +28,9 @@ StepSession::StepSession(const RunConfig& config, const StepCase& options, Devic
       *runtime_, device, config.model.graph,
       SessionOptions{.model = model_options(config, options.precision, options.recompute),
                      .optimizer = config.train.optimizer,
-                     .loss = config.train.loss});
-  if (planned) session_->step().prepare({.batches = {options.batch}});
+                     .loss = config.train.loss,
+                     .replicas = {.replicas = config.train.replicas}});
+  if (planned) session_->step().prepare({.batches = {options.batch}, .accumulates = accumulate_ > 1});
   memory.note_phase("input");
   add_batches(1);
 }
@@ -62,8 +65,9 @@ void StepSession::make_room_for_metrics(std::int64_t updates) {
     (void)session_->step().read_metrics();
 }
 
-void StepSession::update(std::int64_t micro_batches) {
+void StepSession::update(std::int64_t accumulate) {
   make_room_for_metrics(1);
+  const std::int64_t micro_batches = accumulate * session_->step().replicas().replicas;
   const Context context = model().context(Pass::train);
   MicroBatches(session_->step()).accumulate(micro_batches, 0, [&](std::int64_t i) {
     return batches_.make(context, i, micro_batches);
@@ -75,8 +79,10 @@ void StepSession::update(std::int64_t micro_batches) {
 void StepSession::start_capturing() {
   // Small steps need many a launch, so that what is between launches does not show.
   constexpr std::int64_t kSmallBatch = 256;
-  const std::int64_t rounds = case_.batch <= kSmallBatch ? CapturedSteps::kMostUpdates / batches_.size() : 1;
-  captured_ = std::make_unique<CapturedSteps>(session_->step(), batches_, 1, StepMode::captured,
+  const std::int64_t micro_batches = accumulate_ * session_->step().replicas().replicas;
+  const std::int64_t most = CapturedSteps::kMostUpdates / (batches_.size() * micro_batches);
+  const std::int64_t rounds = case_.batch <= kSmallBatch ? std::max<std::int64_t>(1, most) : 1;
+  captured_ = std::make_unique<CapturedSteps>(session_->step(), batches_, micro_batches, StepMode::captured,
                                               static_cast<int>(rounds * batches_.size()));
 }
 
@@ -84,7 +90,7 @@ std::int64_t StepSession::run(std::int64_t count) {
   const std::int64_t launch = steps_a_launch();
   std::int64_t done = 0;
   while (done < count) {
-    if (!captured_) update(1);
+    if (!captured_) update(accumulate_);
     make_room_for_metrics(launch);
     done += captured_ ? captured_->run(launch) : 1;
   }

@@ -20,11 +20,12 @@ class StepSession {
               AllocationTrace* trace = nullptr);
   ~StepSession();
 
-  /// Runs `count` steps, going round the resident batches; captured ones in whole launches, so that there may be more.
-  /// Returns how many. Waits for nothing but full metric rings and, captured, for a few launches before.
+  /// Runs `count` steps, each over the configuration's batches an update, going round the resident batches; captured
+  /// ones in whole launches, so that there may be more. Returns how many. Waits for nothing but full metric rings and,
+  /// captured, for a few launches before.
   std::int64_t run(std::int64_t count);
-  /// One update over `micro_batches` of them.
-  void update(std::int64_t micro_batches);
+  /// One update over `accumulate` of them for each replica.
+  void update(std::int64_t accumulate);
   /// Runs one more step, and all later ones in launches that go round the resident batches, which are all there now.
   void start_capturing();
   /// What `run` runs at once.
@@ -48,6 +49,7 @@ class StepSession {
 
   std::unique_ptr<Runtime> runtime_;
   StepCase case_;
+  std::int64_t accumulate_;
   std::unique_ptr<TrainingSession> session_;  // made once its pool is reserved
   ResidentBatches batches_;
   std::unique_ptr<CapturedSteps> captured_;

@@ -486,7 +486,7 @@ std::int64_t updates_per_epoch(const RunConfig& config, std::int64_t batch) {
   if (!config.data) return 1;
   const std::int64_t samples = epoch_samples(*config.data);
   const std::int64_t batches = config.data->pipeline.drop_last ? samples / batch : (samples + batch - 1) / batch;
-  return updates_of(batches, config.train.accumulate);
+  return updates_of(batches, config.train.accumulate, config.train.replicas);
 }
 
 ModelOptions model_options(const RunConfig& config, Precision precision, const RecomputeOptions& recompute) {
@@ -505,7 +505,10 @@ ModelOptions model_options(const RunConfig& config) {
 }
 
 SessionOptions session_options(const RunConfig& config) {
-  return {.model = model_options(config), .optimizer = config.train.optimizer, .loss = config.train.loss};
+  return {.model = model_options(config),
+          .optimizer = config.train.optimizer,
+          .loss = config.train.loss,
+          .replicas = {.replicas = config.train.replicas}};
 }
 
 void require_device(const RunConfig& config) {

@@ -44,7 +44,8 @@ struct SplitOptions {
 /// `train:`.
 struct TrainConfig {
   std::int64_t epochs = 1;
-  std::int64_t accumulate = 1;  ///< batches an update
+  std::int64_t accumulate = 1;  ///< batches an update, of each replica
+  int replicas = 1;             ///< that run beside each other, a power of two
   SplitOptions split;
   LossOptions loss;
   OptimizerOptions optimizer;

@@ -204,6 +204,26 @@ void check_evaluated(ConfigMap& train, TrainConfig& config) {
 
 }  // namespace
 
+namespace {
+
+int read_replicas(ConfigMap& train) {
+  const ConfigKey key{
+      "replicas",
+      "Parts of the effective batch that are trained on as if each had a device of its own, one after another or on "
+      "several ranks: a power of two. Each runs `accumulate` batches, with running statistics of its own; gradients, "
+      "statistics and metrics are added in a tree over the replicas, so that results have the same bits on any number "
+      "of ranks. The effective batch is replicas × accumulate × batch size; batches of an epoch that are too few for "
+      "an update are left out. Needs memory for log2(replicas) more gradients.",
+      "4"};
+  const auto replicas = static_cast<int>(train.integer(key, {.min = 1, .max = ReplicaOptions::kMost}, 1));
+  if ((replicas & (replicas - 1)) != 0)
+    train.find(key)->fail(
+        fmt::format("train.replicas: expected a power of two from 1 to {}, got {}", ReplicaOptions::kMost, replicas));
+  return replicas;
+}
+
+}  // namespace
+
 WatchedMetric watched_by_default(const TrainConfig& train) {
   for (const MetricPtr& metric : train.loss.metrics)
     if (metric->kind() == "accuracy" && train.loss.loss->counts_correct()) return {.metric = "accuracy"};
@@ -223,6 +243,7 @@ TrainConfig read_train_config(ConfigMap train, Device device) {
        "accumulate × batch size, in the memory of one batch.",
        "4"},
       {.min = 1, .max = 1'000'000}, 1);
+  config.replicas = read_replicas(train);
   config.split = read_split(train);
   ConfigAttempts attempt(train);
   attempt([&] { config.loss.loss = read_loss(train); });

@@ -189,7 +189,7 @@ std::string few_updates_warning(const RunConfig& config, std::int64_t batch) {
   const std::int64_t updates = updates_per_epoch(config, batch);
   if (updates >= kFewUpdates) return "";
   const std::int64_t samples = epoch_samples(*config.data);
-  const std::int64_t less = samples / (kFewUpdates * config.train.accumulate) /
+  const std::int64_t less = samples / (kFewUpdates * config.train.accumulate * config.train.replicas) /
                             config.data->pipeline.batch_multiple_of * config.data->pipeline.batch_multiple_of;
   std::string text = fmt::format("only {} update{} an epoch with this batch size", updates, updates == 1 ? "" : "s");
   if (less > 0)

@@ -104,7 +104,8 @@ RangeTest range_test(const RunConfig& config, const RangeTestOptions& options) {
   TrainingSession session(*runtime, config.device, config.model.graph, session_options(config));
   session.step().prepare({}, plan.placements);
   (void)begin_with_weights(session.model(), config);
-  const std::int64_t an_epoch = updates_of(data.train->batches_per_epoch(), config.train.accumulate);
+  const std::int64_t an_epoch =
+      updates_of(data.train->batches_per_epoch(), config.train.accumulate, config.train.replicas);
   Trainer trainer(session.step(), *data.train, nullptr,
                   {.epochs = (options.updates + an_epoch - 1) / an_epoch,
                    .accumulate = config.train.accumulate,

@@ -65,16 +65,17 @@ std::int64_t window_of(const PipelineOptions& pipeline) {
 }
 
 /// An excerpt with every kind of update that the epoch has and as many full batches alive at one time; and the batches
-/// an update in it: in a long update, all but the first need the same memory.
+/// of a replica's update in it: in a long update, all but the first need the same memory.
 struct Excerpt {
   std::int64_t first = 0, last = 0, accumulate = 1;
 
-  Excerpt(std::int64_t batches, std::int64_t full_accumulate, std::int64_t window) {
+  Excerpt(std::int64_t batches, std::int64_t full_accumulate, std::int64_t window, std::int64_t replicas = 1) {
     accumulate = std::min(full_accumulate, window);
-    const std::int64_t rest = batches % full_accumulate, updates = batches / full_accumulate;
-    last = rest > 0 ? std::min(rest, accumulate) : std::min(batches, accumulate);
-    const std::int64_t enough = 2 + window / accumulate;
-    first = std::min(rest > 0 ? updates : updates - 1, enough) * accumulate;
+    const std::int64_t full = full_accumulate * replicas, update = accumulate * replicas;
+    const std::int64_t rest = batches % full, updates = batches / full;
+    last = rest > 0 ? std::min(rest, replicas > 1 ? update - 1 : update) : std::min(batches, update);
+    const std::int64_t enough = 2 + window / update;
+    first = std::min(rest > 0 ? updates : updates - 1, enough) * update;
   }
 };
 
@@ -87,7 +88,7 @@ MemoryStats rehearse(const RunConfig& config, std::uint64_t pool_bytes, std::sha
   require_model_fits(config, data.train->image_shape(), data.train->classes());
   TrainingSession session(runtime, device, config.model.graph, session_options(config));
   const std::int64_t window = window_of(config.data->pipeline);
-  const Excerpt training(data.train->batches_per_epoch(), config.train.accumulate, window);
+  const Excerpt training(data.train->batches_per_epoch(), config.train.accumulate, window, config.train.replicas);
   const auto evaluated = [&](BatchSource& source) {
     const Excerpt evaluation(source.batches_per_epoch(), 1, window);
     return ExcerptSource(source, evaluation.first, evaluation.last);
@@ -120,7 +121,8 @@ bool has_batches(const RunConfig& config, std::int64_t batch) {
 RunPlan plan_run(const RunConfig& config) {
   const ModelOptions model = model_options(config);
   RunPlan plan{.placements = std::make_shared<StepPlacements>(config.model.graph, model, config.train.optimizer,
-                                                              config.train.loss, config.device)};
+                                                              config.train.loss, config.device,
+                                                              session_options(config).replicas)};
   const MemoryStats eager = rehearse(config, 0, nullptr);
   plan.peak_bytes = eager.peak_bytes;
   plan.by_category = eager.by_category_at_peak;

@@ -48,8 +48,9 @@ struct Subject {
   Runtime& runtime() const { return step.model().runtime(); }
   Device device() const { return step.model().device(); }
   Stream stream() const { return runtime().stream(device()); }
+  std::int64_t micro_batches() const { return options.accumulate * step.replicas().replicas; }
   void update() const {
-    MicroBatches(step).accumulate(options.accumulate, 0, [&](std::int64_t) { return batch; });
+    MicroBatches(step).accumulate(micro_batches(), 0, [&](std::int64_t) { return batch; });
     step.update();
   }
 };
@@ -132,7 +133,7 @@ int updates_a_launch(const Subject& subject) {
   constexpr std::uint64_t kLaunchBytes = 32 << 20;
   const std::uint64_t bytes = std::max<std::uint64_t>(1, subject.batch.at(kImages).bytes());
   const auto most = static_cast<int>(std::clamp<std::uint64_t>(
-      kLaunchBytes / (bytes * static_cast<std::uint64_t>(subject.options.accumulate)), 1, Optimizer::kMostRates));
+      kLaunchBytes / (bytes * static_cast<std::uint64_t>(subject.micro_batches())), 1, Optimizer::kMostRates));
   int updates = std::min(most, subject.options.updates);
   while (subject.options.updates % updates != 0) --updates;
   return updates;

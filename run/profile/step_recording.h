@@ -57,7 +57,7 @@ struct StepRecording {
 };
 
 struct RecordingOptions {
-  std::int64_t accumulate = 1;  ///< micro-batches an update
+  std::int64_t accumulate = 1;  ///< micro-batches an update, of each replica
   int warm_ups = 3;             ///< updates before the recorded ones; at least 1 is run
   int updates = 10;             ///< recorded
   bool driver_trace = true;     ///< false: by events even where the driver can trace

@@ -68,6 +68,7 @@ bool is_fact_of_data(std::string_view name) { return name.starts_with("data (");
 Fingerprint fingerprint_of(const RunConfig& config) {
   Fingerprint fingerprint;
   for (const auto& [path, value] : config.document.values()) {
+    if (path == "train.replicas" && config.train.replicas == 1) continue;  // a run from before the key has one
     auto entry = without_stage_number(path, value);
     if (!is_free(entry.first) || (config.train.follows_evaluations && is_of_evaluations(entry.first)))
       fingerprint.insert(std::move(entry));

@@ -66,7 +66,8 @@ Position resumed_position(const Position& saved, const Position& now, const RunC
   require_same("an effective batch of", saved.effective_batch, now.effective_batch);
   require_same("batches an epoch:", saved.batches, now.batches);
   require_same("the seed", saved.seed, now.seed);
-  check_saved(file, "trainer/update", saved.update, 0, updates_of(now.batches, config.train.accumulate));
+  check_saved(file, "trainer/update", saved.update, 0,
+              updates_of(now.batches, config.train.accumulate, config.train.replicas));
   Position position = saved;
   position.effective_batch = now.effective_batch;
   position.batches = now.batches;

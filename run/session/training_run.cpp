@@ -235,7 +235,7 @@ Position TrainingRun::beginning() const {
 }
 
 std::int64_t TrainingRun::updates_per_epoch() const {
-  return updates_of(data_.train->batches_per_epoch(), config_.train.accumulate);
+  return updates_of(data_.train->batches_per_epoch(), config_.train.accumulate, config_.train.replicas);
 }
 
 /// All updates of an epoch are not its end, nor are all of the run: an evaluation may come then, and the test set.

@@ -111,6 +111,7 @@ StepPlanOptions draw_options(PhiloxSequence& random, const Graph& graph) {
   options.accumulate = 1 + static_cast<std::int64_t>(random.below(3));
   if (options.batch % 2 == 0) options.optimizer.ema.emplace();
   if (options.batch % 3 == 0) options.optimizer.prune = PruneOptions{.end = 4, .frequency = 2, .match = {"*"}};
+  options.replicas.replicas = 1 << random.below(3);
   options.planner.iterations = 0;  // this test is about the peak
   return options;
 }
@@ -123,7 +124,7 @@ MemoryStats measure(const Graph& graph, const StepPlanOptions& options, std::uin
   (void)runtime.allocator(device).reserve_pool(pool_bytes);
   Model model(runtime, device, graph, options.model);
   Optimizer optimizer(model, options.optimizer);
-  TrainingStep step(model, optimizer, options.loss);
+  TrainingStep step(model, optimizer, options.loss, options.replicas);
   step.prepare({.batches = {options.batch}, .accumulates = options.accumulate > 1});
   const Context context = model.context(Pass::train);
   const Shape images = graph.input_shape().prepend(options.batch);
@@ -134,8 +135,8 @@ MemoryStats measure(const Graph& graph, const StepPlanOptions& options, std::uin
   std::vector<std::int32_t> labels(static_cast<std::size_t>(options.batch), 1);
   batch.tensors.set(kLabels, context.upload({options.batch}, labels.data()));
   for (int update = 0; update < 5; ++update) {
-    for (std::int64_t i = 0; i < options.accumulate; ++i)
-      step.micro_batch(batch, i * options.batch, options.accumulate * options.batch);
+    MicroBatches(step).accumulate(options.accumulate * options.replicas.replicas, 0,
+                                  [&](std::int64_t) { return batch; });
     step.update();
   }
   synchronize(context.stream);

@@ -16,10 +16,10 @@ constexpr float kRate = 1.0f;  // weights move by the gradient
 
 /// Plain SGD on the small network, dropout and all.
 struct SmallRun {
-  SmallRun(Runtime& runtime, Device device, bool batch_norm_layers = false)
+  SmallRun(Runtime& runtime, Device device, bool batch_norm_layers = false, int replicas = 1)
       : model(runtime, device, testing::small_network(batch_norm_layers), {.seed = 5}),
         optimizer(model, {.kind = OptimizerKind::sgd, .learning_rate = kRate}),
-        step(model, optimizer, {}) {}
+        step(model, optimizer, {}, {.replicas = replicas}) {}
   std::vector<float> weights() {
     return to_host<float>(model.parameters().master(), model.runtime().stream(model.device()));
   }
@@ -74,10 +74,10 @@ struct Outcome {
   bool fits = true;
   std::string error;
 };
-Outcome train(Device device, std::uint64_t left, std::int64_t at_call, TrainerOptions options) {
+Outcome train(Device device, std::uint64_t left, std::int64_t at_call, TrainerOptions options, int replicas = 1) {
   Runtime runtime({.threads = 2, .budgets = {{to_string(device), pool_of(device)}}, .growth = false});
   BfcAllocator& memory = runtime.allocator(device);
-  SmallRun run(runtime, device);
+  SmallRun run(runtime, device, false, replicas);
   Outcome outcome;
   synchronize(runtime.stream(device));
   outcome.in_use_before = memory.stats().in_use_bytes;
@@ -131,6 +131,23 @@ TEST_P(OnOomTest, GradientsOfTheFirstUpdateAreTheSame) {
   EXPECT_GT(halvings, 3u) << "the limits were not in the interesting range";
   EXPECT_GT(refused, 0u);
   EXPECT_LE(fewest, 2u * static_cast<std::size_t>(scale(device()))) << "micro-batches went down to a sample or two";
+}
+
+TEST_P(OnOomTest, ReplicasHalveTheirMicroBatches) {
+  const TrainerOptions one_update{.epochs = 1, .evaluate = false};  // two batches of three: one a replica
+  const Outcome whole = train(device(), pool_of(device()), -1, one_update, 2);
+  EXPECT_EQ(whole.heard.samples, 32 * scale(device()));
+  TrainerOptions halving = one_update;
+  halving.on_oom = OnOutOfMemory::accumulate;
+  for (const std::int64_t at_call : {0, 1}) {  // in the first replica, in the second
+    Outcome limited;
+    for (std::uint64_t left = whole.peak; limited.heard.smaller.empty(); left -= scaled(device(), 16u << 10))
+      limited = train(device(), left, at_call, halving, 2);
+    ASSERT_TRUE(limited.fits) << limited.error;
+    EXPECT_LT(testing::relative_difference(limited.weights, whole.weights), device().is_cuda() ? 1e-5 : 1e-6);
+    EXPECT_EQ(limited.heard.samples, whole.heard.samples);
+    EXPECT_EQ(limited.in_use_after, limited.in_use_before);
+  }
 }
 
 TEST_P(OnOomTest, TheGradientItselfIsWithinOnePartInAHundredThousand) {

@@ -43,6 +43,7 @@
 #include "bantam/kernels/contracts/separable/separable_block.h"
 #include "bantam/kernels/contracts/update/muon.h"
 #include "bantam/kernels/contracts/update/pruning.h"
+#include "bantam/kernels/contracts/update/tree_sum.h"
 #include "bantam/kernels/contracts/update/update.h"
 #include "bantam/kernels/contracts/update/weight_average.h"
 
@@ -549,6 +550,12 @@ void add_after_updates(std::vector<WorkCase>& cases) {
   cases.push_back({"move_average", [=](const Exec& e) { meta::move_average(e, {.every = 2}, average, nullptr); },
                    3 * 4 * 512 / 2, 0});
   cases.push_back({"swap_values", [](const Exec& e) { meta::swap_values(e, 384, kFloats, kFloats); }, 16 * 384, 0});
+  TreeTerms terms;
+  for (int term = 0; term < 3; ++term) terms.add(kFloats);
+  cases.push_back({"tree_sum", [=](const Exec& e) { meta::tree_sum(e, DType::float64, 128, terms, 1.0, kFloats); },
+                   4 * 8 * 128, 0});
+  cases.push_back(
+      {"store_at_slot", [](const Exec& e) { meta::store_at_slot(e, 3, nullptr, nullptr, nullptr); }, 2 * 8 * 3, 0});
   const PruneArena pruned{
       .tensor_count = 1, .granules = 2, .weights = kFloats, .compute = kSome, .compute_dtype = kHalf};
   cases.push_back(

@@ -1,0 +1,188 @@
+// Where each replica's sums lie, and when they are added.
+#include "bantam/engine/step/replica_tree.h"
+
+#include <algorithm>
+#include <numeric>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "bantam/base/error.h"
+#include "bantam/kernels/contracts/update/tree_sum.h"
+
+namespace bantam {
+namespace {
+
+bool are_siblings(const ReplicaSum& left, const ReplicaSum& right) {
+  const int width = 1 << right.level;
+  return left.level == right.level && left.first + width == right.first && left.first % (2 * width) == 0;
+}
+
+ReplicaShare share_of(const ReplicaOptions& options) { return {.first = options.first(), .count = options.count()}; }
+
+}  // namespace
+
+int ReplicaOptions::first() const {
+  return std::accumulate(dealt.begin(), dealt.empty() ? dealt.end() : dealt.begin() + rank, 0);
+}
+
+void check_replicas(const ReplicaOptions& options) {
+  const int replicas = options.replicas;
+  if (replicas < 1 || replicas > ReplicaOptions::kMost || (replicas & (replicas - 1)) != 0)
+    throw ConfigError(
+        fmt::format("train.replicas: expected a power of two from 1 to {}, got {}", ReplicaOptions::kMost, replicas));
+  if (options.dealt.empty()) return;
+  const auto ranks = static_cast<int>(options.dealt.size());
+  if (options.rank < 0 || options.rank >= ranks)
+    throw ConfigError(fmt::format("replicas: expected a rank from 0 to {}, got {}", ranks - 1, options.rank));
+  if (std::ranges::any_of(options.dealt, [](int count) { return count < 1; }) ||
+      std::accumulate(options.dealt.begin(), options.dealt.end(), 0) != replicas)
+    throw ConfigError(fmt::format("replicas: expected {} dealt to ranks, at least one each, got {}", replicas,
+                                  fmt::join(options.dealt, " + ")));
+}
+
+int places_of_tree(const ReplicaShare& share) {
+  std::vector<ReplicaSum> waiting;
+  std::size_t most = 0;
+  for (int replica = share.first; replica < share.first + share.count - 1; ++replica) {
+    ReplicaSum sum{.first = replica};
+    for (; !waiting.empty() && are_siblings(waiting.back(), sum); waiting.pop_back())
+      sum = {.first = waiting.back().first, .level = sum.level + 1};
+    waiting.push_back(sum);
+    most = std::max(most, waiting.size());
+  }
+  return static_cast<int>(most);
+}
+
+std::vector<double> tree_sum_of(std::vector<std::vector<double>> blocks) {
+  for (std::size_t width = 1; width < blocks.size(); width *= 2)
+    for (std::size_t first = 0; first + width < blocks.size(); first += 2 * width)
+      for (std::size_t i = 0; i < blocks[first].size(); ++i) blocks[first][i] += blocks[first + width][i];
+  return std::move(blocks.front());
+}
+
+ReplicaTree::ReplicaTree(Model& model, MetricRing& ring, const ReplicaOptions& options)
+    : model_(model),
+      ring_(ring),
+      replicas_(options.replicas),
+      share_(share_of(options)),
+      waiting_planes_(static_cast<std::size_t>(places_of_tree(share_))) {
+  const Context training = model_.context(Pass::train);
+  const auto allocate = [&](const char* name, std::int64_t elements, DType dtype, Category category) {
+    const Tensor plane = training.at(model_.runtime().intern(name)).allocate({elements}, dtype, category);
+    zero_bytes(plane.data(), plane.bytes(), training.stream);  // padding stays so
+    return plane;
+  };
+  for (Planes& planes : waiting_planes_) {
+    planes.gradients =
+        allocate("replicas/gradients", model_.parameters().trainable_elements(), DType::float32, Category::gradient);
+    if (model_.buffers().elements() > 0)
+      planes.statistics =
+          allocate("replicas/statistics", model_.buffers().elements(), DType::float32, Category::gradient);
+    planes.metrics = allocate("replicas/metrics", ring_.update_sums(), DType::float64, Category::other);
+  }
+  home_metrics_ = allocate("replicas/metrics", ring_.update_sums(), DType::float64, Category::other);
+}
+
+ReplicaTree::~ReplicaTree() { reset(); }
+
+Context ReplicaTree::context() const { return model_.context(Pass::train).at(model_.runtime().intern("replicas")); }
+
+int ReplicaTree::place_for(const ReplicaSum& leaf) const {
+  const bool sibling_waits = !waiting_.empty() && are_siblings(waiting_.back().sum, leaf);
+  return sibling_waits || is_last() ? kHome : free_place();
+}
+
+/// There is one: so many were made.
+int ReplicaTree::free_place() const {
+  int place = 0;
+  while (std::ranges::find(waiting_, place, &Waiting::place) != waiting_.end()) ++place;
+  return place;
+}
+
+/// The arenas get the memory of the replica's place, or their own again.
+void ReplicaTree::exchange() {
+  if (place_ == kHome) return;
+  Planes& planes = waiting_planes_[static_cast<std::size_t>(place_)];
+  std::swap(model_.parameters().gradient_, planes.gradients);
+  std::swap(model_.buffers().next_, planes.statistics);
+}
+
+void ReplicaTree::begin() {
+  if (is_last())
+    throw Error(fmt::format("training step: begin_replica() after the last of {} replicas: update() is to follow",
+                            share_.count));
+  if (running_) end_replica();
+  ++begun_;
+  place_ = place_for(leaf());
+  running_ = first_batch_ = true;
+  exchange();
+  restart();
+}
+
+void ReplicaTree::restart() const {
+  const Tensor& sums = metrics_at(place_);
+  model_.parameters().begin_accumulation();
+  model_.buffers().reset_next(context());
+  zero_bytes(sums.data(), sums.bytes(), context().stream);
+}
+
+void ReplicaTree::end_replica() {
+  model_.parameters().end_accumulation(context());
+  exchange();
+  running_ = false;
+  merge({.sum = leaf(), .place = std::exchange(place_, kHome)});
+}
+
+/// Adds all sums that the replica completes, in one pass.
+void ReplicaTree::merge(Waiting node) {
+  std::vector<int> terms = {node.place};
+  while (!waiting_.empty() && are_siblings(waiting_.back().sum, node.sum)) {
+    node = {.sum = {.first = waiting_.back().sum.first, .level = node.sum.level + 1}, .place = waiting_.back().place};
+    terms.push_back(node.place);
+    waiting_.pop_back();
+  }
+  if (is_last()) node.place = kHome;
+  if (terms.size() > 1) add(terms, node.place, 1 << node.sum.level == replicas_);
+  waiting_.push_back(node);
+}
+
+void ReplicaTree::add(const std::vector<int>& terms, int out, bool root) const {
+  const Context context = this->context();
+  const auto add_plane = [&](DType dtype, std::int64_t elements, double factor, auto&& data) {
+    kernels::TreeTerms arrays;
+    for (const int place : terms) arrays.add(data(place));
+    BANTAM_KERNEL(context.exec, tree_sum, dtype, elements, arrays, factor, data(out));
+  };
+  const ParameterArena& parameters = model_.parameters();
+  const BufferArena& buffers = model_.buffers();
+  add_plane(DType::float32, parameters.trainable_elements(), 1.0,
+            [&](int place) { return place == kHome ? parameters.gradient_.data() : planes(place).gradients.data(); });
+  if (buffers.elements() > 0)
+    add_plane(DType::float32, buffers.elements(), root ? 1.0 / replicas_ : 1.0,
+              [&](int place) { return place == kHome ? buffers.next_.data() : planes(place).statistics.data(); });
+  add_plane(DType::float64, ring_.update_sums(), 1.0, [&](int place) { return metrics_at(place).data(); });
+}
+
+void ReplicaTree::end(const std::int32_t* slot) {
+  if (ended_) return;
+  if (!running_ || !is_last())
+    throw Error(fmt::format("training step: an update after {} of {} replicas; begin_replica() begins the next", begun_,
+                            share_.count));
+  end_replica();
+  ring_.store(context(), home_metrics_.as<double>(), slot);
+  ParameterArena& parameters = model_.parameters();  // all of it was written
+  parameters.any_written_ = true;
+  for (Parameter& parameter : parameters.parameters_) parameter.gradient_written_ = !parameter.frozen();
+  ended_ = true;
+}
+
+void ReplicaTree::reset() {
+  if (running_) exchange();
+  waiting_.clear();
+  begun_ = 0;
+  place_ = kHome;
+  running_ = first_batch_ = ended_ = false;
+}
+
+}  // namespace bantam

@@ -1,0 +1,89 @@
+// ReplicaTree: what the replicas of a step come to, added in a binary tree over their numbers while they run.
+#pragma once
+
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include "bantam/engine/comm/replica_shares.h"
+#include "bantam/engine/graph/model.h"
+#include "bantam/engine/step/metric_ring.h"
+#include "bantam/engine/step/training_step.h"
+
+namespace bantam {
+
+/// Three planes: gradients (float32, the arena's), running statistics (the buffers' next values) and metric sums
+/// (float64). A sum that waits for its sibling lies in memory of the tree's own, log2 of the replicas of each plane at
+/// most; the last replica's, and the root, lie in the arenas. Where a replica's sum has to wait, the arenas have the
+/// tree's memory while it runs, so that nothing is copied; each sum is then written over its left operand. All work is
+/// in order of the model's stream, and can be recorded: an update ends with each tensor where it was. Used by one
+/// thread.
+class ReplicaTree {
+ public:
+  /// Several replicas, which were checked. Throws OutOfMemory.
+  ReplicaTree(Model& model, MetricRing& ring, const ReplicaOptions& options);
+  ~ReplicaTree();
+  ReplicaTree(const ReplicaTree&) = delete;
+  ReplicaTree& operator=(const ReplicaTree&) = delete;
+
+  /// Ends the replica under way, where there is one; the next one begins, with gradients to be overwritten, current
+  /// statistics and metrics of zero. Throws Error where there is no next one, and what end_accumulation throws.
+  void begin();
+  /// Ends the last replica. The arenas have the root then, and the update whose slot lies at `slot` (device memory) its
+  /// metrics. Throws Error where replicas are missing.
+  void end(const std::int32_t* slot);
+  /// All is as before the first replica. Enqueues nothing: gradients and statistics are the caller's to begin anew.
+  void reset();
+  /// Undoes the micro-batches of the replica under way.
+  void restart() const;
+
+  /// Whether a replica is under way.
+  bool running() const { return running_; }
+  bool ended() const { return ended_; }
+  /// Whether the next micro-batch is the replica's first; false from then on.
+  bool take_first() { return std::exchange(first_batch_, false); }
+  /// The metric sums of the replica under way: the loss's, then the metrics'.
+  double* metrics() const { return metrics_at(place_).as<double>(); }
+
+ private:
+  static constexpr int kHome = -1;  // the arenas' own memory
+
+  struct Planes {
+    Tensor gradients, statistics, metrics;
+  };
+  /// A sum that waits: where it lies.
+  struct Waiting {
+    ReplicaSum sum;
+    int place = kHome;
+  };
+  const Planes& planes(int place) const { return waiting_planes_[static_cast<std::size_t>(place)]; }
+  const Tensor& metrics_at(int place) const { return place == kHome ? home_metrics_ : planes(place).metrics; }
+  ReplicaSum leaf() const { return {.first = share_.first + begun_ - 1}; }
+  bool is_last() const { return begun_ == share_.count; }
+  int place_for(const ReplicaSum& leaf) const;
+  int free_place() const;
+  void exchange();
+  void end_replica();
+  void merge(Waiting node);
+  void add(const std::vector<int>& terms, int out, bool root) const;
+  Context context() const;
+
+  Model& model_;
+  MetricRing& ring_;
+  int replicas_;
+  ReplicaShare share_;
+  std::vector<Planes> waiting_planes_;
+  Tensor home_metrics_;
+  std::vector<Waiting> waiting_;  // by first
+  int begun_ = 0;                 // replicas
+  int place_ = kHome;             // of the replica under way
+  bool running_ = false, first_batch_ = false, ended_ = false;
+};
+
+/// Places of the tree's own that a rank needs: the most sums that wait at one time.
+int places_of_tree(const ReplicaShare& share);
+
+/// The root of blocks of numbers, one a replica, which are a power of two and of equal sizes: on the host.
+std::vector<double> tree_sum_of(std::vector<std::vector<double>> blocks);
+
+}  // namespace bantam

@@ -1,0 +1,21 @@
+// The terms of a tree's sum.
+#include "bantam/kernels/contracts/update/tree_sum.h"
+
+#include <fmt/format.h>
+
+#include "bantam/base/error.h"
+
+namespace bantam::kernels {
+
+void TreeTerms::add(const void* term) {
+  if (count == kMost) throw Error(fmt::format("tree_sum: more than {} terms", kMost));
+  terms[count++] = term;
+}
+
+void check_tree_sum(DType dtype, const TreeTerms& terms) {
+  if (terms.count < 1) throw Error("tree_sum: no terms");
+  if (dtype != DType::float32 && dtype != DType::float64)
+    throw Error(fmt::format("tree_sum: expected float32 or float64, got {}", to_string(dtype)));
+}
+
+}  // namespace bantam::kernels

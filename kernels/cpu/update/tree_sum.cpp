@@ -1,0 +1,48 @@
+// Sums of a tree over replicas on the CPU: blocks that stay in the first-level cache, so that the result may lie on a
+// term.
+#include "bantam/kernels/contracts/update/tree_sum.h"
+
+#include <algorithm>
+
+#include "bantam/base/parallel.h"
+
+namespace bantam::kernels::cpu {
+namespace {
+
+constexpr std::int64_t kBlock = 1024, kGrain = 16 * kBlock;
+
+template <class T>
+void add_block(const TreeTerms& terms, T factor, T* out, std::int64_t begin, std::int64_t count) {
+  T sum[kBlock];
+  std::copy_n(static_cast<const T*>(terms.terms[0]) + begin, count, sum);
+  for (int term = 1; term < terms.count; ++term) {
+    const T* const x = static_cast<const T*>(terms.terms[term]) + begin;
+#pragma omp simd
+    for (std::int64_t i = 0; i < count; ++i) sum[i] = x[i] + sum[i];
+  }
+#pragma omp simd
+  for (std::int64_t i = 0; i < count; ++i) out[begin + i] = factor * sum[i];
+}
+
+template <class T>
+void add(const Exec& exec, std::int64_t elements, const TreeTerms& terms, T factor, T* out) {
+  parallel_ranges(elements, kGrain, exec.threads, [&](std::int64_t begin, std::int64_t end) {
+    for (; begin < end; begin += kBlock) add_block(terms, factor, out, begin, std::min(kBlock, end - begin));
+  });
+}
+
+}  // namespace
+
+void tree_sum(const Exec& exec, DType dtype, std::int64_t elements, const TreeTerms& terms, double factor, void* out) {
+  check_tree_sum(dtype, terms);
+  if (dtype == DType::float32)
+    add(exec, elements, terms, static_cast<float>(factor), static_cast<float*>(out));
+  else
+    add(exec, elements, terms, factor, static_cast<double*>(out));
+}
+
+void store_at_slot(const Exec&, std::int64_t count, const double* sums, const std::int32_t* slot, double* ring) {
+  std::copy_n(sums, count, ring + *slot * count);
+}
+
+}  // namespace bantam::kernels::cpu
