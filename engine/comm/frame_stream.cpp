@@ -47,7 +47,9 @@ void FrameStream::receive() {
     const auto n = ::recv(socket_.get(), buffer, sizeof(buffer), MSG_DONTWAIT);
     if (n < 0 && would_block(errno)) return;
     if (n <= 0) {
-      ended_ = n == 0 ? "closed" : error_text(errno);
+      // A process that is killed before it has read everything resets its connections.
+      closed_by_peer_ = n == 0 || errno == ECONNRESET;
+      ended_ = closed_by_peer_ ? "closed" : error_text(errno);
       return;
     }
     in_.append(buffer, static_cast<std::size_t>(n));

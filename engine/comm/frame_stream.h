@@ -22,6 +22,8 @@ class FrameStream {
   bool open() const { return static_cast<bool>(socket_) && ended_.empty(); }
   /// Why it is no longer open: "closed" by the other side, or what went wrong.
   const std::string& ended() const { return ended_; }
+  /// Whether it is the other side's doing: it closed the socket, or its process ended.
+  bool closed_by_peer() const { return closed_by_peer_; }
   const Descriptor& socket() const { return socket_; }
   /// For frames from somebody who is known by now.
   void set_most_bytes(std::size_t most_bytes) { most_bytes_ = most_bytes; }
@@ -47,6 +49,7 @@ class FrameStream {
   std::size_t most_bytes_ = 4096;
   std::string in_, out_;
   std::string ended_;
+  bool closed_by_peer_ = false;
 };
 
 /// Waits until one of the streams can be read from, or written to where something is kept, `wake` (may be -1) or

@@ -32,8 +32,11 @@ TcpNetwork::TcpNetwork(int rank, std::vector<Descriptor> sockets, std::vector<st
 }
 
 void TcpNetwork::end(Peer& peer, int error) {
-  if (error == 0 && peer.write_error != EPIPE) error = peer.write_error;  // EPIPE: a write after an orderly end
-  if (error != 0) peer.read_error = error_text(error);
+  // A write after the other side's end fails with EPIPE; a process that is killed before it has read everything resets
+  // its connections. Either way it is the other side that has closed.
+  const auto closed = [](int code) { return code == 0 || code == EPIPE || code == ECONNRESET; };
+  if (closed(error)) error = peer.write_error;
+  if (!closed(error)) peer.read_error = error_text(error);
   peer.ended = true;
 }
 

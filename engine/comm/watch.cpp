@@ -97,10 +97,11 @@ void Watch::Impl::look() {
   // What ranks say of a failure counts before connections that end: a rank that ends because of another says so first.
   for (Peer& peer : peers) {
     if (!peer.stream.socket() || peer.stream.open()) continue;
+    const bool died = peer.stream.closed_by_peer();
     const std::string how = peer.stream.ended();
     peer.stream.close();
     found({peer.rank, options.hosts[static_cast<std::size_t>(peer.rank)],
-           how == "closed" ? "died (connection closed)" : fmt::format("connection lost: {}", how)});
+           died ? "died (connection closed)" : fmt::format("connection lost: {}", how)});
   }
   judge_silence(time);
   tell();
@@ -179,7 +180,10 @@ void Watch::Impl::part(double until) {
     if (!told) peer.stream.send(handshake::to_text({{"goodbye", true}}));
     if (peer.stream.flush()) peer.stream.end_writing();
   }
-  const auto is_open = [](const Peer& peer) { return peer.stream.open(); };
+  // Nobody waits for the one that has failed: it may never answer.
+  const auto is_open = [&](const Peer& peer) {
+    return peer.stream.open() && !(told && failure && failure->rank == peer.rank);
+  };
   while (now() < until && std::ranges::any_of(peers, is_open)) {
     wait(until - now());
     for (Peer& peer : peers) {
