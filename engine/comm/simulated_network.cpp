@@ -49,6 +49,7 @@ SimulatedWorld::SimulatedWorld(std::uint64_t seed, int ranks, SimulatedWorldOpti
     link.latency = between(1e-5, 1e-2);
     link.capacity = static_cast<std::size_t>(between(256, 1 << 20));
   }
+  planned_ = options_.faults;
   if (options.most_faults > 0) {
     const std::uint64_t faults = below(static_cast<std::uint64_t>(options.most_faults) + 1);
     for (std::uint64_t i = 0; i < faults; ++i) planned_.push_back(make_fault());
@@ -71,17 +72,18 @@ double SimulatedWorld::between(double low, double high) { return low * std::pow(
 
 void SimulatedWorld::note(std::uint64_t value) { hash_ = (hash_ ^ value) * 0x100000001b3u; }
 
-SimulatedWorld::Fault SimulatedWorld::make_fault() {
-  Fault fault;
-  fault.kind = static_cast<FaultKind>(below(5));
+SimulatedFault SimulatedWorld::make_fault() {
+  SimulatedFault fault;
+  fault.kind = static_cast<SimulatedFault::Kind>(below(5));
   fault.rank = static_cast<int>(below(ranks_.size()));
   fault.call = static_cast<std::int64_t>(between(1, static_cast<double>(options_.fault_calls)));
-  const bool connection = fault.kind == FaultKind::lost_connection || fault.kind == FaultKind::silent_connection;
-  if (connection && size() == 1) fault.kind = FaultKind::stall;
+  const bool connection =
+      fault.kind == SimulatedFault::Kind::lost_connection || fault.kind == SimulatedFault::Kind::silent_connection;
+  if (connection && size() == 1) fault.kind = SimulatedFault::Kind::stall;
   if (size() > 1)
     fault.peer =
         static_cast<int>((static_cast<std::uint64_t>(fault.rank) + 1 + below(ranks_.size() - 1)) % ranks_.size());
-  fault.seconds = fault.kind == FaultKind::stall ? between(1, 100) : between(1e-3, 5);
+  fault.seconds = fault.kind == SimulatedFault::Kind::stall ? between(1, 100) : between(1e-3, 5);
   return fault;
 }
 
@@ -173,12 +175,12 @@ void SimulatedWorld::pass_turn(Lock& lock, int rank) {
 /// dead, and its thread ends already.
 bool SimulatedWorld::step(Lock& lock, int number) {
   Rank& rank = at(number);
-  if (++calls_ > options_.most_calls) stuck_ = true;
+  if (++calls_ > options_.most_calls || now_ > options_.most_seconds) stuck_ = true;
   ++rank.calls;
-  for (const Fault& fault : planned_) {
+  for (const SimulatedFault& fault : planned_) {
     if (fault.rank == number && fault.call == rank.calls && !rank.dead) happen(fault);
   }
-  if (!rank.dead && !stuck_ && one_in(4)) {
+  if (!rank.dead && !stuck_ && (one_in(4) || rank.not_before > now_)) {
     rank.not_before = std::max(rank.not_before, now_ + rank.pause * fraction());
     pass_turn(lock, number);
   }
@@ -189,19 +191,20 @@ bool SimulatedWorld::step(Lock& lock, int number) {
 
 // Faults.
 
-void SimulatedWorld::happen(const Fault& fault) {
+void SimulatedWorld::happen(const SimulatedFault& fault) {
   static constexpr const char* kNames[] = {"dies", "dies silently", "loses its connection", "has a silent connection",
                                            "stalls"};
-  const bool connection = fault.kind == FaultKind::lost_connection || fault.kind == FaultKind::silent_connection;
+  const bool connection =
+      fault.kind == SimulatedFault::Kind::lost_connection || fault.kind == SimulatedFault::Kind::silent_connection;
   faults_.push_back("at " + std::to_string(now_) + " s rank " + std::to_string(fault.rank) + " " +
                     kNames[static_cast<std::size_t>(fault.kind)] +
-                    (connection                       ? " to rank " + std::to_string(fault.peer)
-                     : fault.kind == FaultKind::stall ? " for " + std::to_string(fault.seconds) + " s"
-                                                      : ""));
+                    (connection                                  ? " to rank " + std::to_string(fault.peer)
+                     : fault.kind == SimulatedFault::Kind::stall ? " for " + std::to_string(fault.seconds) + " s"
+                                                                 : ""));
   culprits_.insert(fault.rank);
   if (connection) culprits_.insert(fault.peer);
   note(static_cast<std::uint64_t>(fault.kind) + 1000);
-  if (fault.kind == FaultKind::stall) {
+  if (fault.kind == SimulatedFault::Kind::stall) {
     at(fault.rank).not_before = now_ + fault.seconds;
   } else if (connection) {
     for (Link* link : {&link(fault.rank, fault.peer), &link(fault.peer, fault.rank)}) {
@@ -209,11 +212,11 @@ void SimulatedWorld::happen(const Fault& fault) {
       for (Segment& segment : link->segments) {
         if (segment.arrives > now_) segment.arrives = kNever;
       }
-      if (fault.kind == FaultKind::lost_connection) link->breaks = now_ + fault.seconds * fraction();
+      if (fault.kind == SimulatedFault::Kind::lost_connection) link->breaks = now_ + fault.seconds * fraction();
     }
   } else {
     at(fault.rank).dead = true;
-    if (fault.kind == FaultKind::death) leave(fault.rank, fault.seconds);
+    if (fault.kind == SimulatedFault::Kind::death) leave(fault.rank, fault.seconds);
   }
 }
 

@@ -20,11 +20,29 @@ namespace bantam {
 /// What ends a rank's thread that dies in a simulation: no Error, so that nothing takes it for a failure to report.
 class SimulatedDeath {};
 
+/// What happens to a rank before call number `call` (from 1 on) of its network.
+struct SimulatedFault {
+  enum class Kind : std::uint8_t {
+    death,              ///< its thread ends; the others see its streams end `seconds` later
+    silent_death,       ///< its thread ends; its streams stay open
+    lost_connection,    ///< to `peer`: what is under way is lost, both see it within `seconds`
+    silent_connection,  ///< to `peer`: nothing arrives any more, and nobody is told
+    stall               ///< it does nothing for `seconds`
+  };
+  Kind kind = Kind::death;
+  int rank = 0, peer = 0;
+  std::int64_t call = 1;
+  double seconds = 0;
+};
+
 struct SimulatedWorldOptions {
-  int most_faults = 0;  ///< 0 to so many of: death, silent death, lost connection, silent connection, long stall
-  /// Faults come within a rank's first so many calls of its network, early ones more often than late ones.
+  std::vector<SimulatedFault> faults = {};
+  int most_faults = 0;  ///< besides, 0 to so many of any kind, decided by the seed
+  /// These come within a rank's first so many calls of its network, early ones more often than late ones.
   std::int64_t fault_calls = 2000;
-  std::int64_t most_calls = 20'000'000;  ///< of all ranks: more are a run that does not end
+  /// Of all ranks, and of the simulation's clock: more is a run that does not end.
+  std::int64_t most_calls = 20'000'000;
+  double most_seconds = 30'000;
 };
 
 /// Each call of a network is a point where another rank may go on, and where faults happen. Streams have latencies of
@@ -71,13 +89,6 @@ class SimulatedWorld {
     double breaks = kNever;  // when the reader sees that it is broken
     bool lost = false;       // what is written from now on never arrives
   };
-  enum class FaultKind : std::uint8_t { death, silent_death, lost_connection, silent_connection, stall };
-  struct Fault {
-    FaultKind kind = FaultKind::death;
-    int rank = 0, peer = 0;
-    std::int64_t call = 0;
-    double seconds = 0;
-  };
   enum class Doing : std::uint8_t { starts, runs, waits, ended };
   struct Rank {
     std::condition_variable turn;
@@ -96,14 +107,14 @@ class SimulatedWorld {
   double fraction();
   double between(double low, double high);  // logarithmically even
   void note(std::uint64_t value);
-  Fault make_fault();
+  SimulatedFault make_fault();
 
   Link& link(int from, int to);
   Rank& at(int rank) { return ranks_[static_cast<std::size_t>(rank)]; }
   int size() const { return static_cast<int>(ranks_.size()); }
 
   bool step(Lock& lock, int rank);
-  void happen(const Fault& fault);
+  void happen(const SimulatedFault& fault);
   void leave(int rank, double delay);
   double wake_time(int rank);
   double event_time(int rank, const StreamInterest& interest);
@@ -120,7 +131,7 @@ class SimulatedWorld {
   std::uint64_t state_;
   std::vector<Rank> ranks_;
   std::vector<Link> links_;
-  std::vector<Fault> planned_;
+  std::vector<SimulatedFault> planned_;
   std::vector<std::string> faults_;
   std::set<int> culprits_;
   double now_ = 0;
