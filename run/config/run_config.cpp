@@ -504,11 +504,15 @@ ModelOptions model_options(const RunConfig& config) {
   return model_options(config, config.precision, config.recompute);
 }
 
+ReplicaOptions replica_options(const RunConfig& config) {
+  return {.replicas = config.train.replicas, .dealt = config.dealt, .rank = config.rank};
+}
+
 SessionOptions session_options(const RunConfig& config) {
   return {.model = model_options(config),
           .optimizer = config.train.optimizer,
           .loss = config.train.loss,
-          .replicas = {.replicas = config.train.replicas}};
+          .replicas = replica_options(config)};
 }
 
 void require_device(const RunConfig& config) {

@@ -182,7 +182,9 @@ std::int64_t updates_per_epoch(const RunConfig& config, std::int64_t batch);
 /// The configuration's model, as Model's argument; `precision` and `recompute` are those of a bench's row.
 ModelOptions model_options(const RunConfig& config, Precision precision, const RecomputeOptions& recompute);
 ModelOptions model_options(const RunConfig& config);
-/// Model, optimizer and loss, as TrainingSession's argument.
+/// The replicas that the configuration's rank has, and the others; without a link to these.
+ReplicaOptions replica_options(const RunConfig& config);
+/// Model, optimizer, loss and replicas, as TrainingSession's argument.
 SessionOptions session_options(const RunConfig& config);
 
 /// Throws DeviceError saying why, where the run's device is not in this machine.
