@@ -2,15 +2,12 @@
 #include "bantam/engine/step/replica_tree.h"
 
 #include <algorithm>
-#include <cstring>
 #include <numeric>
-#include <string>
 #include <utility>
 
 #include <fmt/format.h>
 
 #include "bantam/base/error.h"
-#include "bantam/engine/comm/collectives.h"
 #include "bantam/kernels/contracts/update/tree_sum.h"
 
 namespace bantam {
@@ -57,29 +54,6 @@ int places_of_tree(const ReplicaShare& share) {
   return static_cast<int>(most);
 }
 
-std::vector<ReplicaShare> shares_of(const ReplicaOptions& options) {
-  std::vector<ReplicaShare> shares;
-  int first = 0;
-  for (const int count : options.dealt) {
-    shares.push_back({.first = first, .count = count});
-    first += count;
-  }
-  return shares;
-}
-
-std::vector<std::vector<double>> gathered(const ReplicaOptions& options, std::vector<std::vector<double>> own) {
-  if (options.ranks == nullptr || options.count() == options.replicas) return own;
-  std::string mine;
-  for (const std::vector<double>& block : own)
-    mine.append(reinterpret_cast<const char*>(block.data()), block.size() * sizeof(double));
-  const std::size_t elements = own.front().size();
-  std::vector<std::vector<double>> all;
-  for (const std::string& bytes : all_gather_texts(*options.ranks, mine))
-    for (std::size_t at = 0; at < bytes.size(); at += elements * sizeof(double))
-      std::memcpy(all.emplace_back(elements).data(), bytes.data() + at, elements * sizeof(double));
-  return all;
-}
-
 std::vector<double> tree_sum_of(std::vector<std::vector<double>> blocks) {
   for (std::size_t width = 1; width < blocks.size(); width *= 2)
     for (std::size_t first = 0; first + width < blocks.size(); first += 2 * width)
@@ -92,8 +66,7 @@ ReplicaTree::ReplicaTree(Model& model, MetricRing& ring, const ReplicaOptions& o
       ring_(ring),
       replicas_(options.replicas),
       share_(share_of(options)),
-      waiting_planes_(static_cast<std::size_t>(places_of_tree(share_))),
-      ranks_(options.ranks) {
+      waiting_planes_(static_cast<std::size_t>(places_of_tree(share_))) {
   const Context training = model_.context(Pass::train);
   const auto allocate = [&](const char* name, std::int64_t elements, DType dtype, Category category) {
     const Tensor plane = training.at(model_.runtime().intern(name)).allocate({elements}, dtype, category);
@@ -109,12 +82,6 @@ ReplicaTree::ReplicaTree(Model& model, MetricRing& ring, const ReplicaOptions& o
     planes.metrics = allocate("replicas/metrics", ring_.update_sums(), DType::float64, Category::other);
   }
   home_metrics_ = allocate("replicas/metrics", ring_.update_sums(), DType::float64, Category::other);
-  if (share_.count == replicas_) return;
-  const std::vector<ReplicaShare> shares = shares_of(options);
-  const std::uint64_t bytes = tree_exchange_workspace(shares, options.rank);
-  workspace_ = allocate("ranks/exchange", static_cast<std::int64_t>(bytes / sizeof(float)), DType::float32,
-                        Category::workspace);
-  if (ranks_ != nullptr) others_ = std::make_unique<TreeExchange>(*ranks_, replicas_, shares);
 }
 
 ReplicaTree::~ReplicaTree() { reset(); }
@@ -197,41 +164,12 @@ void ReplicaTree::add(const std::vector<int>& terms, int out, bool root) const {
   add_plane(DType::float64, ring_.update_sums(), 1.0, [&](int place) { return metrics_at(place).data(); });
 }
 
-/// The last replica's sums and the roots lie in the arenas. A plan has no other ranks.
-void ReplicaTree::finish_among_ranks() {
-  if (model_.device().meta) return;
-  if (others_ == nullptr) throw Error("training step: several ranks share the replicas, but there is no link to them");
-  std::vector<TreePlane> planes(3);
-  const auto fill = [&](TreePlane& plane, DType type, std::int64_t elements, auto&& data) {
-    plane.type = type;
-    plane.elements = elements;
-    for (const Waiting& node : waiting_) plane.sums.push_back(data(node.place));
-    plane.root = data(kHome);
-  };
-  const ParameterArena& parameters = model_.parameters();
-  const BufferArena& buffers = model_.buffers();
-  fill(planes[0], DType::float32, parameters.trainable_elements(), [&](int place) {
-    return place == kHome ? parameters.gradient_.data() : this->planes(place).gradients.data();
-  });
-  fill(planes[1], DType::float32, buffers.elements(), [&](int place) -> void* {
-    if (buffers.elements() == 0) return nullptr;
-    return place == kHome ? buffers.next_.data() : this->planes(place).statistics.data();
-  });
-  fill(planes[2], DType::float64, ring_.update_sums(), [&](int place) { return metrics_at(place).data(); });
-  synchronize(context().stream);
-  others_->run(planes, {static_cast<std::byte*>(workspace_.data()), workspace_.bytes()});
-  const float share = 1.0f / static_cast<float>(replicas_);  // a power of two: exact
-  auto* const statistics = static_cast<float*>(planes[1].root);
-  for (std::int64_t i = 0; i < buffers.elements(); ++i) statistics[i] *= share;
-}
-
 void ReplicaTree::end(const std::int32_t* slot) {
   if (ended_) return;
   if (!running_ || !is_last())
     throw Error(fmt::format("training step: an update after {} of {} replicas; begin_replica() begins the next", begun_,
                             share_.count));
   end_replica();
-  if (share_.count < replicas_) finish_among_ranks();
   ring_.store(context(), home_metrics_.as<double>(), slot);
   ParameterArena& parameters = model_.parameters();  // all of it was written
   parameters.any_written_ = true;

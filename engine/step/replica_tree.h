@@ -2,12 +2,10 @@
 #pragma once
 
 #include <cstdint>
-#include <memory>
 #include <utility>
 #include <vector>
 
 #include "bantam/engine/comm/replica_shares.h"
-#include "bantam/engine/comm/tree_exchange.h"
 #include "bantam/engine/graph/model.h"
 #include "bantam/engine/step/metric_ring.h"
 #include "bantam/engine/step/training_step.h"
@@ -65,7 +63,6 @@ class ReplicaTree {
   int place_for(const ReplicaSum& leaf) const;
   int free_place() const;
   void exchange();
-  void finish_among_ranks();
   void end_replica();
   void merge(Waiting node);
   void add(const std::vector<int>& terms, int out, bool root) const;
@@ -77,9 +74,6 @@ class ReplicaTree {
   ReplicaShare share_;
   std::vector<Planes> waiting_planes_;
   Tensor home_metrics_;
-  Communicator* ranks_;                    // null: this rank has all replicas, or there is nothing but a plan
-  std::unique_ptr<TreeExchange> others_;   // of the run's other ranks
-  Tensor workspace_;                       // of the exchange
   std::vector<Waiting> waiting_;  // by first
   int begun_ = 0;                 // replicas
   int place_ = kHome;             // of the replica under way
@@ -88,12 +82,6 @@ class ReplicaTree {
 
 /// Places of the tree's own that a rank needs: the most sums that wait at one time.
 int places_of_tree(const ReplicaShare& share);
-
-/// What each rank has, by its replicas.
-std::vector<ReplicaShare> shares_of(const ReplicaOptions& options);
-
-/// Blocks of numbers, one a replica, of all ranks, where `own` are this rank's. Throws CommunicationError.
-std::vector<std::vector<double>> gathered(const ReplicaOptions& options, std::vector<std::vector<double>> own);
 
 /// The root of blocks of numbers, one a replica, which are a power of two and of equal sizes: on the host.
 std::vector<double> tree_sum_of(std::vector<std::vector<double>> blocks);
