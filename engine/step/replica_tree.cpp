@@ -2,12 +2,15 @@
 #include "bantam/engine/step/replica_tree.h"
 
 #include <algorithm>
+#include <cstring>
 #include <numeric>
+#include <span>
 #include <utility>
 
 #include <fmt/format.h>
 
 #include "bantam/base/error.h"
+#include "bantam/engine/comm/collectives.h"
 #include "bantam/kernels/contracts/update/tree_sum.h"
 
 namespace bantam {
@@ -19,6 +22,16 @@ bool are_siblings(const ReplicaSum& left, const ReplicaSum& right) {
 }
 
 ReplicaShare share_of(const ReplicaOptions& options) { return {.first = options.first(), .count = options.count()}; }
+
+std::vector<ReplicaShare> shares_of(const ReplicaOptions& options) {
+  std::vector<ReplicaShare> shares;
+  int first = 0;
+  for (const int count : options.dealt) {
+    shares.push_back({.first = first, .count = count});
+    first += count;
+  }
+  return shares;
+}
 
 }  // namespace
 
@@ -54,6 +67,24 @@ int places_of_tree(const ReplicaShare& share) {
   return static_cast<int>(most);
 }
 
+std::vector<std::vector<double>> blocks_of_all(const ReplicaOptions& options, std::vector<std::vector<double>> own) {
+  if (options.ranks == nullptr || options.dealt.size() < 2) return own;
+  const std::size_t numbers = own.front().size();
+  const auto most = static_cast<std::size_t>(std::ranges::max(options.dealt));
+  std::vector<double> mine;
+  for (const std::vector<double>& block : own) mine.insert(mine.end(), block.begin(), block.end());
+  mine.resize(most * numbers);  // messages of one size
+  const std::vector<std::vector<std::byte>> all = all_gather(*options.ranks, std::as_bytes(std::span(mine)));
+  std::vector<std::vector<double>> blocks;
+  for (std::size_t rank = 0; rank < options.dealt.size(); ++rank) {
+    for (std::size_t i = 0; i < static_cast<std::size_t>(options.dealt[rank]); ++i) {
+      std::memcpy(blocks.emplace_back(numbers).data(), all[rank].data() + i * numbers * sizeof(double),
+                  numbers * sizeof(double));
+    }
+  }
+  return blocks;
+}
+
 std::vector<double> tree_sum_of(std::vector<std::vector<double>> blocks) {
   for (std::size_t width = 1; width < blocks.size(); width *= 2)
     for (std::size_t first = 0; first + width < blocks.size(); first += 2 * width)
@@ -80,6 +111,15 @@ ReplicaTree::ReplicaTree(Model& model, MetricRing& ring, const ReplicaOptions& o
       planes.statistics =
           allocate("replicas/statistics", model_.buffers().elements(), DType::float32, Category::gradient);
     planes.metrics = allocate("replicas/metrics", ring_.update_sums(), DType::float64, Category::other);
+  }
+  const std::vector<ReplicaShare> shares = shares_of(options);
+  if (shares.size() > 1) {
+    if (model_.device().kind != DeviceKind::cpu)
+      throw ConfigError(fmt::format("{} ranks on {}: several GPUs come with a later version; a GPU's run has one rank",
+                                    shares.size(), to_string(model_.device())));
+    const auto bytes = static_cast<std::int64_t>(tree_exchange_workspace(shares, options.rank));
+    workspace_ = allocate("replicas/exchange", bytes, DType::uint8, Category::other);
+    if (options.ranks != nullptr) exchange_ = std::make_unique<TreeExchange>(*options.ranks, options.replicas, shares);
   }
   home_metrics_ = allocate("replicas/metrics", ring_.update_sums(), DType::float64, Category::other);
 }
@@ -170,11 +210,42 @@ void ReplicaTree::end(const std::int32_t* slot) {
     throw Error(fmt::format("training step: an update after {} of {} replicas; begin_replica() begins the next", begun_,
                             share_.count));
   end_replica();
+  if (workspace_.defined()) finish_among_ranks();
   ring_.store(context(), home_metrics_.as<double>(), slot);
   ParameterArena& parameters = model_.parameters();  // all of it was written
   parameters.any_written_ = true;
   for (Parameter& parameter : parameters.parameters_) parameter.gradient_written_ = !parameter.frozen();
   ended_ = true;
+}
+
+/// The sums that this rank has are in waiting_, the last of them in the arenas, which get the root.
+void ReplicaTree::finish_among_ranks() {
+  const Context context = this->context();
+  const BufferArena& buffers = model_.buffers();
+  if (!context.device.meta) {
+    if (!exchange_) throw Error("training step: replicas of other ranks, and no ReplicaOptions::ranks to reach them");
+    TreePlane gradients{.type = DType::float32,
+                        .elements = model_.parameters().trainable_elements(),
+                        .root = model_.parameters().gradient_.data()};
+    TreePlane statistics{.type = DType::float32, .elements = buffers.elements()};
+    if (statistics.elements > 0) statistics.root = buffers.next_.data();
+    TreePlane metrics{.type = DType::float64, .elements = ring_.update_sums(), .root = home_metrics_.data()};
+    for (const Waiting& sum : waiting_) {
+      const bool home = sum.place == kHome;
+      gradients.sums.push_back(home ? gradients.root : planes(sum.place).gradients.data());
+      if (statistics.elements > 0)
+        statistics.sums.push_back(home ? statistics.root : planes(sum.place).statistics.data());
+      metrics.sums.push_back(metrics_at(sum.place).data());
+    }
+    std::vector<TreePlane> all = {std::move(gradients), std::move(metrics)};
+    if (statistics.elements > 0) all.push_back(std::move(statistics));
+    exchange_->run(all, {workspace_.as<std::byte>(), workspace_.bytes()});
+  }
+  if (buffers.elements() == 0) return;
+  kernels::TreeTerms root;
+  root.add(buffers.next_.data());
+  BANTAM_KERNEL(context.exec, tree_sum, DType::float32, buffers.elements(), root, 1.0 / replicas_,
+                buffers.next_.data());
 }
 
 void ReplicaTree::reset() {

@@ -2,10 +2,12 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <utility>
 #include <vector>
 
 #include "bantam/engine/comm/replica_shares.h"
+#include "bantam/engine/comm/tree_exchange.h"
 #include "bantam/engine/graph/model.h"
 #include "bantam/engine/step/metric_ring.h"
 #include "bantam/engine/step/training_step.h"
@@ -16,11 +18,12 @@ namespace bantam {
 /// (float64). A sum that waits for its sibling lies in memory of the tree's own, log2 of the replicas of each plane at
 /// most; the last replica's, and the root, lie in the arenas. Where a replica's sum has to wait, the arenas have the
 /// tree's memory while it runs, so that nothing is copied; each sum is then written over its left operand. All work is
-/// in order of the model's stream, and can be recorded: an update ends with each tensor where it was. Used by one
-/// thread.
+/// in order of the model's stream, and can be recorded: an update ends with each tensor where it was. Of several ranks,
+/// which are CPUs, each adds up what its own replicas complete, and they finish the tree together. Used by one thread.
 class ReplicaTree {
  public:
-  /// Several replicas, which were checked. Throws OutOfMemory.
+  /// Several replicas, which were checked. Throws ConfigError for several ranks on another device than the CPU,
+  /// OutOfMemory.
   ReplicaTree(Model& model, MetricRing& ring, const ReplicaOptions& options);
   ~ReplicaTree();
   ReplicaTree(const ReplicaTree&) = delete;
@@ -30,7 +33,7 @@ class ReplicaTree {
   /// statistics and metrics of zero. Throws Error where there is no next one, and what end_accumulation throws.
   void begin();
   /// Ends the last replica. The arenas have the root then, and the update whose slot lies at `slot` (device memory) its
-  /// metrics. Throws Error where replicas are missing.
+  /// metrics. Throws Error where replicas are missing, CommunicationError.
   void end(const std::int32_t* slot);
   /// All is as before the first replica. Enqueues nothing: gradients and statistics are the caller's to begin anew.
   void reset();
@@ -66,6 +69,7 @@ class ReplicaTree {
   void end_replica();
   void merge(Waiting node);
   void add(const std::vector<int>& terms, int out, bool root) const;
+  void finish_among_ranks();
   Context context() const;
 
   Model& model_;
@@ -74,14 +78,20 @@ class ReplicaTree {
   ReplicaShare share_;
   std::vector<Planes> waiting_planes_;
   Tensor home_metrics_;
-  std::vector<Waiting> waiting_;  // by first
-  int begun_ = 0;                 // replicas
-  int place_ = kHome;             // of the replica under way
+  Tensor workspace_;                        // of the exchange, with several ranks
+  std::unique_ptr<TreeExchange> exchange_;  // null: one rank, or none to talk to
+  std::vector<Waiting> waiting_;            // by first
+  int begun_ = 0;                           // replicas
+  int place_ = kHome;                       // of the replica under way
   bool running_ = false, first_batch_ = false, ended_ = false;
 };
 
 /// Places of the tree's own that a rank needs: the most sums that wait at one time.
 int places_of_tree(const ReplicaShare& share);
+
+/// Blocks of numbers of all replicas, from those of a rank's own: where there are several ranks, every rank calls it.
+/// Throws CommunicationError.
+std::vector<std::vector<double>> blocks_of_all(const ReplicaOptions& options, std::vector<std::vector<double>> own);
 
 /// The root of blocks of numbers, one a replica, which are a power of two and of equal sizes: on the host.
 std::vector<double> tree_sum_of(std::vector<std::vector<double>> blocks);

@@ -524,7 +524,7 @@ Metrics Trainer::evaluate_replicas(BatchSource& source, const std::function<bool
     sums.push_back(step_.take_evaluation_sums());
   }
   (void)go_on(done);
-  return step_.evaluation_from(tree_sum_of(std::move(sums)));
+  return step_.evaluation_from(tree_sum_of(blocks_of_all(replicas, std::move(sums))));
 }
 
 // The updates of an epoch: several a launch where the device makes their batches, else one by one, and in smaller

@@ -4,12 +4,15 @@
 #include <cstring>
 #include <memory>
 #include <optional>
+#include <thread>
 
 #include "bantam/base/error.h"
+#include "bantam/engine/comm/local_network.h"
+#include "bantam/engine/comm/mesh.h"
 #include "bantam/engine/step/replica_tree.h"
 #include "bantam/engine/train/captured_steps.h"
 #include "bantam/engine/train/trainer.h"
-#include "bantam/kernels/reference/tree_sum.h"
+#include "bantam/kernels/reference/update.h"
 #include "tests/engine/engine_fixture.h"
 
 namespace bantam {
@@ -311,6 +314,91 @@ TEST_P(ReplicasTest, EvaluationsCountEverySampleOnce) {
     EXPECT_EQ(found.values.at(0).sums, expected.values.at(0).sums);
     EXPECT_NEAR(found.loss, expected.loss, 1e-12 * expected.loss);  // sums in another order
   }
+}
+
+/// Passes over other ranks' batches.
+class SharedSource : public MemorySource {
+ public:
+  using MemorySource::MemorySource;
+  void set_share(std::int64_t first, std::int64_t count, std::int64_t of) override {
+    first_ = first, count_ = count, of_ = of;
+  }
+  bool next(const Context& context, Batch& batch) override {
+    while (MemorySource::next(context, batch))
+      if (batch.index % of_ >= first_ && batch.index % of_ < first_ + count_) return true;
+    return false;
+  }
+
+ private:
+  std::int64_t first_ = 0, count_ = 1, of_ = 1;
+};
+
+struct Ended {
+  std::vector<std::byte> state;
+  double loss = 0;
+  std::vector<double> validation;
+  bool operator==(const Ended&) const = default;
+};
+
+/// Two epochs of 4 replicas x 2 batches; this rank's part of them.
+Ended train_rank(const ReplicaOptions& replicas, int threads) {
+  Runtime runtime({.threads = threads});
+  Model model(runtime, Device::cpu(), testing::small_network(), {.seed = 2});
+  Optimizer optimizer(model, {.kind = OptimizerKind::adamw, .clip_norm = 0.5f, .ema = EmaOptions{}});
+  TrainingStep step(model, optimizer, {.metrics = {top_k(2)}}, replicas);
+  SharedSource train({8, 8, 3}, 5, 4 * 19, 4);
+  MemorySource validation({8, 8, 3}, 5, 4 * 5 + 3, 4);
+  const TrainResult result =
+      Trainer(step, train, &validation, {.epochs = 2, .accumulate = 2, .mode = StepMode::planned}).run();
+  Ended ended{.loss = result.train.loss, .validation = {result.validation.loss, result.validation.accuracy}};
+  EXPECT_EQ(result.train.samples, 64);
+  EXPECT_EQ(result.validation.samples, 23);
+  StateRegistry registry;
+  model.register_state(registry);
+  optimizer.register_state(registry);
+  for (const StateEntry& entry : registry.tensors()) {
+    const auto* bytes = entry.tensor.as<std::byte>();
+    ended.state.insert(ended.state.end(), bytes, bytes + entry.tensor.bytes());
+  }
+  return ended;
+}
+
+TEST(ReplicasOnRanksTest, HaveTheBitsOfOneRank) {
+  const Ended expected = train_rank({.replicas = 4}, 2);
+  for (const std::vector<int>& dealt : {std::vector<int>{4}, {2, 2}, {1, 3}, {2, 1, 1}, {1, 1, 1, 1}}) {
+    std::vector<std::unique_ptr<Network>> networks = local_networks(static_cast<int>(dealt.size()));
+    std::vector<Ended> ended(dealt.size());
+    {
+      std::vector<std::jthread> ranks;
+      for (std::size_t rank = 0; rank < dealt.size(); ++rank) {
+        ranks.emplace_back([&, rank] {
+          Mesh mesh(std::move(networks[rank]));
+          try {
+            ended[rank] =
+                train_rank({.replicas = 4, .dealt = dealt, .rank = static_cast<int>(rank), .ranks = &mesh}, 1);
+          } catch (const std::exception& error) {
+            ADD_FAILURE() << error.what();
+            mesh.fail(error.what());
+          }
+        });
+      }
+    }
+    for (std::size_t rank = 0; rank < dealt.size(); ++rank) {
+      EXPECT_EQ(ended[rank], expected) << "rank " << rank << " of " << dealt.size();
+    }
+  }
+}
+
+TEST(ReplicasOnRanksTest, NeedSomebodyToTalkToAndAProcessor) {
+  Runtime runtime({.threads = 1});
+  Training one(runtime, Device::cpu(), 1);
+  TrainingStep alone(one.model, one.optimizer, {}, {.replicas = 2, .dealt = {1, 1}});
+  alone.micro_batch(one.batch(0, 4), 0, 8);
+  EXPECT_THROW(alone.update(), Error);
+  Training gpu(runtime, Device::meta_of(Device::cuda(0)), 1);
+  EXPECT_THROW(TrainingStep(gpu.model, gpu.optimizer, {}, {.replicas = 2, .dealt = {1, 1}}), ConfigError);
+  MemorySource whole({8, 8, 3}, 5, 32, 4);
+  EXPECT_THROW(Trainer(alone, whole, nullptr, {}), Error) << "it cannot be read in shares";
 }
 
 TEST(ReplicaTreeTest, HasAPlaceForEachSumThatWaits) {

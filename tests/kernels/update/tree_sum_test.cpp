@@ -5,7 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "bantam/base/error.h"
-#include "bantam/kernels/reference/tree_sum.h"
+#include "bantam/kernels/reference/update.h"
 #include "tests/kernels/arrays.h"
 
 namespace bantam::testing {
