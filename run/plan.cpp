@@ -73,8 +73,8 @@ std::vector<RankPlan> plan_ranks(const RunConfig& config, int ranks, const std::
     RankPlan planned{.first = first,
                      .count = dealt.empty() ? config.train.replicas : dealt[static_cast<std::size_t>(rank)],
                      .plan = plan(own, plan_target(own, std::nullopt), options)};
-    planned.tree_bytes = bytes_of(planned.row().plan, "replicas");
-    planned.exchange_bytes = bytes_of(planned.row().plan, "ranks");
+    planned.exchange_bytes = bytes_of(planned.row().plan, "replicas/exchange");
+    planned.tree_bytes = bytes_of(planned.row().plan, "replicas/") - planned.exchange_bytes;
     first += planned.count;
     options.grid.batches = {planned.row().step.batch};  // `auto` is rank 0's choice
     plans.push_back(std::move(planned));

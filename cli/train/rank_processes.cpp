@@ -94,14 +94,20 @@ void RankProcesses::start(int rank, std::vector<char*>& arguments, std::vector<s
   processes_.push_back({.id = child});
 }
 
-void RankProcesses::end_all() noexcept {
+void RankProcesses::kill_all() noexcept {
+  const std::lock_guard lock(mutex_);
   for (const Process& process : processes_)
     if (!process.ended) kill(process.id, SIGKILL);
+}
+
+void RankProcesses::end_all() noexcept {
+  kill_all();
   (void)collect(true);
 }
 
 /// Whether all have ended.
 bool RankProcesses::collect(bool waits) noexcept {
+  const std::lock_guard lock(mutex_);
   bool all = true;
   for (Process& process : processes_) {
     if (process.ended) continue;

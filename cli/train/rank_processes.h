@@ -1,6 +1,7 @@
 // RankProcesses: the other ranks of `train --ranks N`, as processes of this program on this host.
 #pragma once
 
+#include <mutex>
 #include <string>
 #include <vector>
 
@@ -29,6 +30,8 @@ class RankProcesses {
 
   /// Waits until all have ended by themselves, or for so long; then ends them at once.
   void wait(double seconds);
+  /// Ends those that still run at once, and does not wait. Any thread.
+  void kill_all() noexcept;
   /// How a rank has ended, after `wait`: "ended by signal 9 (Killed)" or "ended with exit code 4".
   std::string end_of(int rank) const;
   /// Its exit code; 0 where a signal has ended it.
@@ -44,6 +47,7 @@ class RankProcesses {
   void end_all() noexcept;
   bool collect(bool waits) noexcept;
 
+  std::mutex mutex_;                // of what has ended
   std::vector<Process> processes_;  // of rank 1 on
 };
 

@@ -22,7 +22,7 @@
 namespace bantam::cli {
 namespace {
 
-constexpr double kFarewellSeconds = 5;  // for ranks that were started here to end by themselves
+constexpr double kFarewellSeconds = 2;  // for ranks that were started here to end by themselves
 constexpr const char* kLoopback = "127.0.0.1";
 
 int threads_of(const LaunchEnvironment& launched) {
@@ -87,6 +87,7 @@ void TrainRanks::set_folder(const std::filesystem::path& folder) {
 void TrainRanks::end_after(const RankFailure& failure) {
   timer_.start(kMostSeconds, [this, failure] {
     if (tells(failure)) report_error(message_of(failure, ""), kFailed, rank_ == 0 ? "" : who());
+    if (processes_ != nullptr) processes_->kill_all();
     std::fflush(nullptr);
     ::_exit(kFailed);
   });
