@@ -184,13 +184,14 @@ RecomputeOptions read_recompute(ConfigMap& root, const Graph& graph) {
        "What backward computes again instead of keeping it from forward: less memory for more time, with the same "
        "bits. none: nothing; inner: normalised, activated and dropped-out tensors; cheap: sums, too; all: every block, "
        "about a second forward; a list: the layers, blocks and segments (first..last) named, with inner or cheap, and "
-       "whole, as words of it. Where the key is missing, a budget or limit may choose. See RECOMPUTE.md.",
-       "all | [cheap, flatten]"},
+       "whole, as words of it. auto, or where the key is missing: what a budget or limit asks for. See RECOMPUTE.md.",
+       "all | auto | [cheap, flatten]"},
       "none");
   if (!node.is_list()) {
+    if (node.is_text("auto")) return {};
     if (node.is_text("none") || node.is_text("inner") || node.is_text("cheap") || node.is_text("all"))
-      return parse_recompute(node.as_choice({"none", "inner", "cheap", "all"}));
-    node.fail("recompute: expected none, inner, cheap, all or a list of layers' and blocks' names");
+      return parse_recompute(node.as_choice({"none", "inner", "cheap", "all", "auto"}));
+    node.fail("recompute: expected none, inner, cheap, all, auto or a list of layers' and blocks' names");
   }
   std::vector<std::string> names = read_recompute_list(node, graph);
   try {
@@ -345,7 +346,7 @@ void require_on_oom(ConfigMap& root, const RunConfig& config) {
 
 /// What a model's network decides beside its own section.
 void read_beside_model(ConfigMap& root, RunConfig& config) {
-  config.recompute_given = root.has("recompute");
+  config.recompute_given = root.has("recompute") && !root.node("recompute", "none").is_text("auto");
   config.recompute = read_recompute(root, config.model.graph);
   require_on_oom(root, config);
 }

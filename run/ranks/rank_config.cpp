@@ -132,6 +132,7 @@ RunConfig send_config(const RunConfig& config, const RunRanks& ranks, Settled& s
   if (settled.recompute) settled.messages.clear();  // which is for each rank to choose
   settled.recompute.reset();
   RunConfig sent = with_settled(config, settled);
+  if (!sent.recompute_given) sent.document = sent.document.with_value("recompute", "auto");
   (void)text_of_first(ranks, sent.name + "\n" + sent.document.resolved_yaml());
   return sent;
 }
