@@ -354,21 +354,17 @@ void TrainingRun::add_own(Trainer& trainer, std::unique_ptr<Callback> callback) 
   trainer.add(*own_.emplace_back(std::move(callback)));
 }
 
-/// Before all others: a state that is not the same in all ranks is neither logged nor saved.
-void TrainingRun::add_first(Trainer& trainer) {
-  if (place_.ranks.several())
-    add_own(trainer, std::make_unique<StateComparison>(place_.ranks, state_, runtime_->stream(config_.device)));
-  add_own(trainer, std::make_unique<MovedByEvaluations>(evaluated_));
-}
-
-/// Those that the configuration names.
+/// Those that the configuration names. The comparison comes last, since it may throw: what has heard of the epoch is
+/// then complete.
 void TrainingRun::add_last(Trainer& trainer) {
   for (const CallbackMaker& make : config_.train.callbacks) add_own(trainer, make());
+  if (place_.ranks.several())
+    add_own(trainer, std::make_unique<StateComparison>(place_.ranks, state_, runtime_->stream(config_.device)));
 }
 
 TrainResult TrainingRun::follow(std::function<bool()> stop) {
   Trainer trainer(session_.step(), *data_.train, data_.validation.get(), trainer_options(std::move(stop)));
-  add_first(trainer);
+  add_own(trainer, std::make_unique<MovedByEvaluations>(evaluated_));
   trainer.add(log_);
   add_last(trainer);
   return trainer.run();
@@ -390,7 +386,7 @@ TrainResult TrainingRun::train(RunRecord record, std::function<bool()> stop, std
                  updates_per_epoch());
   options.checkpointer = &saver;
   Trainer trainer(session_.step(), *data_.train, data_.validation.get(), std::move(options));
-  add_first(trainer);
+  add_own(trainer, std::make_unique<MovedByEvaluations>(evaluated_));
   log_.begin(facts_.seconds);
   log_.tell([this](const nlohmann::ordered_json& line) { logs_.add(line); });
   logs_.begin(updates_per_epoch());

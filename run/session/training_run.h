@@ -88,7 +88,6 @@ class TrainingRun {
 
  private:
   void add_own(Trainer& trainer, std::unique_ptr<Callback> callback);
-  void add_first(Trainer& trainer);
   void add_last(Trainer& trainer);
   void begin_state(const Resume* resume);
   void share_state();

@@ -43,6 +43,9 @@ class SimulatedTraining : public RunTest {
     (void)train(folder ? read_run_config(folder->config(), {}) : config(), options);
   }
   std::string digest(const std::string& name) const { return sha256_of(read_file(path(name) / "weights.safetensors")); }
+  std::vector<nlohmann::json> metrics(const std::string& name) const {
+    return lines_without_clock(read_file(path(name) / "metrics.jsonl"));
+  }
 };
 
 TEST_F(SimulatedTraining, EveryRunEndsAndGoesOnToTheSameBits) {
@@ -67,6 +70,7 @@ TEST_F(SimulatedTraining, EveryRunEndsAndGoesOnToTheSameBits) {
     });
     ASSERT_TRUE(resumed.all_done()) << resumed.wrong() << "\nreplay: BANTAM_SIMULATED_RUN=" << seed;
     ASSERT_EQ(digest(name), whole) << "replay: BANTAM_SIMULATED_RUN=" << seed;
+    EXPECT_EQ(metrics(name), metrics("whole")) << "replay: BANTAM_SIMULATED_RUN=" << seed;
     fs::remove_all(path(name));
   }
   for (const auto& [end, count] : ends) std::printf("%d %s\n", count, end.c_str());
