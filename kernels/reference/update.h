@@ -106,12 +106,12 @@ T gradient_norm(std::int64_t count, const float* gradient) {
 }
 
 /// A binary tree over replicas, as its definition says: the node of `level` whose lowest replica is `first` is the sum
-/// of its two halves, the lower one left. `leaves`: one array a replica, of equal sizes.
+/// of its two halves, the lower one left. `terms`: one array a replica, of equal sizes.
 template <class T>
-std::vector<T> tree_node(const std::vector<std::vector<T>>& leaves, int level, std::size_t first) {
-  if (level == 0) return leaves[first];
-  std::vector<T> left = tree_node(leaves, level - 1, first);
-  const std::vector<T> right = tree_node(leaves, level - 1, first + (std::size_t{1} << (level - 1)));
+std::vector<T> tree_node(const std::vector<std::vector<T>>& terms, int level, std::size_t first) {
+  if (level == 0) return terms[first];
+  std::vector<T> left = tree_node(terms, level - 1, first);
+  const std::vector<T> right = tree_node(terms, level - 1, first + (std::size_t{1} << (level - 1)));
   for (std::size_t i = 0; i < left.size(); ++i) left[i] = left[i] + right[i];
   return left;
 }

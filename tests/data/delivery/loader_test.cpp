@@ -185,6 +185,22 @@ TEST_P(LoaderTest, StartsAnywhereAndAgain) {
   }
 }
 
+TEST_P(LoaderTest, AShareIsItsBatchesOfTheEpochAlone) {
+  PipelineOptions options = plain();
+  options.shuffle.emplace();
+  const std::vector<HostBatch> whole = whole_epoch(*source(options), context(), 1);  // 7 batches
+  const auto shared = source(options);
+  shared->set_share(1, 2, 4);
+  EXPECT_EQ(shared->batches_per_epoch(), 7) << "of all";
+  shared->start(1, 0);
+  EXPECT_EQ(rest_of_epoch(*shared, context()), (std::vector<HostBatch>{whole[1], whole[2], whole[5], whole[6]}));
+  shared->start(1, 4);
+  EXPECT_EQ(rest_of_epoch(*shared, context()), (std::vector<HostBatch>{whole[5], whole[6]}));
+  EXPECT_THROW(shared->set_share(-1, 1, 4), Error);
+  EXPECT_THROW(shared->set_share(0, 0, 4), Error);
+  EXPECT_THROW(shared->set_share(3, 2, 4), Error);
+}
+
 TEST_P(LoaderTest, WithoutStartTheFirstEpochBegins) {
   auto one = source(with_workers(full(), 1, 2));
   const auto first = rest_of_epoch(*one, context());

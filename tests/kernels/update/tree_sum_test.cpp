@@ -50,19 +50,19 @@ TEST_P(TreeSumTest, IsWhatAHandComputes) {
 /// Leaf `count` - 1 of so many completes the root: its terms are the leaf and one sum of each level.
 template <class T>
 void expect_root(KernelDevice& device, const kernels::Exec& exec, int levels, std::int64_t elements) {
-  std::vector<std::vector<T>> leaves;
-  for (std::size_t r = 0; r < std::size_t{1} << levels; ++r) leaves.push_back(values<T>(elements, 10 + r));
+  std::vector<std::vector<T>> replicas;
+  for (std::size_t r = 0; r < std::size_t{1} << levels; ++r) replicas.push_back(values<T>(elements, 10 + r));
   std::vector<std::unique_ptr<DeviceArray<T>>> arrays;
-  arrays.push_back(std::make_unique<DeviceArray<T>>(device, leaves.back()));
+  arrays.push_back(std::make_unique<DeviceArray<T>>(device, replicas.back()));
   for (int level = 0; level < levels; ++level) {
-    const std::size_t first = leaves.size() - (std::size_t{2} << level);
-    arrays.push_back(std::make_unique<DeviceArray<T>>(device, kernels::reference::tree_node(leaves, level, first)));
+    const std::size_t first = replicas.size() - (std::size_t{2} << level);
+    arrays.push_back(std::make_unique<DeviceArray<T>>(device, kernels::reference::tree_node(replicas, level, first)));
   }
   TreeTerms terms;
   for (const auto& array : arrays) terms.add(array->data());
   T* const out = arrays.back()->data();  // over the left operand, as the engine has it
   BANTAM_KERNEL(exec, tree_sum, DTypeOf<T>::value, elements, terms, 1.0, out);
-  EXPECT_EQ(arrays.back()->download(), kernels::reference::tree_node(leaves, levels, 0)) << levels << " " << elements;
+  EXPECT_EQ(arrays.back()->download(), kernels::reference::tree_node(replicas, levels, 0)) << levels << " " << elements;
 }
 
 TEST_P(TreeSumTest, ChainsOfEveryLengthAreTheTree) {
