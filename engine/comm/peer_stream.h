@@ -19,7 +19,7 @@ namespace bantam {
 struct Frame {
   enum class Kind : std::uint32_t {
     whole = 0xba47a001,  ///< a small message: its bytes follow
-    message,             ///< a message of `bytes` bytes begins: pieces follow, then `end`
+    message,             ///< a message of `bytes` bytes begins: frames `piece` follow, then `end`
     piece,               ///< `bytes` bytes of it
     end,                 ///< the message is complete
     failure,             ///< of rank `number`; `bytes` bytes of text follow: its host, a newline, the reason

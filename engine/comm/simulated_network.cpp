@@ -76,7 +76,9 @@ SimulatedFault SimulatedWorld::make_fault() {
   SimulatedFault fault;
   fault.kind = static_cast<SimulatedFault::Kind>(below(5));
   fault.rank = static_cast<int>(below(ranks_.size()));
-  fault.call = static_cast<std::int64_t>(between(1, static_cast<double>(options_.fault_calls)));
+  const auto calls = static_cast<std::uint64_t>(options_.fault_calls);
+  fault.call = static_cast<std::int64_t>(
+      one_in(2) ? 1 + below(calls) : static_cast<std::uint64_t>(between(1, static_cast<double>(calls))));
   const bool connection =
       fault.kind == SimulatedFault::Kind::lost_connection || fault.kind == SimulatedFault::Kind::silent_connection;
   if (connection && size() == 1) fault.kind = SimulatedFault::Kind::stall;

@@ -17,7 +17,7 @@
 
 namespace bantam {
 
-/// What ends a rank's thread that dies in a simulation: no Error, so that nothing takes it for a failure to report.
+/// What ends a rank's thread that dies in a simulation: no Error, so that nothing treats it as a failure to report.
 class SimulatedDeath {};
 
 /// What happens to a rank before call number `call` (from 1 on) of its network.
@@ -38,7 +38,7 @@ struct SimulatedFault {
 struct SimulatedWorldOptions {
   std::vector<SimulatedFault> faults = {};
   int most_faults = 0;  ///< besides, 0 to so many of any kind, decided by the seed
-  /// These come within a rank's first so many calls of its network, early ones more often than late ones.
+  /// These come within a rank's first so many calls of its network, early ones more often.
   std::int64_t fault_calls = 2000;
   /// Of all ranks, and of the simulation's clock: more is a run that does not end.
   std::int64_t most_calls = 20'000'000;
@@ -47,7 +47,7 @@ struct SimulatedWorldOptions {
 
 /// Each call of a network is a point where another rank may go on, and where faults happen. Streams have latencies of
 /// their own, accept and return bytes in any portions, and the clock moves on where all ranks wait. The same seed and
-/// the same ranks' work give the same schedule. Where all wait and nothing can happen, all end by SimulatedDeath.
+/// the same ranks' work have the same schedule. Where all wait and nothing can happen, all end by SimulatedDeath.
 class SimulatedWorld {
  public:
   SimulatedWorld(std::uint64_t seed, int ranks, SimulatedWorldOptions options);

@@ -46,13 +46,22 @@ void run_rank(SimulatedWorld& world, int rank, const SimulationOptions& options,
   world.end(rank);
 }
 
+/// Whether a rank that was given up (it stalled) found the others gone, and names one of them: nobody could tell it
+/// more.
+bool found_others_gone(const SimulatedRun& run, std::size_t rank) {
+  const SimulatedRank& other = run.ranks[static_cast<std::size_t>(run.ranks[rank].failure.rank)];
+  return run.culprits.contains(static_cast<int>(rank)) && other.end == SimulatedRank::End::failed &&
+         run.culprits.contains(other.failure.rank);
+}
+
 /// Why a rank's end is not one that the faults explain; empty: they do.
 std::string wrong_end(const SimulatedRun& run, std::size_t rank) {
   const SimulatedRank& end = run.ranks[rank];
   const std::string name = "rank " + std::to_string(rank);
   if (end.end == SimulatedRank::End::error && !run.culprits.contains(static_cast<int>(rank)))
     return name + " threw an error of its own";
-  if (end.end == SimulatedRank::End::failed && !run.culprits.contains(end.failure.rank))
+  if (end.end == SimulatedRank::End::failed && !run.culprits.contains(end.failure.rank) &&
+      !found_others_gone(run, rank))
     return name + " blames rank " + std::to_string(end.failure.rank) + ", which no fault concerned";
   return "";
 }

@@ -43,12 +43,13 @@ struct SimulatedRun {
   /// Whether every rank's body returned.
   bool all_done() const;
   /// What is wrong, with the seed, the faults and each rank's end: a run that did not end, a rank that failed where
-  /// there was no fault, or that names a rank as the origin which no fault concerned. Empty: nothing.
+  /// there was no fault, or that names a rank as the origin which no fault concerned (a rank that stalled may name one
+  /// that had given it up). Empty: nothing.
   std::string wrong() const;
 };
 
 /// Runs `body(communicator, rank)` on a thread for each of `ranks` ranks, each with a Mesh over its simulated network,
-/// one at a time in an order that `seed` decides. The same seed gives the same run, where `body` is deterministic and
+/// one at a time in an order that `seed` decides. The same seed is the same run, where `body` is deterministic and
 /// calls the communicator from its own thread alone. Threads that `body` starts run beside it.
 SimulatedRun run_simulated(std::uint64_t seed, int ranks, const SimulationOptions& options,
                            const std::function<void(Communicator&, int)>& body);
