@@ -2,14 +2,13 @@
 // Then all say that they are connected, and rank 0 lets them go: the end is common, whether good or bad.
 #include "bantam/engine/comm/rendezvous.h"
 
-#include <fcntl.h>
-
 #include <algorithm>
 #include <chrono>
 #include <memory>
 #include <optional>
 #include <thread>
 
+#include <fcntl.h>
 #include <fmt/format.h>
 
 #include "bantam/base/clock.h"

@@ -92,8 +92,8 @@ void TcpNetwork::wait(std::span<const StreamInterest> interests, double until) {
 
 double TcpNetwork::now() { return seconds_since(start_); }
 
-/// Whether all that was written to a peer has reached its host. What it still sends is read and dropped: unread bytes
-/// would reset the connection.
+/// Whether all that was written to a peer has reached its host. What it still sends is read and dropped: bytes that
+/// nobody reads would reset the connection.
 bool TcpNetwork::drained(Peer& peer) {
   char buffer[16384];
   ssize_t n = 1;

@@ -71,12 +71,23 @@ class RankProcess {
     while (read_more(seconds - seconds_since(start))) {
     }
     EXPECT_LT(seconds_since(start), seconds) << "still runs; printed: " << text_;
+    if (seconds_since(start) < seconds) expect_orderly_end();
     return text_;
   }
 
-  void signal(int number) const { ::kill(pid_, number); }
+  void signal(int number) const {
+    if (pid_ > 0) ::kill(pid_, number);
+  }
 
  private:
+  /// No crash, and nothing that a sanitizer has to say. (A process that the test kills is not asked.)
+  void expect_orderly_end() {
+    int status = 0;
+    if (pid_ <= 0) return;
+    ::waitpid(std::exchange(pid_, 0), &status, 0);
+    EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) <= 3) << "status " << status << "; printed: " << text_;
+  }
+
   bool read_more(double seconds) {
     pollfd poll{output_, POLLIN, 0};
     if (seconds <= 0 || ::poll(&poll, 1, static_cast<int>(seconds * 1000) + 1) <= 0) return false;
