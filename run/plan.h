@@ -47,8 +47,8 @@ struct Plan {
 
 /// A rank's part of a run of several.
 struct RankPlan {
-  int first = 0, count = 1;  ///< its replicas
-  Plan plan;                 ///< of one case: the configuration's, with this rank's limit
+  int first = 0, count = 1;                          ///< its replicas
+  Plan plan;                                         ///< of one case: the configuration's, with this rank's limit
   std::uint64_t tree_bytes = 0, exchange_bytes = 0;  ///< of sums that wait for others, here and on their way
 
   const PlanRow& row() const { return plan.rows.front(); }

@@ -53,21 +53,32 @@ void print_json(const RankPlan& plan, int rank) {
 }
 
 void print_table(const RunConfig& config, const std::vector<RankPlan>& plans) {
-  fmt::print("{} on {} ranks of {}: {} replicas of batch {}, accumulate {}\n", printable(config.model.name), plans.size(),
-             to_string(config.device), config.train.replicas, plans.front().row().step.batch, config.train.accumulate);
-  Table table({{"rank"}, {"replicas"}, {"limit"}, {"recompute", Align::left}, {"arena"}, {"tree"}, {"exchange"}, {"peak"},
-               {"reserved"}, {"fits", Align::left}});
+  fmt::print("{} on {} ranks of {}: {} replicas of batch {}, accumulate {}\n", printable(config.model.name),
+             plans.size(), to_string(config.device), config.train.replicas, plans.front().row().step.batch,
+             config.train.accumulate);
+  Table table({{"rank"},
+               {"replicas"},
+               {"limit"},
+               {"recompute", Align::left},
+               {"arena"},
+               {"tree"},
+               {"exchange"},
+               {"peak"},
+               {"reserved"},
+               {"fits", Align::left}});
   for (std::size_t rank = 0; rank < plans.size(); ++rank) {
     const RankPlan& plan = plans[rank];
     const PlanRow& row = plan.row();
     const bool bounded = plan.plan.fit.any();
-    table.add_row({std::to_string(rank),
-                   plan.count == 1 ? std::to_string(plan.first)
-                                   : fmt::format("{} - {}", plan.first, plan.first + plan.count - 1),
-                   bounded ? format_byte_size(plan.plan.fit.bytes) : "-", shown(to_string(row.step.recompute), 24),
-                   format_byte_size(arena_of(row)), format_byte_size(plan.tree_bytes),
-                   format_byte_size(plan.exchange_bytes), format_byte_size(peak_of(row)),
-                   format_byte_size(row.reserved_bytes()), !bounded ? "" : row.fits ? "yes" : "no"});
+    table.add_row(
+        {std::to_string(rank),
+         plan.count == 1 ? std::to_string(plan.first) : fmt::format("{} - {}", plan.first, plan.first + plan.count - 1),
+         bounded ? format_byte_size(plan.plan.fit.bytes) : "-", shown(to_string(row.step.recompute), 24),
+         format_byte_size(arena_of(row)), format_byte_size(plan.tree_bytes), format_byte_size(plan.exchange_bytes),
+         format_byte_size(peak_of(row)), format_byte_size(row.reserved_bytes()),
+         !bounded   ? ""
+         : row.fits ? "yes"
+                    : "no"});
   }
   fmt::print("{}", table.to_string());
 }

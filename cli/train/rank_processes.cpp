@@ -49,8 +49,8 @@ std::vector<std::string> environment_of(int rank, const RankMeeting& meeting) {
   std::vector<std::string> all = own;
   for (char** variable = environ; *variable != nullptr; ++variable) {
     const std::string_view text = *variable;
-    if (!text.starts_with("BANTAM_RANK") && !text.starts_with("BANTAM_ADDRESS=") && !text.starts_with("BANTAM_SECRET=") &&
-        !text.starts_with("BANTAM_LISTENER="))
+    if (!text.starts_with("BANTAM_RANK") && !text.starts_with("BANTAM_ADDRESS=") &&
+        !text.starts_with("BANTAM_SECRET=") && !text.starts_with("BANTAM_LISTENER="))
       all.emplace_back(text);
   }
   return all;
@@ -123,8 +123,8 @@ bool RankProcesses::collect(bool waits) noexcept {
 
 void RankProcesses::wait(double seconds) {
   using Clock = std::chrono::steady_clock;
-  const Clock::time_point until = Clock::now() + std::chrono::duration_cast<Clock::duration>(
-                                                     std::chrono::duration<double>(seconds));
+  const Clock::time_point until =
+      Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
   while (!collect(false) && Clock::now() < until) std::this_thread::sleep_for(std::chrono::milliseconds(5));
   end_all();
 }

@@ -194,7 +194,9 @@ int train_beside(const TrainOptions& options, const LaunchEnvironment& launched)
 class TrainCommand {
  public:
   explicit TrainCommand(const TrainOptions& options)
-      : options_(options), progress_(parse_progress_mode(options.progress, stderr), stderr), printer_(progress_, stop_) {}
+      : options_(options),
+        progress_(parse_progress_mode(options.progress, stderr), stderr),
+        printer_(progress_, stop_) {}
 
   int run(const LaunchEnvironment& launched) {
     const int count = ranks_of(options_, launched);

@@ -70,10 +70,10 @@ std::unique_ptr<TrainRanks> TrainRanks::join(const LaunchEnvironment& launched, 
 TrainRanks::TrainRanks(const LaunchEnvironment& launched, std::unique_ptr<RankProcesses> processes,
                        const std::function<bool()>& stop)
     : rank_(launched.rank), size_(launched.size), threads_(threads_of(launched)), processes_(std::move(processes)) {
-  group_ = connect_ranks({.launched = launched,
-                          .version = BANTAM_VERSION,
-                          .stop = stop,
-                          .on_failure = [this](const RankFailure& failure) { end_after(failure); }});
+  group_ = connect_ranks(
+      {.launched = launched, .version = BANTAM_VERSION, .stop = stop, .on_failure = [this](const RankFailure& failure) {
+         end_after(failure);
+       }});
 }
 
 TrainRanks::~TrainRanks() = default;

@@ -111,8 +111,8 @@ LogConfig read_log_config(ConfigMap& root);
 
 /// `memory:`. Sizes in bytes; devices by name ("cuda:0").
 struct MemoryConfig {
-  bool growth = true;                                         ///< false: the planned pool must be there at once
-  std::map<std::string, std::uint64_t> limits;                ///< most bytes of the process on a device
+  bool growth = true;                           ///< false: the planned pool must be there at once
+  std::map<std::string, std::uint64_t> limits;  ///< most bytes of the process on a device
   /// Those that are lists, an entry a rank; `limits` has the first, until config_of_rank.
   std::map<std::string, std::vector<std::uint64_t>> limits_by_rank;
   std::map<std::string, std::vector<std::uint64_t>> logical;  ///< shares of a device: each becomes a device, cuda:0/0 …

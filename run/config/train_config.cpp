@@ -87,13 +87,13 @@ void read_evaluation(const ConfigNode& node, TrainConfig& config) {
 }
 
 SplitOptions read_split(ConfigMap& train) {
-  const ConfigNode node =
-      train.node({"split",
-                  "How many replicas each rank of a run has. even: as many as the others, or one less; auto: by the "
-                  "speeds that ranks measure at the start; or a list with an entry for each rank. Results do not depend "
-                  "on it.",
-                  "auto | [2, 1, 1]"},
-                 "even");
+  const ConfigNode node = train.node(
+      {"split",
+       "How many replicas each rank of a run has. even: as many as the others, or one less; auto: by the "
+       "speeds that ranks measure at the start; or a list with an entry for each rank. Results do not depend "
+       "on it.",
+       "auto | [2, 1, 1]"},
+      "even");
   if (!node.is_list()) {
     const bool even = node.as_choice({"even", "auto"}) == "even";
     return {.kind = even ? SplitOptions::Kind::even : SplitOptions::Kind::automatic};

@@ -63,15 +63,15 @@ void require_ranks(const RunConfig& config, int ranks) {
   require_split(config, ranks);
   if (ranks == 1) return;
   if (config.device.kind == DeviceKind::cuda)
-    throw ConfigError(
-        fmt::format("{} ranks on {}: several GPUs come with a later version; on a GPU a run has one rank, which can have "
-                    "all {} replicas; ranks of CPUs: --device cpu",
-                    ranks, to_string(config.device), std::max(config.train.replicas, ranks)));
+    throw ConfigError(fmt::format(
+        "{} ranks on {}: several GPUs come with a later version; on a GPU a run has one rank, which can have "
+        "all {} replicas; ranks of CPUs: --device cpu",
+        ranks, to_string(config.device), std::max(config.train.replicas, ranks)));
   if (config.train.replicas < ranks)
-    throw ConfigError(
-        fmt::format("{} ranks need as many replicas or more, but train.replicas is {}: each rank computes whole replicas; "
-                    "set train.replicas={} (a power of two), which is part of what the run computes",
-                    ranks, config.train.replicas, std::bit_ceil(static_cast<unsigned>(ranks))));
+    throw ConfigError(fmt::format(
+        "{} ranks need as many replicas or more, but train.replicas is {}: each rank computes whole replicas; "
+        "set train.replicas={} (a power of two), which is part of what the run computes",
+        ranks, config.train.replicas, std::bit_ceil(static_cast<unsigned>(ranks))));
   if (config.data && config.data->pipeline.cache == CacheKind::disk && config.data->pipeline.cache_folder.empty())
     throw ConfigError(
         "data.pipeline.cache: disk packs samples into the run's folder, which rank 0 alone has: name a folder by "

@@ -16,8 +16,7 @@ void require_ranks(const RunConfig& config, int ranks);
 
 /// How many replicas each rank has, by `train.split`; `speeds` (replicas a second, one a rank) are asked for where that
 /// is `auto`. Throws ConfigError.
-std::vector<int> dealt_replicas(const RunConfig& config, int ranks,
-                                const std::function<std::vector<double>()>& speeds);
+std::vector<int> dealt_replicas(const RunConfig& config, int ranks, const std::function<std::vector<double>()>& speeds);
 
 /// The configuration as rank `rank` runs it: limits that are lists have its own entry, and its replicas are those that
 /// `dealt` says.

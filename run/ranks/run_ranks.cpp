@@ -173,9 +173,10 @@ void StateComparison::on_epoch_end(const EpochEvent& event) {
   if (!ranks_.several()) return;
   const std::vector<int> odd = odd_ranks(all_gather_texts(*ranks_.link, state_digest(state_, stream_)));
   if (odd.empty()) return;
-  throw StateMismatch(fmt::format("the state of rank{} {} differs from the other ranks' after epoch {}: a processor or memory that "
-                          "computes wrongly, or unlike libraries or instruction sets; go on from a checkpoint before it",
-                          odd.size() == 1 ? "" : "s", fmt::join(odd, ", "), event.epoch + 1));
+  throw StateMismatch(
+      fmt::format("the state of rank{} {} differs from the other ranks' after epoch {}: a processor or memory that "
+                  "computes wrongly, or unlike libraries or instruction sets; go on from a checkpoint before it",
+                  odd.size() == 1 ? "" : "s", fmt::join(odd, ", "), event.epoch + 1));
 }
 
 }  // namespace bantam::run

@@ -11,8 +11,8 @@ using std::chrono::milliseconds;
 
 /// Whatever a replica's results could depend on; an epoch is 4 updates of 4 replicas of 2 batches of 8 images.
 const std::vector<std::string> kEverything = {
-    "precision=mixed_bfloat16", "recompute=all", "train.accumulate=2", "train.clip_norm=0.5", "train.ema={decay: 0.9}",
-    "train.prune={final: 0.5, begin: 2, end: 6, frequency: 2}"};
+    "precision=mixed_bfloat16", "recompute=all",          "train.accumulate=2",
+    "train.clip_norm=0.5",      "train.ema={decay: 0.9}", "train.prune={final: 0.5, begin: 2, end: 6, frequency: 2}"};
 
 /// A port that was free a moment ago.
 int free_port() {
@@ -33,9 +33,20 @@ class Ranks : public ProgramTest {
     ::unsetenv("BANTAM_RANK");
   }
   std::vector<std::string> arguments(const std::string& run_dir, int ranks, std::vector<std::string> more = {}) const {
-    std::vector<std::string> all = {"train", "tiny.yaml", "--run-dir", run_dir, "train.replicas=4", "train.epochs=2",
-                                    "data.pipeline.batch.size=8", "checkpoint={every: 3updates, min_interval: 0s}",
-                                    "--ranks", std::to_string(ranks), "--threads", "1", "--progress", "none"};
+    std::vector<std::string> all = {"train",
+                                    "tiny.yaml",
+                                    "--run-dir",
+                                    run_dir,
+                                    "train.replicas=4",
+                                    "train.epochs=2",
+                                    "data.pipeline.batch.size=8",
+                                    "checkpoint={every: 3updates, min_interval: 0s}",
+                                    "--ranks",
+                                    std::to_string(ranks),
+                                    "--threads",
+                                    "1",
+                                    "--progress",
+                                    "none"};
     all.insert(all.end(), more.begin(), more.end());
     return all;
   }
@@ -147,13 +158,15 @@ TEST_F(Ranks, LeaveNoOrphansWhereTheFirstIsKilled) {
 TEST_F(Ranks, KeepWithinLimitsOfTheirOwn) {
   std::string layers;
   for (int i = 0; i < 6; ++i)
-    layers += "    - conv2d: {filters: 24, kernel: 3, padding: same, bias: false}\n    - batch_norm: {activation: relu}\n";
-  write("tiny.yaml", "seed: 7\ndevice: cpu\ndata:\n  format: generated\n  train_samples: 512\n  test_samples: 40\n"
-                     "  pipeline: [shuffle, batch: {size: 128}, prefetch: {depth: 1, workers: 1}]\n"
-                     "model:\n  name: wide\n  input: [32, 32, 3]\n  layers:\n" +
-                         layers +
-                         "    - dropout: {rate: 0.2}\n    - global_average_pool\n    - dense: {units: 10}\n"
-                         "train: {optimizer: {adam: {learning_rate: 2.0e-3}}}\n");
+    layers +=
+        "    - conv2d: {filters: 24, kernel: 3, padding: same, bias: false}\n    - batch_norm: {activation: relu}\n";
+  write("tiny.yaml",
+        "seed: 7\ndevice: cpu\ndata:\n  format: generated\n  train_samples: 512\n  test_samples: 40\n"
+        "  pipeline: [shuffle, batch: {size: 128}, prefetch: {depth: 1, workers: 1}]\n"
+        "model:\n  name: wide\n  input: [32, 32, 3]\n  layers:\n" +
+            layers +
+            "    - dropout: {rate: 0.2}\n    - global_average_pool\n    - dense: {units: 10}\n"
+            "train: {optimizer: {adam: {learning_rate: 2.0e-3}}}\n");
   const std::vector<std::string> even = {"train.replicas=2", "data.pipeline.batch.size=128", "train.epochs=1"};
   std::vector<std::string> uneven = even;
   uneven.emplace_back("memory.limits={cpu: [200MiB, 100MiB]}");

@@ -48,8 +48,7 @@ Graph small_graph() {
 struct State {
   explicit State(std::uint64_t seed, int rank)
       : runtime({.threads = 1}),
-        session(runtime, Device::cpu(), small_graph(),
-                {.model = {.seed = seed}, .optimizer = {}, .loss = {}}),
+        session(runtime, Device::cpu(), small_graph(), {.model = {.seed = seed}, .optimizer = {}, .loss = {}}),
         count(rank),
         numbers(static_cast<std::size_t>(rank), 0.5) {
     session.model().register_state(registry);

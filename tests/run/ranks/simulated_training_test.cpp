@@ -1,5 +1,5 @@
-// Whole trainings on simulated ranks with faults: every run ends, and what is resumed ends with an undisturbed run's bits.
-// BANTAM_SIMULATED_RUNS=N runs N seeds (nightly more than usual); BANTAM_SIMULATED_RUN=S runs seed S alone.
+// Whole trainings on simulated ranks with faults: every run ends, and what is resumed ends with an undisturbed run's
+// bits. BANTAM_SIMULATED_RUNS=N runs N seeds (nightly more than usual); BANTAM_SIMULATED_RUN=S runs seed S alone.
 #include <cstdio>
 #include <cstdlib>
 #include <map>
@@ -57,17 +57,16 @@ TEST_F(SimulatedTraining, EveryRunEndsAndGoesOnToTheSameBits) {
     const std::string name = "run" + std::to_string(seed);
     const int ranks = 2 + static_cast<int>(seed % 3);
     const SimulationOptions options{.world = {.most_faults = 2, .fault_calls = 1500}};
-    const SimulatedRun simulated = run_simulated(
-        seed, ranks, options, [&](Communicator& link, int rank) { run_rank(name, &link, rank); });
+    const SimulatedRun simulated =
+        run_simulated(seed, ranks, options, [&](Communicator& link, int rank) { run_rank(name, &link, rank); });
     ASSERT_EQ(simulated.wrong(), "") << "replay: BANTAM_SIMULATED_RUN=" << seed;
     if (simulated.culprits.empty()) {
       EXPECT_TRUE(simulated.all_done()) << seed;
     }
     ++ends[simulated.all_done() ? "done" : "stopped"];
     // Another number of ranks goes on, undisturbed.
-    const SimulatedRun resumed = run_simulated(seed, 5 - ranks + 1, {}, [&](Communicator& link, int rank) {
-      run_rank(name, &link, rank);
-    });
+    const SimulatedRun resumed =
+        run_simulated(seed, 5 - ranks + 1, {}, [&](Communicator& link, int rank) { run_rank(name, &link, rank); });
     ASSERT_TRUE(resumed.all_done()) << resumed.wrong() << "\nreplay: BANTAM_SIMULATED_RUN=" << seed;
     ASSERT_EQ(digest(name), whole) << "replay: BANTAM_SIMULATED_RUN=" << seed;
     EXPECT_EQ(metrics(name), metrics("whole")) << "replay: BANTAM_SIMULATED_RUN=" << seed;
