@@ -121,6 +121,9 @@ void print_outcome(const TrainOptions& options, const TrainOutcome& outcome, Clo
 int run_repeated(const TrainOptions& options) {
   if (options.common.config.empty())
     throw ConfigError("train: name a CONFIG, e.g. configs/quickstart.yaml, beside --repeat");
+  if (const LaunchEnvironment launched = read_launch_environment(); launched.size > 1)
+    throw ConfigError(
+        fmt::format("--repeat: its runs have one rank each, but {} has started {}", launched.launcher, launched.size));
   SweepPlan plan = plan_of(options.common);
   plan.repeat = options.repeat;
   if (options.verify) plan.overrides.push_back("data.verify=true");
