@@ -1,9 +1,9 @@
-// The `bantam` program: its subcommands, and from exceptions to exit codes.
+// The `bantam` program: its subcommands.
 #include <algorithm>
 #include <csignal>
 #include <cstdio>
+#include <exception>
 #include <functional>
-#include <new>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -13,9 +13,8 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include "bantam/base/error.h"
-#include "bantam/base/text.h"
 #include "bantam/cli/config/options.h"
+#include "bantam/cli/print/failure.h"
 #include "bantam/cli/print/help.h"
 #include "bantam/cli/print/terminal.h"
 #include "bantam/cli/print/usage.h"
@@ -23,8 +22,6 @@
 
 namespace bantam::cli {
 namespace {
-
-enum ExitCode : int { kDone = 0, kFailed = 1, kUsage = 2, kData = 3, kDoesNotFit = 4, kNotFinite = 5 };
 
 constexpr const char* kAbout =
     "Bantam trains convolutional networks: a model and a number of bytes, on CPU and\n"
@@ -34,14 +31,6 @@ constexpr const char* kFooter =
     "5 not finite, 75 stopped by SIGTERM, SIGUSR1 or a hangup and saved, 130 stopped\n"
     "by Ctrl-C and saved, 1 anything else.\n"
     "Example: bantam train configs/quickstart.yaml (a file of the source tree)";
-
-int report(std::string_view message, int code) {
-  // Errors with a position begin with it, as compilers' do.
-  const bool has_position = message.find(": error: ") < message.find('\n');
-  const std::string line = fmt::format("{}{}\n", has_position ? "" : "bantam: error: ", shown_message(message));
-  std::fputs(line.c_str(), stderr);  // where it cannot be written, the exit code still tells
-  return code;
-}
 
 /// What was closed by the parent fails as such: no file that is opened later becomes standard output by its number.
 void open_standard_streams() {
@@ -119,23 +108,9 @@ int main(int argc, char** argv) {
     const int code = run(argc, argv);
     // A result that did not arrive is no result.
     if (const bool failed = std::fflush(stdout) != 0 || std::ferror(stdout) != 0; failed && code == kDone)
-      return report("standard output cannot be written", kFailed);
+      return report_error("standard output cannot be written", kFailed);
     return code;
-  } catch (const bantam::ConfigError& error) {
-    return report(error.what(), kUsage);
-  } catch (const bantam::DataError& error) {
-    return report(error.what(), kData);
-  } catch (const bantam::OutOfMemory& error) {
-    return report(error.what(), kDoesNotFit);
-  } catch (const std::bad_alloc&) {
-    return report("the host has no memory left", kDoesNotFit);
-  } catch (const bantam::NotFiniteError& error) {
-    return report(error.what(), kNotFinite);
-  } catch (const bantam::CudaError& error) {
-    return report(error.what(), kFailed);
-  } catch (const bantam::DeviceError& error) {
-    return report(error.what(), kUsage);
-  } catch (const std::exception& error) {
-    return report(error.what(), kFailed);
+  } catch (const std::exception&) {
+    return report_exception();
   }
 }

@@ -2,8 +2,11 @@
 #include "bantam/run/plan.h"
 
 #include <algorithm>
+#include <string_view>
+#include <utility>
 
 #include "bantam/run/fit/fitting.h"
+#include "bantam/run/ranks/rank_config.h"
 
 namespace bantam::run {
 namespace {
@@ -22,6 +25,14 @@ PlanRow plan_row(const RunConfig& config, const StepCase& step, std::uint64_t po
   PlanRow row{step, plan_step(config.model.graph, options), plan_whole_run(config, step)};
   if (pool > 0) row.fits = (!row.run || row.run->pool_bytes <= pool) && step_fits(config.model.graph, options, pool);
   return row;
+}
+
+/// Bytes that the step holds by this name, or below it.
+std::uint64_t bytes_of(const StepPlan& plan, std::string_view owner) {
+  std::uint64_t bytes = 0;
+  for (const Holder& holder : plan.holders)
+    if (holder.owner.starts_with(owner)) bytes += holder.bytes;
+  return bytes;
 }
 
 }  // namespace
@@ -46,6 +57,29 @@ Plan plan(const RunConfig& config, const PlanTarget& target, const PlanOptions& 
     if (on_row) on_row(plan);
   }
   return plan;
+}
+
+std::vector<RankPlan> plan_ranks(const RunConfig& config, int ranks, const std::vector<std::uint64_t>& memory,
+                                 double arena_seconds) {
+  RunConfig even = config;
+  if (even.train.split.kind == SplitOptions::Kind::automatic) even.train.split = {};
+  const std::vector<int> dealt = dealt_replicas(even, ranks, {});
+  PlanOptions options{.arena_seconds = arena_seconds};
+  std::vector<RankPlan> plans;
+  int first = 0;
+  for (int rank = 0; rank < ranks; ++rank) {
+    const RunConfig own = config_of_rank(even, rank, dealt);
+    if (!memory.empty()) options.memory = memory.at(memory.size() == 1 ? 0 : static_cast<std::size_t>(rank));
+    RankPlan planned{.first = first,
+                     .count = dealt.empty() ? config.train.replicas : dealt[static_cast<std::size_t>(rank)],
+                     .plan = plan(own, plan_target(own, std::nullopt), options)};
+    planned.exchange_bytes = bytes_of(planned.row().plan, "replicas/exchange");
+    planned.tree_bytes = bytes_of(planned.row().plan, "replicas/") - planned.exchange_bytes;
+    first += planned.count;
+    options.grid.batches = {planned.row().step.batch};  // `auto` is rank 0's choice
+    plans.push_back(std::move(planned));
+  }
+  return plans;
 }
 
 }  // namespace bantam::run

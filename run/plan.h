@@ -45,6 +45,21 @@ struct Plan {
   const PlanRow& least() const;
 };
 
+/// A rank's part of a run of several.
+struct RankPlan {
+  int first = 0, count = 1;                          ///< its replicas
+  Plan plan;                                         ///< of one case: the configuration's, with this rank's limit
+  std::uint64_t tree_bytes = 0, exchange_bytes = 0;  ///< of sums that wait for others, here and on their way
+
+  const PlanRow& row() const { return plan.rows.front(); }
+};
+
+/// The plan of each rank of a run of `ranks`, of the configuration's batch size and precision; of `train.split: auto`,
+/// whose shares only the run knows, that of even ones. Recompute is chosen for each rank's limit: `memory` (one for
+/// all, or one a rank; empty: as configured). Throws as plan, and ConfigError as require_ranks.
+std::vector<RankPlan> plan_ranks(const RunConfig& config, int ranks, const std::vector<std::uint64_t>& memory = {},
+                                 double arena_seconds = 1.0);
+
 /// Plans every case of the grid for the target (plan_target), which need not be in this machine: nothing is allocated
 /// and no data are read. `on_row` is called with the plan after each row, which is its last. Throws ConfigError,
 /// ShapeError, and OutOfMemory where no batch fits or a device has less memory than its shares.

@@ -1,23 +1,51 @@
 // From a configuration to a run that is saved.
 #include "bantam/run/train.h"
 
+#include <functional>
 #include <system_error>
 #include <utility>
 
 #include "bantam/base/atomic_file.h"
 #include "bantam/base/error.h"
+#include "bantam/run/ranks/rank_config.h"
 #include "bantam/run/session/training_run.h"
 
 namespace bantam::run {
 namespace {
 
-RunConfig settled_config(const RunConfig& config, RunObserver& observer) {
+RunConfig settled_alone(const RunConfig& config, Settled& settled) {
+  require_ranks(config, 1);
+  settled = settle(config);
+  return with_settled(config, settled);
+}
+
+RunConfig settled_config(const RunConfig& config, const TrainRunOptions& options, RunObserver& observer) {
   require_device(config);
   if (!config.data) config.document.root().fail_at_key("missing key 'data': training needs data");
-  const Settled settled = settle(config);
-  const RunConfig closed = with_settled(config, settled);
+  const RunRanks& ranks = options.ranks;
+  Settled settled;
+  const RunConfig closed = ranks.several()
+                               ? settle_own(send_config(config, ranks, settled), ranks, options.threads, settled)
+                               : settled_alone(config, settled);
   observer.on_settled(closed, settled);
   return closed;
+}
+
+/// What `work` returns; where it throws, all ranks hear why.
+TrainOutcome told_to_all(const RunRanks& ranks, const std::function<TrainOutcome()>& work) {
+  if (!ranks.several()) return work();
+  try {
+    return work();
+  } catch (const CommunicationError&) {  // which all have heard of
+    throw;
+  } catch (const std::exception& error) {
+    ranks.link->fail(error.what());
+    throw;
+  }
+}
+
+int signal_of(const TrainRunOptions& options) {
+  return first_number(options.ranks, options.signal ? options.signal() : 0);
 }
 
 TrainOutcome outcome_of(const RunConfig& config, const RunDirectory& directory, const TrainingRun& run,
@@ -97,8 +125,9 @@ std::unique_ptr<TrainingRun> start(const RunConfig& config, const RunDirectory& 
   try {
     if (!resumes && !replaces) begin(directory, config, record);
     const Resume resume = resumes ? resume_of(directory, options.accept_changes) : Resume();
-    auto run = std::make_unique<TrainingRun>(config, options.threads, directory, resumes ? &resume : nullptr,
-                                             options.stop_start, observer);
+    auto run = std::make_unique<TrainingRun>(config, options.threads,
+                                             RunPlace{.directory = &directory, .ranks = options.ranks},
+                                             resumes ? &resume : nullptr, options.stop_start, observer);
     if (run->is_finished()) return run;
     if (replaces) directory.clear();
     if (resumes) run->forget_rest();
@@ -123,13 +152,12 @@ void complete(const RunDirectory& directory, const RunRecord& record, TrainingRu
   if (!ended) try_to_write(directory, before.value_or(record), RunState::finished, run.reason());
 }
 
-}  // namespace
-
-TrainOutcome train(const RunConfig& config, const TrainRunOptions& options, std::span<Callback* const> callbacks) {
+TrainOutcome train_with_folder(const RunConfig& config, const TrainRunOptions& options,
+                               std::span<Callback* const> callbacks) {
   RunObserver silent;
   RunObserver& observer = options.observer != nullptr ? *options.observer : silent;
   if (options.resume == nullptr) RunDirectory::require_free(options.run_dir, options.overwrite);
-  const RunConfig closed = settled_config(config, observer);
+  const RunConfig closed = settled_config(config, options, observer);
   std::optional<RunDirectory> made;
   if (options.resume == nullptr) made.emplace(RunDirectory::create(options.run_dir, closed.name, options.overwrite));
   const RunDirectory& directory = made ? *made : *options.resume;
@@ -144,8 +172,38 @@ TrainOutcome train(const RunConfig& config, const TrainRunOptions& options, std:
   }
   observer.on_ready();
   observer.on_begin({.config = closed, .directory = directory, .plan = run->plan(), .runtime = run->runtime()});
-  const TrainResult result = run->train(record, options.stop, callbacks);
-  return outcome_of(closed, directory, *run, result);
+  int signal = 0;
+  const TrainResult result = run->train(record, options.stop, callbacks, [&] { signal = signal_of(options); });
+  TrainOutcome outcome = outcome_of(closed, directory, *run, result);
+  outcome.signal = signal;
+  return outcome;
+}
+
+TrainOutcome train_without_folder(const TrainRunOptions& options) {
+  RunObserver silent;
+  RunObserver& observer = options.observer != nullptr ? *options.observer : silent;
+  Settled settled;
+  RunConfig config = settle_own(receive_config(options.ranks), options.ranks, options.threads, settled);
+  config.log = {};  // rank 0's
+  TrainingRun run(config, options.threads, {.ranks = options.ranks}, nullptr, options.stop_start, observer);
+  TrainOutcome outcome{.config = config, .finished_before = run.is_finished()};
+  if (outcome.finished_before) return outcome;
+  observer.on_ready();
+  outcome.result = run.follow(options.stop);
+  observer.on_trained();
+  outcome.signal = signal_of(options);
+  observer.on_saved();
+  return outcome;
+}
+
+}  // namespace
+
+TrainOutcome train(const RunConfig& config, const TrainRunOptions& options, std::span<Callback* const> callbacks) {
+  return told_to_all(options.ranks, [&] { return train_with_folder(config, options, callbacks); });
+}
+
+TrainOutcome train_beside(const TrainRunOptions& options) {
+  return told_to_all(options.ranks, [&] { return train_without_folder(options); });
 }
 
 }  // namespace bantam::run

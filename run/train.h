@@ -12,6 +12,7 @@
 #include "bantam/engine/train/trainer.h"
 #include "bantam/memory/limits/process_limit.h"
 #include "bantam/run/config/run_config.h"
+#include "bantam/run/ranks/run_ranks.h"
 #include "bantam/run/session/compressed_size.h"
 #include "bantam/run/session/run_directory.h"
 #include "bantam/run/session/run_observer.h"
@@ -30,6 +31,9 @@ struct TrainRunOptions {
   std::function<bool()> stop_start = {};
   std::string command = {};         ///< for run.json: what the user typed
   RunObserver* observer = nullptr;  ///< may be null
+  RunRanks ranks = {};              ///< this process among those of the run
+  /// With several ranks: a number that is not 0 where a signal has made `stop` true; see TrainOutcome::signal.
+  std::function<int()> signal = {};
 };
 
 /// A run that has ended and is saved.
@@ -52,6 +56,7 @@ struct TrainOutcome {
   std::vector<std::string> broken_reasons;  ///< of the first few, each with its file's name
   std::optional<CompressedSize> weights;    ///< weights.safetensors of a run that prunes
   std::optional<MemoryStats> host, pinned;  ///< runs on a GPU: the data set's, and the upload buffers'
+  int signal = 0;                           ///< of the first rank that has one, on every rank: TrainRunOptions::signal
 };
 
 /// Trains the configuration's model on its data, as `bantam train` does: decides what is `auto`, plans the memory,
@@ -66,5 +71,11 @@ struct TrainOutcome {
 /// in use), DeviceError, DataError, OutOfMemory, NotFiniteError, StoppedBeforeTraining, and what callbacks throw.
 TrainOutcome train(const RunConfig& config, const TrainRunOptions& options = {},
                    std::span<Callback* const> callbacks = {});
+
+/// A rank other than 0 of a run whose rank 0 calls train(): gets the configuration and the beginning from there, reads
+/// its share of the data from where that configuration says, trains, and writes nothing. Of the options run_dir,
+/// overwrite, resume, accept_changes and command do not count. An error of any rank ends all: that rank throws it, the
+/// others CommunicationError. Throws as train().
+TrainOutcome train_beside(const TrainRunOptions& options);
 
 }  // namespace bantam::run

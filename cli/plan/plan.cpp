@@ -16,6 +16,7 @@
 #include "bantam/base/error.h"
 #include "bantam/base/text.h"
 #include "bantam/cli/config/profile_flag.h"
+#include "bantam/cli/plan/plan_ranks.h"
 #include "bantam/cli/plan/plan_trace.h"
 #include "bantam/cli/print/bench.h"
 #include "bantam/cli/print/json_text.h"
@@ -52,6 +53,7 @@ constexpr std::size_t kShownHolders = 10;
 struct PlanFlags {
   BenchOptions rows;
   std::string memory, capacity, profile;
+  int ranks = 0;  ///< 0: a step and a run of one process
   TraceOptions trace;
 };
 
@@ -191,10 +193,20 @@ void print_end(const RunConfig& config, const Plan& plan) {
   if (!plan.any_fits()) print_needed(plan.target, plan.fit, plan.least(), alone);
 }
 
+int plan_config_of_ranks(const RunConfig& config, const PlanFlags& options) {
+  const BenchOptions& rows = options.rows;
+  if (!options.profile.empty() || !rows.batch_sizes.empty() || !rows.precisions.empty() || !rows.recompute.empty())
+    throw ConfigError("plan: --ranks plans the configuration as it is: leave out --profile and what varies rows");
+  require_model_fits(config);
+  return plan_ranks_and_print(
+      config, {.ranks = options.ranks, .memory = options.memory, .seconds = rows.seconds, .json = rows.json});
+}
+
 int plan_config(PlanFlags options) {
   const auto profile = take_profile(options.rows.common, options.profile);
   RunConfig config = read_config(options.rows.common);
   run::require_weights(config);
+  if (options.ranks > 0) return plan_config_of_ranks(config, options);
   config.planned_for = profile;
   const PlanTarget target = plan_target(config, profile);
   const std::uint64_t memory = options.memory.empty() ? 0 : parse_bytes("--memory", options.memory);
@@ -235,7 +247,7 @@ int run_plan(const PlanFlags& options) {
 /// A trace has no device, rows or limits: flags for them would be ignored.
 void refuse_plans_flags(const CLI::App& command) {
   for (const char* flag :
-       {"--memory", "--device", "--profile", "--batch-sizes", "--precision", "--recompute", "--seed"})
+       {"--memory", "--device", "--profile", "--batch-sizes", "--precision", "--recompute", "--seed", "--ranks"})
     if (command.count(flag) > 0)
       throw ConfigError(fmt::format("plan: {} belongs to a CONFIG, not to --trace FILE", flag));
 }
@@ -256,6 +268,9 @@ void add_plan(CLI::App& app, Action& action) {
   command->add_option("--memory", options->memory,
                       "Bytes to fit into, e.g. 2GiB: of the process on\na GPU, else of the pool; default: the "
                       "config's\nbudget or limit, else the GPU's memory");
+  command->add_option("--ranks", options->ranks, "Plan each of N ranks; --memory may be a list by rank")
+      ->check(CLI::Range(1, 1024).description(""))
+      ->type_name("N");
   command->add_option("--trace", options->trace.file, "CSV of lifetimes to solve instead of a CONFIG");
   command->add_option("--capacity", options->capacity, "With --trace: an arena that is small enough");
   command->add_option("--offsets", options->trace.offsets_file, "With --trace: write the offsets to a CSV");

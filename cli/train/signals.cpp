@@ -26,6 +26,7 @@ enum class Phase : int { starting, training, saved };
 // A handler has no argument of its own, so these have to be reachable from anywhere.
 std::atomic<Phase> g_phase{Phase::starting};
 std::atomic<int> g_signal{0};
+std::atomic<bool> g_quiet{false};
 std::atomic<std::int64_t> g_first_at{0};  // nanoseconds of the monotonic clock; 0: not known yet
 static_assert(std::atomic<Phase>::is_always_lock_free && std::atomic<std::int64_t>::is_always_lock_free);
 
@@ -44,6 +45,7 @@ std::int64_t now() {
 
 /// Never waits for a reader of stderr that has stopped reading.
 void say(std::string_view text) {
+  if (g_quiet.load()) return;
   pollfd descriptor{.fd = STDERR_FILENO, .events = POLLOUT, .revents = 0};
   if (poll(&descriptor, 1, 0) != 1 || (descriptor.revents & POLLOUT) == 0) return;
   [[maybe_unused]] const auto written = write(STDERR_FILENO, text.data(), text.size());
@@ -121,7 +123,8 @@ void install(int number, Former& former) {
 
 }  // namespace
 
-StopOnSignal::StopOnSignal() {
+StopOnSignal::StopOnSignal(bool quiet) {
+  g_quiet.store(quiet);
   g_phase.store(Phase::starting);
   g_signal.store(0);
   g_first_at.store(0);

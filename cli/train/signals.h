@@ -14,8 +14,9 @@ namespace bantam::cli {
 /// say what is lost | | saved | changes nothing | are counted only | end the process with `stop_exit_code` |
 class StopOnSignal {
  public:
-  /// Installs the handlers; the run is starting.
-  StopOnSignal();
+  /// Installs the handlers; the run is starting. They say on standard error what they do, unless they are quiet: of a
+  /// process beside one that does.
+  explicit StopOnSignal(bool quiet = false);
   /// Puts the former handlers back; but after a signal the handlers stay, so that its twin does not change the exit
   /// code of a process that is about to return.
   ~StopOnSignal();

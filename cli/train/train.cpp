@@ -17,6 +17,7 @@
 #include "bantam/base/error.h"
 #include "bantam/base/text.h"
 #include "bantam/cli/config/options.h"
+#include "bantam/cli/print/failure.h"
 #include "bantam/cli/print/json_text.h"
 #include "bantam/cli/print/oom_message.h"
 #include "bantam/cli/print/train_report.h"
@@ -24,7 +25,9 @@
 #include "bantam/cli/train/signals.h"
 #include "bantam/cli/train/sweep_session.h"
 #include "bantam/cli/train/train_printer.h"
+#include "bantam/cli/train/train_ranks.h"
 #include "bantam/cli/train/trial.h"
+#include "bantam/run/ranks/rank_config.h"
 #include "bantam/run/session/training_run.h"
 
 namespace bantam::cli {
@@ -50,6 +53,7 @@ struct TrainOptions {
   bool overwrite = false, accept_changes = false, json = false, verify = false;
   bool dry_run = false, print_config = false;
   std::int64_t repeat = 1, fast_dev = 0;  ///< of fast_dev 0: a whole run
+  int ranks = 0;                          ///< 0: as many as a launcher says, else one
   int serve = -1;                         ///< a port; 0: a free one; -1: no page is served
   bool is_trial() const { return dry_run || fast_dev > 0; }
 };
@@ -117,6 +121,9 @@ void print_outcome(const TrainOptions& options, const TrainOutcome& outcome, Clo
 int run_repeated(const TrainOptions& options) {
   if (options.common.config.empty())
     throw ConfigError("train: name a CONFIG, e.g. configs/quickstart.yaml, beside --repeat");
+  if (const LaunchEnvironment launched = read_launch_environment(); launched.size > 1)
+    throw ConfigError(
+        fmt::format("--repeat: its runs have one rank each, but {} has started {}", launched.launcher, launched.size));
   SweepPlan plan = plan_of(options.common);
   plan.repeat = options.repeat;
   if (options.verify) plan.overrides.push_back("data.verify=true");
@@ -134,45 +141,152 @@ std::unique_ptr<RunServer> serve_run(const TrainOptions& options, Progress& prog
   return server;
 }
 
-int run_train(const TrainOptions& options) {
-  const Clock::time_point start = Clock::now();
-  std::signal(SIGPIPE, SIG_IGN);  // a reader of the progress that goes away must not end the run
-  StopOnSignal stop;
-  Progress progress(parse_progress_mode(options.progress, stderr), stderr);
-  std::optional<RunDirectory> resumed;
-  if (!options.resume.empty()) resumed.emplace(open_run(options.resume));
-  const RunConfig config = read_train_config(options, resumed ? &*resumed : nullptr);
-  if (options.print_config) {
-    print_result(config.document.resolved_yaml());
-    return 0;
-  }
-  std::optional<TrialFolder> trial;
-  if (options.is_trial()) trial.emplace();
-  TrainPrinter printer(progress, stop);
-  const std::unique_ptr<RunServer> server = serve_run(options, progress, printer);
-  Callback* const callbacks[] = {&printer.shown};
+/// The signals of a rank that prints nothing.
+struct QuietRank : RunObserver {
+  explicit QuietRank(StopOnSignal& signals) : stop(signals) {}
+  void on_ready() override { stop.begin_training(); }
+  void on_saved() override { stop.note_saved(); }
+  StopOnSignal& stop;
+};
+
+int threads_of(const TrainOptions& options, const TrainRanks* ranks) {
+  const int asked = options.common.threads;
+  return asked > 0 || ranks == nullptr ? asked : ranks->threads();
+}
+
+/// How many ranks train, as flag and launcher say. Throws ConfigError where the two disagree, or where a run of several
+/// was asked for what only one can do.
+int ranks_of(const TrainOptions& options, const LaunchEnvironment& launched) {
+  const int ranks = launched.size > 1 || options.ranks == 0 ? launched.size : options.ranks;
+  if (options.ranks > 0 && options.ranks != ranks)
+    throw ConfigError(fmt::format("--ranks {}: {} has started {} ranks", options.ranks, launched.launcher, ranks));
+  if (ranks > 1 && options.fast_dev > 0)
+    throw ConfigError(fmt::format("--fast-dev-run: a trial has one rank, not {}", ranks));
+  return ranks;
+}
+
+/// A rank other than 0.
+int train_beside(const TrainOptions& options, const LaunchEnvironment& launched) {
+  StopOnSignal stop(true);
+  const auto asked = [&stop] { return stop.requested(); };
+  const std::string who = fmt::format("rank {}: ", launched.rank);
+  std::unique_ptr<TrainRanks> ranks;
+  QuietRank quiet(stop);
   try {
-    const TrainOutcome outcome = train(config,
-                                       {.threads = options.common.threads,
-                                        .run_dir = trial ? trial->path() : std::filesystem::path(options.run_dir),
-                                        .overwrite = options.overwrite,
-                                        .resume = resumed ? &*resumed : nullptr,
-                                        .accept_changes = options.accept_changes,
-                                        .stop = [&] { return options.dry_run || stop.requested(); },
-                                        .stop_start = [&stop] { return stop.requested(); },
-                                        .command = run::command_line(),
-                                        .observer = &printer},
-                                       callbacks);
-    if (outcome.finished_before) progress.message(finished_message(outcome));
-    print_outcome(options, outcome, start, printer);
-    const bool was_stopped = (trial || outcome.result.stopped) && stop.requested();
-    return was_stopped ? stop_exit_code(stop.signal()) : 0;
-  } catch (const StoppedBeforeTraining& stopped) {
-    progress.message(stopped.what());
+    (void)ranks_of(options, launched);
+    ranks = TrainRanks::join(launched, asked);
+    const TrainOutcome outcome = run::train_beside({.threads = threads_of(options, ranks.get()),
+                                                    .stop = asked,
+                                                    .stop_start = asked,
+                                                    .observer = &quiet,
+                                                    .ranks = ranks->ranks(),
+                                                    .signal = [&stop] { return stop.signal(); }});
+    return outcome.result.stopped && outcome.signal != 0 ? stop_exit_code(outcome.signal) : 0;
+  } catch (const StoppedBeforeTraining&) {
     return stop_exit_code(stop.signal());
-  } catch (const OutOfMemory& error) {
-    throw explain_training(error, printer.config_or(config));
+  } catch (const CommunicationError& error) {
+    return ranks != nullptr ? ranks->report(error) : report_exception(who);
+  } catch (const NotFiniteError&) {  // which rank 0 tells
+    return kNotFinite;
+  } catch (const std::exception&) {
+    return report_exception(who);
   }
+}
+
+/// Rank 0, or the only one.
+class TrainCommand {
+ public:
+  explicit TrainCommand(const TrainOptions& options)
+      : options_(options),
+        progress_(parse_progress_mode(options.progress, stderr), stderr),
+        printer_(progress_, stop_) {}
+
+  int run(const LaunchEnvironment& launched) {
+    const int count = ranks_of(options_, launched);
+    const auto asked = [this] { return stop_.requested(); };
+    if (launched.size > 1) ranks_ = TrainRanks::join(launched, asked);
+    try {
+      std::optional<RunDirectory> resumed;
+      if (!options_.resume.empty()) resumed.emplace(open_run(options_.resume));
+      const RunConfig config = read_train_config(options_, resumed ? &*resumed : nullptr);
+      if (options_.print_config) {
+        print_result(config.document.resolved_yaml());
+        if (ranks_ != nullptr) ranks_->fail("--print-config trains nothing");
+        return kDone;
+      }
+      run::require_ranks(config, count);
+      if (count > 1 && ranks_ == nullptr) ranks_ = TrainRanks::spawn(count, asked);
+      return train_config(config, resumed ? &*resumed : nullptr);
+    } catch (const CommunicationError& error) {
+      progress_.close();
+      return ranks_ != nullptr ? ranks_->report(error) : report_exception();
+    } catch (const std::exception& error) {
+      if (ranks_ != nullptr) {
+        ranks_->fail(error.what());
+        ranks_->wait();
+      }
+      throw;
+    }
+  }
+
+ private:
+  int train_config(const RunConfig& config, const RunDirectory* resumed) {
+    std::optional<TrialFolder> trial;
+    if (options_.is_trial()) trial.emplace();
+    const std::unique_ptr<RunServer> server = serve_run(options_, progress_, printer_);
+    tell_folder();
+    Callback* const callbacks[] = {&printer_.shown};
+    try {
+      const TrainOutcome outcome = train(config, run_options(resumed, trial ? &*trial : nullptr), callbacks);
+      if (outcome.finished_before) progress_.message(finished_message(outcome));
+      print_outcome(options_, outcome, start_, printer_);
+      if (ranks_ != nullptr) ranks_->wait();
+      const int signal = ranks_ != nullptr ? outcome.signal : stop_.signal();
+      return (trial || outcome.result.stopped) && signal != 0 ? stop_exit_code(signal) : int{kDone};
+    } catch (const StoppedBeforeTraining& stopped) {
+      progress_.message(stopped.what());
+      if (ranks_ != nullptr) ranks_->wait();
+      return stop_exit_code(stop_.signal());
+    } catch (const OutOfMemory& error) {
+      throw explain_training(error, printer_.config_or(config));
+    }
+  }
+
+  run::TrainRunOptions run_options(const RunDirectory* resumed, const TrialFolder* trial) {
+    return {.threads = threads_of(options_, ranks_.get()),
+            .run_dir = trial != nullptr ? trial->path() : std::filesystem::path(options_.run_dir),
+            .overwrite = options_.overwrite,
+            .resume = resumed,
+            .accept_changes = options_.accept_changes,
+            .stop = [this] { return options_.dry_run || stop_.requested(); },
+            .stop_start = [this] { return stop_.requested(); },
+            .command = run::command_line(),
+            .observer = &printer_,
+            .ranks = ranks_ != nullptr ? ranks_->ranks() : run::RunRanks(),
+            .signal = [this] { return stop_.signal(); }};
+  }
+
+  /// Messages of a rank's failure name the run's folder.
+  void tell_folder() {
+    if (ranks_ == nullptr) return;
+    printer_.on_folder = [this, next = printer_.on_folder](const std::filesystem::path& folder) {
+      ranks_->set_folder(folder);
+      if (next) next(folder);
+    };
+  }
+
+  const TrainOptions& options_;
+  const Clock::time_point start_ = Clock::now();
+  StopOnSignal stop_;
+  Progress progress_;
+  TrainPrinter printer_;
+  std::unique_ptr<TrainRanks> ranks_;  // null: the run has one
+};
+
+int run_train(const TrainOptions& options) {
+  std::signal(SIGPIPE, SIG_IGN);  // a reader of the progress that goes away must not end the run
+  const LaunchEnvironment launched = read_launch_environment();
+  return launched.rank > 0 ? train_beside(options, launched) : TrainCommand(options).run(launched);
 }
 
 }  // namespace
@@ -199,6 +313,8 @@ void add_train(CLI::App& app, Action& action) {
                                             "Train so often, with the seed and those after it,\nand print means and "
                                             "deviations");
   repeat->check(CLI::Range(1, 10'000))->excludes("--resume")->excludes("--overwrite");
+  CLI::Option* ranks = command->add_option("--ranks", options->ranks, "Processes on this host that share the replicas");
+  ranks->check(CLI::Range(1, 1024).description(""))->type_name("N")->excludes(repeat);
   command->add_option("--serve", options->serve, "Port of 127.0.0.1 for the run's page; 0: any")
       ->check(CLI::Range(0, 65535).description(""))
       ->excludes(repeat);

@@ -118,7 +118,7 @@ TrainResult Trainer::run() {
                          stops_early(*options_.stop_early, stop_early_);
   for (std::int64_t epoch = options_.first.epoch; epoch < options_.epochs && !result.stopped && !result.stopped_early;
        ++epoch) {
-    if (stop_requested()) {  // asked for between epochs: the last epoch's results stand
+    if (stop_agreed()) {  // asked for between epochs: the last epoch's results stand
       result.stopped = true;
       break;
     }
@@ -180,7 +180,7 @@ void Trainer::run_epoch(std::int64_t epoch, TrainResult& result) {
 
 void Trainer::run_updates_of_epoch(EpochState& state, TrainResult& result) {
   const bool observed = all_observe();
-  while (!stop_requested()) {
+  while (!stop_agreed()) {
     if (updates_to_evaluation(state) == 0) {
       if (!evaluate_between_updates(state, result)) break;
       continue;
@@ -383,7 +383,16 @@ std::string Trainer::describe_not_finite(std::int64_t update, const kernels::Upd
   return not_finite_message(found);
 }
 
+/// Before an update or an epoch.
+bool Trainer::stop_agreed() {
+  if (!options_.agree) return stop_requested();
+  if (options_.stop && options_.stop()) request_stop();
+  agreed_ = agreed_ || options_.agree(stop_.load(std::memory_order_relaxed));
+  return agreed_;
+}
+
 bool Trainer::stop_requested() {
+  if (options_.agree) return agreed_;
   if (options_.stop && options_.stop()) request_stop();
   return stop_.load(std::memory_order_relaxed);
 }

@@ -124,6 +124,10 @@ struct TrainerOptions {
   std::function<void(std::int64_t update)> look = {};
   /// Asked before every batch, of training and of evaluation: true stops the run as request_stop() does. Empty: never.
   std::function<bool()> stop = {};
+  /// Of a run of several ranks: all call it at the same places, before each update and each epoch, with whether this
+  /// one shall stop, and it returns whether any shall. A stop is then heard between two updates, on all ranks alike;
+  /// an evaluation under way goes on to its end. Empty: `stop` alone counts.
+  std::function<bool(bool stops)> agree = {};
 };
 
 /// Metrics of consecutive updates within an epoch.
@@ -267,6 +271,7 @@ class Trainer {
   std::int64_t updates_an_epoch() const;
   bool run_micro_batches(std::int64_t first_batch);
   bool stop_requested();
+  bool stop_agreed();
   Metrics evaluate_while(BatchSource& source, const std::function<bool(std::int64_t done)>& go_on);
   Metrics evaluate_replicas(BatchSource& source, const std::function<bool(std::int64_t done)>& go_on);
   bool evaluate_told(BatchSource& source, std::int64_t epoch, Metrics& metrics);
@@ -305,6 +310,7 @@ class Trainer {
   float last_loss_scale_ = 1;  // of the last update that was read
   bool failed_ = false;        // with NotFiniteError: later updates were halted
   std::atomic<bool> stop_{false};
+  bool agreed_ = false;  // by all ranks: they stop
 };
 
 /// Makes a callback for one run: a configuration may be read several times, and its callbacks are made once.

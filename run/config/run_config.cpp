@@ -65,6 +65,15 @@ std::map<std::string, Value> read_devices(ConfigMap& memory, ConfigKey key, cons
   return values;
 }
 
+/// One limit, or a list with an entry for each rank.
+std::vector<std::uint64_t> read_limit(const ConfigNode& value) {
+  if (!value.is_list()) return {value.as_byte_size(1)};
+  std::vector<std::uint64_t> limits;
+  for (const ConfigNode& limit : value.items()) limits.push_back(limit.as_byte_size(1));
+  if (limits.empty()) value.fail(value.path() + ": expected the bytes of each rank, as [2GiB, 1GiB]");
+  return limits;
+}
+
 std::vector<std::uint64_t> read_shares(const ConfigNode& value) {
   std::vector<std::uint64_t> shares;
   for (const ConfigNode& share : value.items()) shares.push_back(share.as_byte_size(1));
@@ -94,13 +103,17 @@ MemoryConfig read_memory(ConfigMap map) {
        "true: where the device does not have the planned pool at once, memory is reserved as it is needed. false: that "
        "is an error before training."},
       true);
-  memory.limits = read_devices<std::uint64_t>(
+  const auto limits = read_devices<std::vector<std::uint64_t>>(
       map,
       {"limits",
        "Most bytes of this process on a device, by the device's name. On a GPU all that the driver counts for the "
-       "process, on the CPU the allocator's pools.",
-       "{\"cuda:0\": 4GiB, cpu: 8GiB}", "no limit"},
-      [](const ConfigNode& value) { return value.as_byte_size(1); });
+       "process, on the CPU the allocator's pools. A list has a limit for each rank of a run (SCALING.md).",
+       "{\"cuda:0\": 4GiB, cpu: 8GiB} | {cpu: [200MiB, 100MiB]}", "no limit"},
+      read_limit);
+  for (const auto& [device, bytes] : limits) {
+    memory.limits[device] = bytes.front();
+    if (bytes.size() > 1) memory.limits_by_rank[device] = bytes;
+  }
   memory.logical = read_devices<std::vector<std::uint64_t>>(
       map,
       {"logical", "Splits a device into shares of these bytes, each a device of its own: cuda:1/0, cuda:1/1, ….",
@@ -171,13 +184,14 @@ RecomputeOptions read_recompute(ConfigMap& root, const Graph& graph) {
        "What backward computes again instead of keeping it from forward: less memory for more time, with the same "
        "bits. none: nothing; inner: normalised, activated and dropped-out tensors; cheap: sums, too; all: every block, "
        "about a second forward; a list: the layers, blocks and segments (first..last) named, with inner or cheap, and "
-       "whole, as words of it. Where the key is missing, a budget or limit may choose. See RECOMPUTE.md.",
-       "all | [cheap, flatten]"},
+       "whole, as words of it. auto, or where the key is missing: what a budget or limit asks for. See RECOMPUTE.md.",
+       "all | auto | [cheap, flatten]"},
       "none");
   if (!node.is_list()) {
+    if (node.is_text("auto")) return {};
     if (node.is_text("none") || node.is_text("inner") || node.is_text("cheap") || node.is_text("all"))
-      return parse_recompute(node.as_choice({"none", "inner", "cheap", "all"}));
-    node.fail("recompute: expected none, inner, cheap, all or a list of layers' and blocks' names");
+      return parse_recompute(node.as_choice({"none", "inner", "cheap", "all", "auto"}));
+    node.fail("recompute: expected none, inner, cheap, all, auto or a list of layers' and blocks' names");
   }
   std::vector<std::string> names = read_recompute_list(node, graph);
   try {
@@ -332,7 +346,7 @@ void require_on_oom(ConfigMap& root, const RunConfig& config) {
 
 /// What a model's network decides beside its own section.
 void read_beside_model(ConfigMap& root, RunConfig& config) {
-  config.recompute_given = root.has("recompute");
+  config.recompute_given = root.has("recompute") && !root.node("recompute", "none").is_text("auto");
   config.recompute = read_recompute(root, config.model.graph);
   require_on_oom(root, config);
 }
@@ -491,11 +505,15 @@ ModelOptions model_options(const RunConfig& config) {
   return model_options(config, config.precision, config.recompute);
 }
 
+ReplicaOptions replica_options(const RunConfig& config) {
+  return {.replicas = config.train.replicas, .dealt = config.dealt, .rank = config.rank};
+}
+
 SessionOptions session_options(const RunConfig& config) {
   return {.model = model_options(config),
           .optimizer = config.train.optimizer,
           .loss = config.train.loss,
-          .replicas = {.replicas = config.train.replicas}};
+          .replicas = replica_options(config)};
 }
 
 void require_device(const RunConfig& config) {

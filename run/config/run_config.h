@@ -31,11 +31,22 @@ struct GroupConfig {
   Duration frozen_until;  ///< in updates or epochs; 0 with freeze: for good
 };
 
+/// `train.split`: how a run's replicas are dealt to its ranks.
+struct SplitOptions {
+  enum class Kind : std::uint8_t {
+    even,
+    automatic,  ///< by the speeds that ranks measure at the start
+    given
+  } kind = Kind::even;
+  std::vector<int> counts;  ///< of given: of each rank
+};
+
 /// `train:`.
 struct TrainConfig {
   std::int64_t epochs = 1;
   std::int64_t accumulate = 1;  ///< batches an update, of each replica
   int replicas = 1;             ///< that run beside each other, a power of two
+  SplitOptions split;
   LossOptions loss;
   OptimizerOptions optimizer;
   std::vector<GroupConfig> groups;
@@ -100,8 +111,10 @@ LogConfig read_log_config(ConfigMap& root);
 
 /// `memory:`. Sizes in bytes; devices by name ("cuda:0").
 struct MemoryConfig {
-  bool growth = true;                                         ///< false: the planned pool must be there at once
-  std::map<std::string, std::uint64_t> limits;                ///< most bytes of the process on a device
+  bool growth = true;                           ///< false: the planned pool must be there at once
+  std::map<std::string, std::uint64_t> limits;  ///< most bytes of the process on a device
+  /// Those that are lists, an entry a rank; `limits` has the first, until config_of_rank.
+  std::map<std::string, std::vector<std::uint64_t>> limits_by_rank;
   std::map<std::string, std::vector<std::uint64_t>> logical;  ///< shares of a device: each becomes a device, cuda:0/0 …
   std::uint64_t budget = 0;                                   ///< bytes for the whole step; 0: none
   OnOutOfMemory on_oom = OnOutOfMemory::fail;
@@ -126,6 +139,9 @@ struct RunConfig {
   TrainConfig train;
   CheckpointConfig checkpoint;
   LogConfig log;
+  /// Of one rank of several: how many replicas each has, by rank, and which rank this is. Empty: one rank has all.
+  std::vector<int> dealt = {};
+  int rank = 0;
 };
 
 /// Whether a configuration's data are wanted: some formats look for their files when the section is read.
@@ -166,7 +182,9 @@ std::int64_t updates_per_epoch(const RunConfig& config, std::int64_t batch);
 /// The configuration's model, as Model's argument; `precision` and `recompute` are those of a bench's row.
 ModelOptions model_options(const RunConfig& config, Precision precision, const RecomputeOptions& recompute);
 ModelOptions model_options(const RunConfig& config);
-/// Model, optimizer and loss, as TrainingSession's argument.
+/// The replicas that the configuration's rank has, and the others; without a link to these.
+ReplicaOptions replica_options(const RunConfig& config);
+/// Model, optimizer, loss and replicas, as TrainingSession's argument.
 SessionOptions session_options(const RunConfig& config);
 
 /// Throws DeviceError saying why, where the run's device is not in this machine.

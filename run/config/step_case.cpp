@@ -7,7 +7,7 @@ StepPlanOptions step_plan_options(const RunConfig& config, const StepCase& optio
   return {.model = model_options(config, options.precision, options.recompute),
           .optimizer = config.train.optimizer,
           .loss = config.train.loss,
-          .replicas = {.replicas = config.train.replicas},
+          .replicas = replica_options(config),
           .batch = options.batch,
           .accumulate = 1,
           .device = config.device};

@@ -92,6 +92,24 @@ void read_evaluation(const ConfigNode& node, TrainConfig& config) {
   map.finish();
 }
 
+SplitOptions read_split(ConfigMap& train) {
+  const ConfigNode node = train.node(
+      {"split",
+       "How many replicas each rank of a run has. even: as many as the others, or one less; auto: by the "
+       "speeds that ranks measure at the start; or a list with an entry for each rank. Results do not depend "
+       "on it.",
+       "auto | [2, 1, 1]"},
+      "even");
+  if (!node.is_list()) {
+    const bool even = node.as_choice({"even", "auto"}) == "even";
+    return {.kind = even ? SplitOptions::Kind::even : SplitOptions::Kind::automatic};
+  }
+  SplitOptions split{.kind = SplitOptions::Kind::given};
+  for (const std::int64_t count : node.as_integers({.min = 1, .max = ReplicaOptions::kMost}))
+    split.counts.push_back(static_cast<int>(count));
+  return split;
+}
+
 StepMode read_mode(ConfigMap& train, Device device) {
   const std::string mode = train.choice({"mode",
                                          "How steps run. eager: op by op; planned: op by op, in memory that was laid "
@@ -232,6 +250,7 @@ TrainConfig read_train_config(ConfigMap train, Device device) {
        "4"},
       {.min = 1, .max = 1'000'000}, 1);
   config.replicas = read_replicas(train);
+  config.split = read_split(train);
   ConfigAttempts attempt(train);
   attempt([&] { config.loss.loss = read_loss(train); });
   attempt([&] { config.loss.metrics = read_metrics(train); });

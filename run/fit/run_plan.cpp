@@ -22,14 +22,23 @@ class ExcerptSource : public BatchSource, public DeviceBatches {
   std::int64_t batch_size() const override { return whole_.batch_size(); }
   std::int64_t batches_per_epoch() const override { return whole_.batches_per_epoch() - skipped_; }
   std::int64_t size_of(std::int64_t index) const override { return whole_.size_of(place(index)); }
+  void set_share(std::int64_t first, std::int64_t count, std::int64_t of) override {
+    whole_.set_share(first, count, of);
+    count_ = count;
+    of_ = of;
+  }
   void start(std::int64_t epoch, std::int64_t first_batch) override {
     epoch_ = epoch;
     next_ = first_batch;
-    whole_.start(epoch, place(first_batch));
+    passed_ = 0;
+    whole_.start(epoch, place(first_batch) / of_ * of_);
   }
   bool next(const Context& context, Batch& batch) override {
-    if (next_ == first_ && skipped_ > 0) whole_.start(epoch_, place(next_));
-    ++next_;
+    if (next_ == first_ && passed_ == 0 && skipped_ > 0) whole_.start(epoch_, place(next_) / of_ * of_);
+    if (++passed_ == count_) {
+      next_ += of_;
+      passed_ = 0;
+    }
     return whole_.next(context, batch);
   }
   DeviceBatches* device_batches(const Context& context) override {
@@ -55,6 +64,8 @@ class ExcerptSource : public BatchSource, public DeviceBatches {
   DeviceBatches* on_device_ = nullptr;
   std::int64_t first_, skipped_;
   std::int64_t epoch_ = 0, next_ = 0;
+  std::int64_t count_ = 1, of_ = 1;  // of so many batches, the share has so many
+  std::int64_t passed_ = 0;          // of those that are at next_
 };
 
 /// Batches of one source that can be alive at one time, and a few to spare.

@@ -24,6 +24,7 @@ AppendedFile::~AppendedFile() {
 }
 
 void AppendedFile::add(std::string_view record) {
+  if (path_.empty()) return;
   if (waiting_.size() + record.size() > kMostWaiting)
     ++dropped_;
   else

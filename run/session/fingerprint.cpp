@@ -36,6 +36,7 @@ constexpr auto kFree = std::to_array<std::string_view>({"version",
                                                         "train.max_time",
                                                         "train.max_updates",
                                                         "train.mode",
+                                                        "train.split",
                                                         "train.stop_early"});
 
 bool is_free(std::string_view path) {
@@ -90,6 +91,12 @@ void add_data(Fingerprint& fingerprint, const OpenedData& data) {
   fact("image", to_string(data.train->image_shape()));
   if (!data.decoder.empty()) fact("decoder", data.decoder);
   fact("classes", fmt::format("{}", data.train->classes()));
+}
+
+std::string to_text(const Fingerprint& fingerprint) {
+  std::string text;
+  for (const auto& [name, value] : fingerprint) text += fmt::format("{}: {}\n", name, value);
+  return text;
 }
 
 std::vector<std::string> differences(const Fingerprint& was, const Fingerprint& is) {

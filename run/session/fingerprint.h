@@ -20,6 +20,9 @@ Fingerprint fingerprint_of(const RunConfig& config);
 /// Adds facts of its data.
 void add_data(Fingerprint& fingerprint, const OpenedData& data);
 
+/// A line for each entry, "train.accumulate: 2".
+std::string to_text(const Fingerprint& fingerprint);
+
 /// A line for each difference, "train.optimizer.sgd.learning_rate: was 0.1, is 0.01", in the order of the paths. Facts
 /// of data are compared where both have them.
 std::vector<std::string> differences(const Fingerprint& was, const Fingerprint& is);

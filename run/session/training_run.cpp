@@ -21,6 +21,7 @@
 #include "bantam/run/weights/whitening.h"
 
 namespace bantam::run {
+namespace fs = std::filesystem;
 namespace {
 
 void stop_here_if(const std::function<bool()>& stop) {
@@ -71,10 +72,10 @@ struct MovedByEvaluations : Callback {
 };
 
 /// With the run's folder for what `cache: disk` writes; `stop` ends the reading, too.
-DataOptions data_of(const RunConfig& config, const RunDirectory& directory, const std::function<bool()>& stop,
+DataOptions data_of(const RunConfig& config, const RunDirectory* directory, const std::function<bool()>& stop,
                     RunObserver& observer) {
   DataOptions data = *config.data;
-  data.run_folder = directory.path().string();
+  if (directory != nullptr) data.run_folder = directory->path().string();
   data.on_read = [&](std::string_view set, std::int64_t read, std::int64_t samples) {
     stop_here_if(stop);
     observer.on_read(set, read, samples);
@@ -82,44 +83,72 @@ DataOptions data_of(const RunConfig& config, const RunDirectory& directory, cons
   return data;
 }
 
+SessionOptions linked(SessionOptions options, const RunRanks& ranks) {
+  options.replicas.ranks = ranks.link;
+  return options;
+}
+
+/// Of the run's folder; of a rank without one, none.
+fs::path file_of(const RunPlace& place, fs::path (RunDirectory::*file)() const) {
+  return place.directory != nullptr ? (place.directory->*file)() : fs::path();
+}
+
 }  // namespace
 
-TrainingRun::TrainingRun(const RunConfig& config, int threads, const RunDirectory& directory, const Resume* resume,
+TrainingRun::TrainingRun(const RunConfig& config, int threads, const RunPlace& place, const Resume* resume,
                          const std::function<bool()>& stop, RunObserver& observer)
     : config_(config),
-      directory_(directory),
+      place_(place),
       observer_(observer),
       plan_(plan_run(config)),
       runtime_(make_reserved_runtime(config, plan_, threads, observer)),
-      algorithms_(*runtime_, config, resume == nullptr ? "" : directory.algorithms(), plan_.pool_bytes),
+      algorithms_(*runtime_, config, resume == nullptr ? "" : file_of(place, &RunDirectory::algorithms),
+                  plan_.pool_bytes),
       data_((stop_here_if(stop),
-             open_data(*runtime_, data_of(config, directory, stop, observer), config.device, config.seed))),
-      session_((stop_here_if(stop), *runtime_), config.device, config.model.graph, session_options(config)),
-      log_(directory.metrics(), config.train.log_every, config.train.loss.metrics, runtime_->allocator(config.device),
-           [this](std::string_view text) { observer_.on_warning(text); }),
-      logs_({.histograms = directory.histograms(), .events = directory.events()}, config, session_.model(),
-            [this](std::string_view text) { observer_.on_warning(text); }),
+             open_data(*runtime_, data_of(config, place.directory, stop, observer), config.device, config.seed))),
+      session_((stop_here_if(stop), *runtime_), config.device, config.model.graph,
+               linked(session_options(config), place.ranks)),
+      log_(file_of(place, &RunDirectory::metrics), config.train.log_every, config.train.loss.metrics,
+           runtime_->allocator(config.device), [this](std::string_view text) { observer_.on_warning(text); }),
+      logs_({.histograms = file_of(place, &RunDirectory::histograms), .events = file_of(place, &RunDirectory::events)},
+            config, session_.model(), [this](std::string_view text) { observer_.on_warning(text); }),
       resumes_(resume != nullptr) {
   stop_here_if(stop);
   session_.step().prepare({}, plan_.placements);
-  session_.model().register_state(state_);
-  session_.optimizer().register_state(state_);
   settle_limit();
   stop_here_if(stop);
+  begin_state(resume);
+  share_state();
+}
+
+/// As a checkpoint has it, or as a new run begins; of other ranks nothing but its entries counts.
+void TrainingRun::begin_state(const Resume* resume) {
+  session_.model().register_state(state_);
+  session_.optimizer().register_state(state_);
   position_ = beginning();
   position_.register_state(state_);
   log_.register_state(state_);
-  facts_.fingerprint = fingerprint_of(config);
+  facts_.fingerprint = fingerprint_of(config_);
   add_data(facts_.fingerprint, data_);
-  facts_.schedule_epochs = config.train.epochs;
+  facts_.schedule_epochs = config_.train.epochs;
   const bool begins = resume == nullptr || resume->checkpoints.empty();
-  if (begins) load_beginning();
+  if (begins && place_.ranks.writes()) load_beginning();
   make_schedules();
   for (std::size_t i = 0; i < evaluated_.size(); ++i)
     state_.add_numbers(
         fmt::format("schedule/{}", i + 1), [this, i] { return evaluated_[i]->state(); },
         [this, i](const std::vector<double>& saved) { evaluated_[i]->set_state(saved); });
   if (resume != nullptr) load(*resume);
+}
+
+/// Rank 0's beginning in every rank, whose data and configuration are the same.
+void TrainingRun::share_state() {
+  const RunRanks& ranks = place_.ranks;
+  if (!ranks.several()) return;
+  require_same(ranks, "data or a configuration", to_text(facts_.fingerprint));
+  facts_.schedule_epochs = std::stoll(text_of_first(ranks, std::to_string(facts_.schedule_epochs)));
+  make_schedules();
+  broadcast_state(ranks, state_, runtime_->stream(config_.device));
 }
 
 void TrainingRun::load_beginning() {
@@ -147,7 +176,7 @@ void TrainingRun::load(const Resume& resume) {
     }
   }
   observer_.on_warning(
-      fmt::format("{} has no complete checkpoint yet: the run starts at update 0", directory_.path().string()));
+      fmt::format("{} has no complete checkpoint yet: the run starts at update 0", directory().path().string()));
 }
 
 void TrainingRun::load_checkpoint(const Checkpoint& checkpoint, bool accepts_changes) {
@@ -176,7 +205,7 @@ void TrainingRun::load_checkpoint(const Checkpoint& checkpoint, bool accepts_cha
 
 /// In this order: a checkpoint that is there has its lines.
 void TrainingRun::forget_rest() {
-  directory_.checkpoints().remove_after(first_update());
+  directory().checkpoints().remove_after(first_update());
   log_.cut(facts_.metrics_bytes);
   logs_.cut({.histograms_bytes = facts_.histograms_bytes, .events_bytes = facts_.events_bytes});
 }
@@ -188,9 +217,9 @@ void TrainingRun::complete() {
     snapshot.set_weights_metadata(weights_metadata(config_));
     snapshot.copy();
     snapshot.wait();
-    snapshot.write_average(directory_.average_weights());
+    snapshot.write_average(directory().average_weights());
   }
-  write_file_atomically(directory_.weights(), read_file(loaded_->weights()));
+  write_file_atomically(directory().weights(), read_file(loaded_->weights()));
   restore_best();
   log_.cut(facts_.metrics_bytes);
   logs_.cut({.histograms_bytes = facts_.histograms_bytes, .events_bytes = facts_.events_bytes});
@@ -239,8 +268,8 @@ std::string TrainingRun::reason() const {
 /// After the last weights were written: where the run is killed in between, `complete` does it.
 void TrainingRun::restore_best() const {
   std::error_code error;
-  if (!config_.train.restore_best || !std::filesystem::exists(directory_.best_weights(), error)) return;
-  write_file_atomically(directory_.weights(), read_file(directory_.best_weights()));
+  if (!config_.train.restore_best || !std::filesystem::exists(directory().best_weights(), error)) return;
+  write_file_atomically(directory().weights(), read_file(directory().best_weights()));
 }
 
 /// Under a limit on a GPU the run's kernels are loaded and counted before the first batch, not in mid-epoch.
@@ -299,6 +328,8 @@ bool TrainingRun::schedules_follow_epochs() const {
 TrainerOptions TrainingRun::trainer_options(std::function<bool()> stop) {
   return {.epochs = config_.train.epochs,
           .accumulate = config_.train.accumulate,
+          // Ranks read after the same updates, so that all find the first one that is not finite.
+          .read_every = place_.ranks.several() ? 1 : TrainingStep::kMetricRing,
           .evaluate = config_.train.evaluate,
           .evaluate_every = config_.train.evaluate_every,
           .test = data_.test.get(),
@@ -316,10 +347,33 @@ TrainerOptions TrainingRun::trainer_options(std::function<bool()> stop) {
           .max_updates = config_.train.max_updates,
           .look_every = config_.log.histograms,
           .look = [this](std::int64_t update) { logs_.look(update); },
-          .stop = std::move(stop)};
+          .stop = std::move(stop),
+          .agree = place_.ranks.several() ? [ranks = place_.ranks](bool stop) { return any_rank(ranks, stop); }
+                                          : std::function<bool(bool)>()};
 }
 
-TrainResult TrainingRun::train(RunRecord record, std::function<bool()> stop, std::span<Callback* const> callbacks) {
+void TrainingRun::add_own(Trainer& trainer, std::unique_ptr<Callback> callback) {
+  trainer.add(*own_.emplace_back(std::move(callback)));
+}
+
+/// Those that the configuration names. The comparison comes last, since it may throw: what has heard of the epoch is
+/// then complete.
+void TrainingRun::add_last(Trainer& trainer) {
+  for (const CallbackMaker& make : config_.train.callbacks) add_own(trainer, make());
+  if (place_.ranks.several())
+    add_own(trainer, std::make_unique<StateComparison>(place_.ranks, state_, runtime_->stream(config_.device)));
+}
+
+TrainResult TrainingRun::follow(std::function<bool()> stop) {
+  Trainer trainer(session_.step(), *data_.train, data_.validation.get(), trainer_options(std::move(stop)));
+  add_own(trainer, std::make_unique<MovedByEvaluations>(evaluated_));
+  trainer.add(log_);
+  add_last(trainer);
+  return trainer.run();
+}
+
+TrainResult TrainingRun::train(RunRecord record, std::function<bool()> stop, std::span<Callback* const> callbacks,
+                               const std::function<void()>& trained) {
   using Clock = std::chrono::steady_clock;
   const Clock::time_point start = Clock::now();
   bool out_of_time = false;
@@ -329,13 +383,12 @@ TrainResult TrainingRun::train(RunRecord record, std::function<bool()> stop, std
     return out_of_time || (stop && stop());
   };
   TrainerOptions options = trainer_options(stops);
-  const SavedRun saved{config_, directory_, position_, log_, logs_, algorithms_, facts_, observer_};
+  const SavedRun saved{config_, directory(), position_, log_, logs_, algorithms_, facts_, observer_};
   RunSaver saver(saved, std::move(record), std::make_unique<StateSnapshot>(state_, *runtime_, config_.device),
                  updates_per_epoch());
   options.checkpointer = &saver;
   Trainer trainer(session_.step(), *data_.train, data_.validation.get(), std::move(options));
-  MovedByEvaluations moved(evaluated_);
-  trainer.add(moved);
+  add_own(trainer, std::make_unique<MovedByEvaluations>(evaluated_));
   log_.begin(facts_.seconds);
   log_.tell([this](const nlohmann::ordered_json& line) { logs_.add(line); });
   logs_.begin(updates_per_epoch());
@@ -343,18 +396,30 @@ TrainResult TrainingRun::train(RunRecord record, std::function<bool()> stop, std
   trainer.add(log_);
   trainer.add(saver);
   for (Callback* callback : callbacks) trainer.add(*callback);
-  std::vector<std::unique_ptr<Callback>> own;  // that the configuration names
-  for (const CallbackMaker& make : config_.train.callbacks) trainer.add(*own.emplace_back(make()));
+  add_last(trainer);
   saver.note(RunState::running, "");
   TrainResult result;
   try {
     result = trainer.run();
+    if (trained) trained();
   } catch (const std::exception& error) {
     observer_.on_trained();
+    if (place_.ranks.several()) place_.ranks.link->fail(error.what());  // before the files: the others wait for nothing
     rescue(trainer, saver, error);
     throw;
   }
   observer_.on_trained();
+  save(trainer, saver, result);
+  end(result, saver, out_of_time);
+  observer_.on_saved();
+  for (const AppendedFile* file : {&log_.file(), &logs_.histograms(), &logs_.events()})
+    if (!file->complete())
+      throw DataError(fmt::format("{} lacks lines; all else of the run is saved", file->path().string()));
+  return result;
+}
+
+/// What the run has come to.
+void TrainingRun::save(Trainer& trainer, RunSaver& saver, const TrainResult& result) {
   algorithms_.save();
   try {
     saver.finish(trainer.position());
@@ -364,12 +429,6 @@ TrainResult TrainingRun::train(RunRecord record, std::function<bool()> stop, std
     throw;
   }
   logs_.end(true);
-  end(result, saver, out_of_time);
-  observer_.on_saved();
-  for (const AppendedFile* file : {&log_.file(), &logs_.histograms(), &logs_.events()})
-    if (!file->complete())
-      throw DataError(fmt::format("{} lacks lines; all else of the run is saved", file->path().string()));
-  return result;
 }
 
 /// The last word of run.json.
@@ -392,7 +451,8 @@ void TrainingRun::rescue(Trainer& trainer, RunSaver& saver, const std::exception
   try {
     saver.end_writing();
     const bool diverged = dynamic_cast<const NotFiniteError*>(&error) != nullptr;
-    if (trainer.so_far().updates > 0 && !(diverged && !directory_.checkpoints().list().empty())) {
+    const bool differs = dynamic_cast<const StateMismatch*>(&error) != nullptr;
+    if (trainer.so_far().updates > 0 && !differs && !(diverged && !directory().checkpoints().list().empty())) {
       const TrainerPosition position = trainer.position();
       logs_.on_end();
       log_.on_end();
@@ -400,10 +460,10 @@ void TrainingRun::rescue(Trainer& trainer, RunSaver& saver, const std::exception
       logs_.end(false);
       observer_.on_saved();
       observer_.on_warning(fmt::format("the run failed in epoch {} after {} of its updates, which are saved in {}",
-                                       position.epoch + 1, position.update, directory_.path().string()));
+                                       position.epoch + 1, position.update, directory().path().string()));
     }
     if (trainer.so_far().updates == 0 && first_update() == 0 && !resumes_)
-      return directory_.abandon();  // it has not begun
+      return directory().abandon();  // it has not begun
     saver.note(RunState::failed, error.what());
   } catch (const std::exception& failure) {
     observer_.on_warning(fmt::format("the run failed, and what it has trained could not be saved: {}", failure.what()));

@@ -12,6 +12,7 @@
 #include "bantam/engine/train/trainer.h"
 #include "bantam/run/fit/run_plan.h"
 #include "bantam/run/log/run_logs.h"
+#include "bantam/run/ranks/run_ranks.h"
 #include "bantam/run/session/algorithm_cache.h"
 #include "bantam/run/session/metrics_log.h"
 #include "bantam/run/session/position.h"
@@ -33,14 +34,20 @@ struct Resume {
   bool accepts_changes = false;              ///< of keys that decide what an update computes
 };
 
+/// Where a run is kept, and who trains it.
+struct RunPlace {
+  const RunDirectory* directory = nullptr;  ///< null: of a rank other than 0, which writes nothing
+  RunRanks ranks = {};
+};
+
 /// Plans the run before anything is read or reserved, so that what does not fit is refused at once; then reserves the
 /// planned pool, opens the data and makes model, optimizer and step. Used by one thread.
 class TrainingRun {
  public:
-  /// `config` is settled and has data. `resume`: the state of `directory`'s run is loaded; null: a new run begins.
-  /// Configuration, directory and observer must outlive the run; `stop` may be empty. Throws ConfigError, DataError,
-  /// OutOfMemory, StoppedBeforeTraining.
-  TrainingRun(const RunConfig& config, int threads, const RunDirectory& directory, const Resume* resume,
+  /// `config` is settled, and this rank's. `resume`: the state of the directory's run is loaded; null: a new run
+  /// begins. Other ranks begin with rank 0's state, whatever that is. Configuration, place and observer must outlive
+  /// the run; `stop` may be empty. Throws ConfigError, DataError, OutOfMemory, StoppedBeforeTraining.
+  TrainingRun(const RunConfig& config, int threads, const RunPlace& place, const Resume* resume,
               const std::function<bool()>& stop, RunObserver& observer);
   TrainingRun(const TrainingRun&) = delete;
   TrainingRun& operator=(const TrainingRun&) = delete;
@@ -48,7 +55,11 @@ class TrainingRun {
   /// Trains to the end or until `stop` (may be empty) says so, and saves into the directory: on the way as
   /// `checkpoint` says, and at the end. After an error the training so far is saved, too, except where gradients were
   /// not finite and an earlier checkpoint exists; then it is thrown. `record` is the run's as it begins.
-  TrainResult train(RunRecord record, std::function<bool()> stop, std::span<Callback* const> callbacks);
+  /// `trained`, which may be empty, is called when all ranks have ended their last update, before rank 0 saves.
+  TrainResult train(RunRecord record, std::function<bool()> stop, std::span<Callback* const> callbacks,
+                    const std::function<void()>& trained = {});
+  /// The same on a rank without a folder: trains beside rank 0, and saves nothing.
+  TrainResult follow(std::function<bool()> stop);
 
   /// Removes what a run that was killed has done after the checkpoint that this one goes on from: later checkpoints,
   /// then lines of metrics that are written again. Throws DataError.
@@ -76,6 +87,10 @@ class TrainingRun {
   }
 
  private:
+  void add_own(Trainer& trainer, std::unique_ptr<Callback> callback);
+  void add_last(Trainer& trainer);
+  void begin_state(const Resume* resume);
+  void share_state();
   Position beginning() const;
   std::int64_t updates_per_epoch() const;
   /// The weights that the configuration names.
@@ -89,10 +104,14 @@ class TrainingRun {
   TrainerOptions trainer_options(std::function<bool()> stop);
   void rescue(Trainer& trainer, RunSaver& saver, const std::exception& error) noexcept;
   void restore_best() const;
+  void save(Trainer& trainer, RunSaver& saver, const TrainResult& result);
   void end(const TrainResult& result, RunSaver& saver, bool out_of_time);
 
+  /// The files of the run; asked for on rank 0 alone.
+  const RunDirectory& directory() const { return *place_.directory; }
+
   const RunConfig& config_;
-  const RunDirectory& directory_;
+  const RunPlace place_;
   RunObserver& observer_;
   RunPlan plan_;  // before anything is read: a model that does not fit the data is refused
   std::unique_ptr<Runtime> runtime_;
@@ -107,6 +126,7 @@ class TrainingRun {
   UpdateSchedules schedules_;
   std::vector<std::shared_ptr<EvaluatedSchedule>> evaluated_;  // of them
   std::optional<Checkpoint> loaded_;
+  std::vector<std::unique_ptr<Callback>> own_;  // of this run
   bool resumes_;
 };
 

@@ -117,7 +117,7 @@ const std::vector<Floor> kHouse = {
     {"data", {"files", "formats", "images", "augment", "pipeline", "delivery", "survey"}, {}},
     {"models", {"infer", "zoo", "yaml", "onnx", "onnx/import"}, {"data"}},
     {"run",
-     {"config", "weights", "fit", "log", "session", "begin", "use", "report", "bench", "profile", "", "sweep"},
+     {"config", "weights", "fit", "log", "ranks", "session", "begin", "use", "report", "bench", "profile", "", "sweep"},
      {}},
     {"capi", {""}, {}},
     {"cli", {"config", "print", "report", "begin", "train", "plan", "see", "use", ""}, {"capi"}},

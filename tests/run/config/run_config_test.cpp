@@ -258,7 +258,7 @@ TEST_F(RunConfigTest, Errors) {
   expect_error("train.log_every=0", "train.log_every: expected at least 1update, got 0");
   expect_error("train.log_every=2epochs", "expected a duration such as 500 or 500updates, got '2epochs'");
   EXPECT_EQ(read({"train.log_every=6updates"}).train.log_every, 6);
-  expect_error("recompute=some", "expected none, inner, cheap, all or a list");
+  expect_error("recompute=some", "expected none, inner, cheap, all, auto or a list");
   expect_error("memory.grow=true", "did you mean 'growth'?");
 }
 

@@ -1,0 +1,61 @@
+// From exceptions to messages and exit codes.
+#include "bantam/cli/print/failure.h"
+
+#include <cstdio>
+#include <exception>
+#include <new>
+
+#include <fmt/format.h>
+
+#include "bantam/base/error.h"
+#include "bantam/base/text.h"
+
+namespace bantam::cli {
+namespace {
+
+struct Failure {
+  std::string message;
+  int code = kFailed;
+};
+
+/// Of the exception under way.
+Failure current_failure() {
+  try {
+    throw;
+  } catch (const ConfigError& error) {
+    return {error.what(), kUsage};
+  } catch (const DataError& error) {
+    return {error.what(), kData};
+  } catch (const OutOfMemory& error) {
+    return {error.what(), kDoesNotFit};
+  } catch (const std::bad_alloc&) {
+    return {"the host has no memory left", kDoesNotFit};
+  } catch (const NotFiniteError& error) {
+    return {error.what(), kNotFinite};
+  } catch (const CudaError& error) {
+    return {error.what(), kFailed};
+  } catch (const DeviceError& error) {
+    return {error.what(), kUsage};
+  } catch (const std::exception& error) {
+    return {error.what(), kFailed};
+  }
+}
+
+}  // namespace
+
+int report_error(std::string_view message, int code, const std::string& who) {
+  // Errors with a position begin with it, as compilers' do.
+  const bool has_position = message.find(": error: ") < message.find('\n');
+  const std::string line = fmt::format("{}{}{}\n", who, has_position ? "" : "bantam: error: ", shown_message(message));
+  std::fputs(line.c_str(), stderr);  // where it cannot be written, the exit code still tells
+  return code;
+}
+
+int code_of_exception() { return current_failure().code; }
+
+int report_exception(const std::string& who) {
+  const Failure failure = current_failure();
+  return report_error(failure.message, failure.code, who);
+}
+
+}  // namespace bantam::cli

@@ -1,0 +1,19 @@
+// What the program says of an exception, and the exit code that it ends with.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+namespace bantam::cli {
+
+enum ExitCode : int { kDone = 0, kFailed = 1, kUsage = 2, kData = 3, kDoesNotFit = 4, kNotFinite = 5 };
+
+/// Prints an error's message on standard error; returns `code`.
+int report_error(std::string_view message, int code, const std::string& who = "");
+
+/// Within a catch clause: the exit code of the exception under way.
+int code_of_exception();
+/// Within a catch clause: prints the exception's message, after `who` ("rank 2: "), and returns its exit code.
+int report_exception(const std::string& who = "");
+
+}  // namespace bantam::cli

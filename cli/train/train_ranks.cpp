@@ -1,0 +1,131 @@
+// Meeting of ranks, and their common end.
+#include "bantam/cli/train/train_ranks.h"
+
+#include <algorithm>
+#include <chrono>
+#include <csignal>
+#include <cstdio>
+#include <utility>
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include "bantam/base/error.h"
+#include "bantam/base/text.h"
+#include "bantam/cli/print/failure.h"
+#include "bantam/cli/train/signals.h"
+#include "bantam/engine/comm/handshake.h"
+#include "bantam/memory/device/host_info.h"
+#include "bantam/run/session/checkpoint_folder.h"
+#include "bantam/run/session/training_run.h"
+
+namespace bantam::cli {
+namespace {
+
+constexpr double kFarewellSeconds = 2;  // for ranks that were started here to end by themselves
+constexpr const char* kLoopback = "127.0.0.1";
+
+int threads_of(const LaunchEnvironment& launched) {
+  return std::max(1, read_host_info().processors / std::max(1, launched.local_size));
+}
+
+}  // namespace
+
+EndTimer::~EndTimer() {
+  {
+    const std::lock_guard lock(mutex_);
+    is_over_ = true;
+  }
+  over_.notify_all();
+  if (thread_.joinable()) thread_.join();
+}
+
+void EndTimer::start(double seconds, std::function<void()> end) {
+  const std::lock_guard lock(mutex_);
+  if (is_over_ || thread_.joinable()) return;
+  thread_ = std::thread([this, seconds, end = std::move(end)] {
+    std::unique_lock lock(mutex_);
+    if (!over_.wait_for(lock, std::chrono::duration<double>(seconds), [this] { return is_over_; })) end();
+  });
+}
+
+std::unique_ptr<TrainRanks> TrainRanks::spawn(int ranks, const std::function<bool()>& stop) {
+  const LocalListener listener = listen_for_local_ranks();
+  const LaunchEnvironment launched{.launcher = "Bantam",
+                                   .size = ranks,
+                                   .local_size = ranks,
+                                   .address = kLoopback,
+                                   .port = listener.port,
+                                   .secret = handshake::random_number(),
+                                   .listener = listener.descriptor};
+  auto processes = std::make_unique<RankProcesses>(RankMeeting{
+      .ranks = ranks, .address = fmt::format("{}:{}", kLoopback, listener.port), .secret = launched.secret});
+  return std::unique_ptr<TrainRanks>(new TrainRanks(launched, std::move(processes), stop));
+}
+
+std::unique_ptr<TrainRanks> TrainRanks::join(const LaunchEnvironment& launched, const std::function<bool()>& stop) {
+  return std::unique_ptr<TrainRanks>(new TrainRanks(launched, nullptr, stop));
+}
+
+TrainRanks::TrainRanks(const LaunchEnvironment& launched, std::unique_ptr<RankProcesses> processes,
+                       const std::function<bool()>& stop)
+    : rank_(launched.rank), size_(launched.size), threads_(threads_of(launched)), processes_(std::move(processes)) {
+  group_ = connect_ranks(
+      {.launched = launched, .version = BANTAM_VERSION, .stop = stop, .on_failure = [this](const RankFailure& failure) {
+         end_after(failure);
+       }});
+}
+
+TrainRanks::~TrainRanks() = default;
+
+void TrainRanks::set_folder(const std::filesystem::path& folder) {
+  const std::lock_guard lock(mutex_);
+  folder_ = folder;
+}
+
+/// On a thread of the group's: whatever the training waits for, this process ends.
+void TrainRanks::end_after(const RankFailure& failure) {
+  timer_.start(kMostSeconds, [this, failure] {
+    if (tells(failure)) report_error(message_of(failure, ""), kFailed, rank_ == 0 ? "" : who());
+    if (processes_ != nullptr) processes_->kill_all();
+    std::fflush(nullptr);
+    ::_exit(kFailed);
+  });
+}
+
+std::string TrainRanks::message_of(const RankFailure& failure, const std::string& end) {
+  std::string text = fmt::format("rank {}{}: {}{}", failure.rank,
+                                 failure.host.empty() ? "" : " on " + printable(failure.host), failure.reason, end);
+  text += fmt::format("\n  the run has ended on all {} ranks", size_);
+  const std::lock_guard lock(mutex_);
+  if (folder_.empty()) return text;
+  try {
+    const std::vector<run::Checkpoint> checkpoints = run::CheckpointFolder(folder_).list();
+    if (!checkpoints.empty())
+      return text + fmt::format("; its newest checkpoint is {}: `bantam train --resume {}` goes on",
+                                checkpoints.front().path.string(), folder_.string());
+  } catch (const DataError&) {  // as if there were none
+  }
+  return text + "; it has no checkpoint yet";
+}
+
+int TrainRanks::report(const CommunicationError& error) {
+  const RankFailure& failure = error.failure();
+  wait();
+  if (failure.reason == run::StoppedBeforeTraining().what()) {
+    if (rank_ == 0) fmt::print(stderr, "{}\n", failure.reason);
+    return stop_exit_code(SIGTERM);
+  }
+  const bool started_here = processes_ != nullptr && failure.rank > 0;
+  const int of_rank = started_here ? processes_->code_of(failure.rank) : 0;
+  const int code = of_rank != 0 ? of_rank : int{kFailed};
+  if (!tells(failure)) return code;
+  const std::string end = started_here && of_rank == 0 ? fmt::format(" ({})", processes_->end_of(failure.rank)) : "";
+  return report_error(message_of(failure, end), code, rank_ == 0 ? "" : who());
+}
+
+void TrainRanks::wait() {
+  if (processes_ != nullptr) processes_->wait(kFarewellSeconds);
+}
+
+}  // namespace bantam::cli

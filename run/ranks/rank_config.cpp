@@ -1,0 +1,160 @@
+// Checks of a run of several ranks, and dealing its replicas.
+#include "bantam/run/ranks/rank_config.h"
+
+#include <algorithm>
+#include <bit>
+#include <chrono>
+#include <cstring>
+#include <memory>
+#include <numeric>
+#include <span>
+#include <string>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "bantam/base/clock.h"
+#include "bantam/base/error.h"
+#include "bantam/engine/comm/collectives.h"
+#include "bantam/engine/comm/replica_shares.h"
+#include "bantam/engine/step/training_session.h"
+#include "bantam/run/fit/fitting.h"
+
+namespace bantam::run {
+namespace {
+
+std::string ranks_text(int ranks) { return fmt::format("{} rank{}", ranks, ranks == 1 ? "" : "s"); }
+
+void require_limits(const RunConfig& config, int ranks) {
+  for (const auto& [device, limits] : config.memory.limits_by_rank)
+    if (static_cast<int>(limits.size()) != ranks)
+      throw ConfigError(fmt::format("memory.limits: {} has {} limits, one for each rank, but the run has {}", device,
+                                    limits.size(), ranks_text(ranks)));
+}
+
+void require_split(const RunConfig& config, int ranks) {
+  const SplitOptions& split = config.train.split;
+  if (split.kind != SplitOptions::Kind::given) return;
+  const int sum = std::accumulate(split.counts.begin(), split.counts.end(), 0);
+  if (static_cast<int>(split.counts.size()) != ranks)
+    throw ConfigError(fmt::format("train.split: [{}] is for {}, but the run has {}; `even` and `auto` suit any number",
+                                  fmt::join(split.counts, ", "), ranks_text(static_cast<int>(split.counts.size())),
+                                  ranks_text(ranks)));
+  if (sum != config.train.replicas)
+    throw ConfigError(fmt::format("train.split: [{}] are {} replicas, but train.replicas is {}",
+                                  fmt::join(split.counts, ", "), sum, config.train.replicas));
+}
+
+std::vector<double> speeds_of_ranks(const RunRanks& ranks, const RunConfig& config, int threads) {
+  const double mine = measured_speed(config, threads);
+  std::vector<double> speeds;
+  for (const std::vector<std::byte>& bytes : all_gather(*ranks.link, std::as_bytes(std::span(&mine, 1)))) {
+    double speed = 0;
+    std::memcpy(&speed, bytes.data(), sizeof(speed));
+    speeds.push_back(speed);
+  }
+  return speeds;
+}
+
+}  // namespace
+
+void require_ranks(const RunConfig& config, int ranks) {
+  require_limits(config, ranks);
+  require_split(config, ranks);
+  if (ranks == 1) return;
+  if (config.device.kind == DeviceKind::cuda)
+    throw ConfigError(fmt::format(
+        "{} ranks on {}: several GPUs come with a later version; on a GPU a run has one rank, which can have "
+        "all {} replicas; ranks of CPUs: --device cpu",
+        ranks, to_string(config.device), std::max(config.train.replicas, ranks)));
+  if (config.train.replicas < ranks)
+    throw ConfigError(fmt::format(
+        "{} ranks need as many replicas or more, but train.replicas is {}: each rank computes whole replicas; "
+        "set train.replicas={} (a power of two), which is part of what the run computes",
+        ranks, config.train.replicas, std::bit_ceil(static_cast<unsigned>(ranks))));
+  if (config.data && config.data->pipeline.cache == CacheKind::disk && config.data->pipeline.cache_folder.empty())
+    throw ConfigError(
+        "data.pipeline.cache: disk packs samples into the run's folder, which rank 0 alone has: name a folder by "
+        "cache: {disk: FOLDER}, or use another cache");
+}
+
+std::vector<int> dealt_replicas(const RunConfig& config, int ranks,
+                                const std::function<std::vector<double>()>& speeds) {
+  require_ranks(config, ranks);
+  const SplitOptions& split = config.train.split;
+  if (ranks == 1) return {};
+  if (split.kind == SplitOptions::Kind::given) return split.counts;
+  const std::vector<ReplicaShare> shares = split.kind == SplitOptions::Kind::automatic
+                                               ? shares_by_speed(config.train.replicas, speeds())
+                                               : even_shares(config.train.replicas, ranks);
+  std::vector<int> dealt;
+  for (const ReplicaShare& share : shares) dealt.push_back(share.count);
+  return dealt;
+}
+
+RunConfig config_of_rank(const RunConfig& config, int rank, const std::vector<int>& dealt) {
+  RunConfig own = config;
+  for (const auto& [device, limits] : config.memory.limits_by_rank)
+    own.memory.limits[device] = limits.at(static_cast<std::size_t>(rank));
+  own.rank = rank;
+  own.dealt = dealt;
+  return own;
+}
+
+double measured_speed(const RunConfig& config, int threads) {
+  const std::unique_ptr<Runtime> runtime = make_runtime(config, threads);
+  const std::int64_t batch = config.data->pipeline.batch_size;
+  const auto seconds_with = [&](const RecomputeOptions& recompute) {
+    SessionOptions options = session_options(variant(config, batch, recompute));
+    options.replicas = {};
+    TrainingSession session(*runtime, config.device, config.model.graph, options);
+    session.step().warm_up(batch, false);
+    const auto start = std::chrono::steady_clock::now();
+    session.step().warm_up(batch, false);
+    return seconds_since(start);
+  };
+  const double updates = static_cast<double>(config.train.accumulate);
+  try {
+    return 1.0 / (updates * seconds_with(config.recompute));
+  } catch (const OutOfMemory&) {
+    return 1.0 / (updates * seconds_with(parse_recompute("all")));
+  }
+}
+
+RunConfig send_config(const RunConfig& config, const RunRanks& ranks, Settled& settled) {
+  require_ranks(config, ranks.size());
+  SplitOptions split = config.train.split;
+  if (split.kind == SplitOptions::Kind::automatic) split = {};
+  RunConfig first = config;
+  first.train.split = split;
+  first = config_of_rank(first, 0, dealt_replicas(first, ranks.size(), {}));
+  settled = settle(first);
+  if (settled.recompute) settled.messages.clear();  // which is for each rank to choose
+  settled.recompute.reset();
+  RunConfig sent = with_settled(config, settled);
+  if (!sent.recompute_given) sent.document = sent.document.with_value("recompute", "auto");
+  (void)text_of_first(ranks, sent.name + "\n" + sent.document.resolved_yaml());
+  return sent;
+}
+
+RunConfig receive_config(const RunRanks& ranks) {
+  const std::string text = text_of_first(ranks, "");
+  const std::size_t line = text.find('\n');
+  return parse_run_config(text.substr(line + 1), text.substr(0, line) + ".yaml", {});
+}
+
+RunConfig settle_own(const RunConfig& sent, const RunRanks& ranks, int threads, Settled& settled) {
+  const RunConfig alone = config_of_rank(sent, ranks.rank(), {});
+  const std::vector<int> dealt =
+      dealt_replicas(sent, ranks.size(), [&] { return speeds_of_ranks(ranks, alone, threads); });
+  RunConfig own = config_of_rank(sent, ranks.rank(), dealt);
+  const Settled mine = settle(own);
+  settled.messages.insert(settled.messages.end(), mine.messages.begin(), mine.messages.end());
+  if (mine.recompute) {  // not in the document, which is of all ranks
+    own.recompute = mine.recompute->recompute;
+    own.recompute_given = true;
+  }
+  return own;
+}
+
+}  // namespace bantam::run
