@@ -29,6 +29,36 @@ void run_update(TrainingStep& step, const Batch& batch, std::int64_t accumulate)
   step.update();
 }
 
+/// As Trainer has them: the batch before is released once the next one is there.
+void run_evaluation(TrainingSession& session, const StepPlanOptions& options) {
+  Batch batch;
+  for (const std::int64_t size : options.evaluation_batches)
+    for (int i = 0; i < 2; ++i) {
+      batch = allocate_batch(session.model(), size, session.step().loss());
+      MicroBatches(session.step()).evaluate(batch, false);
+    }
+  batch = {};
+  if (!options.evaluation_batches.empty()) (void)session.step().read_evaluation();
+}
+
+/// Updates of full batches, then one that ends with each of the other sizes, then an evaluation.
+void run_epoch(TrainingSession& session, const StepPlanOptions& options) {
+  const std::int64_t count = options.accumulate * session.step().replicas().count();
+  const auto update = [&](std::int64_t last) {
+    MicroBatches(session.step()).accumulate(count, 0, [&](std::int64_t i) {
+      return allocate_batch(session.model(), i + 1 < count ? options.batch : last, session.step().loss());
+    });
+    session.step().update();
+  };
+  for (int i = 0; i < 2; ++i) update(options.batch);
+  for (const std::int64_t last : options.last_batches) update(last);
+  run_evaluation(session, options);
+}
+
+bool has_other_sizes(const StepPlanOptions& options) {
+  return !options.last_batches.empty() || !options.evaluation_batches.empty();
+}
+
 SessionOptions session_options(const StepPlanOptions& options) {
   return {.model = options.model, .optimizer = options.optimizer, .loss = options.loss, .replicas = options.replicas};
 }
@@ -46,8 +76,15 @@ TracedRun run_steps(Runtime& runtime, const Graph& graph, const StepPlanOptions&
   TracedRun run;
   TrainingSession session(runtime, device, graph, session_options(options));
   memory.note_phase("input");
-  const Batch batch = allocate_batch(session.model(), options.batch, options.loss);
+  Batch batch = allocate_batch(session.model(), options.batch, options.loss);
   for (int update = 0; update < 2; ++update) {
+    if (update == 1 && !options.evaluation_batches.empty()) {
+      batch = {};
+      memory.note_phase("evaluation");
+      run_evaluation(session, options);
+      memory.note_phase("input");
+      batch = allocate_batch(session.model(), options.batch, options.loss);
+    }
     run.step_begin = now();
     runtime.set_kernel_log(device, update == 0 ? nullptr : log);
     run_update(session.step(), batch, options.accumulate);
@@ -68,7 +105,11 @@ TracedRun trace_steps(Runtime& runtime, const Graph& graph, const StepPlanOption
 }
 
 StepShapes shapes_of(const StepPlanOptions& options) {
-  return {.batches = {options.batch}, .accumulates = options.accumulate > 1};
+  StepShapes shapes{.batches = options.last_batches,
+                    .evaluation_batches = options.evaluation_batches,
+                    .accumulates = options.accumulate > 1};
+  shapes.batches.push_back(options.batch);
+  return shapes;
 }
 
 /// The same run with `pool_bytes` reserved (0: none), and planned where that is asked for, under a limit; a limit of 0
@@ -83,6 +124,10 @@ MemoryStats rehearse(const Graph& graph, const StepPlanOptions& options, std::ui
     memory.set_limit(memory.stats().pool_bytes);
   TrainingSession session(runtime, device, graph, session_options(options));
   if (placements) session.step().prepare(shapes_of(options), placements);
+  if (has_other_sizes(options)) {
+    for (int epoch = 0; epoch < 3; ++epoch) run_epoch(session, options);
+    return memory.stats();
+  }
   const Batch batch = allocate_batch(session.model(), options.batch, options.loss);
   // Without plans, places of memory may still change from update to update under a tight limit, and the fit with them.
   const int updates = placements ? 2 : 5;
@@ -157,9 +202,32 @@ void check_options(const StepPlanOptions& options) {
   if (options.batch < 1 || options.accumulate < 1)
     throw Error(fmt::format("plan_step: batch and accumulate must be at least 1, got {} and {}", options.batch,
                             options.accumulate));
+  for (const std::vector<std::int64_t>* sizes : {&options.last_batches, &options.evaluation_batches})
+    for (const std::int64_t size : *sizes)
+      if (size < 1) throw Error(fmt::format("plan_step: batches must have at least 1 sample, got {}", size));
 }
 
 }  // namespace
+
+std::vector<std::int64_t> batch_sizes(const BatchSource& source) {
+  const std::int64_t batches = source.batches_per_epoch();
+  if (batches < 1) return {};
+  std::vector<std::int64_t> sizes{source.size_of(0)};
+  if (source.size_of(batches - 1) != sizes.front()) sizes.push_back(source.size_of(batches - 1));
+  return sizes;
+}
+
+StepPlanOptions for_sources(StepPlanOptions options, const BatchSource& train, const BatchSource* validation,
+                            const BatchSource* test) {
+  const std::vector<std::int64_t> sizes = batch_sizes(train);
+  options.batch = sizes.empty() ? train.batch_size() : sizes.front();
+  options.last_batches.assign(sizes.begin() + (sizes.empty() ? 0 : 1), sizes.end());
+  options.evaluation_batches.clear();
+  for (const BatchSource* source : {validation, test})
+    if (source != nullptr)
+      for (const std::int64_t size : batch_sizes(*source)) options.evaluation_batches.push_back(size);
+  return options;
+}
 
 StepPlan plan_step(const Graph& graph, const StepPlanOptions& options) {
   check_options(options);

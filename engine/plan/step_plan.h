@@ -11,6 +11,7 @@
 #include "bantam/base/api.h"
 #include "bantam/engine/graph/graph.h"
 #include "bantam/engine/graph/model.h"
+#include "bantam/engine/step/batch_source.h"
 #include "bantam/engine/step/optimizer.h"
 #include "bantam/engine/step/training_step.h"
 #include "bantam/packing/planner.h"
@@ -18,7 +19,7 @@
 BANTAM_API_BEGIN
 namespace bantam {
 
-/// The step that plan_step is asked about.
+/// The step that plan_step is asked about, and what else a run of it meets.
 struct StepPlanOptions {
   ModelOptions model = {};
   OptimizerOptions optimizer = {};
@@ -26,19 +27,32 @@ struct StepPlanOptions {
   ReplicaOptions replicas = {};  ///< of which this plan's rank runs its own
   std::int64_t batch = 1;        ///< samples of a micro-batch
   std::int64_t accumulate = 1;   ///< micro-batches an update, of each replica
-  bool planned = true;           ///< the pool and `step_fits`: of planned steps, as `bantam train` runs them
+  /// Sizes of the other micro-batches of training: of a short last one.
+  std::vector<std::int64_t> last_batches = {};
+  /// Sizes of evaluated batches, each the full one before a short last one: an evaluation has two of one source at a
+  /// time, as a Trainer's has. Empty: nothing is evaluated, and a Trainer with validation data may need a larger pool.
+  std::vector<std::int64_t> evaluation_batches = {};
+  bool planned = true;  ///< the pool and `step_fits`: of planned steps, as `bantam train` runs them
   /// The device asked about; it need not be in this machine. Also a meta device.
   Device device = {};
   /// Of the step's arena.
   PlannerOptions planner{.alignment = BfcAllocator::kGranule};
 };
 
+/// Sizes of a source's batches, each once: the full one, and that of a short last batch.
+std::vector<std::int64_t> batch_sizes(const BatchSource& source);
+
+/// `options` with the batch sizes that a Trainer meets in these sources: batch, last_batches, evaluation_batches. Null:
+/// there is none.
+StepPlanOptions for_sources(StepPlanOptions options, const BatchSource& train, const BatchSource* validation = nullptr,
+                            const BatchSource* test = nullptr);
+
 /// One allocation that begins and ends within a step.
 struct StepBuffer {
   PlannerBuffer buffer;  ///< id: its place in the list; times in ticks of the step (AllocationTrace)
   std::string owner;     ///< layer path
   Category category = Category::other;
-  std::string phase;  ///< "forward", "backward" (also of what it recomputes), "update"
+  std::string phase;  ///< "forward", "backward" (also of what it recomputes), "update", "evaluation"
 };
 
 /// The allocation that reaches the peak first.
@@ -60,14 +74,15 @@ struct StepPlan {
   std::uint64_t step_peak_bytes = 0;   ///< most bytes within a step: persistent + arena.max_live_bytes
   std::vector<StepBuffer> step;        ///< the second step's buffers; the first one's are the same in a settled step
   ArenaPlan arena;                     ///< their offsets
-  /// The least that the device's allocator must hold for this run, where it is reserved before the model is made
-  /// (BfcAllocator::reserve_pool) and steps run planned: what persists, the batch, and the arena.
+  /// The least that the device's allocator must hold for a run of the batches that were named, where it is reserved
+  /// before the model is made (Runtime::reserve) and steps run planned: what persists, the batch, and the arena. What a
+  /// source allocates beside its batches (copies in another type, batches ahead) comes on top.
   std::uint64_t pool_bytes = 0;
 };
 
 /// Makes the model and runs two updates on the meta stand-in of `device`, in a runtime of its own, with one batch
-/// resident: nothing is allocated on any device and no kernel runs. Throws what making and running the model throws
-/// (ConfigError, ShapeError), and Error for a batch or accumulation below 1.
+/// resident, and between them evaluations: nothing is allocated on any device and no kernel runs. Throws what making
+/// and running the model throws (ConfigError, ShapeError), and Error for a batch or accumulation below 1.
 StepPlan plan_step(const Graph& graph, const StepPlanOptions& options);
 
 /// Bytes of a step's buffers that live from forward into backward, by layer path.

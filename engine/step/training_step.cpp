@@ -87,6 +87,14 @@ std::string without_meta(const Graph& graph, const LossOptions& loss, const Opti
 
 namespace {
 
+void check_size(const Batch& batch) {
+  if (batch.size < 1) throw ShapeError(fmt::format("Batch::size is {}, expected at least 1", batch.size));
+  for (const auto& [name, tensor] : batch.tensors)
+    if (tensor.shape().rank() == 0 || tensor.shape()[0] != batch.size)
+      throw ShapeError(fmt::format("Batch::size is {}, but its '{}' is {}: expected one row a sample", batch.size, name,
+                                   to_string(tensor.shape())));
+}
+
 LossOptions loss_for(const Model& model, LossOptions loss) {
   loss.metrics = metrics_for(model.graph().output_shape(), std::move(loss.metrics));
   return loss;
@@ -275,6 +283,7 @@ void TrainingStep::micro_batch(const Batch& batch, std::int64_t first_sample, st
   const StepPart part = first ? StepPart::first_micro_batch : StepPart::next_micro_batch;
   accumulating_ = true;
   try {
+    check_size(batch);
     run_part(part, batch.size, [&] { forward_and_backward(batch, first_sample, effective_batch); });
   } catch (...) {  // out of memory, say: nothing of the effective batch stays, so that it can be tried again in smaller
                    // micro-batches
@@ -392,6 +401,7 @@ void TrainingStep::note_update() {
 }
 
 void TrainingStep::evaluate(const Batch& batch) {
+  check_size(batch);
   run_part(StepPart::evaluation, batch.size, [&] { forward_and_measure(batch); });
 }
 

@@ -66,13 +66,29 @@ void NotFiniteSearch::begin(std::int64_t first_sample, const Batch& batch) {
   samples_ = batch.size;
   for (const TensorMap::Entry& entry : batch.tensors)
     look(fmt::format("'{}' of the data", entry.name), entry.tensor, true);
+  look_at_labels(batch);
   if (first_sample > 0) return;
   for (const Parameter& parameter : step_.model().parameters().all())
     look(fmt::format("weights '{}', before the update,", parameter.name()), parameter.master(), false);
 }
 
+/// The loss' own ignored label counts nothing, and is right.
+void NotFiniteSearch::look_at_labels(const Batch& batch) {
+  const std::optional<std::int32_t> ignored = step_.loss().loss->ignored_label();
+  for (const TensorFacts& facts : targets_of(step_.loss(), step_.model().graph().output_shape())) {
+    if (!what_.empty() || wrong_label_ || facts.classes == 0 || facts.dtype != DType::int32) continue;
+    const auto labels =
+        to_host<std::int32_t>(batch.at(facts.name), step_.model().runtime().stream(step_.model().device()));
+    const auto wrong = std::ranges::find_if(
+        labels, [&](std::int32_t label) { return label != ignored && (label < 0 || label >= facts.classes); });
+    if (wrong == labels.end()) continue;
+    wrong_label_ = {.tensor = facts.name, .value = *wrong, .classes = facts.classes};
+    places_ = {first_sample_ + (wrong - labels.begin()) * samples_ / std::ssize(labels)};
+  }
+}
+
 void NotFiniteSearch::look(const std::string& what, const Tensor& tensor, bool of_samples) {
-  if (!what_.empty() || !is_floating(tensor.dtype()) || tensor.elements() == 0) return;
+  if (!what_.empty() || wrong_label_ || !is_floating(tensor.dtype()) || tensor.elements() == 0) return;
   Runtime& runtime = step_.model().runtime();
   const std::vector<float> values = to_host_floats(tensor, runtime.stream(step_.model().device()));
   const bool by_sample = of_samples && tensor.shape().rank() > 0 && tensor.shape()[0] == samples_;
@@ -105,6 +121,11 @@ std::string not_finite_message(const NotFiniteUpdate& update) {
                 update.skipped_in_a_row, update.loss_scale, update.update + 1, update.epoch + 1)
           : fmt::format("the gradients of update {} of epoch {} are not finite", update.update + 1, update.epoch + 1);
   const std::string samples = samples_of(update);
+  if (update.wrong_label)
+    return text + fmt::format(": label {} of {} ('{}') is {}; weights are those before it; correct the data",
+                              update.wrong_label->value, samples, update.wrong_label->tensor,
+                              update.wrong_label->value < 0 ? "negative"
+                                                            : fmt::format("not below {}", update.wrong_label->classes));
   if (update.what.empty())
     text += fmt::format("; of {}; the update was not looked into: {}", samples, update.reason);
   else if (update.places.empty())

@@ -380,7 +380,7 @@ SafetensorsFile parse_safetensors(std::string_view raw, const std::filesystem::p
     damaged(path, fmt::format("its header has {} bytes; at most {} are read",
                               format_count(static_cast<std::int64_t>(length)), format_count(kMostHeaderBytes)));
   const std::string_view data = raw.substr(sizeof(length) + length);
-  SafetensorsFile file;
+  SafetensorsFile file{.path = path.string()};
   HeaderReader header(path, data, file);
   (void)Json::sax_parse(raw.substr(sizeof(length), length), &header);
   check_tiling(path, header.take_ranges(), data.size());

@@ -40,6 +40,7 @@ struct SafetensorsFile {
   std::map<std::string, HostTensor> tensors;
   std::map<std::string, std::string> metadata;
   bool has_checksum = false;  ///< it was read with one, which is that of its tensors
+  std::string path = {};      ///< that it was read from, for messages; empty: none
 
   std::uint64_t tensor_bytes() const;
 };

@@ -10,6 +10,7 @@
 
 #include "bantam/base/clock.h"
 #include "bantam/base/error.h"
+#include "bantam/engine/plan/step_plan.h"
 #include "bantam/engine/step/replica_tree.h"
 #include "bantam/engine/train/captured_steps.h"
 #include "bantam/engine/train/not_finite.h"
@@ -74,6 +75,7 @@ Trainer::Trainer(TrainingStep& step, BatchSource& train, BatchSource* validation
   if (options_.look_every < 0 || (options_.look_every > 0 && !options_.look))
     throw ConfigError(fmt::format("look_every must be 0, or positive with a look, got {}", options_.look_every));
   options_.read_every = std::clamp<std::int64_t>(options_.read_every, 1, TrainingStep::kMetricRing);
+  if (options_.epochs > 0 && options_.optimizer_schedules) schedule_values();
 }
 
 Trainer::~Trainer() = default;
@@ -82,20 +84,39 @@ std::int64_t Trainer::updates_an_epoch() const {
   return updates_of(train_.batches_per_epoch(), options_.accumulate, step_.replicas().replicas);
 }
 
+/// By the optimizer's options, where TrainerOptions does not say.
+void Trainer::schedule_values() {
+  const std::int64_t each = updates_an_epoch();
+  const bool evaluates = validation_ != nullptr && options_.evaluate;
+  OptimizerOptions optimizer = step_.optimizer().options();
+  OptimizerSchedules& makers = optimizer.schedules;
+  if (options_.learning_rate) makers.learning_rate = nullptr;
+  if (options_.weight_decay) makers.weight_decay = nullptr;
+  if (options_.momentum) makers.momentum = nullptr;
+  if (!makers.any()) return;
+  const UpdateSchedules made = schedules_of(
+      optimizer,
+      {.updates = each * options_.epochs, .updates_per_epoch = each, .evaluated = evaluates ? &moved_ : nullptr});
+  if (made.learning_rate) options_.learning_rate = made.learning_rate;
+  if (made.weight_decay) options_.weight_decay = made.weight_decay;
+  if (made.momentum) options_.momentum = made.momentum;
+}
+
+void Trainer::tell_evaluated(const EvaluatedEvent& event) {
+  for (const auto& schedule : moved_) schedule->evaluated(event.validation);
+  for (Callback* callback : callbacks_) callback->on_evaluated(event);
+}
+
 void Trainer::check_fits(const BatchSource& source, const char* what) const {
   step_.check_fits(source.tensors(), what);
 }
 
 StepShapes Trainer::shapes() const {
-  const auto sizes = [](const BatchSource& source) {
-    const std::int64_t batches = source.batches_per_epoch();
-    return batches > 0 ? std::vector{source.size_of(0), source.size_of(batches - 1)} : std::vector<std::int64_t>();
-  };
-  StepShapes shapes{.batches = sizes(train_), .accumulates = options_.accumulate > 1};
+  StepShapes shapes{.batches = batch_sizes(train_), .accumulates = options_.accumulate > 1};
   if (!options_.evaluate) return shapes;
   for (const BatchSource* source : {validation_, options_.test})
     if (source != nullptr)
-      for (const std::int64_t size : sizes(*source)) shapes.evaluation_batches.push_back(size);
+      for (const std::int64_t size : batch_sizes(*source)) shapes.evaluation_batches.push_back(size);
   return shapes;
 }
 
@@ -380,6 +401,7 @@ std::string Trainer::describe_not_finite(std::int64_t update, const kernels::Upd
   found.reason = options_.diagnose ? replay() : "TrainerOptions::diagnose is off";
   found.what = search.what();
   found.places = search.places();
+  found.wrong_label = search.wrong_label();
   return not_finite_message(found);
 }
 
@@ -459,7 +481,7 @@ bool Trainer::evaluate_between_updates(EpochState& state, TrainResult& result) {
                              .updates = state.updates,
                              .validation = result.validation,
                              .seconds = seconds};
-  for (Callback* callback : callbacks_) callback->on_evaluated(event);
+  tell_evaluated(event);
   if (options_.checkpointer != nullptr && options_.checkpointer->due(state.epoch, state.done)) save(state);
   return true;
 }
@@ -475,7 +497,7 @@ bool Trainer::evaluate_epoch(EpochState& state, TrainResult& result) {
                              .updates = state.updates,
                              .validation = result.validation,
                              .seconds = seconds_since(start)};
-  for (Callback* callback : callbacks_) callback->on_evaluated(event);
+  tell_evaluated(event);
   return true;
 }
 

@@ -14,15 +14,19 @@ std::string owner_text(const char* owner) { return owner == nullptr || *owner ==
 
 std::string advice(const RefusedRequest& request, const MemoryStats& stats) {
   if (stats.limit_bytes != 0 && request.bytes > stats.limit_bytes)
-    return "This one request is larger than the limit: raise the limit (memory: limits), or lower the batch size.";
+    return "This one request is larger than the limit: raise the limit (memory: limits, or Runtime::set_limit), or "
+           "lower the batch size.";
   if (stats.limit_bytes != 0 && stats.limit_bytes < request.page_bytes)
-    return fmt::format("Memory comes in pages of {}, and the limit is less than one: raise it (memory: limits).",
-                       format_byte_size(request.page_bytes));
+    return fmt::format(
+        "Memory comes in pages of {}, and the limit is less than one: raise it (memory: limits, or "
+        "Runtime::set_limit).",
+        format_byte_size(request.page_bytes));
   if (request.source_refused)
     return "The device has no more memory below the limit: close other programs that use it, or lower the batch size.";
   if (request.bytes <= stats.free_bytes())
-    return "Enough memory is free, but it is fragmented: raise the limit (memory: limits), or lower the batch size.";
-  return "Lower the batch size, turn on recompute, or raise the limit (memory: limits).";
+    return "Enough memory is free, but it is fragmented: raise the limit (memory: limits, or Runtime::set_limit), or "
+           "lower the batch size.";
+  return "Lower the batch size, turn on recompute, or raise the limit (memory: limits, or Runtime::set_limit).";
 }
 
 OutOfMemory::Facts facts_of(std::uint64_t requested_bytes, const MemoryStats& stats) {
@@ -37,6 +41,15 @@ OutOfMemory::Facts facts_of(std::uint64_t requested_bytes, const MemoryStats& st
 
 std::string size_text(std::uint64_t bytes) { return fmt::format("{} ({} B)", format_byte_size(bytes), bytes); }
 
+std::string holders_text(std::span<const Holder> holders) {
+  std::string text = holders.empty() ? "" : "  largest holders:\n";
+  for (const Holder& holder : holders.first(std::min<std::size_t>(5, holders.size())))
+    text += fmt::format("    {} ({}): {} in {} allocation{}\n", owner_text(holder.owner.c_str()),
+                        to_string(holder.category), size_text(holder.bytes), holder.allocations,
+                        holder.allocations == 1 ? "" : "s");
+  return text;
+}
+
 OutOfMemory out_of_memory(const std::string& allocator, const RefusedRequest& request, const MemoryStats& stats,
                           std::span<const Holder> holders) {
   std::string text =
@@ -50,12 +63,7 @@ OutOfMemory out_of_memory(const std::string& allocator, const RefusedRequest& re
                         size_text(stats.arena_bytes), size_text(stats.arena_idle_bytes()));
   text += fmt::format("  largest free {}, fragmentation {:.1f} %\n", size_text(stats.largest_free_bytes),
                       100.0 * stats.fragmentation());
-  if (!holders.empty()) text += "  largest holders:\n";
-  for (const Holder& holder : holders.first(std::min<std::size_t>(5, holders.size())))
-    text += fmt::format("    {} ({}): {} in {} allocation{}\n", owner_text(holder.owner.c_str()),
-                        to_string(holder.category), size_text(holder.bytes), holder.allocations,
-                        holder.allocations == 1 ? "" : "s");
-  text += "  " + advice(request, stats);
+  text += holders_text(holders) + "  " + advice(request, stats);
   return OutOfMemory(text, facts_of(request.bytes, stats));
 }
 

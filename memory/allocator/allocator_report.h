@@ -13,6 +13,9 @@ namespace bantam {
 /// "1.50 GiB (1610612736 B)".
 std::string size_text(std::uint64_t bytes);
 
+/// Lines that name the five largest, which come first; empty where there are none.
+std::string holders_text(std::span<const Holder> holders);
+
 struct RefusedRequest {
   std::size_t bytes = 0;
   AllocationTag tag;

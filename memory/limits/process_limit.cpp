@@ -63,13 +63,19 @@ std::string ProcessLimit::name_of(int share) const {
 void ProcessLimit::check_fits(std::uint64_t pool_bytes) const {
   const std::uint64_t most = bound(), needed = fixed() + pool_bytes;
   if (most == 0 || (needed <= most && needed >= pool_bytes)) return;
+  const auto pool = pools_.find(Device::kWhole);
   throw OutOfMemory(
-      fmt::format("the {} of {} is too small: {}\n  needed at least {}:\n{}{}{}",
+      fmt::format("the {} of {} is too small: {}\n  needed at least {}:\n{}{}{}{}",
                   options_.limit_bytes != 0 ? "limit" : "memory", options_.name, size_text(most), size_text(needed),
                   lines_text(), pool_bytes == 0 ? "" : fmt::format("    {:<16}{}\n", "pool", size_text(pool_bytes)),
-                  options_.limit_bytes != 0 ? "  Raise the limit (memory: limits), or make the shares smaller."
-                                            : "  Make the shares of the logical devices smaller."),
+                  pool == pools_.end() ? "" : holders_text(pool->second.allocator->holders()), advice()),
       {.requested_bytes = pool_bytes, .limit_bytes = most});
+}
+
+std::string ProcessLimit::advice() const {
+  if (options_.limit_bytes == 0) return "  Make the shares of the logical devices smaller (memory: logical).";
+  return fmt::format("  Raise the limit (memory: limits, or Runtime::set_limit){}.",
+                     options_.shares.empty() ? "" : ", or make the shares smaller (memory: logical)");
 }
 
 std::string ProcessLimit::lines_text() const {

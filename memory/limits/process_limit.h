@@ -110,6 +110,7 @@ class ProcessLimit {
   void set_share(int share, std::uint64_t bytes);
   void change_share(int share, std::uint64_t bytes);
   std::string name_of(int share) const;
+  std::string advice() const;
   std::string lines_text() const;
 
   ProcessLimitOptions options_;

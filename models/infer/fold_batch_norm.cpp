@@ -11,6 +11,7 @@
 #include <fmt/format.h>
 
 #include "bantam/base/error.h"
+#include "bantam/base/text.h"
 #include "bantam/engine/graph/frozen_norms.h"
 #include "bantam/engine/layers/layers.h"
 #include "bantam/engine/layers/norm_options.h"
@@ -28,28 +29,32 @@ HostTensor tensor_of(const Shape& shape, const std::vector<double>& values) {
   return host_tensor(shape, std::vector<float>(values.begin(), values.end()));
 }
 
-/// All tensors of `graph`, as float32. Throws DataError for one that is missing, or has another shape or
-/// integers.
+/// All tensors of `graph`, as float32. Throws DataError for one that is missing, has another shape or integers, or is
+/// none of the graph's.
 std::map<std::string, HostTensor> checked_weights(const Graph& graph, const SafetensorsFile& weights) {
   ParameterArena parameters;
   BufferArena buffers;
   declare_tensors(graph, parameters, buffers);
+  const std::string file = weights.path.empty() ? "weights" : weights.path;
   std::map<std::string, HostTensor> checked;
   const auto check = [&](const std::string& name, const Shape& shape) {
     const auto found = weights.tensors.find(name);
     if (found == weights.tensors.end())
-      throw DataError(fmt::format("weights: tensor '{}' {} is missing", name, to_string(shape)));
+      throw DataError(fmt::format("{}: tensor '{}' {} is missing", file, name, to_string(shape)));
     if (found->second.shape != shape)
-      throw DataError(fmt::format("weights: tensor '{}': expected the shape {}, got {}", name, to_string(shape),
+      throw DataError(fmt::format("{}: tensor '{}': expected the shape {}, got {}", file, name, to_string(shape),
                                   to_string(found->second.shape)));
     const DType dtype = found->second.dtype;
     if (dtype != DType::float32 && dtype != DType::float64 && !is_half(dtype))
       throw DataError(
-          fmt::format("weights: tensor '{}': expected floating-point numbers, got {}", name, to_string(dtype)));
+          fmt::format("{}: tensor '{}': expected floating-point numbers, got {}", file, name, to_string(dtype)));
     checked.emplace(name, to_float32(found->second));
   };
   for (const Parameter& parameter : parameters.all()) check(parameter.name(), parameter.shape());
   for (const Buffer& buffer : buffers.all()) check(buffer.name, buffer.shape);
+  for (const auto& [name, tensor] : weights.tensors)
+    if (!checked.contains(name))
+      throw DataError(fmt::format("{}: tensor '{}' does not belong to this model", file, shown(name)));
   return checked;
 }
 

@@ -13,10 +13,10 @@ struct InferenceGraph {
   int folded = 0;           ///< batch norms that are gone
 };
 
-/// `weights` has all parameters and buffers of `graph`. Folded are batch norms of a convolution (grouped, depthwise and
-/// transposed ones, too) or a dense layer that nothing else reads and that has no activation before the norm; in double
-/// precision. The norm's activation becomes the layer's. Dropout and its like disappear. Throws DataError naming a
-/// tensor that is missing.
+/// `weights` has all parameters and buffers of `graph`, and no other tensors. Folded are batch norms of a convolution
+/// (grouped, depthwise and transposed ones, too) or a dense layer that nothing else reads and that has no activation
+/// before the norm; in double precision. The norm's activation becomes the layer's. Dropout and its like disappear.
+/// Throws DataError naming a tensor that is missing, or that `graph` does not have.
 InferenceGraph fold_for_inference(const Graph& graph, const SafetensorsFile& weights);
 
 }  // namespace bantam

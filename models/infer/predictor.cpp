@@ -84,7 +84,8 @@ struct Predictor::State {
         sizes(pass_sizes(options.most_batch)),
         plans(PassPlans::of(network.graph, model_options(options), device, sizes)) {
     if (!model.parameters().all().empty() || !model.buffers().all().empty())
-      (void)load_weights(model, network.weights, "weights", {});
+      (void)load_weights(model, network.weights, network.weights.path.empty() ? "weights" : network.weights.path,
+                         {.advises = false});
     model.prepare_inference();
     const TimedChoices timed(runtime, device, options.time_algorithms);
     for (int i = 0; i < options.lanes; ++i) {

@@ -32,9 +32,9 @@ struct PredictorOptions {
 /// every size; otherwise passes of two sizes may differ in rounding.
 class Predictor {
  public:
-  /// `weights` has all parameters and buffers of `graph`. The runtime must outlive it. Throws OutOfMemory, DataError
-  /// naming a tensor that is missing, Error for a layer that cannot be planned (Layer::supports_meta) and for options
-  /// below 1.
+  /// `weights` has all parameters and buffers of `graph`, and no other tensors. The runtime must outlive it. Throws
+  /// OutOfMemory, DataError naming the file and a tensor that is missing, or that the graph does not have, Error for a
+  /// layer that cannot be planned (Layer::supports_meta) and for options below 1.
   Predictor(Runtime& runtime, Device device, const Graph& graph, const SafetensorsFile& weights,
             PredictorOptions options = {});
   ~Predictor();

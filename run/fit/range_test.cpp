@@ -113,6 +113,7 @@ RangeTest range_test(const RunConfig& config, const RangeTestOptions& options) {
                    .evaluate = false,
                    .mode = config.train.mode,
                    .learning_rate = [&](std::int64_t n) { return static_cast<float>(range_test_rate(options, n)); },
+                   .optimizer_schedules = false,
                    .on_oom = config.memory.on_oom,
                    .max_updates = options.updates});
   RangeRecorder recorder;

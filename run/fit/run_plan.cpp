@@ -118,7 +118,8 @@ MemoryStats rehearse(const RunConfig& config, std::uint64_t pool_bytes, std::sha
            .evaluate = config.train.evaluate,
            .evaluate_every = between ? Duration::updates(1) : Duration::epochs(1),
            .test = test ? &*test : nullptr,
-           .mode = planned ? StepMode::planned : StepMode::eager})
+           .mode = planned ? StepMode::planned : StepMode::eager,
+           .optimizer_schedules = false})  // which may not be made for so few updates
       .run();
   return rehearsal.stats();
 }

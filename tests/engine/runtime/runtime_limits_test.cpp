@@ -82,6 +82,14 @@ TEST_P(RuntimeLimitsTest, ASmallerLimitIsRefusedWithTheOneThatWouldDo) {
   if (device().is_cpu()) {
     EXPECT_NE(refused.find("needed at least 9.00 MiB"), std::string::npos) << refused;
   }
+  EXPECT_NE(refused.find("Raise the limit (memory: limits, or Runtime::set_limit)."), std::string::npos) << refused;
+  EXPECT_EQ(refused.find("largest holders"), std::string::npos) << "nothing is in use: " << refused;
+  BfcAllocator& memory = runtime.allocator(device());
+  const Stream stream = runtime.stream(device());
+  void* held = memory.allocate(kMiB, stream, {Category::other, "mine"});
+  const std::string beside = message_of([&] { runtime.require_pool(device(), room() + 9 * kMiB); });
+  EXPECT_NE(beside.find("largest holders:\n    mine (other): 1.00 MiB"), std::string::npos) << beside;
+  memory.free(held, stream);
 }
 
 TEST_P(RuntimeLimitsTest, LimitsThatMoveFromAnotherThreadDoNotChangeTheRun) {

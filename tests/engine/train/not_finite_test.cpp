@@ -105,6 +105,47 @@ TEST_P(NotFiniteTest, WithoutNumbersItNamesPlaces) {
   EXPECT_NE(text.find("places 0, 1, 2, 3, 4, 5, 6, 7, … (16 in all)"), std::string::npos) << text;
 }
 
+/// Its third batch has a label in row 3 that is no class.
+class MislabelledSource : public MemorySource {
+ public:
+  explicit MislabelledSource(std::int32_t label) : MemorySource({8, 8, 3}, 5, 64, 8), label_(label) {}
+  bool next(const Context& context, Batch& batch) override {
+    if (!MemorySource::next(context, batch)) return false;
+    if (batch.index != 2) return true;
+    std::vector<std::int32_t> labels = to_host<std::int32_t>(batch.at(kLabels), context.stream);
+    labels[3] = label_;
+    batch.tensors.set(kLabels, context.upload({8}, labels.data()));
+    return true;
+  }
+
+ private:
+  std::int32_t label_;
+};
+
+TEST_P(NotFiniteTest, NamesALabelThatIsNoClass) {
+  for (const auto& [label, what] : {std::pair(9, "not below 5"), std::pair(-1, "negative")}) {
+    Trained run(runtime(), device(), testing::small_network());
+    MislabelledSource data(label);
+    Trainer trainer(run.step, data, nullptr, {.accumulate = 2});
+    EXPECT_EQ(error_of(trainer), "the gradients of update 2 of epoch 1 are not finite: label " + std::to_string(label) +
+                                     " of place 3 of the update's batch ('labels') is " + what +
+                                     "; weights are those before it; correct the data");
+  }
+}
+
+TEST_P(NotFiniteTest, ABatchThatIsNotAsLargeAsItSaysIsRefused) {
+  Trained run(runtime(), device(), testing::small_network());
+  const Batch sound = testing::make_batch(run.model.context(Pass::train), {8, 8, 3}, 5, 0, 8);
+  for (const std::int64_t size : {0, 7, 9}) {
+    Batch batch = sound;
+    batch.size = size;
+    EXPECT_THROW(run.step.micro_batch(batch, 0, 8), ShapeError) << size;
+    EXPECT_THROW(run.step.evaluate(batch), ShapeError) << size;
+  }
+  run.step.step(sound);
+  EXPECT_TRUE(std::isfinite(run.step.read_metrics().back().loss)) << "nothing of those stays";
+}
+
 /// What a layer does once it has been called often enough.
 struct Fault {
   std::int64_t calls_before = 0, calls = 0;

@@ -58,6 +58,84 @@ TEST_P(TrainerTest, EpochsCoverAllSamplesAndReportThem) {
   EXPECT_EQ(setup.optimizer.control().updates, 6);
 }
 
+/// Values of the updates that were done.
+struct Values : Callback {
+  void on_progress(const ProgressEvent& event) override {
+    for (const UpdateReport& update : event.values) rates.push_back(update.learning_rate);
+  }
+  std::vector<float> rates;
+};
+
+/// Falls by halves each epoch, and notes what it was made for.
+ScheduleMaker halves(ScheduleFacts& made_for) {
+  return [&made_for](const ScheduleFacts& run) -> Schedule {
+    made_for = run;
+    return
+        [run](std::int64_t n) { return std::ldexp(run.learning_rate, -static_cast<int>(n / run.updates_per_epoch)); };
+  };
+}
+
+TEST_P(TrainerTest, TheOptimizersSchedulesAreApplied) {
+  for (const StepMode mode : {StepMode::eager, StepMode::captured}) {
+    ScheduleFacts facts;
+    TrainedModel setup(runtime(), device(), {.learning_rate = 0.5f, .schedules = {.learning_rate = halves(facts)}});
+    MemorySource train({8, 8, 3}, 5, 64, 16);
+    Trainer trainer(setup.step, train, nullptr, {.epochs = 3, .accumulate = 2, .mode = mode});
+    Values values;
+    trainer.add(values);
+    (void)trainer.run();
+    EXPECT_EQ(facts.updates, 6);
+    EXPECT_EQ(facts.updates_per_epoch, 2);
+    EXPECT_EQ(facts.evaluated, nullptr) << "nothing evaluates";
+    EXPECT_EQ(values.rates, (std::vector<float>{0.5f, 0.5f, 0.25f, 0.25f, 0.125f, 0.125f}));
+  }
+}
+
+TEST_P(TrainerTest, OptionsComeBeforeTheOptimizersSchedules) {
+  ScheduleFacts rate, decay;
+  const OptimizerOptions options{.learning_rate = 0.5f,
+                                 .schedules = {.learning_rate = halves(rate), .weight_decay = halves(decay)}};
+  MemorySource train({8, 8, 3}, 5, 32, 16);
+  TrainedModel own(runtime(), device(), options), none(runtime(), device(), options);
+  Values of_own, of_none;
+  Trainer first(own.step, train, nullptr, {.learning_rate = [](std::int64_t) { return 0.01f; }});
+  first.add(of_own);
+  (void)first.run();
+  EXPECT_EQ(of_own.rates, (std::vector<float>{0.01f, 0.01f}));
+  EXPECT_EQ(rate.updates, 0) << "it is not made";
+  EXPECT_EQ(decay.updates, 2) << "the other one is";
+  Trainer second(none.step, train, nullptr, {.epochs = 2, .optimizer_schedules = false});
+  second.add(of_none);
+  (void)second.run();
+  EXPECT_EQ(of_none.rates, (std::vector<float>(4, 0.5f)));
+}
+
+/// Falls to a tenth after each evaluation.
+class Tenths : public EvaluatedSchedule {
+ public:
+  std::string_view metric() const override { return "loss"; }
+  void evaluated(const Metrics&) override { rate /= 10; }
+  std::vector<double> state() const override { return {}; }
+  void set_state(const std::vector<double>&) override {}
+  float rate = 1e-2f;
+};
+
+TEST_P(TrainerTest, EvaluationsMoveTheOptimizersSchedules) {
+  OptimizerOptions options;
+  options.schedules.learning_rate = [](const ScheduleFacts& run) -> Schedule {
+    auto tenths = std::make_shared<Tenths>();
+    if (run.evaluated != nullptr) run.evaluated->push_back(tenths);
+    return [tenths](std::int64_t) { return tenths->rate; };
+  };
+  TrainedModel setup(runtime(), device(), options);
+  MemorySource train({8, 8, 3}, 5, 32, 16), validation({8, 8, 3}, 5, 16, 16);
+  Trainer trainer(setup.step, train, &validation, {.epochs = 2});
+  Values values;
+  trainer.add(values);
+  (void)trainer.run();
+  EXPECT_EQ(values.rates, (std::vector<float>{1e-2f, 1e-2f, 1e-2f / 10, 1e-2f / 10}));
+}
+
 TEST_P(TrainerTest, StoppingAndGoingOnIsTheSameAsNotStopping) {
   TrainedModel whole(runtime(), device()), parts(runtime(), device());
   MemorySource train({8, 8, 3}, 5, 64, 8);

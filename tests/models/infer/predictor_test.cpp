@@ -168,6 +168,21 @@ TEST_P(PredictorTest, AMissingTensorIsNamed) {
   }
 }
 
+TEST_P(PredictorTest, WeightsOfAnotherNetworkAreRefused) {
+  for (const bool folds : {true, false}) {
+    SafetensorsFile weights = weights_;
+    weights.tensors["other/weight"] = host_tensor({1}, std::vector<float>{1});
+    weights.path = "trained.safetensors";
+    try {
+      const Predictor predictor(runtime(), device(), graph_, weights, {.fold_batch_norm = folds});
+      FAIL() << "expected a DataError";
+    } catch (const DataError& error) {
+      EXPECT_NE(std::string(error.what()).find("'other/weight'"), std::string::npos) << error.what();
+      EXPECT_EQ(std::string(error.what()).find("trained.safetensors: "), 0u) << error.what();
+    }
+  }
+}
+
 TEST_P(PredictorTest, GraphsWithoutParametersArePredicted) {
   Graph graph({4, 4, 2});
   graph.add("pool", max_pool());
