@@ -120,7 +120,8 @@ int TrainRanks::report(const CommunicationError& error) {
   const int of_rank = started_here ? processes_->code_of(failure.rank) : 0;
   const int code = of_rank != 0 ? of_rank : int{kFailed};
   if (!tells(failure)) return code;
-  const std::string end = started_here && of_rank == 0 ? fmt::format(" ({})", processes_->end_of(failure.rank)) : "";
+  const std::string how = started_here && of_rank == 0 ? processes_->end_of(failure.rank) : "";
+  const std::string end = how.empty() ? "" : fmt::format(" ({})", how);
   return report_error(message_of(failure, end), code, rank_ == 0 ? "" : who());
 }
 
