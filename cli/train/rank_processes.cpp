@@ -124,6 +124,13 @@ bool RankProcesses::collect(bool waits) noexcept {
   return all;
 }
 
+int RankProcesses::first_ended() {
+  (void)collect(false);
+  for (std::size_t i = 0; i < processes_.size(); ++i)
+    if (processes_[i].ended) return static_cast<int>(i) + 1;
+  return 0;
+}
+
 void RankProcesses::wait(double seconds) {
   using Clock = std::chrono::steady_clock;
   const Clock::time_point until =

@@ -28,6 +28,8 @@ class RankProcesses {
   RankProcesses(const RankProcesses&) = delete;
   RankProcesses& operator=(const RankProcesses&) = delete;
 
+  /// The first rank that has ended; 0: none has.
+  int first_ended();
   /// Waits until all have ended by themselves, or for so long; then ends them at once.
   void wait(double seconds);
   /// Ends those that still run at once, and does not wait. Any thread.

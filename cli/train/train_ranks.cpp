@@ -70,10 +70,18 @@ std::unique_ptr<TrainRanks> TrainRanks::join(const LaunchEnvironment& launched, 
 TrainRanks::TrainRanks(const LaunchEnvironment& launched, std::unique_ptr<RankProcesses> processes,
                        const std::function<bool()>& stop)
     : rank_(launched.rank), size_(launched.size), threads_(threads_of(launched)), processes_(std::move(processes)) {
-  group_ = connect_ranks(
-      {.launched = launched, .version = BANTAM_VERSION, .stop = stop, .on_failure = [this](const RankFailure& failure) {
-         end_after(failure);
-       }});
+  const auto stops = [&] { return (stop && stop()) || (processes_ != nullptr && processes_->first_ended() > 0); };
+  try {
+    group_ = connect_ranks({.launched = launched,
+                            .version = BANTAM_VERSION,
+                            .stop = stops,
+                            .on_failure = [this](const RankFailure& failure) { end_after(failure); }});
+  } catch (const CommunicationError&) {
+    const int ended = processes_ != nullptr && !(stop && stop()) ? processes_->first_ended() : 0;
+    if (ended == 0) throw;
+    const std::string reason = fmt::format("died before all ranks were connected ({})", processes_->end_of(ended));
+    throw CommunicationError(fmt::format("rank {} {}", ended, reason), {.rank = ended, .host = "", .reason = reason});
+  }
 }
 
 TrainRanks::~TrainRanks() = default;
