@@ -186,8 +186,9 @@ int train_beside(const TrainOptions& options, const LaunchEnvironment& launched)
     return stop_exit_code(stop.signal());
   } catch (const CommunicationError& error) {
     if (ranks != nullptr) return ranks->report(error);
-    return stop.requested() ? stop_exit_code(stop.signal()) : report_exception(who);
-  } catch (const NotFiniteError&) {  // which rank 0 tells
+    if (stop.requested()) return stop_exit_code(stop.signal());
+    return launched.launcher == "Bantam" ? int{kFailed} : report_exception(who);  // rank 0 tells
+  } catch (const NotFiniteError&) {                                               // which rank 0 tells
     return kNotFinite;
   } catch (const std::exception&) {
     return report_exception(who);

@@ -70,14 +70,17 @@ std::unique_ptr<TrainRanks> TrainRanks::join(const LaunchEnvironment& launched, 
 TrainRanks::TrainRanks(const LaunchEnvironment& launched, std::unique_ptr<RankProcesses> processes,
                        const std::function<bool()>& stop)
     : rank_(launched.rank), size_(launched.size), threads_(threads_of(launched)), processes_(std::move(processes)) {
-  const auto stops = [&] { return (stop && stop()) || (processes_ != nullptr && processes_->first_ended() > 0); };
+  int ended = 0;  // the first, which the others follow
+  const auto stops = [&] {
+    if (ended == 0 && processes_ != nullptr) ended = processes_->first_ended();
+    return ended > 0 || (stop && stop());
+  };
   try {
     group_ = connect_ranks({.launched = launched,
                             .version = BANTAM_VERSION,
                             .stop = stops,
                             .on_failure = [this](const RankFailure& failure) { end_after(failure); }});
   } catch (const CommunicationError&) {
-    const int ended = processes_ != nullptr && !(stop && stop()) ? processes_->first_ended() : 0;
     if (ended == 0) throw;
     const std::string reason = fmt::format("died before all ranks were connected ({})", processes_->end_of(ended));
     throw CommunicationError(fmt::format("rank {} {}", ended, reason), {.rank = ended, .host = "", .reason = reason});
