@@ -96,8 +96,11 @@ void RankProcesses::start(int rank, std::vector<char*>& arguments, std::vector<s
 
 void RankProcesses::kill_all() noexcept {
   const std::lock_guard lock(mutex_);
-  for (const Process& process : processes_)
-    if (!process.ended) kill(process.id, SIGKILL);
+  for (Process& process : processes_) {
+    if (process.ended) continue;
+    kill(process.id, SIGKILL);
+    process.killed = true;
+  }
 }
 
 void RankProcesses::end_all() noexcept {
@@ -121,6 +124,13 @@ bool RankProcesses::collect(bool waits) noexcept {
   return all;
 }
 
+int RankProcesses::first_ended() {
+  (void)collect(false);
+  for (std::size_t i = 0; i < processes_.size(); ++i)
+    if (processes_[i].ended) return static_cast<int>(i) + 1;
+  return 0;
+}
+
 void RankProcesses::wait(double seconds) {
   using Clock = std::chrono::steady_clock;
   const Clock::time_point until =
@@ -130,7 +140,9 @@ void RankProcesses::wait(double seconds) {
 }
 
 std::string RankProcesses::end_of(int rank) const {
-  const int status = processes_.at(static_cast<std::size_t>(rank - 1)).status;
+  const Process& process = processes_.at(static_cast<std::size_t>(rank - 1));
+  if (process.killed) return "";
+  const int status = process.status;
   if (WIFSIGNALED(status)) return fmt::format("ended by signal {} ({})", WTERMSIG(status), strsignal(WTERMSIG(status)));
   return fmt::format("ended with exit code {}", WEXITSTATUS(status));
 }

@@ -28,11 +28,14 @@ class RankProcesses {
   RankProcesses(const RankProcesses&) = delete;
   RankProcesses& operator=(const RankProcesses&) = delete;
 
+  /// The first rank that has ended; 0: none has.
+  int first_ended();
   /// Waits until all have ended by themselves, or for so long; then ends them at once.
   void wait(double seconds);
   /// Ends those that still run at once, and does not wait. Any thread.
   void kill_all() noexcept;
-  /// How a rank has ended, after `wait`: "ended by signal 9 (Killed)" or "ended with exit code 4".
+  /// How a rank has ended, after `wait`: "ended by signal 9 (Killed)" or "ended with exit code 4"; empty where it was
+  /// ended here.
   std::string end_of(int rank) const;
   /// Its exit code; 0 where a signal has ended it.
   int code_of(int rank) const;
@@ -40,7 +43,7 @@ class RankProcesses {
  private:
   struct Process {
     pid_t id = 0;
-    bool ended = false;
+    bool ended = false, killed = false;  ///< killed: by kill_all
     int status = 0;
   };
   void start(int rank, std::vector<char*>& arguments, std::vector<std::string> environment);

@@ -185,8 +185,10 @@ int train_beside(const TrainOptions& options, const LaunchEnvironment& launched)
   } catch (const StoppedBeforeTraining&) {
     return stop_exit_code(stop.signal());
   } catch (const CommunicationError& error) {
-    return ranks != nullptr ? ranks->report(error) : report_exception(who);
-  } catch (const NotFiniteError&) {  // which rank 0 tells
+    if (ranks != nullptr) return ranks->report(error);
+    if (stop.requested()) return stop_exit_code(stop.signal());
+    return launched.launcher == "Bantam" ? int{kFailed} : report_exception(who);  // rank 0 tells
+  } catch (const NotFiniteError&) {                                               // which rank 0 tells
     return kNotFinite;
   } catch (const std::exception&) {
     return report_exception(who);
@@ -219,7 +221,8 @@ class TrainCommand {
       return train_config(config, resumed ? &*resumed : nullptr);
     } catch (const CommunicationError& error) {
       progress_.close();
-      return ranks_ != nullptr ? ranks_->report(error) : report_exception();
+      if (ranks_ != nullptr) return ranks_->report(error);
+      return stop_.requested() ? stop_exit_code(stop_.signal()) : report_exception();
     } catch (const std::exception& error) {
       if (ranks_ != nullptr) {
         ranks_->fail(error.what());

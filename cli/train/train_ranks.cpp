@@ -70,10 +70,21 @@ std::unique_ptr<TrainRanks> TrainRanks::join(const LaunchEnvironment& launched, 
 TrainRanks::TrainRanks(const LaunchEnvironment& launched, std::unique_ptr<RankProcesses> processes,
                        const std::function<bool()>& stop)
     : rank_(launched.rank), size_(launched.size), threads_(threads_of(launched)), processes_(std::move(processes)) {
-  group_ = connect_ranks(
-      {.launched = launched, .version = BANTAM_VERSION, .stop = stop, .on_failure = [this](const RankFailure& failure) {
-         end_after(failure);
-       }});
+  int ended = 0;  // the first, which the others follow
+  const auto stops = [&] {
+    if (ended == 0 && processes_ != nullptr) ended = processes_->first_ended();
+    return ended > 0 || (stop && stop());
+  };
+  try {
+    group_ = connect_ranks({.launched = launched,
+                            .version = BANTAM_VERSION,
+                            .stop = stops,
+                            .on_failure = [this](const RankFailure& failure) { end_after(failure); }});
+  } catch (const CommunicationError&) {
+    if (ended == 0) throw;
+    const std::string reason = fmt::format("died before all ranks were connected ({})", processes_->end_of(ended));
+    throw CommunicationError(fmt::format("rank {} {}", ended, reason), {.rank = ended, .host = "", .reason = reason});
+  }
 }
 
 TrainRanks::~TrainRanks() = default;
@@ -120,7 +131,8 @@ int TrainRanks::report(const CommunicationError& error) {
   const int of_rank = started_here ? processes_->code_of(failure.rank) : 0;
   const int code = of_rank != 0 ? of_rank : int{kFailed};
   if (!tells(failure)) return code;
-  const std::string end = started_here && of_rank == 0 ? fmt::format(" ({})", processes_->end_of(failure.rank)) : "";
+  const std::string how = started_here && of_rank == 0 ? processes_->end_of(failure.rank) : "";
+  const std::string end = how.empty() ? "" : fmt::format(" ({})", how);
   return report_error(message_of(failure, end), code, rank_ == 0 ? "" : who());
 }
 
