@@ -70,29 +70,14 @@ class ProgramBatches : public BatchSource {
   std::int64_t epoch_ = 0, next_ = 0;
 };
 
-/// Tells schedules what evaluations came to.
-struct MovedByEvaluations : Callback {
-  bool observes() const override { return true; }
-  void on_evaluated(const EvaluatedEvent& event) override {
-    for (const auto& schedule : schedules) schedule->evaluated(event.validation);
-  }
-  std::vector<std::shared_ptr<EvaluatedSchedule>> schedules;
-};
-
-TrainerOptions trainer_options(const run::RunConfig& config, std::int64_t batches, MovedByEvaluations& moved) {
+/// Schedules are the optimizer's, which Trainer applies.
+TrainerOptions trainer_options(const run::RunConfig& config) {
   const run::TrainConfig& train = config.train;
-  const std::int64_t updates = updates_of(batches, train.accumulate, train.replicas);
-  const UpdateSchedules schedules =
-      schedules_of(train.optimizer,
-                   {.updates = updates * train.epochs, .updates_per_epoch = updates, .evaluated = &moved.schedules});
   return {.epochs = train.epochs,
           .accumulate = train.accumulate,
           .evaluate = train.evaluate,
           .evaluate_every = train.evaluate_every,
           .mode = train.mode,
-          .learning_rate = schedules.learning_rate,
-          .weight_decay = schedules.weight_decay,
-          .momentum = schedules.momentum,
           .on_oom = config.memory.on_oom,
           .stop_early = train.stop_early,
           .max_updates = train.max_updates};
@@ -104,13 +89,11 @@ bantam_train_result trained(bantam_model& model, const bantam_batches& train, co
   ProgramBatches batches(train, "train", step);
   std::unique_ptr<ProgramBatches> evaluated;
   if (validation != nullptr) evaluated = std::make_unique<ProgramBatches>(*validation, "validation", step);
-  MovedByEvaluations moved;
-  TrainerOptions options = trainer_options(model.config, batches.batches_per_epoch(), moved);
+  TrainerOptions options = trainer_options(model.config);
   options.stop = [&] { return events.stops(); };
   Trainer trainer(step, batches, evaluated.get(), std::move(options));
   bantam_engine engine{model.runtime};
   events.set_engine(&engine);
-  trainer.add(moved);
   trainer.add(events);
   events.begin(model.config.train.epochs);
   bantam_train_result result = result_of(trainer.run());

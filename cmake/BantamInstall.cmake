@@ -1,5 +1,5 @@
-# Installs what a program needs, for find_package(bantam) and for pkg-config, and the program, in three components: library (libbantam.so, libbantam_pool.so),
-# development (headers, libbantam.a, package files) and program.
+# Installs what a program needs, for find_package(bantam) and for pkg-config, and the program, in four components: library (libbantam.so, libbantam_pool.so),
+# development (headers, libbantam.a, package files), program and documentation.
 include(CMakePackageConfigHelpers)
 get_property(_floors GLOBAL PROPERTY BANTAM_LIBRARIES)
 get_property(_linked GLOBAL PROPERTY BANTAM_LINKED)
@@ -57,7 +57,7 @@ if("OpenMP::OpenMP_CXX" IN_LIST _linked)  # the library of the compiler's OpenMP
   get_filename_component(_folder "${OpenMP_${_openmp}_LIBRARY}" DIRECTORY)
   bantam_external(OpenMP::OpenMP_CXX ${_openmp} g++ ${_folder})
 endif()
-string(APPEND _flags " -pthread -ldl")
+string(APPEND _flags " -pthread -ldl -lstdc++ -lm")  # the latter two for C programs, which a C compiler links
 if(BANTAM_WITH_CUDA)  # the CUDA runtime lies beside the library that was built with it: whoever links that needs no toolkit
   get_target_property(_cudart CUDA::cudart_static IMPORTED_LOCATION)
   install(FILES ${_cudart} DESTINATION ${_lib}/bantam RENAME libcudart_static.a COMPONENT development)
@@ -82,6 +82,22 @@ else()
 endif()
 configure_file(${CMAKE_CURRENT_LIST_DIR}/bantam.pc.in ${PROJECT_BINARY_DIR}/bantam.pc @ONLY)
 install(FILES ${PROJECT_BINARY_DIR}/bantam.pc DESTINATION ${_lib}/pkgconfig COMPONENT development)
+
+# The pages with what they link to, in the same places beside each other. Debian's packages and the archive bring their own.
+foreach(_file CHANGELOG.md LICENSE README.md)
+  install(FILES ${PROJECT_SOURCE_DIR}/${_file} DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT documentation)
+endforeach()
+install(DIRECTORY ${PROJECT_SOURCE_DIR}/docs/ DESTINATION ${CMAKE_INSTALL_DOCDIR}/docs COMPONENT documentation
+  FILES_MATCHING PATTERN "*.md")
+file(GLOB_RECURSE _notes RELATIVE ${PROJECT_SOURCE_DIR} ${PROJECT_SOURCE_DIR}/kernels/README.md
+  ${PROJECT_SOURCE_DIR}/benchmarks/README.md ${PROJECT_SOURCE_DIR}/benchmarks/torch_in_bantam.py)
+foreach(_file ${_notes})
+  get_filename_component(_folder ${_file} DIRECTORY)
+  install(FILES ${PROJECT_SOURCE_DIR}/${_file} DESTINATION ${CMAKE_INSTALL_DOCDIR}/${_folder} COMPONENT documentation)
+endforeach()
+foreach(_folder configs examples)
+  install(DIRECTORY ${PROJECT_SOURCE_DIR}/${_folder} DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT documentation)
+endforeach()
 
 if(TARGET bantam)
   install(TARGETS bantam RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT program)

@@ -1,17 +1,18 @@
-# Run by CTest: installs the build to a scratch folder, then configures and builds examples/embed, layer and run against it and runs
-# the first, where no CUDA toolkit is to be found (also if the build has CUDA), and compiles a file that includes every installed header. Checks that the
+# Run by CTest: installs the build to a scratch folder, then configures and builds examples/embed, layer, run and c_api against it and
+# runs the first and the last, where no CUDA toolkit is to be found (also if the build has CUDA), and compiles a file that includes every installed header. Checks that the
 # installed headers are those of cmake/PublicHeaders.cmake, that the tree without the program is small, and that a program of one line,
 # with bantam/bantam.h alone, compiles fast and links.
 set(scratch ${BUILD_DIR}/install_test)
 file(REMOVE_RECURSE ${scratch})
 include(${CMAKE_CURRENT_LIST_DIR}/../cmake/RunCommand.cmake)
 run(${CMAKE_COMMAND} --install ${BUILD_DIR} --prefix ${scratch}/prefix)
-foreach(example embed layer run)
+foreach(example embed layer run c_api)
   run(${CMAKE_COMMAND} -S ${CMAKE_CURRENT_LIST_DIR}/${example} -B ${scratch}/${example} -G ${GENERATOR}
       -DCMAKE_PREFIX_PATH=${scratch}/prefix -DCMAKE_BUILD_TYPE=Release -DCMAKE_DISABLE_FIND_PACKAGE_CUDAToolkit=ON)
   run(${CMAKE_COMMAND} --build ${scratch}/${example})
 endforeach()
 run(${scratch}/embed/embed)
+run(${scratch}/c_api/c_api_example ${scratch}/c_api/stripes-run)
 
 file(GLOB_RECURSE headers RELATIVE ${scratch}/prefix/include/bantam ${scratch}/prefix/include/*)
 include(${CMAKE_CURRENT_LIST_DIR}/../cmake/PublicHeaders.cmake)

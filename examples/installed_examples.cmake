@@ -1,5 +1,5 @@
 # Run by CTest: installs the build to a scratch folder, configures examples/ as a project of its own against that, builds all of them, and
-# has docs/EMBEDDING.md run them: each has to print what the page shows. A program that includes a header of ours from anywhere but the
+# has docs/EMBEDDING.md and C-API.md run them: each has to print what the page shows. A program that includes a header of ours from anywhere but the
 # installed folder does not compile, because there is no other.
 set(scratch ${BUILD_DIR}/installed_examples)
 file(REMOVE_RECURSE ${scratch}/prefix)
@@ -15,4 +15,4 @@ run(${CMAKE_COMMAND} -S ${SOURCE_DIR}/examples -B ${scratch}/build -G ${GENERATO
     -DCMAKE_BUILD_TYPE=Release)
 run(${CMAKE_COMMAND} --build ${scratch}/build)
 run(${PYTHON} ${SOURCE_DIR}/tests/docs/check_docs.py run --source ${SOURCE_DIR} --program ${scratch}/prefix/bin/bantam
-    --examples ${scratch}/build docs/EMBEDDING.md)
+    --examples ${scratch}/build docs/EMBEDDING.md docs/C-API.md)

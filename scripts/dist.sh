@@ -85,7 +85,7 @@ check_needs_libc_alone "$stage/bin/bantam"
 for shell in bash zsh fish; do "$stage/bin/bantam" completion $shell >"$stage/share/completion/bantam.$shell"; done
 copy_licences "$folder/bantam.map" "$stage/licences"
 cp LICENSE README.md CHANGELOG.md "$stage"
-cp -r configs "$stage/configs"
+cp -r configs examples "$stage"
 mkdir "$stage/docs" && cp docs/*.md "$stage/docs" && cp -r docs/tasks "$stage/docs/tasks"
 find "$stage" -type d -exec chmod 755 {} + -o -type f -exec chmod go=rX {} +
 # The same sources make the same archive: names in order, nobody's ids, the time of the last commit.

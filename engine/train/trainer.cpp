@@ -10,7 +10,6 @@
 
 #include "bantam/base/clock.h"
 #include "bantam/base/error.h"
-#include "bantam/engine/plan/step_plan.h"
 #include "bantam/engine/step/replica_tree.h"
 #include "bantam/engine/train/captured_steps.h"
 #include "bantam/engine/train/not_finite.h"
@@ -112,11 +111,15 @@ void Trainer::check_fits(const BatchSource& source, const char* what) const {
 }
 
 StepShapes Trainer::shapes() const {
-  StepShapes shapes{.batches = batch_sizes(train_), .accumulates = options_.accumulate > 1};
+  const auto sizes = [](const BatchSource& source) {
+    const std::int64_t batches = source.batches_per_epoch();
+    return batches > 0 ? std::vector{source.size_of(0), source.size_of(batches - 1)} : std::vector<std::int64_t>();
+  };
+  StepShapes shapes{.batches = sizes(train_), .accumulates = options_.accumulate > 1};
   if (!options_.evaluate) return shapes;
   for (const BatchSource* source : {validation_, options_.test})
     if (source != nullptr)
-      for (const std::int64_t size : batch_sizes(*source)) shapes.evaluation_batches.push_back(size);
+      for (const std::int64_t size : sizes(*source)) shapes.evaluation_batches.push_back(size);
   return shapes;
 }
 

@@ -61,6 +61,12 @@ int main() {
   // A limit that is too small is an error that a program can catch; nothing is half done.
   runtime.set_limit(device, plan.pool_bytes / 4);
   try {
+    runtime.require_pool(device, plan.pool_bytes);  // asked before anything is made
+    return 1;
+  } catch (const OutOfMemory& error) {
+    std::printf("refused: %s\n", error.what());
+  }
+  try {
     train_once(runtime, device);
     return 1;
   } catch (const OutOfMemory& error) {

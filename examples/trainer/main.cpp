@@ -1,7 +1,9 @@
-// Train with Trainer: batches of the program's own (a BatchSource), epochs with an evaluation after each, and a
-// callback that hears of them. The network learns whether a point of the plane lies in a ring.
+// Train with Trainer: batches of the program's own (a BatchSource), a schedule, epochs with an evaluation after each,
+// callbacks that hear of them and stop, all within the memory that was planned. The network learns whether a point of
+// the plane lies in a ring.
 #include <cmath>
 #include <cstdio>
+#include <numbers>
 
 #include "bantam/bantam.h"
 
@@ -55,21 +57,46 @@ struct EpochLines : Callback {
   }
 };
 
+// Ends the run once the validation samples are good enough. A stop is heard within one batch, also from another thread.
+struct GoodEnough : Callback {
+  explicit GoodEnough(Trainer& trainer) : trainer(trainer) {}
+  void on_epoch_end(const EpochEvent& event) override {
+    if (event.validation.accuracy >= 0.985) trainer.request_stop();
+  }
+  Trainer& trainer;
+};
+
+// From the optimizer's learning rate to 0 along half a cosine.
+Schedule cosine(const ScheduleFacts& run) {
+  return [run](std::int64_t update) {
+    const auto done = static_cast<float>(update) / static_cast<float>(run.updates);
+    return run.learning_rate * 0.5f * (1 + std::cos(std::numbers::pi_v<float> * done));
+  };
+}
+
 }  // namespace
 
 int main() {
-  Runtime runtime;
   Graph graph({2});
   graph.add(dense({.units = 32, .activation = {Activation::relu}}));
   graph.add(dense({.units = 32, .activation = {Activation::relu}}));
   graph.add(dense({.units = 2}));
-  Model model(runtime, Device::cpu(), graph, {.seed = 1});
-  Optimizer optimizer(model, {.learning_rate = 5e-3f});
-  TrainingStep step(model, optimizer, {});
   Points data(32, 1), validation(16, 2);
-  Trainer trainer(step, data, &validation, {.epochs = 20});
+  const OptimizerOptions adam{.learning_rate = 5e-3f, .schedules = {.learning_rate = cosine}};
+  const StepPlan plan = plan_step(graph, for_sources({.optimizer = adam, .device = Device::cpu()}, data, &validation));
+  Runtime runtime({.limits = {{"cpu", plan.pool_bytes}}});
+  Model model(runtime, Device::cpu(), graph, {.seed = 1});
+  Optimizer optimizer(model, adam);
+  TrainingStep step(model, optimizer, {});
+  Trainer trainer(step, data, &validation, {.epochs = 40, .stop_early = EarlyStopOptions{.patience = 8}});
   EpochLines lines;
   trainer.add(lines);
+  GoodEnough good_enough(trainer);
+  trainer.add(good_enough);
   const TrainResult result = trainer.run();
+  std::printf("%lld epochs: %s\n", static_cast<long long>(result.epochs),
+              result.stopped         ? "good enough"
+              : result.stopped_early ? "the validation loss did not fall any more"
+                                     : "all of them");
   return result.validation.accuracy > 0.9 ? 0 : 1;
 }
