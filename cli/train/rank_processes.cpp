@@ -19,8 +19,6 @@
 #include "bantam/base/atomic_file.h"
 #include "bantam/base/error.h"
 
-extern char** environ;
-
 namespace bantam::cli {
 namespace {
 

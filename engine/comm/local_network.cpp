@@ -35,7 +35,9 @@ struct Hub {
         buffer_bytes(std::max<std::size_t>(bytes, 1)),
         pipes(static_cast<std::size_t>(count) * static_cast<std::size_t>(count)),
         bells(static_cast<std::size_t>(count)) {}
-  Pipe& pipe(int from, int to) { return pipes[static_cast<std::size_t>(from * ranks + to)]; }
+  Pipe& pipe(int from, int to) {
+    return pipes[static_cast<std::size_t>(from) * static_cast<std::size_t>(ranks) + static_cast<std::size_t>(to)];
+  }
   Bell& bell(int rank) { return bells[static_cast<std::size_t>(rank)]; }
   void ring(int rank) {
     Bell& bell = this->bell(rank);

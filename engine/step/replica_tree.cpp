@@ -100,7 +100,7 @@ ReplicaTree::ReplicaTree(Model& model, MetricRing& ring, const ReplicaOptions& o
       waiting_planes_(static_cast<std::size_t>(places_of_tree(share_))) {
   const Context training = model_.context(Pass::train);
   const auto allocate = [&](const char* name, std::int64_t elements, DType dtype, Category category) {
-    const Tensor plane = training.at(model_.runtime().intern(name)).allocate({elements}, dtype, category);
+    Tensor plane = training.at(model_.runtime().intern(name)).allocate({elements}, dtype, category);
     zero_bytes(plane.data(), plane.bytes(), training.stream);  // padding stays so
     return plane;
   };

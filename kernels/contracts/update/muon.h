@@ -13,12 +13,13 @@ namespace bantam::kernels {
 /// A step's polynomial: X becomes a·X + b·(XXᵀ)X + c·(XXᵀ)²X, which moves singular values s towards 1: each becomes
 /// p(s) = a·s + b·s³ + c·s⁵.
 ///
-/// Why nothing overflows a half type with Jordan's coefficients, the defaults: |X| = 1 (Frobenius) at first, so s is in [0, 1]. p's largest value there is
-/// p(0.5545) = 1.2024, and p maps [0, 1.2024] into itself (its other extremum is p(1.0502) = 0.68; p(s) < s from s =
-/// 0.868 to 1.2637, so that 0.06 remain for rounding). So before every step s <= 1.21, and no element of a matrix
-/// exceeds its largest singular value: |X| <= 1.21, |XXᵀ| <= 1.47, |(XXᵀ)²| <= 2.15, and the polynomial, whose
-/// eigenvalues are a + b·s² + c·s⁴, has them in [0.63, 3.45]. Nothing underflows that counts: an element of X lost in
-/// float16 (below 2^-25) weighs less than a rounding of the whole for matrices of up to 2^28 elements.
+/// Why nothing overflows a half type with Jordan's coefficients, the defaults: |X| = 1 (Frobenius) at first, so s is in
+/// [0, 1]. p's largest value there is p(0.5545) = 1.2024, and p maps [0, 1.2024] into itself (its other extremum is
+/// p(1.0502) = 0.68; p(s) < s from s = 0.868 to 1.2637, so that 0.06 remain for rounding). So before every step s
+/// <= 1.21, and no element of a matrix exceeds its largest singular value: |X| <= 1.21, |XXᵀ| <= 1.47, |(XXᵀ)²|
+/// <= 2.15, and the polynomial, whose eigenvalues are a + b·s² + c·s⁴, has them in [0.63, 3.45]. Nothing underflows
+/// that counts: an element of X lost in float16 (below 2^-25) weighs less than a rounding of the whole for matrices of
+/// up to 2^28 elements.
 ///
 /// Other coefficients are accepted where s stays below kMostSingularValue through all steps, from 1.05 on, 0.05 being
 /// for rounding: |X| <= 2, |XXᵀ| <= 4 and |(XXᵀ)²| <= 16 then.

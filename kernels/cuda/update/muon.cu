@@ -178,8 +178,8 @@ void muon_apply(const Exec& exec, const UpdateArena& arena, const MuonMatrices& 
                 const MuonNormalization& normalization, DType dtype, const void* x, const UpdateControl* control) {
   dispatch_floating(dtype, [&](auto tag) {
     using T = typename decltype(tag)::type;
-    launch_early(exec, muon_apply_kernel<T>, chunk_grid(matrices), dim3(kUpdateThreads), arena, matrices,
-                 normalization, static_cast<const T*>(x), control);
+    launch_early(exec, muon_apply_kernel<T>, chunk_grid(matrices), dim3(kUpdateThreads), arena, matrices, normalization,
+                 static_cast<const T*>(x), control);
   });
 }
 
