@@ -9,6 +9,7 @@
 
 #include "bantam/base/byte_size.h"
 #include "bantam/base/text.h"
+#include "bantam/cli/print/fitted_text.h"
 
 namespace bantam::cli {
 namespace {
@@ -149,8 +150,10 @@ std::int64_t count_of(const DataReport::Split& split, std::size_t c) {
   return c < split.survey.class_counts.size() ? split.survey.class_counts[c] : 0;
 }
 
+constexpr std::size_t kLeastName = 8;
+
 /// All classes, or the most and least frequent ones of many.
-std::string classes_text(const DataReport& report) {
+std::string classes_text(const DataReport& report, std::size_t most_of_name) {
   constexpr std::size_t kAll = 24, kEnds = 10;
   const SplitSurvey& train = report.splits.front().survey;
   if (train.class_counts.empty()) return {};
@@ -164,7 +167,7 @@ std::string classes_text(const DataReport& report) {
   for (std::size_t i = 0; i < order.size(); ++i) {
     if (!all && i == kEnds) table.add_row({"…"});
     if (!all && i >= kEnds && i + kEnds < order.size()) continue;
-    std::vector<std::string> cells = {shown(class_name(train.facts, order[i]), 40)};
+    std::vector<std::string> cells = {shown(class_name(train.facts, order[i]), most_of_name)};
     for (const DataReport::Split& split : report.splits) cells.push_back(format_count(count_of(split, order[i])));
     table.add_row(std::move(cells));
   }
@@ -174,7 +177,7 @@ std::string classes_text(const DataReport& report) {
         fmt::format("the most frequent class has {:.3g} x the samples of the least frequent one\n", train.imbalance());
   for (std::size_t c = 0; c < train.class_counts.size(); ++c)
     if (train.class_counts[c] == 0)
-      return text + fmt::format("class {} has no training samples\n", shown(class_name(train.facts, c), 40));
+      return text + fmt::format("class {} has no training samples\n", shown(class_name(train.facts, c), most_of_name));
   return text;
 }
 
@@ -242,10 +245,12 @@ nlohmann::ordered_json json_of(const DataReport& report) {
   return json;
 }
 
-std::string text_of(const DataReport& report) {
+std::string text_of(const DataReport& report, std::size_t columns) {
   std::string text;
   for (const DataReport::Split& split : report.splits) text += text_of(split, report.checked);
-  text += classes_text(report) + "\n";
+  text +=
+      fitted_text(columns, kLeastName, [&](std::size_t most_of_name) { return classes_text(report, most_of_name); }) +
+      "\n";
   text += steps_text("training", report.training) + steps_text("evaluation", report.evaluation);
   if (!report.one_size)
     text +=

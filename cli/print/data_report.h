@@ -1,6 +1,7 @@
 // What `bantam data` tells of a configuration's data, as text and as JSON.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -38,7 +39,7 @@ std::string normalize_line(const DataReport& report);
 
 nlohmann::ordered_json json_of(const DataReport& report);
 
-/// In at most 80 columns but for names of files.
-std::string text_of(const DataReport& report);
+/// Names of classes are as long as lines of so many columns allow; names of files may be longer.
+std::string text_of(const DataReport& report, std::size_t columns = 80);
 
 }  // namespace bantam::cli

@@ -11,6 +11,7 @@
 
 #include "bantam/base/byte_size.h"
 #include "bantam/base/text.h"
+#include "bantam/cli/print/fitted_text.h"
 #include "bantam/run/use/class_report.h"
 
 namespace bantam::cli {
@@ -47,7 +48,7 @@ bool is_of_places(const Evaluation& evaluation) {
 }
 
 /// All classes, or, of many, those with the lowest F1.
-std::string classes_text(const ClassReport& report, bool places) {
+std::string classes_text(const ClassReport& report, bool places, std::size_t most_of_name) {
   constexpr std::size_t kAll = 40, kWorst = 20;
   std::vector<ClassScore> shown_classes = report.classes;
   std::erase_if(shown_classes, [](const ClassScore& score) { return score.count + score.predicted == 0; });
@@ -67,8 +68,8 @@ std::string classes_text(const ClassReport& report, bool places) {
     table.add_row(std::move(cells));
   };
   for (const ClassScore& score : shown_classes)
-    add({shown(score.name, 30), count_text(score.count), share_text(score.precision), share_text(score.recall),
-         share_text(score.f1)},
+    add({shown(score.name, most_of_name), count_text(score.count), share_text(score.precision),
+         share_text(score.recall), share_text(score.f1)},
         score.iou, score.auc);
   table.add_rule();
   add({"mean", "", share_text(report.precision), share_text(report.recall), share_text(report.f1)}, report.iou,
@@ -78,14 +79,17 @@ std::string classes_text(const ClassReport& report, bool places) {
   return title + table.to_string();
 }
 
-std::string confused_text(const ClassReport& report) {
+constexpr std::size_t kLeastName = 8;
+
+std::string confused_text(const ClassReport& report, std::size_t most_of_name) {
   const std::vector<Confusion> confused = report.confusions(kMostConfused);
   if (confused.empty()) return "";
   Table table({{"confused", Align::left}, {"count"}, {"of the class"}});
   for (const Confusion& one : confused)
-    table.add_row({fmt::format("{} as {}", shown(report.classes[static_cast<std::size_t>(one.label)].name, 30),
-                               shown(report.classes[static_cast<std::size_t>(one.predicted)].name, 30)),
-                   count_text(one.count), fmt::format("{:.1f}%", 100 * one.share)});
+    table.add_row(
+        {fmt::format("{} as {}", shown(report.classes[static_cast<std::size_t>(one.label)].name, most_of_name),
+                     shown(report.classes[static_cast<std::size_t>(one.predicted)].name, most_of_name)),
+         count_text(one.count), fmt::format("{:.1f}%", 100 * one.share)});
   return "\n" + table.to_string();
 }
 
@@ -159,10 +163,16 @@ void add_classes(Json& json, const ClassReport& report, bool places) {
 
 }  // namespace
 
-std::string text_of(const Evaluation& evaluation, const TrainedModel& model) {
+std::string text_of(const Evaluation& evaluation, const TrainedModel& model, std::size_t columns) {
   std::string text = head_text(evaluation, model);
   if (const auto report = class_report(evaluation, model.class_names))
-    text += "\n" + classes_text(*report, is_of_places(evaluation)) + confused_text(*report) + matrix_text(*report);
+    text += "\n" +
+            fitted_text(columns, kLeastName,
+                        [&](std::size_t most_of_name) {
+                          return classes_text(*report, is_of_places(evaluation), most_of_name) +
+                                 confused_text(*report, most_of_name);
+                        }) +
+            matrix_text(*report);
   const double rate = static_cast<double>(evaluation.metrics.samples) / std::max(evaluation.seconds, 1e-9);
   const bool as_planned = evaluation.peak_bytes == evaluation.planned_peak_bytes;
   text += fmt::format(

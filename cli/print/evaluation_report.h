@@ -1,6 +1,7 @@
 // What `bantam evaluate` tells, as text and as JSON.
 #pragma once
 
+#include <cstddef>
 #include <string>
 
 #include <nlohmann/json.hpp>
@@ -11,8 +12,9 @@
 
 namespace bantam::cli {
 
-/// In at most 80 columns but for names of files, classes, and matrices of many classes.
-std::string text_of(const Evaluation& evaluation, const TrainedModel& model);
+/// Names of classes are as long as lines of so many columns allow; names of files, and matrices of many classes, may
+/// be longer.
+std::string text_of(const Evaluation& evaluation, const TrainedModel& model, std::size_t columns = 80);
 
 /// Metrics by the names that metrics.jsonl has, without a prefix; classes, confusion_matrix, most_confused.
 nlohmann::ordered_json json_of(const Evaluation& evaluation, const TrainedModel& model);

@@ -12,6 +12,7 @@
 #include "bantam/cli/config/options.h"
 #include "bantam/cli/print/data_report.h"
 #include "bantam/cli/print/json_text.h"
+#include "bantam/cli/print/terminal.h"
 #include "bantam/cli/report/data_page.h"
 #include "bantam/data/images/decode.h"
 #include "bantam/data/survey/spread_samples.h"
@@ -151,7 +152,8 @@ int run_data(const DataVerb& verb) {
   const DataReport report = survey(config, splits, verb, runtime->threads());
   if (!verb.out.empty())
     write_file_atomically(verb.out, data_page(report, page_samples(config, report, splits.train, verb)));
-  std::fputs((verb.json ? json_text(json_of(report)) + "\n" : printable(text_of(report))).c_str(), stdout);
+  const auto columns = static_cast<std::size_t>(terminal_columns(stdout));
+  std::fputs((verb.json ? json_text(json_of(report)) + "\n" : printable(text_of(report, columns))).c_str(), stdout);
   if (!verb.out.empty() && !verb.json) fmt::print("\nSamples as the network sees them: {}\n", printable(verb.out));
   const bool broken =
       std::ranges::any_of(report.splits, [](const DataReport::Split& split) { return !split.survey.broken.empty(); });

@@ -16,6 +16,7 @@
 #include "bantam/cli/print/evaluation_report.h"
 #include "bantam/cli/print/json_text.h"
 #include "bantam/cli/print/progress.h"
+#include "bantam/cli/print/terminal.h"
 #include "bantam/cli/train/signals.h"
 #include "bantam/cli/use/model_flags.h"
 
@@ -88,7 +89,9 @@ int run_evaluate(const EvaluateFlags& flags) {
     tell_averages(model, progress);
     const Evaluation evaluation = evaluated(model, flags, progress, stop);
     progress.close();
-    const std::string text = flags.json ? json_text(json_of(evaluation, model)) + "\n" : text_of(evaluation, model);
+    const auto columns = static_cast<std::size_t>(terminal_columns(stdout));
+    const std::string text =
+        flags.json ? json_text(json_of(evaluation, model)) + "\n" : text_of(evaluation, model, columns);
     std::fputs(flags.json ? text.c_str() : printable(text).c_str(), stdout);
     return 0;
   } catch (const EvaluationStopped& stopped) {

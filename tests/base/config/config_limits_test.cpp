@@ -67,7 +67,8 @@ TEST(ConfigLimits, FilesAtTheCapAreReadInSeconds) {
       {"question marks", std::string(kMostBytes, '?')},
       {"colons", "a" + std::string(kMostBytes - 1, ':')},
   };
-  for (const auto& [name, text] : texts) {
+  for (const auto& [name, content] : texts) {
+    const std::string& text = content;  // clang 14 captures no structured binding
     ASSERT_LE(text.size(), kMostBytes) << name;
     std::string error;
     const double seconds = cpu_seconds([&] {
