@@ -43,11 +43,14 @@ Failure current_failure() {
 
 }  // namespace
 
-int report_error(std::string_view message, int code, const std::string& who) {
+std::string error_line(std::string_view message, const std::string& who) {
   // Errors with a position begin with it, as compilers' do.
   const bool has_position = message.find(": error: ") < message.find('\n');
-  const std::string line = fmt::format("{}{}{}\n", who, has_position ? "" : "bantam: error: ", shown_message(message));
-  std::fputs(line.c_str(), stderr);  // where it cannot be written, the exit code still tells
+  return fmt::format("{}{}{}\n", who, has_position ? "" : "bantam: error: ", shown_message(message));
+}
+
+int report_error(std::string_view message, int code, const std::string& who) {
+  std::fputs(error_line(message, who).c_str(), stderr);  // where it cannot be written, the exit code still tells
   return code;
 }
 

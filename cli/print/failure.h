@@ -8,7 +8,9 @@ namespace bantam::cli {
 
 enum ExitCode : int { kDone = 0, kFailed = 1, kUsage = 2, kData = 3, kDoesNotFit = 4, kNotFinite = 5 };
 
-/// Prints an error's message on standard error; returns `code`.
+/// An error's message as it is printed, with its newline.
+std::string error_line(std::string_view message, const std::string& who = "");
+/// Prints it on standard error; returns `code`.
 int report_error(std::string_view message, int code, const std::string& who = "");
 
 /// Within a catch clause: the exit code of the exception under way.

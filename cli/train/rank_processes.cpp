@@ -56,7 +56,7 @@ std::vector<std::string> environment_of(int rank, const RankMeeting& meeting) {
 
 /// In the new process.
 [[noreturn]] void become_rank(pid_t parent, char* const* arguments, char* const* environment) {
-  prctl(PR_SET_PDEATHSIG, SIGTERM);
+  prctl(PR_SET_PDEATHSIG, SIGTERM);   // until it is connected (TrainRanks::join)
   if (getppid() != parent) _exit(1);  // it has ended before that was set
   const int nothing = open("/dev/null", O_RDWR);
   if (nothing < 0 || dup2(nothing, STDIN_FILENO) < 0 || dup2(nothing, STDOUT_FILENO) < 0) _exit(1);

@@ -5,9 +5,13 @@
 #include <chrono>
 #include <csignal>
 #include <cstdio>
+#include <string_view>
 #include <utility>
 
+#include <fcntl.h>
 #include <fmt/format.h>
+#include <poll.h>
+#include <sys/prctl.h>
 #include <unistd.h>
 
 #include "bantam/base/error.h"
@@ -23,7 +27,15 @@ namespace bantam::cli {
 namespace {
 
 constexpr double kFarewellSeconds = 2;  // for ranks that were started here to end by themselves
+constexpr const char* kOwnLauncher = "Bantam";
 constexpr const char* kLoopback = "127.0.0.1";
+
+/// Never waits for a reader of stderr that has stopped reading, nor for a lock of its stream.
+void write_at_once(std::string_view text) {
+  pollfd descriptor{.fd = STDERR_FILENO, .events = POLLOUT, .revents = 0};
+  if (poll(&descriptor, 1, 0) != 1 || (descriptor.revents & POLLOUT) == 0) return;
+  [[maybe_unused]] const auto written = ::write(STDERR_FILENO, text.data(), text.size());
+}
 
 int threads_of(const LaunchEnvironment& launched) {
   return std::max(1, read_host_info().processors / std::max(1, launched.local_size));
@@ -51,7 +63,8 @@ void EndTimer::start(double seconds, std::function<void()> end) {
 
 std::unique_ptr<TrainRanks> TrainRanks::spawn(int ranks, const std::function<bool()>& stop) {
   const LocalListener listener = listen_for_local_ranks();
-  const LaunchEnvironment launched{.launcher = "Bantam",
+  ::fcntl(listener.descriptor, F_SETFD, FD_CLOEXEC);  // it is rank 0's, which is this process
+  const LaunchEnvironment launched{.launcher = kOwnLauncher,
                                    .size = ranks,
                                    .local_size = ranks,
                                    .address = kLoopback,
@@ -64,7 +77,11 @@ std::unique_ptr<TrainRanks> TrainRanks::spawn(int ranks, const std::function<boo
 }
 
 std::unique_ptr<TrainRanks> TrainRanks::join(const LaunchEnvironment& launched, const std::function<bool()>& stop) {
-  return std::unique_ptr<TrainRanks>(new TrainRanks(launched, nullptr, stop));
+  ::prctl(PR_SET_NAME, "bantam");  // started as /proc/self/exe its name would be "exe"
+  auto joined = std::unique_ptr<TrainRanks>(new TrainRanks(launched, nullptr, stop));
+  // From now on the end of rank 0 is seen by its connection; a process that was halted wakes up to see it.
+  if (launched.launcher == kOwnLauncher) ::prctl(PR_SET_PDEATHSIG, SIGCONT);
+  return joined;
 }
 
 TrainRanks::TrainRanks(const LaunchEnvironment& launched, std::unique_ptr<RankProcesses> processes,
@@ -97,9 +114,8 @@ void TrainRanks::set_folder(const std::filesystem::path& folder) {
 /// On a thread of the group's: whatever the training waits for, this process ends.
 void TrainRanks::end_after(const RankFailure& failure) {
   timer_.start(kMostSeconds, [this, failure] {
-    if (tells(failure)) report_error(message_of(failure, ""), kFailed, rank_ == 0 ? "" : who());
     if (processes_ != nullptr) processes_->kill_all();
-    std::fflush(nullptr);
+    if (tells(failure)) write_at_once(error_line(message_of(failure, ""), rank_ == 0 ? "" : who()));
     ::_exit(kFailed);
   });
 }
@@ -113,8 +129,9 @@ std::string TrainRanks::message_of(const RankFailure& failure, const std::string
   try {
     const std::vector<run::Checkpoint> checkpoints = run::CheckpointFolder(folder_).list();
     if (!checkpoints.empty())
-      return text + fmt::format("; its newest checkpoint is {}: `bantam train --resume {}` goes on",
-                                checkpoints.front().path.string(), folder_.string());
+      return text + fmt::format("; its newest checkpoint is {}: `bantam train --resume {}{}` goes on",
+                                checkpoints.front().path.string(), folder_.string(),
+                                processes_ != nullptr ? fmt::format(" --ranks {}", size_) : "");
   } catch (const DataError&) {  // as if there were none
   }
   return text + "; it has no checkpoint yet";
@@ -123,12 +140,12 @@ std::string TrainRanks::message_of(const RankFailure& failure, const std::string
 int TrainRanks::report(const CommunicationError& error) {
   const RankFailure& failure = error.failure();
   wait();
-  if (failure.reason == run::StoppedBeforeTraining().what()) {
-    if (rank_ == 0) fmt::print(stderr, "{}\n", failure.reason);
-    return stop_exit_code(SIGTERM);
-  }
   const bool started_here = processes_ != nullptr && failure.rank > 0;
   const int of_rank = started_here ? processes_->code_of(failure.rank) : 0;
+  if (failure.reason == run::StoppedBeforeTraining().what()) {
+    if (rank_ == 0) fmt::print(stderr, "{}\n", failure.reason);
+    return of_rank != 0 ? of_rank : stop_exit_code(SIGTERM);
+  }
   const int code = of_rank != 0 ? of_rank : int{kFailed};
   if (!tells(failure)) return code;
   const std::string how = started_here && of_rank == 0 ? processes_->end_of(failure.rank) : "";

@@ -76,6 +76,10 @@ void require_ranks(const RunConfig& config, int ranks) {
     throw ConfigError(
         "data.pipeline.cache: disk packs samples into the run's folder, which rank 0 alone has: name a folder by "
         "cache: {disk: FOLDER}, or use another cache");
+  if (config.memory.on_oom != OnOutOfMemory::fail)
+    throw ConfigError(
+        "memory.on_oom: accumulate computes other bits on the rank whose memory ends; with several ranks say fail, and "
+        "lower the batch size or let recompute: auto fit each rank into its limit");
 }
 
 std::vector<int> dealt_replicas(const RunConfig& config, int ranks,

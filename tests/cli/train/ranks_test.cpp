@@ -82,6 +82,19 @@ class Ranks : public ProgramTest {
     return children;
   }
   static bool lives(pid_t process) { return kill(process, 0) == 0; }
+  /// Whether the process has a TCP socket at which others can connect.
+  static bool listens(pid_t process) {
+    for (const auto& entry : std::filesystem::directory_iterator("/proc/" + std::to_string(process) + "/fd")) {
+      std::error_code gone;
+      const std::string target = std::filesystem::read_symlink(entry.path(), gone).string();  // socket:[NUMBER]
+      if (!target.starts_with("socket:")) continue;
+      const std::string number = " " + target.substr(8, target.size() - 9) + " ";
+      std::ifstream sockets("/proc/net/tcp");
+      for (std::string line; std::getline(sockets, line);)
+        if (line.find(number) != std::string::npos && line.find(" 0A ") != std::string::npos) return true;
+    }
+    return false;
+  }
 };
 
 TEST_F(Ranks, HaveTheSameBitsHoweverMany) {
@@ -154,6 +167,18 @@ TEST_F(Ranks, LeaveNoOrphansWhereTheFirstIsKilled) {
   EXPECT_NE(read("stderr").find("rank 1: bantam: error: rank 0"), std::string::npos) << read("stderr");
 }
 
+TEST_F(Ranks, WakeUpWhereTheFirstIsKilledWhileOneIsHalted) {
+  const pid_t parent = start(arguments("run", 3, {"train.epochs=1000000"}));
+  ASSERT_TRUE(wait_until([&] { return logged("run", 5); }));
+  const std::vector<pid_t> children = children_of(parent);
+  ASSERT_EQ(children.size(), 2u);
+  for (const pid_t child : children) EXPECT_FALSE(listens(child));
+  kill(children[1], SIGSTOP);
+  kill(parent, SIGKILL);
+  EXPECT_EQ(wait(parent).code, 128 + SIGKILL);
+  EXPECT_TRUE(wait_until([&] { return !lives(children[0]) && !lives(children[1]); }));
+}
+
 /// Without recompute a rank of it needs 150 MiB.
 TEST_F(Ranks, KeepWithinLimitsOfTheirOwn) {
   std::string layers;
@@ -211,6 +236,8 @@ TEST_F(Ranks, SayWhatTheyNeed) {
             "bantam: error: memory.limits: cpu has 3 limits, one for each rank, but the run has 2 ranks\n");
   EXPECT_EQ(error_of(1, {"memory.limits={cpu: [1GiB, 1GiB]}"}),
             "bantam: error: memory.limits: cpu has 2 limits, one for each rank, but the run has 1 rank\n");
+  EXPECT_NE(error_of(2, {"memory.on_oom=accumulate_with_batch_norm"}).find("with several ranks say fail"),
+            std::string::npos);
   EXPECT_NE(error_of(2, {"data.pipeline.0={cache: disk}"}).find("name a folder by cache: {disk: FOLDER}"),
             std::string::npos);
 }
