@@ -6,6 +6,8 @@
 #include <new>
 
 #include <fmt/format.h>
+#include <poll.h>
+#include <unistd.h>
 
 #include "bantam/base/error.h"
 #include "bantam/base/text.h"
@@ -52,6 +54,12 @@ std::string error_line(std::string_view message, const std::string& who) {
 int report_error(std::string_view message, int code, const std::string& who) {
   std::fputs(error_line(message, who).c_str(), stderr);  // where it cannot be written, the exit code still tells
   return code;
+}
+
+void write_at_once(std::string_view text) noexcept {
+  pollfd descriptor{.fd = STDERR_FILENO, .events = POLLOUT, .revents = 0};
+  if (poll(&descriptor, 1, 0) != 1 || (descriptor.revents & POLLOUT) == 0) return;
+  [[maybe_unused]] const auto written = write(STDERR_FILENO, text.data(), text.size());
 }
 
 int code_of_exception() { return current_failure().code; }

@@ -13,6 +13,10 @@ std::string error_line(std::string_view message, const std::string& who = "");
 /// Prints it on standard error; returns `code`.
 int report_error(std::string_view message, int code, const std::string& who = "");
 
+/// Writes on standard error without waiting, for a reader that has stopped reading or for a lock of the stream: what
+/// cannot be written at once is not. A signal's handler may call it.
+void write_at_once(std::string_view text) noexcept;
+
 /// Within a catch clause: the exit code of the exception under way.
 int code_of_exception();
 /// Within a catch clause: prints the exception's message, after `who` ("rank 2: "), and returns its exit code.

@@ -18,7 +18,8 @@ struct RankMeeting {
 
 /// Ranks 1 … ranks - 1: this program with this process's arguments, and the variables of a launcher
 /// (engine/comm/launch_environment.h). They read no standard input and write no standard output; standard error is this
-/// process's. Where this process ends, however that is, they get SIGTERM. Used by one thread.
+/// process's. Where this process ends, however that is, they get SIGTERM until they are connected, and see it by their
+/// connections from then on. Used by one thread.
 class RankProcesses {
  public:
   /// Starts them. Throws Error where the system starts no process; those that run already are ended.

@@ -10,8 +10,9 @@
 #include <ctime>
 #include <string_view>
 
-#include <poll.h>
 #include <unistd.h>
+
+#include "bantam/cli/print/failure.h"
 
 namespace bantam::cli {
 namespace {
@@ -43,12 +44,8 @@ std::int64_t now() {
   return static_cast<std::int64_t>(time.tv_sec) * 1'000'000'000 + time.tv_nsec;
 }
 
-/// Never waits for a reader of stderr that has stopped reading.
 void say(std::string_view text) {
-  if (g_quiet.load()) return;
-  pollfd descriptor{.fd = STDERR_FILENO, .events = POLLOUT, .revents = 0};
-  if (poll(&descriptor, 1, 0) != 1 || (descriptor.revents & POLLOUT) == 0) return;
-  [[maybe_unused]] const auto written = write(STDERR_FILENO, text.data(), text.size());
+  if (!g_quiet.load()) write_at_once(text);
 }
 
 /// As if there were no handler, so that a parent sees which signal it was.

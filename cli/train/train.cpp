@@ -187,8 +187,8 @@ int train_beside(const TrainOptions& options, const LaunchEnvironment& launched)
   } catch (const CommunicationError& error) {
     if (ranks != nullptr) return ranks->report(error);
     if (stop.requested()) return stop_exit_code(stop.signal());
-    return launched.launcher == "Bantam" ? int{kFailed} : report_exception(who);  // rank 0 tells
-  } catch (const NotFiniteError&) {                                               // which rank 0 tells
+    return launched.launcher == kOwnLauncher ? int{kFailed} : report_exception(who);  // rank 0 tells
+  } catch (const NotFiniteError&) {                                                   // which rank 0 tells
     return kNotFinite;
   } catch (const std::exception&) {
     return report_exception(who);

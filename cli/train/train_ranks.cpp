@@ -5,12 +5,10 @@
 #include <chrono>
 #include <csignal>
 #include <cstdio>
-#include <string_view>
 #include <utility>
 
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <poll.h>
 #include <sys/prctl.h>
 #include <unistd.h>
 
@@ -27,15 +25,7 @@ namespace bantam::cli {
 namespace {
 
 constexpr double kFarewellSeconds = 2;  // for ranks that were started here to end by themselves
-constexpr const char* kOwnLauncher = "Bantam";
 constexpr const char* kLoopback = "127.0.0.1";
-
-/// Never waits for a reader of stderr that has stopped reading, nor for a lock of its stream.
-void write_at_once(std::string_view text) {
-  pollfd descriptor{.fd = STDERR_FILENO, .events = POLLOUT, .revents = 0};
-  if (poll(&descriptor, 1, 0) != 1 || (descriptor.revents & POLLOUT) == 0) return;
-  [[maybe_unused]] const auto written = ::write(STDERR_FILENO, text.data(), text.size());
-}
 
 int threads_of(const LaunchEnvironment& launched) {
   return std::max(1, read_host_info().processors / std::max(1, launched.local_size));

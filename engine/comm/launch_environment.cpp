@@ -55,7 +55,7 @@ struct Names {
   const char* local_size;
 };
 
-constexpr Names kBantam = {"Bantam", "BANTAM_RANK", "BANTAM_RANKS", nullptr, nullptr};
+constexpr Names kBantam = {kOwnLauncher, "BANTAM_RANK", "BANTAM_RANKS", nullptr, nullptr};
 constexpr Names kTorchrun = {"torchrun", "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"};
 constexpr Names kOpenMpi = {"Open MPI", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK",
                             "OMPI_COMM_WORLD_LOCAL_SIZE"};

@@ -7,6 +7,9 @@
 
 namespace bantam {
 
+/// LaunchEnvironment::launcher of ranks that this program has started itself.
+inline constexpr const char* kOwnLauncher = "Bantam";
+
 /// One process of a run, as torchrun, mpirun, srun or Bantam itself started it.
 struct LaunchEnvironment {
   std::string launcher;  ///< "Bantam", "torchrun", "Open MPI", "PMI" or "Slurm"; empty: none, a run of one rank

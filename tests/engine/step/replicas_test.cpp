@@ -14,6 +14,7 @@
 #include "bantam/engine/train/trainer.h"
 #include "bantam/kernels/reference/update.h"
 #include "tests/engine/engine_fixture.h"
+#include "tests/engine/shared_source.h"
 
 namespace bantam {
 namespace {
@@ -21,6 +22,7 @@ namespace {
 using kernels::reference::tree_node;
 using testing::EngineTest;
 using testing::MemorySource;
+using testing::SharedSource;
 
 class ReplicasTest : public EngineTest {};
 BANTAM_INSTANTIATE_ON_DEVICES(ReplicasTest);
@@ -315,23 +317,6 @@ TEST_P(ReplicasTest, EvaluationsCountEverySampleOnce) {
     EXPECT_NEAR(found.loss, expected.loss, 1e-12 * expected.loss);  // sums in another order
   }
 }
-
-/// Passes over other ranks' batches.
-class SharedSource : public MemorySource {
- public:
-  using MemorySource::MemorySource;
-  void set_share(std::int64_t first, std::int64_t count, std::int64_t of) override {
-    first_ = first, count_ = count, of_ = of;
-  }
-  bool next(const Context& context, Batch& batch) override {
-    while (MemorySource::next(context, batch))
-      if (batch.index % of_ >= first_ && batch.index % of_ < first_ + count_) return true;
-    return false;
-  }
-
- private:
-  std::int64_t first_ = 0, count_ = 1, of_ = 1;
-};
 
 struct Ended {
   std::vector<std::byte> state;

@@ -12,12 +12,14 @@
 #include "bantam/engine/train/trainer.h"
 #include "tests/engine/comm/tree_sums.h"
 #include "tests/engine/engine_fixture.h"
+#include "tests/engine/shared_source.h"
 
 namespace bantam {
 namespace {
 
 using testing::MemorySource;
 using testing::random_shares;
+using testing::SharedSource;
 
 constexpr int kReplicas = 4;
 
@@ -34,23 +36,6 @@ Graph network() {
   graph.add("head", dense({.units = 5}));
   return graph;
 }
-
-/// Passes over other ranks' batches.
-class SharedSource : public MemorySource {
- public:
-  using MemorySource::MemorySource;
-  void set_share(std::int64_t first, std::int64_t count, std::int64_t of) override {
-    first_ = first, count_ = count, of_ = of;
-  }
-  bool next(const Context& context, Batch& batch) override {
-    while (MemorySource::next(context, batch))
-      if (batch.index % of_ >= first_ && batch.index % of_ < first_ + count_) return true;
-    return false;
-  }
-
- private:
-  std::int64_t first_ = 0, count_ = 1, of_ = 1;
-};
 
 struct Checkpoint {
   TrainerPosition position;
