@@ -26,7 +26,7 @@ BANTAM_API_BEGIN
 namespace bantam::run {
 
 struct BANTAM_INTERNAL ConfigAccess;  // internal: run.cpp
-struct BANTAM_INTERNAL RunConfig;     // internal: run_config.h
+struct BANTAM_INTERNAL RunConfig;     // internal
 
 /// A YAML file like those in configs/, with overrides applied, typed and checked. A value: copies share the parsed
 /// document and belong to one thread at a time.

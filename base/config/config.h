@@ -43,10 +43,10 @@ std::string to_string(Duration duration);
 /// What parse_duration reads: "500 or 500updates, 2epochs, 30s, 10min or 1h".
 std::string duration_spellings(bool updates = true, bool epochs = true, bool seconds = true);
 
-struct BANTAM_INTERNAL ConfigDescription;  // config_recording.h
+struct BANTAM_INTERNAL ConfigDescription;
 class ConfigMap;
 class ConfigNode;
-class BANTAM_INTERNAL ConfigTemplate;  // config_template.h
+class BANTAM_INTERNAL ConfigTemplate;
 
 /// Allowed integers, both ends included: `{.min = 1}`.
 struct IntegerRange {
@@ -180,7 +180,7 @@ class ConfigNode {
   std::string as_text() const;
   std::string as_choice(std::span<const std::string_view> allowed) const;
   std::string as_choice(std::initializer_list<std::string_view> allowed) const;
-  /// "4GiB", 4096; see base/byte_size.h. At least `min` bytes: 1 where a 0 would silently mean "no limit".
+  /// "4GiB", "512MiB", 4096. At least `min` bytes: 1 where a 0 would silently mean "no limit".
   std::uint64_t as_byte_size(std::uint64_t min = 0) const;
   /// 500, "500updates", "2epochs", "10min"; see parse_duration.
   Duration as_duration(DurationRange range = {}) const;
@@ -201,7 +201,7 @@ class ConfigNode {
   /// text.
   Named as_named() const;
 
-  /// True while a description of the keys is made (base/config/config_schema.h): the values are examples.
+  /// True while a description of the keys is made (`bantam schema`): the values are examples.
   bool is_described() const;
   /// In a description: what a section or an entry of a table is for, with an example of a whole one in YAML. Else
   /// nothing happens.

@@ -23,8 +23,8 @@ namespace bantam {
 /// Not thread-safe; one step on one stream.
 class Gradient {
  public:
-  struct NormInput;  ///< internal: gradient_operands.h
-  struct Operands;   ///< internal: gradient_operands.h
+  struct NormInput;  ///< internal
+  struct Operands;   ///< internal
 
   Gradient() = default;
   Gradient(Tensor value);  // NOLINT: a tensor is a gradient

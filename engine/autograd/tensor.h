@@ -151,7 +151,7 @@ class TensorMap {
  public:
   /// A tensor and its name.
   struct Entry {
-    Entry(std::string_view name, Tensor tensor) : name(name), tensor(std::move(tensor)) {}
+    Entry(std::string_view its_name, Tensor value) : name(its_name), tensor(std::move(value)) {}
     std::string name;
     Tensor tensor;
   };

@@ -33,7 +33,7 @@ struct ModelOptions {
   Precision precision = {};
   std::uint64_t seed = 42;
   RecomputeOptions recompute = {};
-  bool fusion = true;  ///< chains of layers run as one op where there is one (fusion.h)
+  bool fusion = true;  ///< chains of layers run as one op where there is one
   /// Parameters that are frozen, or have an optimizer's values of their own.
   std::vector<ParameterGroup> groups = {};
   /// For forward in evaluation alone (Predictor): no gradients have memory, weights have no initial values, and

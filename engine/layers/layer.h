@@ -78,13 +78,13 @@ class Layer {
   }
   /// Whether it has no convolution and no matrix product.
   bool cheap(std::span<const Shape> inputs) const { return flops(inputs) == 0; }
-  /// For the engine's own layers: what they can do with their neighbours (node_plan.h). A program's need not say
+  /// For the engine's own layers: what they can do with their neighbours. A program's need not say
   /// anything.
   virtual NodeTraits traits() const;
   /// Whether a sample's output in training depends on the others of its micro-batch: smaller micro-batches then compute
   /// another function.
   virtual bool uses_batch_statistics() const { return false; }
-  /// The options that its factory (layers.h) received, where they are an `Options`, else null. Patterns (fusion.h) read
+  /// The options that its factory (layers.h) received, where they are an `Options`, else null. Patterns of fusion read
   /// them.
   template <class Options>
   const Options* options() const {

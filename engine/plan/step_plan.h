@@ -88,7 +88,7 @@ StepPlan plan_step(const Graph& graph, const StepPlanOptions& options);
 /// Bytes of a step's buffers that live from forward into backward, by layer path.
 std::map<std::string, std::uint64_t> kept_bytes(const StepPlan& plan);
 
-/// The plan's peak_bytes alone, in less time. `read` gets the log of the second update's kernels (kernel_log.h), whose
+/// The plan's peak_bytes alone, in less time. `read` gets the log of the second update's kernels (internal), whose
 /// owners' names live as long as the call.
 std::uint64_t step_peak(const Graph& graph, const StepPlanOptions& options,
                         const std::function<void(const kernels::KernelLog&)>& read = {});

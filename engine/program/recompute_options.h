@@ -10,7 +10,7 @@
 BANTAM_API_BEGIN
 namespace bantam {
 
-/// Which tensors backward rebuilds by a recipe from tensors that are kept anyway (saved_tensor.h).
+/// Which tensors backward rebuilds by a recipe from tensors that are kept anyway.
 enum class Derive : std::uint8_t {
   none,
   inner,  ///< one kept tensor's: normalised, activated, dropped-out

@@ -81,7 +81,7 @@ class Runtime {
   Stream stream(Device device);
   /// What kernels need: device, compute stream, threads, libraries, log.
   kernels::Exec exec(Device device);
-  /// Kernels called on the device from here on note their work in `log` (kernel_log.h); null: nowhere. Contexts that
+  /// Kernels called on the device from here on note their work in `log` (internal); null: nowhere. Contexts that
   /// were made before keep the log they have.
   void set_kernel_log(Device device, kernels::KernelLog* log);
   int threads() const;

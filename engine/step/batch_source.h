@@ -55,7 +55,7 @@ class BatchSource {
   virtual void start(std::int64_t epoch, std::int64_t first_batch = 0) = 0;
   /// The next batch of the epoch, ready in order of the context's stream; false at the epoch's end. Throws DataError.
   virtual bool next(const Context& context, Batch& batch) = 0;
-  /// The epoch's full batches made by the device itself (device_batches.h), from the place where `next` is, which they
+  /// The epoch's full batches made by the device itself (internal), from the place where `next` is, which they
   /// move on; null where the host has a part in them, or for other reasons of the source. Of the type that `context`
   /// computes in, and in use from then on, also by `next`. The source's own; there is one. Throws OutOfMemory.
   virtual DeviceBatches* device_batches(const Context& context) {

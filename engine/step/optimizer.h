@@ -229,10 +229,10 @@ struct UpdateValues {
   bool operator==(const UpdateValues&) const = default;
 };
 
-class BANTAM_INTERNAL Muon;           // muon.h
-class BANTAM_INTERNAL Pruning;        // pruning.h
-class BANTAM_INTERNAL SpanTable;      // span_table.h
-class BANTAM_INTERNAL WeightAverage;  // weight_average.h
+class BANTAM_INTERNAL Muon;
+class BANTAM_INTERNAL Pruning;
+class BANTAM_INTERNAL SpanTable;
+class BANTAM_INTERNAL WeightAverage;
 
 /// State of one optimizer for one model. All of it lives on the device; nothing here waits for the device but
 /// `control()`.

@@ -36,8 +36,8 @@ std::string_view to_string(StepMode mode);
 /// that what is reported is what runs. Throws ConfigError naming the text.
 StepMode parse_step_mode(std::string_view text, Device device);
 
-struct BANTAM_INTERNAL CapturedUpdates;  // captured_updates.h
-class BANTAM_INTERNAL Communicator;      // engine/comm/communicator.h
+struct BANTAM_INTERNAL CapturedUpdates;
+class BANTAM_INTERNAL Communicator;
 class BANTAM_INTERNAL MetricRing;
 class BANTAM_INTERNAL ReplicaTree;
 class BANTAM_INTERNAL PartTrace;

@@ -55,7 +55,7 @@ struct MemoryStats {
   std::uint64_t frees = 0;
   std::uint64_t regions = 0;
   std::uint64_t pool_changes = 0;  ///< since the start: calls of the source to reserve or release, failed ones too
-  std::uint64_t arena_bytes = 0;   ///< reserved for planned allocations (placement.h)
+  std::uint64_t arena_bytes = 0;   ///< reserved for the allocations of planned steps
   std::uint64_t arena_in_use_bytes = 0;  ///< of it in use; in in_use_bytes too
   std::uint64_t peak_claimed_bytes = 0;  ///< most bytes in use or idle in the arena at one time: no pool can be smaller
   std::uint64_t planned_allocations = 0;  ///< since the start: served from the arena

@@ -65,7 +65,7 @@ class BfcAllocator {
  public:
   /// Throws Error where `growth` is false without a limit.
   BfcAllocator(std::unique_ptr<MemorySource> source, Device device, AllocatorOptions options);
-  /// With an oracle of its own for the order of streams (stream_oracle.h): for tests.
+  /// With an oracle of its own for the order of streams: for tests.
   BfcAllocator(std::unique_ptr<MemorySource> source, Device device, AllocatorOptions options,
                std::unique_ptr<StreamOracle> oracle);
   /// Releases all memory, live or not. Work that uses it must be done.
@@ -109,7 +109,7 @@ class BfcAllocator {
   /// Reserves memory ahead of its use: grows the pool to at least `bytes` by one contiguous range of the missing size
   /// (rounded up to pages). False, with nothing changed, where limit or source do not allow it.
   bool reserve_pool(std::uint64_t bytes);
-  /// Sets `bytes` aside for planned allocations on `stream` (placement.h), as one arena. There is one arena at a time:
+  /// Sets `bytes` aside for planned allocations on `stream`, as one arena. There is one arena at a time:
   /// an idle one that is too small, or another stream's, is replaced. False where it is in use or there is no memory.
   /// An idle arena is released by `trim`, where a lower limit needs it, and when a request finds no other memory; not
   /// for a request that the limit forbids all the same, nor for an arena larger than the limit.
@@ -118,7 +118,7 @@ class BfcAllocator {
   bool release_arena();
   /// Where the arena begins; null where there is none.
   const void* arena_address() const;
-  /// ArenaHold's (placement.h): the arena, if it is idle and begins at `address` with `bytes` or more, for work on
+  /// ArenaHold's (internal): the arena, if it is idle and begins at `address` with `bytes` or more, for work on
   /// `stream`, stays until `let_go_of_arena`.
   bool hold_arena(const void* address, std::uint64_t bytes, Stream stream);
   void let_go_of_arena();

@@ -10,7 +10,7 @@
 BANTAM_API_BEGIN
 namespace bantam {
 
-/// Where an allocator's memory comes from: a RegionSource or a PagedSource (paged_source.h). Not thread-safe: the
+/// Where an allocator's memory comes from: a RegionSource or, internally, a PagedSource. Not thread-safe: the
 /// allocator that owns it serialises calls.
 class MemorySource {
  public:

@@ -25,7 +25,7 @@ struct MemoryReport {
 
   /// Reserved from the device: in use, set aside or cached.
   std::uint64_t reserved_bytes() const { return stats.pool_bytes; }
-  /// Reserved for planned steps (placement.h), and not in use now.
+  /// Reserved for planned steps, and not in use now.
   std::uint64_t set_aside_bytes() const { return stats.arena_idle_bytes(); }
   /// Reserved, and in use by nobody.
   std::uint64_t cached_bytes() const { return stats.free_bytes(); }
