@@ -107,8 +107,7 @@ bantam_status bantam_model_get_info(const bantam_model* model, bantam_model_info
 }
 
 bantam_status bantam_model_class_names(const bantam_model* model, char** json) {
-  return guarded(
-      [&] { required(json, "json") = copied_text(nlohmann::json(required(model, "model").class_names).dump()); });
+  return guarded([&] { give_text(json, "json", nlohmann::json(required(model, "model").class_names).dump()); });
 }
 
 bantam_status bantam_model_save(bantam_model* model, const char* path) {
@@ -144,6 +143,6 @@ bantam_status bantam_model_load_state(bantam_model* model, const char* path) {
 bantam_status bantam_model_memory_report(bantam_model* model, char** json) {
   return guarded([&] {
     bantam_model& asked = required(model, "model");
-    required(json, "json") = copied_text(to_json(asked.runtime->memory_report(asked.config.device)));
+    give_text(json, "json", to_json(asked.runtime->memory_report(asked.config.device)));
   });
 }

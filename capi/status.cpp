@@ -91,6 +91,11 @@ char* copied_text(std::string_view text) {
   return copy;
 }
 
+void give_text(char** to, const char* name, std::string_view text) {
+  char*& place = required(to, name);
+  place = copied_text(text);
+}
+
 void copy_text(char* to, std::size_t room, std::string_view text) {
   const std::size_t count = std::min(room - 1, text.size());
   std::memcpy(to, text.data(), count);

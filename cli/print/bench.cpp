@@ -82,6 +82,8 @@ std::string short_name(Precision precision) {
   switch (precision.kind) {
     case PrecisionKind::mixed_float16:
       return "f16";
+    case PrecisionKind::float16:
+      return "f16 only";
     case PrecisionKind::mixed_bfloat16:
       return "bf16";
     case PrecisionKind::float32:

@@ -109,6 +109,8 @@ class Parameter {
 
   /// What ops read: the compute copy (or the master where there is none), known to the tape as this parameter.
   Tensor value();
+  /// The weights as they are stored: float32, or where the precision keeps no masters the compute type. keep_float32
+  /// has float32 always.
   Tensor master() const;
   /// The float32 gradient, from partial sums where there are any, widened where it is narrow: for
   /// reading. After an update it is the last effective batch's, until a backward overwrites it. Undefined where it is
@@ -174,7 +176,10 @@ class ParameterArena {
 
   /// Adds a float32 slot of zeros (optimizer state), of trainable_elements().
   Tensor add_slot(const Context& context, const char* name, Category category = Category::optimizer);
+  /// The float32 slot of weights: of all, or where the precision keeps no masters of those that have no compute copy,
+  /// which then lie side by side, from element first_master() on.
   const Tensor& master() const { return master_; }
+  std::int64_t first_master() const { return first_master_; }
   /// Every gradient, with partial sums added up and narrow ones widened, for reading. To write gradients,
   /// see Parameter::gradient.
   const Tensor& gradient();
@@ -208,7 +213,8 @@ class ParameterArena {
   std::vector<ParameterGroup> groups_;
   std::vector<Parameter*> spans_;
   std::vector<std::int32_t> span_of_granule_;
-  std::int64_t slot_elements_ = 0, trainable_elements_ = 0;
+  std::int64_t slot_elements_ = 0, trainable_elements_ = 0, first_master_ = 0;
+  bool keeps_masters_ = true;
   DType compute_dtype_ = DType::float32;
   Tensor master_, gradient_, compute_;
   Stream stream_;

@@ -9,6 +9,7 @@ namespace bantam {
 DType Precision::compute() const {
   switch (kind) {
     case PrecisionKind::mixed_float16:
+    case PrecisionKind::float16:
       return DType::float16;
     case PrecisionKind::mixed_bfloat16:
       return DType::bfloat16;
@@ -24,6 +25,8 @@ std::string_view to_string(Precision precision) {
       return "mixed_float16";
     case PrecisionKind::mixed_bfloat16:
       return "mixed_bfloat16";
+    case PrecisionKind::float16:
+      return "float16";
     case PrecisionKind::float32:
       break;
   }

@@ -21,20 +21,24 @@
 BANTAM_API_BEGIN
 namespace bantam {
 
-enum class PrecisionKind : std::uint8_t { float32, mixed_float16, mixed_bfloat16 };
+enum class PrecisionKind : std::uint8_t { float32, mixed_float16, mixed_bfloat16, float16 };
 
 /// float32: everything float32. mixed_*: activations and compute copies in 16 bits; master weights, gradients in the
 /// arena, sums, batch-norm parameters and statistics and the loss in float32. Source of the scheme: Micikevicius et al.
-/// 2018.
+/// 2018. float16: as mixed_float16, but the weights have no masters: they are stored in float16, which each update
+/// reads, changes in float32 and rounds once, so that a change of less than half a unit in the last place is lost. For
+/// short trainings with large steps, whose optimizer keeps the weights' norm.
 struct Precision {
   PrecisionKind kind = PrecisionKind::float32;
   DType compute() const;
-  /// mixed_float16 only: dynamic loss scale, kept on the device.
-  bool scales_loss() const { return kind == PrecisionKind::mixed_float16; }
+  /// float16 and mixed_float16: dynamic loss scale, kept on the device.
+  bool scales_loss() const { return kind == PrecisionKind::mixed_float16 || kind == PrecisionKind::float16; }
+  /// Whether weights that have a copy in the compute type are kept in float32 as well.
+  bool keeps_masters() const { return kind != PrecisionKind::float16; }
   bool operator==(const Precision&) const = default;
 };
 
-/// "float32", "mixed_float16", "mixed_bfloat16".
+/// "float32", "mixed_float16", "mixed_bfloat16", "float16".
 std::string_view to_string(Precision precision);
 /// The inverse, and "auto": mixed_float16 on CUDA, float32 on the CPU. Throws ConfigError naming the text.
 Precision parse_precision(std::string_view text, Device device);

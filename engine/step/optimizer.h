@@ -179,6 +179,8 @@ struct MuonOptions {
   std::array<float, 3> coefficients = {3.4445f, -4.7750f, 2.0315f};
   /// Before every so manieth update, the first included, each matrix is scaled to a Frobenius norm of √rows; 0: never.
   std::int64_t normalize_every = 0;
+  /// Names of parameters, where * stands for any text, that the rest moves although they have 2 or 4 dimensions.
+  std::vector<std::string> exclude = {};
 };
 
 /// Defaults are Keras' where Keras has them, for sgd and adam. Those that the papers have for other kinds are the

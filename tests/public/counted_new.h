@@ -35,6 +35,14 @@ inline void* counted_new(std::size_t bytes, std::size_t alignment) {
   return memory;
 }
 
+inline void* counted_nothrow(std::size_t bytes) noexcept {
+  try {
+    return counted_new(bytes, 1);
+  } catch (const std::bad_alloc&) {
+    return nullptr;
+  }
+}
+
 inline void counted_delete(void* memory) noexcept {
   if (memory == nullptr) return;
   --new_counters().live;
@@ -45,6 +53,13 @@ inline void counted_delete(void* memory) noexcept {
 
 void* operator new(std::size_t bytes) { return bantam::testing::counted_new(bytes, 1); }
 void* operator new[](std::size_t bytes) { return bantam::testing::counted_new(bytes, 1); }
+// The library's own would call the one above; a sanitizer's do not, and its memory then ends in the delete below.
+void* operator new(std::size_t bytes, const std::nothrow_t&) noexcept {
+  return bantam::testing::counted_nothrow(bytes);
+}
+void* operator new[](std::size_t bytes, const std::nothrow_t&) noexcept {
+  return bantam::testing::counted_nothrow(bytes);
+}
 void* operator new(std::size_t bytes, std::align_val_t a) {
   return bantam::testing::counted_new(bytes, static_cast<std::size_t>(a));
 }

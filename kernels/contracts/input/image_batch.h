@@ -36,6 +36,9 @@ struct ImagePlacement {
   std::int32_t flip = 0;
   /// A rectangle of the output that reads `erased`; within it, and empty by default.
   std::int16_t erase_top = 0, erase_left = 0, erase_height = 0, erase_width = 0;
+  /// Brightness and contrast of what is delivered: (pixel·scale[c] + shift[c] + offset)·factor, erased pixels and
+  /// padding included.
+  float offset = 0.0f, factor = 1.0f;
 
   bool erases(std::int64_t i, std::int64_t j) const {
     return i >= erase_top && i < erase_top + erase_height && j >= erase_left && j < erase_left + erase_width;

@@ -116,12 +116,15 @@ struct UpdateArena {
   const UpdateGroup* groups = nullptr;            ///< (group_count), device
   std::int32_t group_count = 0;                   ///< at most kMostUpdateGroups
   const std::int64_t* frozen_updates = nullptr;   ///< (group_count), device: updates of no effect; null: 0
-  float* master = nullptr;                        ///< (elements)
-  float* gradient = nullptr;                      ///< written only where there are partial sums
-  float* moment1 = nullptr;                       ///< m of the rules; null: sgd without momentum
-  float* moment2 = nullptr;                       ///< v
-  float* moment3 = nullptr;                       ///< b, of centered rmsprop with momentum
-  void* compute = nullptr;                        ///< (elements) of compute_dtype; null where there is none
+  /// (elements); where !keeps_masters of spans without compute copy only, the first of them from element first_master
+  float* master = nullptr;
+  std::int64_t first_master = 0;
+  bool keeps_masters = true;  ///< false: weights of spans with a compute copy are stored there alone
+  float* gradient = nullptr;  ///< written only where there are partial sums
+  float* moment1 = nullptr;   ///< m of the rules; null: sgd without momentum
+  float* moment2 = nullptr;   ///< v
+  float* moment3 = nullptr;   ///< b, of centered rmsprop with momentum
+  void* compute = nullptr;    ///< (elements) of compute_dtype; null where there is none
   DType compute_dtype = DType::float32;
   NarrowGradients narrow;       ///< spans whose gradient lies there as compute_dtype; none of them has partial sums
   SpanChunks chunks;            ///< lamb: of all spans that it updates
