@@ -6,7 +6,7 @@
 
 namespace bantam::kernels {
 
-static_assert(sizeof(ImagePlacement) == 20 && alignof(ImagePlacement) == 4);
+static_assert(sizeof(ImagePlacement) == 28 && alignof(ImagePlacement) == 4);
 static_assert(sizeof(SampleMix) == 12 && alignof(SampleMix) == 4);
 
 }  // namespace bantam::kernels
