@@ -1,7 +1,9 @@
-// Convolutions on a GPU: GEMMs for 1×1, own kernels for images, else cuDNN, else patches and GEMMs.
+// Convolutions on a GPU: GEMMs for 1×1, own kernels for images and for few channels, else cuDNN, else patches and
+// GEMMs.
 #include <algorithm>
 
 #include "bantam/kernels/contracts/conv/conv2d.h"
+#include "bantam/kernels/cuda/conv/few_channels.h"
 #include "bantam/kernels/cuda/conv/im2col.cuh"
 #include "bantam/kernels/cuda/conv/small_channels.h"
 #include "bantam/kernels/cuda/device/check.h"
@@ -210,6 +212,7 @@ void conv2d_forward(const Exec& exec, const Conv2dShape& shape, DType dtype, con
   if (is_empty(shape)) return;
   const Scratch scratch(shape, dtype, Conv2dPass::forward, workspace);
   if (is_image_convolution(shape, dtype) && image_conv2d_forward(exec, shape, dtype, x, w, y)) return;
+  if (prefers_few_channels_kernel(shape, dtype) && few_channels_conv2d_forward(exec, shape, dtype, x, w, y)) return;
   if (try_cudnn(exec, shape, dtype, Conv2dPass::forward, {x, w}, y, scratch)) return;
   patches_forward(exec, shape, dtype, x, w, y, scratch);
 }
@@ -241,6 +244,11 @@ void conv2d_grad_weight(const Exec& exec, const Conv2dShape& shape, DType dtype,
   const Scratch scratch(shape, dtype, Conv2dPass::grad_weight, workspace);
   if (is_image_convolution(shape, dtype) &&
       image_conv2d_grad_weight(exec, shape, dtype, x, dy, to.dw, to.accumulate, static_cast<float*>(scratch.patches))) {
+    return;
+  }
+  if (prefers_few_channels_kernel(shape, dtype) &&
+      few_channels_conv2d_grad_weight(exec, shape, dtype, x, dy, to.dw, to.accumulate,
+                                      static_cast<float*>(scratch.patches))) {
     return;
   }
   // cuDNN stores and does not add in the type of x: its result goes through workspace unless it can be stored at

@@ -2,20 +2,15 @@
 // memory, with all weights, whose fragments lie ready beside it.
 #include "bantam/kernels/cuda/conv/image_moments.cuh"
 #include "bantam/kernels/cuda/conv/image_tile.cuh"
+#include "bantam/kernels/cuda/conv/pixel_fragments.cuh"
 #include "bantam/kernels/cuda/device/check.h"
-#include "bantam/kernels/cuda/device/numeric.cuh"
 #include "bantam/kernels/cuda/device/shared_bytes.h"
-#include "bantam/kernels/cuda/device/vectorized.cuh"
 
 namespace bantam::kernels::cuda {
 namespace {
 
 constexpr int kRowsPerWarp = kTileEdge / kImageWarps;
 constexpr int kBlocksPerMultiprocessor = 3;
-
-/// The output channel, of a group of 8·kColumnTiles, that column `column` of tile `n` computes: lane t then has 8
-/// adjacent channels in four tiles, and stores 16 bytes at a time.
-__device__ int channel_of(int n, int column) { return n / 4 * 32 + column / 2 * 8 + n % 4 * 2 + column % 2; }
 
 /// Two pairs of taps, of 4 channels each, are the 16 terms of one m16n8k16.
 __host__ __device__ int steps_of(const ImageConvolution& g) { return (g.pairs() + 1) / 2; }
@@ -38,15 +33,6 @@ __device__ void load_weights(const unsigned short* __restrict__ w, const ImageCo
     }
     fragments[i] = words[0] | words[1] << 16;
   }
-}
-
-/// A pixel's outputs (rows g and g + 8 of the warp's fragments are pixels), the lane's 8 channels of a group of 32.
-template <class T, int kColumnTiles>
-__device__ Pack<T, 8> pixel_of(const float (&sums)[kColumnTiles][4], int half, int group) {
-  Pack<T, 8> pixel;
-#pragma unroll
-  for (int j = 0; j < 8; ++j) pixel.v[j] = from_float<T>(sums[4 * group + j / 2][half * 2 + j % 2]);
-  return pixel;
 }
 
 /// blockIdx.y: a group of 8·kColumnTiles output channels. Blocks alternate over the tiles. kStatistics: block x writes

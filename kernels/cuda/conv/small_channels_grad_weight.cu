@@ -1,6 +1,7 @@
 // Weight gradient of a convolution of an image: dyᵀ · patches, a partial sum a thread block over its tiles, added in
 // order.
 #include "bantam/kernels/cuda/conv/image_tile.cuh"
+#include "bantam/kernels/cuda/conv/pixel_fragments.cuh"
 #include "bantam/kernels/cuda/device/check.h"
 #include "bantam/kernels/cuda/device/shared_bytes.h"
 #include "bantam/kernels/cuda/reduce/row_tiles.cuh"
@@ -12,15 +13,6 @@ constexpr int kStageRows = 4;  // of a tile: what one copy of dy brings
 constexpr int kStages = 4;     // of dy in shared memory: one is read while three are on their way
 constexpr int kStagePixels = kStageRows * kTileEdge;
 constexpr int kStagesPerTile = kTileEdge / kStageRows;
-constexpr int kChunkBytes = 16;  // 8 channels of dy
-
-/// Where 8 channels of a pixel of dy lie in shared memory: rows of kChunks chunks, exchanged so that the same chunk of
-/// 8 neighbouring pixels lies in all banks.
-template <int kChunks>
-__device__ int chunk_offset(int pixel, int chunk) {
-  const int turned = chunk ^ (pixel / (8 / kChunks) % kChunks);
-  return (pixel * kChunks + turned) * kChunkBytes;
-}
 
 /// Begins the copy of rows of a tile's dy (64 pixels, 8·kChunks channels), zeros outside the output and its channels. A
 /// thread copies the same chunk of the same column in several rows.

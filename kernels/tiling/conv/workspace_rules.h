@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "bantam/kernels/contracts/conv/conv2d.h"
+#include "bantam/kernels/tiling/conv/few_channels_parts.h"
 #include "bantam/kernels/tiling/conv/image_parts.h"
 #include "bantam/kernels/tiling/matmul/workspace_rules.h"
 #include "bantam/kernels/tiling/workspace_layout.h"
@@ -15,7 +16,7 @@ namespace bantam::kernels::cuda {
 struct ConvWorkspace {
   std::size_t weights_bytes =
       0;  ///< weights in another order (grad_input), or dw before it is added or widened (grad_weight)
-  std::size_t patches_bytes = 0;  ///< cuDNN's workspace, patches for our own path, or partial sums of an image's dw
+  std::size_t patches_bytes = 0;  ///< cuDNN's workspace, patches for our own path, or partial sums of dw
   std::size_t matmul_bytes = 0;   ///< cuBLASLt's, on our own path
   std::size_t total() const { return weights_bytes + patches_bytes + matmul_bytes; }
 };
@@ -31,6 +32,9 @@ inline ConvWorkspace conv2d_workspace_rule(const Conv2dShape& s, DType dtype, Co
   rule.patches_bytes = aligned_bytes(std::max(std::clamp(wanted, 4 * kMiB, 32 * kMiB), longest_row));
   if (pass == Conv2dPass::grad_weight && is_image_convolution(s, dtype)) {
     rule.patches_bytes = std::max(rule.patches_bytes, aligned_bytes(image_grad_weight_bytes(s)));
+  }
+  if (pass == Conv2dPass::grad_weight && prefers_few_channels_kernel(s, dtype)) {
+    rule.patches_bytes = std::max(rule.patches_bytes, aligned_bytes(few_channels_grad_weight_bytes(s)));
   }
   rule.matmul_bytes = static_cast<std::size_t>(4 * kMiB);
   return rule;

@@ -1,0 +1,18 @@
+// 3x3 convolutions of 8 to 32 input channels on tensor cores by kernels of our own.
+#pragma once
+
+#include "bantam/kernels/tiling/conv/few_channels_parts.h"
+
+namespace bantam::kernels::cuda {
+
+/// y = x convolved with w, as conv2d_forward says. False, having done nothing, where the device is too old or an
+/// address is not aligned to 16 bytes. Shapes must satisfy has_few_channels_kernel (few_channels_parts.h).
+bool few_channels_conv2d_forward(const Exec& exec, const Conv2dShape& shape, DType dtype, const void* x, const void* w,
+                                 void* y);
+
+/// dw, as conv2d_grad_weight says, not rounded to `dtype`; `partials` has few_channels_grad_weight_bytes. False as for
+/// forward.
+bool few_channels_conv2d_grad_weight(const Exec& exec, const Conv2dShape& shape, DType dtype, const void* x,
+                                     const void* dy, float* dw, bool accumulate, float* partials);
+
+}  // namespace bantam::kernels::cuda
