@@ -43,6 +43,30 @@ void declare_tensors(const Graph& graph, ParameterArena& parameters, BufferArena
   }
 }
 
+std::vector<char> nodes_that_train(const Graph& graph, std::span<const ParameterGroup> groups) {
+  ParameterArena parameters;
+  BufferArena buffers;
+  parameters.set_groups({groups.begin(), groups.end()});
+  std::vector<char> trains(graph.nodes().size(), 0);
+  for (NodeId node = 1; node <= graph.output(); ++node) {
+    const std::int64_t before = parameters.trainable_count();
+    LayerScope scope(graph.node(node).name, parameters, buffers);
+    (void)graph.node(node).layer->bind(scope, buffers, graph.input_shapes(node));
+    trains[static_cast<std::size_t>(node)] = static_cast<char>(parameters.trainable_count() > before);
+  }
+  return trains;
+}
+
+std::vector<bool> nodes_without_gradient(const Graph& graph, const std::vector<char>& trains) {
+  std::vector<bool> without(graph.nodes().size(), true);
+  for (NodeId node = 1; node <= graph.output(); ++node)
+    without[static_cast<std::size_t>(node)] =
+        trains[static_cast<std::size_t>(node)] == 0 && std::ranges::all_of(graph.node(node).inputs, [&](NodeId input) {
+          return without[static_cast<std::size_t>(input)];
+        });
+  return without;
+}
+
 std::vector<std::string> parameter_names(const Graph& graph) {
   ParameterArena parameters;
   BufferArena buffers;

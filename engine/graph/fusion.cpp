@@ -33,7 +33,7 @@ Fusion fusion_at(const Graph& graph, NodeId first, const FusionTarget& target) {
   const Table none;
   for (const Table table :
        {fusion::kNormChains, fusion::kSeparableBlocks, target.inference ? none : fusion::kClassifierHeads,
-        target.inference ? fusion::kInferenceChains : none})
+        target.inference ? fusion::kInferenceChains : fusion::kFrozenLayers})
     for (const FusionPattern& pattern : table) {
       const NodeId last = pattern.match(graph, first, target);
       if (last == 0 || !is_chain(graph, first, last, pattern.reads_outside)) continue;

@@ -30,6 +30,9 @@ struct FusionTarget {
   DType compute = DType::float32;
   DeviceKind device = DeviceKind::cpu;
   bool inference = false;  ///< nothing but forward in evaluation runs, of a graph that is folded
+  /// By node: whether backward computes no gradient of its value (nodes_without_gradient in frozen_norms.h). Null:
+  /// every value may have one.
+  const std::vector<bool>* without_gradient = nullptr;
 };
 
 /// One kind of chain, an entry of a table in engine/graph/; patterns.h names the tables.

@@ -1,14 +1,17 @@
 // Which layers run as one op in inference: a convolution or a dense layer with its bias and activation, and the sum
-// after it.
+// after it; and which frozen ones do in training.
 #include <optional>
 #include <string>
 #include <utility>
 
+#include "bantam/engine/autograd/tape.h"
 #include "bantam/engine/graph/graph.h"
 #include "bantam/engine/graph/patterns.h"
 #include "bantam/engine/layers/layers.h"
+#include "bantam/engine/ops/conv2d.h"
 #include "bantam/engine/ops/fused/inference.h"
 #include "bantam/engine/ops/image/pad2d.h"
+#include "bantam/kernels/contracts/conv/conv2d_inference.h"
 
 namespace bantam::fusion {
 namespace {
@@ -45,6 +48,18 @@ std::optional<InferenceLayer> layer_at(const Graph& graph, NodeId node) {
 }
 
 NodeId match_layer(const Graph& graph, NodeId first, const FusionTarget&) { return layer_at(graph, first) ? first : 0; }
+
+/// A conv2d layer of a training step that backward computes no gradient of, where the kernel that computes it applies
+/// bias and activation as it stores.
+NodeId match_frozen(const Graph& graph, NodeId first, const FusionTarget& target) {
+  if (target.without_gradient == nullptr || !(*target.without_gradient)[static_cast<std::size_t>(first)]) return 0;
+  const std::optional<InferenceLayer> layer = layer_at(graph, first);
+  if (!layer || layer->kind != InferenceLayer::Kind::conv2d || layer->padding_mode != ops::PaddingMode::zeros) return 0;
+  if (!layer->bias && layer->activation.kind == Activation::none) return 0;
+  const Shape in = graph.input_shapes(first)[0].prepend(1);
+  const kernels::Conv2dShape shape = ops::conv2d_shape(in, graph.node(first).output[2], layer->window, layer->groups);
+  return kernels::conv2d_applies_epilogue(shape, target.compute, target.device) ? first : 0;
+}
 
 /// The activation of a sum of two, or null.
 const ActivationOptions* sum_of_two(const Graph& graph, NodeId node) {
@@ -118,6 +133,37 @@ class BoundInferenceLayer : public BoundLayer {
   Parameter* bias_;
 };
 
+/// The op of a frozen layer. Where somebody wants a gradient all the same, of the model's input, the ops that record
+/// one.
+class BoundFrozenLayer : public BoundLayer {
+ public:
+  BoundFrozenLayer(const InferenceLayer& layer, Parameter& weight, Parameter* bias)
+      : layer_(layer), weight_(weight), bias_(bias) {}
+
+  Tensor forward(const Context& context, std::span<Tensor> inputs) override {
+    const Tensor x = std::move(inputs[0]), w = weight_.value(), b = bias_ != nullptr ? bias_->value() : Tensor();
+    const ActivationFunction f{layer_.activation.kind, layer_.activation.slope};
+    if (!records(context, {&x, &w, &b}))
+      return ops::conv2d_inference(context, x, w, layer_.window, layer_.groups, {.bias = b, .f = f});
+    Tensor y = ops::conv2d(context.inner(), x, w, layer_.window, layer_.groups);
+    if (bias_ != nullptr) return ops::bias_activation(context, std::move(y), b, f);
+    return ops::activation(context, std::move(y), f.kind, f.slope);
+  }
+
+ private:
+  InferenceLayer layer_;
+  Parameter& weight_;
+  Parameter* bias_;
+};
+
+std::unique_ptr<BoundLayer> bind_frozen(const Graph& graph, const Fusion& fusion, ParameterArena& parameters,
+                                        BufferArena&) {
+  const std::string& name = graph.node(fusion.first).name;
+  const InferenceLayer layer = layer_at(graph, fusion.first).value();
+  return std::make_unique<BoundFrozenLayer>(layer, *parameters.find(name + "/weight"),
+                                            layer.bias ? parameters.find(name + "/bias") : nullptr);
+}
+
 std::unique_ptr<BoundLayer> bind(const Graph& graph, const Fusion& fusion, ParameterArena& parameters, BufferArena&) {
   const GraphNode& node = graph.node(fusion.first);
   InferenceLayer layer = layer_at(graph, fusion.first).value();
@@ -136,5 +182,13 @@ constexpr FusionPattern kPatterns[] = {
 }  // namespace
 
 const std::span<const FusionPattern> kInferenceChains = kPatterns;
+
+namespace {
+constexpr FusionPattern kFrozenPatterns[] = {
+    // conv2d with bias or activation, frozen
+    {.name = "frozen_conv2d", .match = match_frozen, .bind = bind_frozen}};
+}
+
+const std::span<const FusionPattern> kFrozenLayers = kFrozenPatterns;
 
 }  // namespace bantam::fusion

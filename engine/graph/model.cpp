@@ -98,9 +98,12 @@ bool Model::has_backward(int position, const std::vector<Tensor>& values) const 
 }
 
 void Model::lower_graph() {
-  program_ = std::make_unique<StepProgram>(
-      lower(graph_, options_.recompute, options_.fusion,
-            {.compute = options_.precision.compute(), .device = device_.kind, .inference = options_.inference}));
+  const std::vector<bool> without_gradient = nodes_without_gradient(graph_, trains_);
+  program_ = std::make_unique<StepProgram>(lower(graph_, options_.recompute, options_.fusion,
+                                                 {.compute = options_.precision.compute(),
+                                                  .device = device_.kind,
+                                                  .inference = options_.inference,
+                                                  .without_gradient = &without_gradient}));
   fused_.resize(graph_.nodes().size());
   last_reader_.resize(graph_.nodes().size(), -1);
   for (std::size_t s = 0; s < program_->segments.size(); ++s) {

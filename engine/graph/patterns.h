@@ -18,6 +18,10 @@ extern const std::span<const FusionPattern> kClassifierHeads;
 /// (inference_chains.cpp).
 extern const std::span<const FusionPattern> kInferenceChains;
 
+/// For training alone: convolutions before which nothing trains, with frozen parameters, as in inference
+/// (inference_chains.cpp).
+extern const std::span<const FusionPattern> kFrozenLayers;
+
 /// No chain of its own: the batch norm whose batch statistics the convolution `node` computes as it writes its output
 /// (NodePlan::statistics_for); 0 where there is none. On CUDA, of convolutions without bias and activation whose only
 /// reader is a batch norm, where the kernel can (kernels/contracts/conv/conv2d_statistics.h). Each of the two may run

@@ -6,6 +6,7 @@
 #include <numeric>
 #include <string_view>
 
+#include "bantam/engine/graph/frozen_norms.h"
 #include "bantam/engine/graph/lower.h"
 #include "bantam/engine/plan/step_ledger.h"
 #include "bantam/run/bench/step_session.h"
@@ -95,8 +96,12 @@ Explanation explain(const RunConfig& config, const StepCase& step, const DeviceR
   const Graph& graph = config.model.graph;
   const StepPlanOptions options = train_plan_options(config, step);
   Explanation explanation;
+  const std::vector<bool> without_gradient =
+      nodes_without_gradient(graph, nodes_that_train(graph, options.model.groups));
   const StepProgram program = lower(graph, options.model.recompute, options.model.fusion,
-                                    {.compute = options.model.precision.compute(), .device = options.device.kind});
+                                    {.compute = options.model.precision.compute(),
+                                     .device = options.device.kind,
+                                     .without_gradient = &without_gradient});
   for (const ProgramSegment& segment : program.segments)
     for (const NodePlan& plan : segment.nodes) explanation.nodes.push_back(describe(graph, plan));
   add_costs(step_ledger(graph, options, rates), explanation);

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include "bantam/base/error.h"
+#include "bantam/engine/autograd/tape.h"
 #include "bantam/engine/ops/conv2d.h"
 #include "bantam/engine/ops/depthwise_conv2d.h"
 #include "bantam/kernels/contracts/conv/conv2d_inference.h"
@@ -19,9 +20,14 @@ void check_type(const char* op, const char* what, const Tensor& operand, DType d
                                  to_string(operand.dtype())));
 }
 
+/// Throws where an operand wants a gradient.
+void check_records(const char* op, const Context& context, std::initializer_list<const Tensor*> operands) {
+  if (records(context, operands))
+    throw Error(fmt::format("{}: it has no backward; expected no tape, or operands that want no gradient", op));
+}
+
 /// Throws where an operand of the epilogue does not fit an output.
 kernels::Epilogue checked(const char* op, const Context& context, const InferenceEpilogue& epilogue, const Tensor& y) {
-  if (context.tape != nullptr) throw Error(fmt::format("{}: it has no backward; call it without a tape", op));
   context.check_device(op, {&epilogue.bias, &epilogue.residual});
   check_type(op, "the bias", epilogue.bias, y.dtype());
   check_type(op, "the sum", epilogue.residual, y.dtype());
@@ -51,6 +57,7 @@ Tensor conv2d_inference(const Context& context, const Tensor& x, const Tensor& w
   const kernels::Conv2dShape shape = conv2d_shape(x, w, window, groups);
   const DType dtype = x.dtype();
   context.check_device("conv2d_inference", {&x, &w});
+  check_records("conv2d_inference", context, {&x, &w, &epilogue.bias, &epilogue.residual});
   Tensor y = context.allocate({shape.batch, shape.out_h(), shape.out_w(), shape.out_channels}, dtype);
   const kernels::Epilogue after = checked("conv2d_inference", context, epilogue, y);
   const Scratch scratch = context.scratch(kernels::conv2d_inference_workspace_bytes(shape, dtype, context.device.kind));
@@ -62,6 +69,7 @@ Tensor depthwise_conv2d_inference(const Context& context, const Tensor& x, const
                                   const InferenceEpilogue& epilogue) {
   const kernels::DepthwiseConv2dShape shape = depthwise_conv2d_shape("depthwise_conv2d", x, w, window);
   context.check_device("depthwise_conv2d_inference", {&x, &w});
+  check_records("depthwise_conv2d_inference", context, {&x, &w, &epilogue.bias, &epilogue.residual});
   Tensor y = context.allocate({shape.batch, shape.out_h(), shape.out_w(), shape.out_channels()}, x.dtype());
   const kernels::Epilogue after = checked("depthwise_conv2d_inference", context, epilogue, y);
   BANTAM_KERNEL(context.exec, depthwise_conv2d_inference, shape, x.dtype(), x.data(), w.data(), after, y.data());

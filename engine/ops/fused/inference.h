@@ -16,10 +16,10 @@ struct InferenceEpilogue {
 
 /// Brings the weight of a conv2d layer whose samples are `in` (H, W, C) into the order that `conv2d_inference` reads.
 void pack_conv2d_weight(const Context& context, const Shape& in, const Tensor& w, Window2d window, std::int64_t groups);
-/// conv2d and its epilogue, with a packed weight. Records nothing: throws Error where the context has a tape.
+/// conv2d and its epilogue, with a packed weight. Records nothing: throws Error where an operand wants a gradient.
 Tensor conv2d_inference(const Context& context, const Tensor& x, const Tensor& w, const Window2d& window,
                         std::int64_t groups, const InferenceEpilogue& epilogue);
-/// depthwise_conv2d and its epilogue. Records nothing: throws Error where the context has a tape.
+/// depthwise_conv2d and its epilogue. Records nothing: throws Error where an operand wants a gradient.
 Tensor depthwise_conv2d_inference(const Context& context, const Tensor& x, const Tensor& w, const Window2d& window,
                                   const InferenceEpilogue& epilogue);
 

@@ -10,6 +10,11 @@ namespace bantam::kernels {
 std::size_t conv2d_inference_workspace_bytes(const Conv2dShape& shape, DType dtype, DeviceKind target);
 std::size_t conv2d_pack_workspace_bytes(const Conv2dShape& shape, DType dtype, DeviceKind target);
 
+/// Whether the kernel that computes the convolution applies bias and activation as it stores, from float32 sums that
+/// are rounded once, and reads w as conv2d_forward does, not packed: on CUDA, convolutions of images of up to 4
+/// channels in half types. Elsewhere the epilogue is a pass of its own, or weights are packed.
+bool conv2d_applies_epilogue(const Conv2dShape& shape, DType dtype, DeviceKind target);
+
 /// Brings w, as conv2d_forward reads it, into the order that `conv2d_inference` of the same shape reads, whatever its
 /// batch: in place, of as many bytes. Weights are packed once.
 using Conv2dPackWeights = void(const Exec&, const Conv2dShape&, DType dtype, void* w, Workspace);

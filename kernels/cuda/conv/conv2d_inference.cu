@@ -1,6 +1,8 @@
-// Convolutions for inference on a GPU: 1x1 ones are GEMMs whose library adds bias and sum and clips at 0; others, and
-// other activations, get their epilogue in one pass after the convolution.
+// Convolutions for inference on a GPU: 1x1 ones are GEMMs whose library adds bias and sum and clips at 0; those of
+// images add the bias and apply any activation as they store; others get their epilogue in one pass after the
+// convolution.
 #include "bantam/kernels/contracts/conv/conv2d_inference.h"
+#include "bantam/kernels/cuda/conv/small_channels.h"
 #include "bantam/kernels/cuda/device/gemm.h"
 #include "bantam/kernels/tiling/conv/conv2d_pointwise.h"
 #include "bantam/kernels/tiling/matmul/workspace_rules.h"
@@ -40,6 +42,9 @@ void conv2d_inference(const Exec& exec, const Conv2dShape& shape, DType dtype, c
   if (shape.y_elements() == 0) return;
   require_workspace(workspace, conv2d_inference_workspace_bytes(shape, dtype, DeviceKind::cuda), "conv2d_inference");
   if (is_pointwise(shape) && fused_product(exec, shape, dtype, x, w, epilogue, y, workspace)) return;
+  if (conv2d_applies_epilogue(shape, dtype, DeviceKind::cuda) && !epilogue.empty() &&
+      image_conv2d_epilogue(exec, shape, dtype, x, w, epilogue, y))
+    return;
   conv2d_forward(exec, shape, dtype, x, w, y, workspace);
   epilogue_forward(exec, shape.batch * shape.out_h() * shape.out_w(), shape.out_channels, dtype, epilogue, y);
 }

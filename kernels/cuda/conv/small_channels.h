@@ -1,6 +1,7 @@
 // Convolutions of images (at most 4 input channels) on tensor cores by kernels of our own.
 #pragma once
 
+#include "bantam/kernels/contracts/elementwise/epilogue.h"
 #include "bantam/kernels/cuda/reduce/part_moments.h"
 #include "bantam/kernels/tiling/conv/image_parts.h"
 
@@ -11,6 +12,11 @@ namespace bantam::kernels::cuda {
 /// is_image_convolution (image_parts.h).
 bool image_conv2d_forward(const Exec& exec, const Conv2dShape& shape, DType dtype, const void* x, const void* w,
                           void* y, const PartMoments* parts = nullptr);
+
+/// y = f(x convolved with w + bias), as conv2d_inference says, rounded once. False, having done nothing, as for
+/// forward, and where the epilogue has a residual.
+bool image_conv2d_epilogue(const Exec& exec, const Conv2dShape& shape, DType dtype, const void* x, const void* w,
+                           const Epilogue& epilogue, void* y);
 
 /// dw, as conv2d_grad_weight says, not rounded to `dtype`; `partials` has image_grad_weight_bytes. False as for
 /// forward.

@@ -5,6 +5,7 @@
 #include "bantam/kernels/cuda/conv/pixel_fragments.cuh"
 #include "bantam/kernels/cuda/device/check.h"
 #include "bantam/kernels/cuda/device/shared_bytes.h"
+#include "bantam/kernels/cuda/elementwise/activation_functions.cuh"
 
 namespace bantam::kernels::cuda {
 namespace {
@@ -35,16 +36,46 @@ __device__ void load_weights(const unsigned short* __restrict__ w, const ImageCo
   }
 }
 
-/// blockIdx.y: a group of 8·kColumnTiles output channels. Blocks alternate over the tiles. kStatistics: block x writes
-/// part x of y's moments.
-template <class T, int kColumnTiles, bool kStatistics>
+/// What a block does with the outputs that it stores: nothing more, moments of them, or bias and activation first.
+enum class Extra : std::uint8_t { none, statistics, epilogue };
+struct Extras {
+  PartMoments parts;           ///< Extra::statistics: block x writes part x
+  const void* bias = nullptr;  ///< Extra::epilogue: (out_channels), or null
+  ActivationValues f{Activation::none, 0.0f};
+};
+
+/// The bias of a group of channels as floats, 0 where there is none.
+template <class T>
+__device__ void load_bias(const T* bias, int first_channel, int out_channels, int count, float* to) {
+  for (int i = threadIdx.x; i < count; i += kImageThreads)
+    to[i] = bias != nullptr && first_channel + i < out_channels ? to_float(bias[first_channel + i]) : 0.0f;
+}
+
+/// pixel_of after bias and activation: computed in float32 and rounded once. `bias`: of the lane's first 8 channels.
+template <class T, int kColumnTiles>
+__device__ Pack<T, 8> finished_pixel_of(const float (&sums)[kColumnTiles][4], int half, int group, const float* bias,
+                                        const ActivationValues& f) {
+  float values[8];
+#pragma unroll
+  for (int j = 0; j < 8; ++j) values[j] = sums[4 * group + j / 2][half * 2 + j % 2] + bias[32 * group + j];
+  f(values);
+  Pack<T, 8> pixel;
+#pragma unroll
+  for (int j = 0; j < 8; ++j) pixel.v[j] = from_float<T>(values[j]);
+  return pixel;
+}
+
+/// blockIdx.y: a group of 8·kColumnTiles output channels. Blocks alternate over the tiles.
+template <class T, int kColumnTiles, Extra kExtra>
 __global__ void __launch_bounds__(kImageThreads, kBlocksPerMultiprocessor)
     image_forward(const T* __restrict__ x, const T* __restrict__ w, T* __restrict__ y, const ImageConvolution g,
-                  const PartMoments parts) {
+                  const Extras extras) {
+  constexpr bool kStatistics = kExtra == Extra::statistics, kEpilogue = kExtra == Extra::epilogue;
   extern __shared__ uint4 shared[];
   constexpr int kGroups = kColumnTiles / 4;
   __shared__ int offsets[kMostTapPairs];
   __shared__ std::conditional_t<kStatistics, ImageMoments<kGroups>, NoMoments> moments;
+  __shared__ float bias[kEpilogue ? 8 * kColumnTiles : 1];
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, steps = steps_of(g);
   uint4* const image = shared + steps * kColumnTiles / 2 * 32;
   uint4* const rows = image + g.tile_bytes() / 16;
@@ -57,6 +88,8 @@ __global__ void __launch_bounds__(kImageThreads, kBlocksPerMultiprocessor)
   }
   copy_image_rows(x, g, place_of(g, static_cast<int>(blockIdx.x)), shared_address(rows));
   commit_copies();
+  if constexpr (kEpilogue)
+    load_bias(static_cast<const T*>(extras.bias), first_channel, g.out_channels, 8 * kColumnTiles, bias);
   const int row_step = g.stride_h * g.tile_w * kPixelBytes;
   const std::uint32_t mine = shared_address(image) + warp * kRowsPerWarp * row_step + pixel_offset(g, lane % 16);
   const int channel = first_channel + lane % 4 * 8;
@@ -108,7 +141,12 @@ __global__ void __launch_bounds__(kImageThreads, kBlocksPerMultiprocessor)
       for (int i = 0; i < 2 * kRowsPerWarp; ++i) {
         const int r = i / 2, half = i % 2;
         if (row + r >= g.out_h || column + 8 * half >= g.out_w) continue;
-        const Pack<T, 8> pixel = pixel_of<T, kColumnTiles>(sums[r], half, group);
+        Pack<T, 8> pixel;
+        if constexpr (kEpilogue) {
+          pixel = finished_pixel_of<T, kColumnTiles>(sums[r], half, group, bias + lane % 4 * 8, extras.f);
+        } else {
+          pixel = pixel_of<T, kColumnTiles>(sums[r], half, group);
+        }
         if (channel + group * 32 < g.out_channels)
           *reinterpret_cast<Pack<T, 8>*>(to + (r * g.out_w + 8 * half) * g.out_channels + group * 32) = pixel;
         if constexpr (kStatistics) lane_sums.add(pixel, moments.origin_of(group));
@@ -116,47 +154,53 @@ __global__ void __launch_bounds__(kImageThreads, kBlocksPerMultiprocessor)
       if constexpr (kStatistics) moments.add(group, lane_sums);
     }
   }
-  if constexpr (kStatistics) moments.write(parts, static_cast<int>(blockIdx.x), first_channel, pixels);
+  if constexpr (kStatistics) moments.write(extras.parts, static_cast<int>(blockIdx.x), first_channel, pixels);
 }
 
-template <class T, int kColumnTiles, bool kStatistics>
-void launch(const Exec& exec, const ImageConvolution& g, const void* x, const void* w, void* y,
-            const PartMoments& parts) {
+template <class T, int kColumnTiles, Extra kExtra>
+void launch(const Exec& exec, const ImageConvolution& g, const void* x, const void* w, void* y, const Extras& extras) {
   const int bytes = steps_of(g) * kColumnTiles / 2 * 32 * 16 + g.tile_bytes() + g.row_bytes();
-  auto* kernel = image_forward<T, kColumnTiles, kStatistics>;
+  auto* kernel = image_forward<T, kColumnTiles, kExtra>;
   allow_shared_bytes(exec, kernel, bytes);
   int multiprocessors = 0;
   check_cuda(cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, exec.device.index),
              "cudaDeviceGetAttribute");
-  const int blocks =
-      kStatistics ? static_cast<int>(parts.parts) : std::min(g.tiles, kBlocksPerMultiprocessor * multiprocessors);
+  const int blocks = kExtra == Extra::statistics ? static_cast<int>(extras.parts.parts)
+                                                 : std::min(g.tiles, kBlocksPerMultiprocessor * multiprocessors);
   const dim3 grid(static_cast<unsigned>(blocks),
                   static_cast<unsigned>((g.out_channels + 8 * kColumnTiles - 1) / (8 * kColumnTiles)));
   kernel<<<grid, kImageThreads, static_cast<std::size_t>(bytes), stream_of(exec)>>>(
-      static_cast<const T*>(x), static_cast<const T*>(w), static_cast<T*>(y), g, parts);
+      static_cast<const T*>(x), static_cast<const T*>(w), static_cast<T*>(y), g, extras);
   check_launch("image_forward");
 }
 
-template <class T, bool kStatistics>
-void launch_typed(const Exec& exec, const Conv2dShape& shape, const void* x, const void* w, void* y,
-                  const PartMoments& parts) {
+template <Extra kExtra>
+bool launch_any(const Exec& exec, const Conv2dShape& shape, DType dtype, const void* x, const void* w, void* y,
+                const Extras& extras) {
+  if (!has_warp_mma(exec) || !packs_aligned<std::uint32_t, 4>(x, y)) return false;
   const ImageConvolution geometry(shape);
-  if (geometry.out_channels <= 32) return launch<T, 4, kStatistics>(exec, geometry, x, w, y, parts);
-  launch<T, 8, kStatistics>(exec, geometry, x, w, y, parts);
+  const auto run = [&](auto tag) {
+    using T = decltype(tag);
+    if (geometry.out_channels <= 32) return launch<T, 4, kExtra>(exec, geometry, x, w, y, extras);
+    launch<T, 8, kExtra>(exec, geometry, x, w, y, extras);
+  };
+  dtype == DType::float16 ? run(__half{}) : run(__nv_bfloat16{});
+  return true;
 }
 
 }  // namespace
 
 bool image_conv2d_forward(const Exec& exec, const Conv2dShape& shape, DType dtype, const void* x, const void* w,
                           void* y, const PartMoments* parts) {
-  if (!has_warp_mma(exec) || !packs_aligned<std::uint32_t, 4>(x, y)) return false;
-  const auto run = [&](auto tag) {
-    using T = decltype(tag);
-    if (parts != nullptr) return launch_typed<T, true>(exec, shape, x, w, y, *parts);
-    launch_typed<T, false>(exec, shape, x, w, y, {});
-  };
-  dtype == DType::float16 ? run(__half{}) : run(__nv_bfloat16{});
-  return true;
+  if (parts == nullptr) return launch_any<Extra::none>(exec, shape, dtype, x, w, y, {});
+  return launch_any<Extra::statistics>(exec, shape, dtype, x, w, y, {.parts = *parts});
+}
+
+bool image_conv2d_epilogue(const Exec& exec, const Conv2dShape& shape, DType dtype, const void* x, const void* w,
+                           const Epilogue& epilogue, void* y) {
+  if (epilogue.residual != nullptr) return false;
+  return launch_any<Extra::epilogue>(exec, shape, dtype, x, w, y,
+                                     {.bias = epilogue.bias, .f = {epilogue.f.kind, epilogue.f.slope}});
 }
 
 }  // namespace bantam::kernels::cuda

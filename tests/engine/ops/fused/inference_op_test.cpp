@@ -36,13 +36,18 @@ TEST_P(InferenceOpTest, OperandsThatDoNotFitAreRefused) {
   EXPECT_THROW((void)filter(ctx, {.bias = random_tensor(half, {4}, 3)}), DTypeError);
 }
 
-TEST_P(InferenceOpTest, ATapeIsRefused) {
+TEST_P(InferenceOpTest, AnOperandThatWantsAGradientIsRefusedAndNothingIsRecorded) {
   Tape tape;
   Context ctx = context();
-  const Tensor w = random_tensor(ctx, {6, 3, 3, 4}, 2);
+  Tensor w = random_tensor(ctx, {6, 3, 3, 4}, 2), bias = random_tensor(ctx, {4}, 3);
   ctx.tape = &tape;
+  (void)convolve(ctx, w, {});
+  (void)filter(ctx, {.bias = bias});
+  EXPECT_TRUE(tape.empty());
+  w.set_value_id(runtime().new_value_id());
+  bias.set_value_id(runtime().new_value_id());
   EXPECT_THROW((void)convolve(ctx, w, {}), Error);
-  EXPECT_THROW((void)filter(ctx, {}), Error);
+  EXPECT_THROW((void)filter(ctx, {.bias = bias}), Error);
 }
 
 }  // namespace
