@@ -316,7 +316,7 @@ void require_groups_match(ConfigMap& root, RunConfig& config) {
   config.model.graph = with_frozen_norms(config.model.graph, groups);
 }
 
-/// Each pattern of names that Muon leaves to its rest has a weight of the model.
+/// Each pattern in muon.exclude matches a weight of the model.
 void require_exclusions_match(ConfigMap& root, const RunConfig& config) {
   const std::vector<std::string>& exclude = config.train.optimizer.muon.exclude;
   if (exclude.empty() || root.self().is_described()) return;
