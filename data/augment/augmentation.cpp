@@ -10,6 +10,7 @@ Registry<AugmentationFactory>& augmentations() {
                                                               {"center_crop", read_center_crop},
                                                               {"color_jitter", read_color_jitter},
                                                               {"grayscale", read_grayscale},
+                                                              {"jitter", read_jitter},
                                                               {"rand_augment", read_rand_augment},
                                                               {"random_crop", read_random_crop},
                                                               {"random_erasing", read_random_erasing},

@@ -105,7 +105,7 @@ class Augmentation {
   virtual void window(kernels::ImageBatchShape& shape) const { (void)shape; }
   /// Device form: moves the window's corner, or mirrors. `random` is keyed by (seed, epoch) and the place in the epoch,
   /// and the same for all device forms of a sample: the built-in crop uses words 0 and 1, the flip word 2, erasing word
-  /// 3.
+  /// 3, as jitter does.
   virtual void place(const kernels::ImageBatchShape& shape, const PhiloxWords& random,
                      kernels::ImagePlacement& placement) const {
     (void)shape;

@@ -27,6 +27,11 @@ std::shared_ptr<const Augmentation> random_flip(double share = 0.5);
 /// Left and right, by a coin that seed and sample decide: in even epochs as it says, in odd ones the other way round.
 /// Device and region form.
 std::shared_ptr<const Augmentation> alternating_flip();
+/// Device form: finished values, normalised ones as a rule, become (x + u·brightness)·(1 + v·contrast), u and v uniform
+/// in [-1, 1), one of each an image; whatever its place among the stages of this form, it acts last.
+std::shared_ptr<const Augmentation> jitter(float brightness, float contrast);
+/// Whether it is `jitter`: it moves no pixels, and changes values after all others.
+bool changes_finished_values(const Augmentation& stage);
 /// Region form. Width 0: `height` is that of the shorter side.
 std::shared_ptr<const Augmentation> resize(ImageSize size);
 /// Region form.
@@ -39,6 +44,7 @@ std::shared_ptr<const Augmentation> read_affine(ConfigMap& options);
 std::shared_ptr<const Augmentation> read_center_crop(ConfigMap& options);
 std::shared_ptr<const Augmentation> read_color_jitter(ConfigMap& options);
 std::shared_ptr<const Augmentation> read_grayscale(ConfigMap& options);
+std::shared_ptr<const Augmentation> read_jitter(ConfigMap& options);
 std::shared_ptr<const Augmentation> read_rand_augment(ConfigMap& options);
 std::shared_ptr<const Augmentation> read_random_crop(ConfigMap& options);
 std::shared_ptr<const Augmentation> read_random_erasing(ConfigMap& options);

@@ -14,6 +14,7 @@
 #include "bantam/base/byte_size.h"
 #include "bantam/base/error.h"
 #include "bantam/base/text.h"
+#include "bantam/data/augment/built_in.h"
 #include "bantam/data/delivery/given_samples.h"
 #include "bantam/data/delivery/loader.h"
 #include "bantam/data/delivery/sample_weights.h"
@@ -38,10 +39,11 @@ void check_drop_last(const ConfigNode& stages, const PipelineOptions& pipeline, 
 /// The kernel's windows and mirroring are of the images alone: a class a pixel would stay where it was.
 void check_pixel_targets(const ConfigNode& stages, const PipelineOptions& pipeline, const DatasetFacts& facts) {
   const StageForms forms = stage_forms(pipeline.augmentations, facts);
-  if (forms.placed.empty()) return;
+  const auto moving = std::ranges::find_if_not(forms.placed, [](const auto& s) { return changes_finished_values(*s); });
+  if (moving == forms.placed.end()) return;
   for (const SampleField& target : facts.targets)
     if (is_pixel_target(target, facts.image_shape))
-      stages.fail(fmt::format("{} moves pixels of the images, but those of '{}' {} would stay", forms.placed[0]->name(),
+      stages.fail(fmt::format("{} moves pixels of the images, but those of '{}' {} would stay", (*moving)->name(),
                               target.name, to_string(target.shape)));
 }
 

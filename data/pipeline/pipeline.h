@@ -75,8 +75,8 @@ struct PipelineOptions {
 enum class StagesFor : std::uint8_t { batches, survey };
 
 /// Reads the list of stages for samples of `facts`. Order, checked: cache, shuffle, augmentations that a worker can
-/// apply (host or region form), then normalize and those of device form alone in any order, then one_hot, mixup and
-/// cutmix, then batch (the only one required), prefetch; each once. The keys of batch are `size` (a number or auto)
+/// apply (host or region form), then normalize and those of device form alone in any order, then jitter, one_hot, mixup
+/// and cutmix, then batch (the only one required), prefetch; each once. The keys of batch are `size` (a number or auto)
 /// and, for auto, `max` and `multiple_of`. Throws ConfigError at the node, also where images of differing sizes never
 /// get one size.
 PipelineOptions read_pipeline(const ConfigNode& stages, const DatasetFacts& facts, StagesFor use = StagesFor::batches);

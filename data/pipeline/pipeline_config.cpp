@@ -12,6 +12,7 @@
 #include "bantam/base/config/config_attempts.h"
 #include "bantam/base/config/expression.h"
 #include "bantam/base/error.h"
+#include "bantam/data/augment/built_in.h"
 #include "bantam/data/pipeline/pipeline.h"
 
 namespace bantam {
@@ -196,7 +197,7 @@ void read_prefetch(const ConfigNode& node, Reading& reading) {
   map.finish();
 }
 
-constexpr int kShuffleRank = 1, kHostRank = 2, kDeviceRank = 3, kMixRank = 4, kBatchRank = 5;
+constexpr int kShuffleRank = 1, kHostRank = 2, kDeviceRank = 3, kFinishedRank = 4, kMixRank = 5, kBatchRank = 6;
 
 /// The stages that are no augmentations. Those of a lower rank come first; those of one rank in any order.
 struct Stage {
@@ -218,7 +219,7 @@ constexpr std::array<Stage, 8> kStages = {{{"cache", 0, read_cache},
                                            {"mixup", kMixRank, read_mix<read_mixup>},
                                            {"cutmix", kMixRank, read_mix<read_cutmix>},
                                            {"batch", kBatchRank, read_batch},
-                                           {"prefetch", 6, read_prefetch}}};
+                                           {"prefetch", 7, read_prefetch}}};
 
 /// Where a stage may stand: before those of a higher `last`, after those of a lower `first`.
 struct Place {
@@ -238,6 +239,7 @@ Place read_augmentation(const ConfigNode::Named& named, Reading& reading) {
     node.fail_at_key(
         fmt::format("'{}' with zero padding must come before 'normalize' (padding is black pixels)", named.name));
   reading.options.augmentations.push_back(made);
+  if (changes_finished_values(*made)) return {kFinishedRank, kFinishedRank};
   return {made->has_device_form() && !made->has_region_form() ? kDeviceRank : kHostRank,
           made->has_device_form() ? kDeviceRank : kHostRank};
 }

@@ -2,6 +2,10 @@
 #include "bantam/data/survey/pipeline_steps.h"
 
 #include <algorithm>
+#include <functional>
+#include <ranges>
+
+#include "bantam/data/augment/built_in.h"
 
 namespace bantam {
 namespace {
@@ -37,14 +41,17 @@ std::vector<PipelineStep> pipeline_steps(const PipelineOptions& options, const D
   std::vector<PipelineStep> steps;
   ImageSize size;
   if (facts.image_shape.rank() == 3) size = {facts.image_shape[0], facts.image_shape[1]};
-  for (const auto& stage : options.augmentations) {
+  const auto add = [&](const std::shared_ptr<const Augmentation>& stage) {
     size = size_after(*stage, size);
     steps.push_back({.name = std::string(stage->name()),
                      .size = size,
                      .shorter_side = size == ImageSize{} ? shorter_side_after(*stage) : 0,
                      .chance = stage->has_chance()});
-  }
+  };
+  const auto is_last = [](const auto& stage) { return changes_finished_values(*stage); };
+  std::ranges::for_each(options.augmentations | std::views::filter(std::not_fn(is_last)), add);
   if (normalizes(options.normalize)) steps.push_back({.name = "normalize", .size = size});
+  std::ranges::for_each(options.augmentations | std::views::filter(is_last), add);
   if (options.mix.one_hot) steps.push_back({.name = "one_hot", .size = size});
   if (options.mix.mixup) steps.push_back({.name = "mixup", .size = size, .chance = true});
   if (options.mix.cutmix) steps.push_back({.name = "cutmix", .size = size, .chance = true});

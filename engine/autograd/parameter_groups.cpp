@@ -1,4 +1,6 @@
 // Which group a parameter belongs to, by its name.
+#include "bantam/engine/autograd/parameter_groups.h"
+
 #include <algorithm>
 
 #include <fmt/format.h>
@@ -8,6 +10,16 @@
 #include "bantam/engine/autograd/parameters.h"
 
 namespace bantam {
+
+std::string nearest_match(std::string_view pattern, std::span<const std::string> names, std::string_view what) {
+  if (names.empty()) return fmt::format("there are no {}", what);
+  std::string plain(pattern);
+  std::erase(plain, '*');
+  std::vector<std::string> candidates(names.begin(), names.end());
+  for (const std::string& name : names) candidates.push_back(name.substr(0, plain.size()));  // "sten*" is near "stem"
+  if (const auto near = nearest(plain, candidates)) return fmt::format("did you mean '{}'?", *near);
+  return fmt::format("there are {} {}, from '{}' to '{}'", names.size(), what, names.front(), names.back());
+}
 
 int group_of(std::span<const ParameterGroup> groups, std::string_view name) {
   const auto found =
@@ -30,15 +42,8 @@ void check_groups(std::span<const ParameterGroup> groups, std::span<const std::s
     if (std::ranges::any_of(names, [&](const std::string& name) { return matches_glob(name, match); }))
       throw ConfigError(
           fmt::format("train.groups: '{}' has no parameter: those that it matches are in groups before it", match));
-    std::string plain = match;
-    std::erase(plain, '*');
-    std::vector<std::string> candidates(names.begin(), names.end());
-    for (const std::string& name : names) candidates.push_back(name.substr(0, plain.size()));  // "sten*" is near "stem"
-    const auto near = nearest(plain, candidates);
-    throw ConfigError(fmt::format(
-        "train.groups: '{}' matches no parameter; {}", match,
-        near ? fmt::format("did you mean '{}'?", *near)
-             : fmt::format("there are {} parameters, from '{}' to '{}'", names.size(), names.front(), names.back())));
+    throw ConfigError(
+        fmt::format("train.groups: '{}' matches no parameter; {}", match, nearest_match(match, names, "parameters")));
   }
   if (frozen > 0 && frozen == names.size())
     throw ConfigError("train.groups: every parameter is frozen; nothing is left to train");

@@ -69,10 +69,10 @@ class Conv2dLayer : public BuiltInLayer {
   void check_whitening(std::int64_t channels) const {
     const std::int64_t patch = options_.kernel.h * options_.kernel.w * channels;
     if (options_.groups != 1) throw ShapeError("conv2d: whiten needs one group of channels");
-    if (options_.filters != 2 * patch)
+    if (options_.filters < 2 || options_.filters > 2 * patch || options_.filters % 2 != 0)
       throw ShapeError(
           fmt::format("conv2d: whiten needs 2 × {} × {} × {} = {} filters (a patch's elements, and their negatives), "
-                      "got {}",
+                      "or an even number below, got {}",
                       options_.kernel.h, options_.kernel.w, channels, 2 * patch, options_.filters));
     if (options_.whiten->images < 1 || !(options_.whiten->epsilon > 0))
       throw ShapeError(fmt::format("conv2d: whiten needs at least one image and an epsilon above 0, got {} and {}",

@@ -22,7 +22,7 @@ struct ActivationOptions {
 
 /// A convolution's weights from the data: eigenvectors of the covariance of the patches that it reads in the first
 /// training images, divided by √(eigenvalue + epsilon), and after them their negatives. Outputs then have about unit
-/// variance and no correlation.
+/// variance and no correlation. With fewer filters than twice a patch's elements those of the largest eigenvalues.
 struct WhitenOptions {
   std::int64_t images = 960;
   double epsilon = 5e-4;  ///< above 0
@@ -38,7 +38,7 @@ struct Conv2dOptions {
   ActivationOptions activation = {};
   std::string initializer = "glorot_uniform";  ///< of the weight, as Keras; biases start at 0
   /// A run that begins without a file of weights replaces the initial weight so (run::train). Only of a layer that
-  /// reads the model's images, without groups and with filters for 2 × kernel × kernel × C_in.
+  /// reads the model's images, without groups and with an even number of filters, 2 × kernel × kernel × C_in at most.
   std::optional<WhitenOptions> whiten = std::nullopt;
 };
 /// Each channel has `multiplier` kernels of its own. Weight (kernel, kernel, C_in·multiplier).

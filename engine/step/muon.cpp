@@ -5,6 +5,11 @@
 #include <cmath>
 #include <utility>
 
+#include <fmt/format.h>
+
+#include "bantam/base/error.h"
+#include "bantam/base/text.h"
+#include "bantam/engine/autograd/parameter_groups.h"
 #include "bantam/engine/step/rule_values.h"
 
 namespace bantam {
@@ -29,11 +34,31 @@ std::int64_t aligned(std::int64_t elements) {
   return (elements + kStep - 1) / kStep * kStep;
 }
 
+bool is_matrix(const Parameter& parameter) {
+  const std::size_t rank = static_cast<std::size_t>(parameter.shape().rank());
+  return rank == 2 || rank == 4;
+}
+
 }  // namespace
 
-bool Muon::moves(const Parameter& parameter) {
-  const std::size_t rank = static_cast<std::size_t>(parameter.shape().rank());
-  return !parameter.frozen() && (rank == 2 || rank == 4) && parameter.shape().elements() > 0;
+std::vector<std::string> matrix_names(const ParameterArena& parameters) {
+  std::vector<std::string> names;
+  for (const Parameter& parameter : parameters.all())
+    if (is_matrix(parameter)) names.push_back(parameter.name());
+  return names;
+}
+
+void check_excluded(std::span<const std::string> exclude, std::span<const std::string> matrices) {
+  for (const std::string& pattern : exclude)
+    if (std::ranges::none_of(matrices, [&](const std::string& name) { return matches_glob(name, pattern); }))
+      throw ConfigError(fmt::format("muon.exclude: '{}' matches no parameter of 2 or 4 dimensions; {}", pattern,
+                                    nearest_match(pattern, matrices, "such parameters")));
+}
+
+bool Muon::moves(const Parameter& parameter, const MuonOptions& options) {
+  if (parameter.frozen() || !is_matrix(parameter) || parameter.shape().elements() == 0) return false;
+  return std::ranges::none_of(options.exclude,
+                              [&](const std::string& pattern) { return matches_glob(parameter.name(), pattern); });
 }
 
 Muon::Muon(const ParameterArena& parameters, std::vector<kernels::ArenaSpan> spans, const Context& context,
@@ -45,9 +70,10 @@ Muon::Muon(const ParameterArena& parameters, std::vector<kernels::ArenaSpan> spa
       learning_rate_(options.learning_rate),
       dtype_(parameters.compute_dtype()),
       rest_(rest_of(options)) {
+  check_excluded(options.muon.exclude, matrix_names(parameters));
   std::vector<std::uint8_t> matrices, others;
   for (std::size_t i = 0; i < spans.size(); ++i) {
-    matrices.push_back(moves(*parameters.spans()[i]) ? 1 : 0);
+    matrices.push_back(moves(*parameters.spans()[i], options.muon) ? 1 : 0);
     others.push_back(matrices[i] == 0 && !spans[i].frozen ? 1 : 0);
     if (matrices[i] != 0) spans[i].frozen = 1;
   }
@@ -57,7 +83,7 @@ Muon::Muon(const ParameterArena& parameters, std::vector<kernels::ArenaSpan> spa
                                      spans.data(), Category::optimizer);
   std::size_t chunk = 0;
   for (const Parameter* parameter : parameters.spans())
-    if (moves(*parameter)) add_matrix(*parameter, chunk);
+    if (moves(*parameter, options.muon)) add_matrix(*parameter, chunk);
   allocate_workspace(context);
 }
 

@@ -5,6 +5,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <span>
+#include <string>
 #include <vector>
 
 #include "bantam/engine/step/optimizer.h"
@@ -13,6 +15,12 @@
 #include "bantam/kernels/contracts/update/muon.h"
 
 namespace bantam {
+
+/// Names of the parameters of 2 or 4 dimensions, frozen or not.
+std::vector<std::string> matrix_names(const ParameterArena& parameters);
+
+/// Throws ConfigError, with the nearest name, for the first pattern of `exclude` that matches none of `matrices`.
+void check_excluded(std::span<const std::string> exclude, std::span<const std::string> matrices);
 
 /// Tables and workspace of one optimizer of the kind muon. Moments are the optimizer's: the first has the matrices'
 /// momentum, the second the matrices that become orthogonal, which no update needs from the one before.
@@ -31,8 +39,8 @@ class Muon {
   Muon(const ParameterArena& parameters, std::vector<kernels::ArenaSpan> spans, const Context& context,
        const OptimizerOptions& options);
 
-  /// Whether it moves this parameter: a weight of 2 or 4 dimensions that is not frozen.
-  static bool moves(const Parameter& parameter);
+  /// Whether it moves this parameter: a weight of 2 or 4 dimensions that is neither frozen nor excluded.
+  static bool moves(const Parameter& parameter, const MuonOptions& options);
   /// Moves the matrices: what follows `begin_update` for them, compute copies included.
   void move(const Context& context, kernels::UpdateArena arena, const kernels::UpdateControl* control) const;
   /// The arena in which the matrices are frozen, and `groups` count: for the rule of the rest.

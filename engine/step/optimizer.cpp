@@ -331,7 +331,7 @@ kernels::UpdateControl Optimizer::control() const {
 
 /// Whether a slot has state of the parameter: all but the memory in which Muon makes matrices orthogonal.
 bool Optimizer::keeps(std::size_t slot, const Parameter& parameter) const {
-  return slot == 0 || !muon_ || !Muon::moves(parameter);
+  return slot == 0 || !muon_ || !Muon::moves(parameter, options_.muon);
 }
 
 void Optimizer::register_state(StateRegistry& registry) {

@@ -209,6 +209,15 @@ std::int64_t read_normalize_weights(ConfigMap& options) {
   return every;
 }
 
+std::vector<std::string> read_exclude(ConfigMap& options) {
+  const auto node = options.find({"exclude",
+                                  "Names of parameters of 2 or 4 dimensions (as in train.groups: * is any text, ? one "
+                                  "character) that `rest` moves "
+                                  "in place of Muon: often the last layer's. Each matches one at least.",
+                                  "[head/weight]", "none"});
+  return node ? node->as_texts() : std::vector<std::string>();
+}
+
 OptimizerOptions read_muon(ConfigMap& options) {
   OptimizerOptions optimizer{.kind = OptimizerKind::muon};
   options.describe(
@@ -233,12 +242,13 @@ OptimizerOptions read_muon(ConfigMap& options) {
   optimizer.schedules.weight_decay = std::move(decay.schedule);
   optimizer.muon = read_newton_schulz(options);
   optimizer.muon.normalize_every = read_normalize_weights(options);
-  const ConfigNode rest = options.node(
-      {"rest",
-       "What moves all other parameters: biases, norms, depthwise weights. Its learning rate keeps its ratio to "
-       "Muon's where a schedule moves that.",
-       "adam | {sgd: {learning_rate: 0.1, momentum: 0.9}}"},
-      "adamw");
+  optimizer.muon.exclude = read_exclude(options);
+  const ConfigNode rest = options.node({"rest",
+                                        "What moves all other parameters: biases, norms, depthwise weights, and those "
+                                        "in `exclude`. Its learning rate keeps its ratio to "
+                                        "Muon's where a schedule moves that.",
+                                        "adam | {sgd: {learning_rate: 0.1, momentum: 0.9}}"},
+                                       "adamw");
   optimizer.rest = std::make_shared<const OptimizerOptions>(read_registered(optimizers(), rest));
   if (optimizer.rest->kind == OptimizerKind::muon || optimizer.rest->rule)
     rest.fail("muon's rest must be another built-in optimizer");

@@ -40,7 +40,9 @@ void image_batch(const ImageBatchShape& s, const S* images, const ImagePlacement
           const T pixel = p.erases(i, j) ? T(s.erased[factor]) : T(padded_pixel(s, image, i + p.top, column, c));
           // Volatile: the product is rounded before the sum, so that T = float computes the contract's bits.
           volatile T product = pixel * T(s.scale[factor]);
-          y[((b * s.out_h + i) * s.out_w + j) * s.channels + c] = product + T(s.shift[factor]);
+          T& value = y[((b * s.out_h + i) * s.out_w + j) * s.channels + c];
+          value = product + T(s.shift[factor]);
+          if (p.offset != 0.0f || p.factor != 1.0f) value = (value + T(p.offset)) * T(p.factor);
         }
       }
     }

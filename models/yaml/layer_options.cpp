@@ -187,7 +187,8 @@ void read_initializer(ConfigMap& options, Conv2dOptions& conv) {
       {"whiten",
        "Of a layer that reads the images, with 2 × kernel × kernel × channels filters: eigenvectors of its patches' "
        "covariance in the first training images, each divided by the root of its eigenvalue and epsilon, and their "
-       "negatives. Weights from a file or a checkpoint are not whitened.",
+       "negatives. An even number of fewer filters has those of the largest eigenvalues. Weights from a file or a "
+       "checkpoint are not whitened.",
        "{images: 960, epsilon: 5.0e-4}", "a distribution by its name"});
   map.finish();
   if (given)

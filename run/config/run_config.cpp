@@ -14,6 +14,7 @@
 #include "bantam/data/delivery/given_samples.h"
 #include "bantam/engine/graph/frozen_norms.h"
 #include "bantam/engine/graph/lower.h"
+#include "bantam/engine/step/muon.h"
 #include "bantam/kernels/contracts/input/image_batch.h"
 #include "bantam/run/config/given_config.h"
 
@@ -315,6 +316,25 @@ void require_groups_match(ConfigMap& root, RunConfig& config) {
   config.model.graph = with_frozen_norms(config.model.graph, groups);
 }
 
+/// Each pattern in muon.exclude matches a weight of the model.
+void require_exclusions_match(ConfigMap& root, const RunConfig& config) {
+  const std::vector<std::string>& exclude = config.train.optimizer.muon.exclude;
+  if (exclude.empty() || root.self().is_described()) return;
+  ParameterArena parameters;
+  BufferArena buffers;
+  declare_tensors(config.model.graph, parameters, buffers);
+  const std::vector<std::string> matrices = matrix_names(parameters);
+  const ConfigNode optimizer = root.node("train").as_map().node("optimizer");
+  const std::vector<ConfigNode> items = optimizer.as_named().options.as_map().node("exclude").items();
+  for (std::size_t i = 0; i < items.size(); ++i) {
+    try {
+      check_excluded({&exclude[i], 1}, matrices);
+    } catch (const ConfigError& error) {
+      items[i].fail(error.what());
+    }
+  }
+}
+
 models::ModelSpec no_model(ConfigMap& root, const std::string& name) {
   return {name, Graph({1}), root.self(), root.self()};
 }
@@ -379,7 +399,10 @@ void read_sections(ConfigMap& root, RunConfig& config, DataSection section, cons
   attempt([&] { read_data(root, config, section, given); });
   const bool has_training = attempt([&] { read_training(root, config); });
   if (!attempt.failed()) settle_cache(config);
-  if (!attempt.failed()) attempt([&] { require_groups_match(root, config); });
+  if (!attempt.failed()) {
+    attempt([&] { require_groups_match(root, config); });
+    attempt([&] { require_exclusions_match(root, config); });
+  }
   attempt([&] {
     if (has_training)
       config.checkpoint = read_checkpoint_config(root, config.train);

@@ -93,14 +93,15 @@ std::vector<double> PatchCovariance::mean() const {
   return mean;
 }
 
-std::vector<float> whitening_weights(std::span<const double> covariance, std::int64_t patch, double epsilon) {
+std::vector<float> whitening_weights(std::span<const double> covariance, std::int64_t patch, std::int64_t filters,
+                                     double epsilon) {
   for (const double value : covariance)
     if (!std::isfinite(value)) throw DataError("whiten: the first training images have values that are not finite");
   const Eigen::SelfAdjointEigenSolver<Eigen::MatrixXd> solver(
       Eigen::Map<const Eigen::MatrixXd>(covariance.data(), patch, patch));
   if (solver.info() != Eigen::Success) throw DataError("whiten: the eigenvectors of the patches were not found");
-  std::vector<float> weights(static_cast<std::size_t>(2 * patch * patch));
-  for (std::int64_t row = 0; row < patch; ++row) {
+  std::vector<float> weights(static_cast<std::size_t>(filters * patch));
+  for (std::int64_t row = 0; row < filters / 2; ++row) {
     const Eigen::Index at = patch - 1 - row;  // eigenvalues increase
     const Eigen::VectorXd vector = solver.eigenvectors().col(at);
     // A rounding may leave an eigenvalue of 0 below it.
@@ -108,7 +109,7 @@ std::vector<float> whitening_weights(std::span<const double> covariance, std::in
     for (std::int64_t i = 0; i < patch; ++i) {
       const auto value = static_cast<float>(factor * vector[i]);
       weights[static_cast<std::size_t>(row * patch + i)] = value;
-      weights[static_cast<std::size_t>((patch + row) * patch + i)] = -value;
+      weights[static_cast<std::size_t>((filters / 2 + row) * patch + i)] = -value;
     }
   }
   return weights;

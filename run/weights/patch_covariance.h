@@ -35,9 +35,11 @@ class PatchCovariance {
   std::vector<double> sums_;  // (patch, patch), of which rows up to the diagonal's right count
 };
 
-/// (2·patch, patch): the unit eigenvectors of a symmetric `covariance` (patch, patch), that of the largest eigenvalue
-/// first, each divided by √(eigenvalue + epsilon); then their negatives. An eigenvector's sign is that with which its
+/// (filters, patch): filters/2 unit eigenvectors of a symmetric `covariance` (patch, patch), that of the largest
+/// eigenvalue first, each divided by √(eigenvalue + epsilon); then their negatives. `filters` is even, and at most
+/// 2·patch. An eigenvector's sign is that with which its
 /// first element of at least 0.9 times its largest magnitude is positive. Throws DataError where values are not finite.
-std::vector<float> whitening_weights(std::span<const double> covariance, std::int64_t patch, double epsilon);
+std::vector<float> whitening_weights(std::span<const double> covariance, std::int64_t patch, std::int64_t filters,
+                                     double epsilon);
 
 }  // namespace bantam::run

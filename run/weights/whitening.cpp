@@ -78,8 +78,8 @@ std::string whiten(Model& model, const RunConfig& config) {
   const Stream stream = model.runtime().stream(model.device());
   std::vector<std::string> names;
   for (const Whitened& layer : layers) {
-    const std::vector<float> weights =
-        whitening_weights(layer.covariance.mean(), layer.covariance.patch(), layer.options.epsilon);
+    const std::vector<float> weights = whitening_weights(layer.covariance.mean(), layer.covariance.patch(),
+                                                         layer.weight->shape()[0], layer.options.epsilon);
     copy_bytes(layer.weight->master().data(), weights.data(), weights.size() * sizeof(float), stream);
     synchronize(stream);  // the values are this loop's
     names.push_back(fmt::format("{} from {} images", layer.weight->name(), layer.covariance.images()));

@@ -45,8 +45,8 @@ struct ImagePlacement {
   }
 };
 
-/// y[b, i, j, c] = pixel·scale[c] + shift[c] in float32 (one multiply, one add, not fused: the same bits everywhere),
-/// cast to `dtype`. `placements` (batch) in device memory. Throws DTypeError for another type of images.
+/// y[b, i, j, c] = (pixel·scale[c] + shift[c] + offset)·factor in float32, each rounded, none fused (the same bits
+/// everywhere), cast to `dtype`; offset 0 with factor 1 are left out. `placements` in device memory. Throws DTypeError.
 using ImageBatch = void(const Exec&, const ImageBatchShape&, const void* images, const ImagePlacement* placements,
                         DType dtype, void* y);
 /// labels_out[b] = labels[placements[b].image].

@@ -40,6 +40,14 @@ BANTAM_NO_FUSED_MULTIPLY_ADD void scale_and_shift(const BlockAffine& affine, con
   }
 }
 
+/// Brightness and contrast. None is left out, not added: 0 would make 0 of -0.
+void change_values(const ImagePlacement& p, std::int64_t count, float* y) {
+  const float offset = p.offset, factor = p.factor;
+  if (offset == 0.0f && factor == 1.0f) return;
+#pragma omp simd
+  for (std::int64_t k = 0; k < count; ++k) y[k] = (y[k] + offset) * factor;
+}
+
 /// Position in [0, extent) that `position` reads, or -1 where it reads zero.
 std::int64_t source_position(std::int64_t position, std::int64_t extent, PadMode mode) {
   if (position >= 0 && position < extent) return position;
@@ -103,6 +111,7 @@ void write_image(const ImageBatchShape& s, const BlockAffine& affine, const S* i
       gather_block(s, p, source, j, count, pixels);
       erase(s, p, i, j, count, pixels);
       scale_and_shift(affine, pixels, count * s.channels, values);
+      change_values(p, count * s.channels, values);
       narrow(values, y + (i * s.out_w + j) * s.channels, count * s.channels);
     }
   }
@@ -126,6 +135,7 @@ void write_deep_image(const ImageBatchShape& s, const BlockAffine& affine, const
       for (std::int64_t c = 0; c < s.channels; c += kBlockValues) {
         const std::int64_t count = std::min(kBlockValues, s.channels - c);
         scale_and_shift(affine, inside ? pixel + c : blank, count, values);
+        change_values(p, count, values);
         narrow(values, y + (i * s.out_w + j) * s.channels + c, count);
       }
     }

@@ -51,7 +51,9 @@ __device__ inline float pixel_value(const ImageBatchShape& s, const S* image, co
     pixel = s.erased[factor];
   else if (row >= 0 && column >= 0)
     pixel = static_cast<float>(image[(static_cast<std::int64_t>(row) * in_w + column) * s.channels + at.c]);
-  return __fadd_rn(__fmul_rn(pixel, s.scale[factor]), s.shift[factor]);
+  const float value = __fadd_rn(__fmul_rn(pixel, s.scale[factor]), s.shift[factor]);
+  if (p.offset == 0.0f && p.factor == 1.0f) return value;  // adding 0 would make 0 of -0
+  return __fmul_rn(__fadd_rn(value, p.offset), p.factor);
 }
 
 /// Images go over blockIdx.y, groups of four values over blockIdx.x. With a cursor, placements and labels are an

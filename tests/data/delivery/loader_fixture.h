@@ -47,7 +47,8 @@ inline PipelineOptions full() {
   PipelineOptions options = plain();
   options.shuffle.emplace();
   options.normalize = {.scale = 1.0 / 255, .mean = {0.1, 0.2, 0.3}, .std = {0.5, 0.6, 0.7}};
-  options.augmentations = {random_crop({.padding = 2, .mode = kernels::PadMode::reflect}), random_flip()};
+  options.augmentations = {random_crop({.padding = 2, .mode = kernels::PadMode::reflect}), random_flip(),
+                           jitter(0.14f, 0.13f)};
   return options;
 }
 

@@ -1,9 +1,12 @@
 // What pipeline options become: the kernel's numbers by hand, and where each sample is read.
+#include <cmath>
 #include <set>
+#include <utility>
 
 #include "bantam/base/error.h"
 #include "bantam/data/augment/built_in.h"
 #include "bantam/data/pipeline/pipeline.h"
+#include "tests/base/config_error.h"
 #include "tests/data/support.h"
 
 namespace bantam {
@@ -30,6 +33,56 @@ PipelineOptions augmented() {
   PipelineOptions options;
   options.augmentations = {random_crop({.padding = 4}), random_flip()};
   return options;
+}
+
+TEST(Jitter, DrawsOffsetAndFactorOfEachSampleAndMovesNothing) {
+  PipelineOptions options;
+  options.augmentations = {jitter(0.14f, 0.13f)};
+  const std::vector<ImagePlacement> all = plan(options, 1, 0, 0, 4096);
+  double offsets = 0, factors = 0, products = 0, squares = 0;
+  for (const ImagePlacement& p : all) {
+    EXPECT_TRUE(same(p, {}) && p.erase_height == 0);
+    EXPECT_LE(std::abs(p.offset), 0.14f);
+    EXPECT_LE(std::abs(p.factor - 1), 0.1300001f);
+    const double u = p.offset / 0.14, v = (p.factor - 1) / 0.13;
+    offsets += u, factors += v, products += u * v, squares += u * u;
+  }
+  // Means of 4096 numbers of deviation 1/√3, of products of 1/3, and of squares of √(4/45): 5 deviations each.
+  EXPECT_NEAR(offsets / 4096, 0, 5 / std::sqrt(3.0) / 64);
+  EXPECT_NEAR(factors / 4096, 0, 5 / std::sqrt(3.0) / 64);
+  EXPECT_NEAR(products / 4096, 0, 5 / 3.0 / 64);
+  EXPECT_NEAR(squares / 4096, 1 / 3.0, 5 * std::sqrt(4 / 45.0) / 64);
+  const auto of = [](const ImagePlacement& p) { return std::pair(p.offset, p.factor); };
+  const std::vector<ImagePlacement> part = plan(options, 1, 0, 100, 3), other = plan(options, 1, 1, 100, 3);
+  for (std::size_t i = 0; i < 3; ++i) {
+    EXPECT_EQ(of(part[i]), of(all[100 + i])) << "by the place in the epoch, whatever the batch";
+    EXPECT_NE(of(part[i]), of(other[i])) << "anew in each epoch";
+  }
+  EXPECT_TRUE(evaluation_pipeline(options).augmentations.empty());
+}
+
+TEST(Jitter, StandsAfterNormalizeAndWhatMovesPixels) {
+  const auto error = [](const std::string& stages) {
+    return testing::config_error_of([&] {
+      const ConfigDocument document =
+          ConfigDocument::parse("pipeline:\n" + stages + "  - batch: {size: 2}\n", "x.yaml");
+      (void)read_pipeline(document.map().node("pipeline"),
+                          {.size = 4, .image_shape = {8, 8, 3}, .class_names = {"a", "b"}});
+    });
+  };
+  const std::string normalize = "  - normalize: {mean: 0.5}\n", jitter = "  - jitter: {brightness: 0.1}\n";
+  EXPECT_EQ(error(normalize + "  - random_flip\n" + jitter), "nothing was thrown");
+  EXPECT_EQ(error(jitter), "nothing was thrown");
+  const auto expect = [&](const std::string& stages, const std::string& message) {
+    const std::string got = error(stages);
+    EXPECT_EQ(got.substr(0, message.size()), message) << got;
+  };
+  expect(jitter + normalize, "x.yaml:3:5: error: 'normalize' must come before 'jitter'");
+  expect(jitter + "  - random_erasing\n", "x.yaml:3:5: error: 'random_erasing' must come before 'jitter'");
+  expect("  - mixup\n" + jitter, "x.yaml:3:5: error: 'jitter' must come before 'mixup'");
+  expect("  - jitter: {brightness: -1}\n", "x.yaml:2:26: error: pipeline.0.jitter.brightness: expected a number");
+  expect("  - jitter: {contrast: 1.5}\n", "x.yaml:2:24: error: pipeline.0.jitter.contrast: expected a number");
+  expect("  - jitter: {factor: 0.1}\n", "x.yaml:2:14: error: unknown key 'factor'");
 }
 
 TEST(BatchShape, NormalizeIsScaleThenMeanThenStd) {

@@ -8,6 +8,7 @@
 
 #include "bantam/base/error.h"
 #include "bantam/engine/train/trainer.h"
+#include "tests/base/config_error.h"
 #include "tests/engine/engine_fixture.h"
 
 namespace bantam {
@@ -75,8 +76,8 @@ constexpr std::uint32_t kUpdates = 20;
 
 /// A model whose weights and gradients are the program's.
 struct Trained {
-  Trained(Runtime& runtime, Device device, const OptimizerOptions& options)
-      : model(runtime, device, graph(), {}), optimizer(model, options) {
+  Trained(Runtime& runtime, Device device, const OptimizerOptions& options, std::vector<ParameterGroup> groups = {})
+      : model(runtime, device, graph(), {.groups = std::move(groups)}), optimizer(model, options) {
     for (std::uint32_t k = 0; k < std::size(kTensors); ++k) fill(parameter(k).master(), 1000 * k);
   }
   static Graph graph() {
@@ -243,6 +244,43 @@ TEST_P(OptimizerOraclesTest, MuonSavesAMomentumOfMatricesAndTheRestsMoments) {
   for (const char* name : {"head/bias", "stem_norm/scale", "separable/depthwise_weight"})
     for (const char* slot : {"optimizer/moment1/", "optimizer/moment2/"})
       EXPECT_TRUE(run.state.contains(std::string(slot) + name)) << name;
+}
+
+// With a group's rate, too. Muon's rate is a power of two: the group's divided by it is then exact.
+TEST_P(OptimizerOraclesTest, WhatMuonLeavesOutMovesAsTheRestAlone) {
+  const OptimizerOptions rest{
+      .kind = OptimizerKind::sgd_nesterov, .learning_rate = 0.05f, .weight_decay = 0.02f, .momentum = 0.9f};
+  OptimizerOptions muon = muon_with({.weight_decay = 0.5f, .momentum = 0.95f}, rest);
+  muon.learning_rate = 0x1p-6f;
+  OptimizerOptions excluding = muon;
+  excluding.muon.exclude = {"head/*"};
+  for (const float scale : {1.0f, 3.0f}) {
+    const std::vector<ParameterGroup> groups = {{.match = "head/weight", .learning_rate_scale = scale}};
+    Trained plain(runtime(), device(), rest, groups), whole(runtime(), device(), muon, groups),
+        run(runtime(), device(), excluding, groups);
+    for (std::uint32_t t = 1; t <= 5; ++t)
+      for (Trained* each : {&plain, &whole, &run}) each->update(t);
+    const auto values = [&](Trained& of, std::uint32_t k) {
+      return to_host<float>(of.parameter(k).master(), of.stream());
+    };
+    EXPECT_EQ(values(run, 2), values(plain, 2)) << "the head";
+    EXPECT_NE(values(run, 2), values(whole, 2));
+    EXPECT_EQ(values(run, 0), values(whole, 0)) << "the convolution";
+    EXPECT_NE(values(run, 0), values(plain, 0));
+  }
+}
+
+TEST_P(OptimizerOraclesTest, ANameThatMuonCannotLeaveOutIsAnError) {
+  const auto message = [&](const char* pattern) {
+    OptimizerOptions options = muon_with({}, {.kind = OptimizerKind::sgd});
+    options.muon.exclude = {"conv/weight", pattern};
+    return testing::config_error_of([&] { Trained run(runtime(), device(), options); });
+  };
+  EXPECT_EQ(message("haed/*"),
+            "muon.exclude: 'haed/*' matches no parameter of 2 or 4 dimensions; did you mean 'head/'?");
+  EXPECT_EQ(message("norm/scale"),
+            "muon.exclude: 'norm/scale' matches no parameter of 2 or 4 dimensions; there are 2 such parameters, from "
+            "'conv/weight' to 'head/weight'");
 }
 
 // The matrices move by rate times an orthogonal matrix, so twice as far at twice the rate; so do the others.

@@ -68,6 +68,11 @@ TEST_P(ImageBatchTest, ByHand) {
   s.erased[0] = 7;  // column 1 of row 0, whichever pixel that is
   EXPECT_EQ(crop({0, 0, 1, 0, 0, 1, 1, 1}), (std::vector<float>{4.5f, 14.5f, 10.5f, 12.5f}));
   EXPECT_EQ(crop({0, 0, 1, 1, 0, 1, 1, 1}), (std::vector<float>{6.5f, 14.5f, 12.5f, 10.5f}));
+  ImagePlacement changed{0, -1, -1, 1};  // padding and what is erased change, too
+  changed.offset = 0.25f, changed.factor = 2;
+  EXPECT_EQ(crop(changed), (std::vector<float>{1.5f, 1.5f, 5.5f, 1.5f}));
+  changed.erase_height = changed.erase_width = 1, changed.offset = 0, changed.factor = -1;
+  EXPECT_EQ(crop(changed), (std::vector<float>{-14.5f, -0.5f, -2.5f, -0.5f}));
   s.pad_mode = PadMode::reflect;
   EXPECT_EQ(crop({0, 1, 2, 0}), (std::vector<float>{12.5f, 10.5f, 6.5f, 4.5f}));
   EXPECT_EQ(crop({0, -1, -1, 0}), (std::vector<float>{10.5f, 8.5f, 4.5f, 2.5f}));
@@ -97,8 +102,9 @@ std::vector<ImagePlacement> random_placements(const Case& c) {
   for (std::int64_t b = 0; b < c.batch; ++b) {
     placements.push_back({static_cast<std::int32_t>(random.below(kStored)), offset(), offset(),
                           static_cast<std::int32_t>(random.below(2))});
-    if (b % 3 == 1) continue;  // these have no rectangle
     ImagePlacement& p = placements.back();
+    if (b % 2 == 1) p.offset = random.uniform(-0.2f, 0.2f), p.factor = random.uniform(0.8f, 1.2f);
+    if (b % 3 == 1) continue;  // these have no rectangle
     const auto below = [&](std::int64_t bound) { return static_cast<std::int16_t>(random.below(bound)); };
     p.erase_top = below(c.out_h), p.erase_left = below(c.out_w);
     p.erase_height = below(c.out_h - p.erase_top + 1), p.erase_width = below(c.out_w - p.erase_left + 1);
@@ -133,6 +139,16 @@ TEST_P(ImageBatchTest, IsTheReferenceBitForBit) {
       expect_reference_bits(device(), s, random_floats(values, 1), placements);
     }
   }
+}
+
+TEST_P(ImageBatchTest, WithoutBrightnessAndContrastNoBitChanges) {
+  ImageBatchShape s{.batch = 2, .in_h = 1, .in_w = 2, .channels = 1, .out_h = 1, .out_w = 2};
+  s.scale[0] = 1, s.shift[0] = -0.0f, s.stored = DType::float32;
+  std::vector<ImagePlacement> placements(2);
+  placements[1].offset = 0.5f;
+  const std::vector<float> y = run(device(), s, std::vector<float>{-0.0f, 1}, placements, DType::float32);
+  EXPECT_EQ(y, (std::vector<float>{0, 1, 0.5f, 1.5f}));
+  EXPECT_TRUE(std::signbit(y[0]));
 }
 
 TEST_P(ImageBatchTest, RefusesOtherStoredTypes) {

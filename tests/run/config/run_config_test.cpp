@@ -131,6 +131,10 @@ TEST_F(RunConfigTest, OptimizersThatCannotBeAreRefused) {
                "Nesterov's momentum has no dampening");
   expect_error("train.optimizer={muon: {rest: muon}}", "muon's rest must be another built-in optimizer");
   expect_error("train.optimizer={muon: {rest: {adam: {learning_rat: 1}}}}", "did you mean 'learning_rate'?");
+  expect_error("train.optimizer={muon: {exclude: [dense/weight, \"denze/*\"]}}",
+               "muon.exclude: 'denze/*' matches no parameter of 2 or 4 dimensions; did you mean 'dense/");
+  expect_error("train.optimizer={muon: {exclude: [\"*/bias\"]}}", "matches no parameter of 2 or 4 dimensions");
+  expect_error("train.optimizer={muon: {exclude: 3}}", "expected a list");
   expect_error("train.optimizer={lion: {beta1: 1}}", "expected a number in [0, 1)");
   expect_error("train.clip_value=-1", "clip_value");
 }

@@ -67,11 +67,22 @@ TEST(PatchCovariance, RefusesWindowsThatDoNotFit) {
 // [5, 3; 3, 5]: eigenvalues 8 along (1, 1)/√2 and 2 along (1, -1)/√2.
 TEST(WhiteningWeights, OfTwoElementsByHand) {
   const std::vector<double> covariance = {5, 3, 3, 5};
-  const std::vector<float> w = whitening_weights(covariance, 2, 1.0);
+  const std::vector<float> w = whitening_weights(covariance, 2, 4, 1.0);
   ASSERT_EQ(w.size(), 8u);
   const double along = std::sqrt(0.5) / 3, across = std::sqrt(0.5 / 3);
   const double expected[] = {along, along, across, -across, -along, -along, -across, across};
   for (std::size_t i = 0; i < 8; ++i) EXPECT_NEAR(w[i], expected[i], 1e-7) << i;
+}
+
+// Of [5, 3; 3, 5] the eigenvector of 8; of a diagonal the axes of its largest elements.
+TEST(WhiteningWeights, FewerFiltersAreOfTheLargestEigenvalues) {
+  const std::vector<float> one = whitening_weights(std::vector<double>{5, 3, 3, 5}, 2, 2, 1.0);
+  ASSERT_EQ(one.size(), 4u);
+  const double along = std::sqrt(0.5) / 3, expected[] = {along, along, -along, -along};
+  for (std::size_t i = 0; i < 4; ++i) EXPECT_NEAR(one[i], expected[i], 1e-7) << i;
+  const std::vector<double> diagonal = {4, 0, 0, 0, 1, 0, 0, 0, 9};
+  EXPECT_EQ(whitening_weights(diagonal, 3, 4, 0.0),
+            (std::vector<float>{0, 0, 1 / 3.0f, 0.5f, 0, 0, 0, 0, -1 / 3.0f, -0.5f, 0, 0}));
 }
 
 TEST(WhiteningWeights, OutputsHaveUnitVarianceAndNoCorrelation) {
@@ -79,7 +90,7 @@ TEST(WhiteningWeights, OutputsHaveUnitVarianceAndNoCorrelation) {
   PatchCovariance covariance({8, 8, 3}, {.filters = 24, .kernel = {2, 2}});
   covariance.add(random_images(std::int64_t{40} * 192), 2);
   const std::vector<double> c = covariance.mean();
-  const std::vector<float> w = whitening_weights(c, patch, 1e-12);
+  const std::vector<float> w = whitening_weights(c, patch, 2 * patch, 1e-12);
   const auto at = [&](std::int64_t i, std::int64_t j) {
     return static_cast<double>(w[static_cast<std::size_t>(i * patch + j)]);
   };
@@ -99,11 +110,11 @@ TEST(WhiteningWeights, OutputsHaveUnitVarianceAndNoCorrelation) {
 TEST(WhiteningWeights, DirectionsWithoutVarianceStayFinite) {
   PatchCovariance covariance({4, 4, 3}, {.filters = 24, .kernel = {2, 2}});
   covariance.add(std::vector<float>(48, 0.7f), 1);
-  for (const float weight : whitening_weights(covariance.mean(), 12, 5e-4)) {
+  for (const float weight : whitening_weights(covariance.mean(), 12, 24, 5e-4)) {
     ASSERT_TRUE(std::isfinite(weight));
     EXPECT_LE(std::abs(weight), 1.0f / std::sqrt(5e-4f) * 1.0001f);
   }
-  EXPECT_THROW((void)whitening_weights(std::vector<double>{NAN}, 1, 1.0), DataError);
+  EXPECT_THROW((void)whitening_weights(std::vector<double>{NAN}, 1, 2, 1.0), DataError);
 }
 
 class WhitenedRunTest : public RunTest {
@@ -153,7 +164,7 @@ TEST_F(WhitenedRunTest, BeginsWithEigenvectorsOfItsFirstImages) {
   }
   PatchCovariance covariance({32, 32, 3}, {.filters = 24, .kernel = {2, 2}, .stride = {4, 4}});
   covariance.add(images, 1);
-  EXPECT_EQ(weight_of("r"), whitening_weights(covariance.mean(), 12, 1e-3));
+  EXPECT_EQ(weight_of("r"), whitening_weights(covariance.mean(), 12, 24, 1e-3));
   ASSERT_EQ(told_.messages.size(), 1u);
   EXPECT_EQ(told_.messages[0], "whitened: conv2d/weight from 50 images");
 }
@@ -202,8 +213,13 @@ TEST_F(WhitenedRunTest, ConfigurationsThatCannotBeAreRefused) {
     const std::string error = error_of<ConfigError>(layers(text + rest));
     EXPECT_NE(error.find(message), std::string::npos) << error;
   };
-  expect("{conv2d: {filters: 20, kernel: 2, initializer: {whiten: {}}}}",
-         "whiten needs 2 × 2 × 2 × 3 = 24 filters (a patch's elements, and their negatives), got 20");
+  for (const int filters : {26, 21}) {
+    const std::string count = std::to_string(filters);
+    expect("{conv2d: {filters: " + count + ", kernel: 2, initializer: {whiten: {}}}}",
+           "whiten needs 2 × 2 × 2 × 3 = 24 filters (a patch's elements, and their negatives), or an even number "
+           "below, got " +
+               count);
+  }
   expect("{conv2d: {filters: 6, kernel: 1, groups: 3, initializer: {whiten: {}}}}",
          "whiten needs one group of channels");
   expect("relu, {conv2d: {filters: 24, kernel: 2, initializer: {whiten: {}}}}",
