@@ -83,7 +83,7 @@ bantam_status bantam_config_from_file(const char* path, const bantam_config_opti
 void bantam_config_destroy(bantam_config* config) { delete config; }
 
 bantam_status bantam_config_resolved(const bantam_config* config, char** yaml) {
-  return guarded([&] { give_text(yaml, "yaml", required(config, "config").config.document.resolved_yaml()); });
+  return guarded([&] { return_text(yaml, "yaml", required(config, "config").config.document.resolved_yaml()); });
 }
 
 bantam_status bantam_plan(const bantam_config* config, uint64_t memory, bantam_memory_plan* plan) {

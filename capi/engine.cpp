@@ -50,11 +50,11 @@ const char* bantam_version(void) { return BANTAM_VERSION; }
 int32_t bantam_c_version(void) { return BANTAM_C_VERSION; }
 
 bantam_status bantam_devices(char** json) {
-  return guarded([&] { give_text(json, "json", devices_json()); });
+  return guarded([&] { return_text(json, "json", devices_json()); });
 }
 
 bantam_status bantam_config_schema(char** json) {
-  return guarded([&] { give_text(json, "json", run::config_schema()); });
+  return guarded([&] { return_text(json, "json", run::config_schema()); });
 }
 
 bantam_status bantam_engine_create(const bantam_engine_options* options, bantam_engine** engine) {
@@ -82,6 +82,6 @@ bantam_status bantam_engine_trim(bantam_engine* engine, const char* device, uint
 bantam_status bantam_engine_memory_report(bantam_engine* engine, const char* device, char** json) {
   return guarded([&] {
     Runtime& runtime = *required(engine, "engine").runtime;
-    give_text(json, "json", to_json(runtime.memory_report(device_named(device))));
+    return_text(json, "json", to_json(runtime.memory_report(device_named(device))));
   });
 }

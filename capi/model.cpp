@@ -107,7 +107,7 @@ bantam_status bantam_model_get_info(const bantam_model* model, bantam_model_info
 }
 
 bantam_status bantam_model_class_names(const bantam_model* model, char** json) {
-  return guarded([&] { give_text(json, "json", nlohmann::json(required(model, "model").class_names).dump()); });
+  return guarded([&] { return_text(json, "json", nlohmann::json(required(model, "model").class_names).dump()); });
 }
 
 bantam_status bantam_model_save(bantam_model* model, const char* path) {
@@ -143,6 +143,6 @@ bantam_status bantam_model_load_state(bantam_model* model, const char* path) {
 bantam_status bantam_model_memory_report(bantam_model* model, char** json) {
   return guarded([&] {
     bantam_model& asked = required(model, "model");
-    give_text(json, "json", to_json(asked.runtime->memory_report(asked.config.device)));
+    return_text(json, "json", to_json(asked.runtime->memory_report(asked.config.device)));
   });
 }

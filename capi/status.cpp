@@ -91,7 +91,7 @@ char* copied_text(std::string_view text) {
   return copy;
 }
 
-void give_text(char** to, const char* name, std::string_view text) {
+void return_text(char** to, const char* name, std::string_view text) {
   char*& place = required(to, name);
   place = copied_text(text);
 }

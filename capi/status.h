@@ -86,7 +86,7 @@ void write_struct(Struct* given, const Struct& values, const char* name) {
 /// A copy for bantam_free. Throws bad_alloc.
 char* copied_text(std::string_view text);
 /// The same into *to, the argument `name`. Throws BadArgument where it is null, and nothing is copied then.
-void give_text(char** to, const char* name, std::string_view text);
+void return_text(char** to, const char* name, std::string_view text);
 /// Into an array of `room` characters, cut where it is longer.
 void copy_text(char* to, std::size_t room, std::string_view text);
 
