@@ -25,7 +25,6 @@ constexpr std::pair<std::string_view, std::string_view> kUsualNames[] = {
     {"cross_entropy", "softmax_cross_entropy"},
     {"cross_entropy_loss", "softmax_cross_entropy"},
     {"fc", "dense"},
-    {"float16", "mixed_float16"},
     {"fp16", "mixed_float16"},
     {"fp32", "float32"},
     {"fully_connected", "dense"},

@@ -33,7 +33,7 @@ struct FlagValues {
 const std::array<FlagValues, 7>& all_values() {
   static const std::array<FlagValues, 7> all = {{
       {"device", {"auto", "cpu", "cuda:0"}},
-      {"precision", {"auto", "float32", "mixed_float16", "mixed_bfloat16"}},
+      {"precision", {"auto", "float32", "mixed_float16", "mixed_bfloat16", "float16"}},
       {"progress", {"auto", "bar", "plain", "json", "none"}},
       {"mode", {"eager", "planned", "captured"}},
       {"recompute", {"none", "inner", "cheap", "all", "auto"}},

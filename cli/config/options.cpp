@@ -24,7 +24,7 @@ void add_common_options(CLI::App& command, CommonOptions& options) {
 
 void add_precision_flag(CLI::App& command, CommonOptions& options) {
   add_override_flag(command, options, "--precision", "precision",
-                    "auto (default), float32, mixed_float16\nor mixed_bfloat16");
+                    "auto (default), float32, mixed_float16,\nmixed_bfloat16 or float16");
 }
 
 void add_override_flag(CLI::App& command, CommonOptions& options, const std::string& flag, const std::string& key,

@@ -17,7 +17,7 @@ void add_bench_options(CLI::App& command, BenchOptions& options) {
   command.add_option("--batch-sizes,--batch-size", options.batch_sizes,
                      "Comma-separated, e.g. 16,128,1024;\ndefault: the config's batch size, or 16");
   command.add_option("--precision", options.precisions,
-                     "Comma-separated: float32, mixed_float16,\nmixed_bfloat16; default: the config's");
+                     "Comma-separated: float32, mixed_float16,\nmixed_bfloat16, float16; default: the config's");
   command.add_option("--recompute", options.recompute,
                      "Comma-separated: none, inner, cheap, all, names\nof blocks (a+b), or auto: the least that fits\n"
                      "the budget; default: the config's");

@@ -105,7 +105,7 @@ void add_bench_predict(CLI::App& bench, Action& action) {
   add_common_options(*command, options->common);
   command->add_option("--batch-sizes,--batch-size", options->batch_sizes, "Comma-separated")->capture_default_str();
   command->add_option("--precision", options->precisions,
-                      "Comma-separated: float32, mixed_float16,\nmixed_bfloat16; default: the config's");
+                      "Comma-separated: float32, mixed_float16,\nmixed_bfloat16, float16; default: the config's");
   command->add_option("--seconds", options->seconds, "Measuring time a row")
       ->check(positive_seconds())
       ->capture_default_str();

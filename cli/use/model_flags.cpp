@@ -25,7 +25,7 @@ void add_model_flags(CLI::App& command, ModelFlags& flags) {
   command.add_option("--config", flags.config, "Configuration of a weights file, or in place of\nthe run's own");
   command.add_option("--set", flags.set, "KEY=VALUE of the configuration; may be repeated")->allow_extra_args(false);
   add_key_flag(command, flags, "device", "cpu or cuda:N; default: the run's");
-  add_key_flag(command, flags, "precision", "float32, mixed_float16 or mixed_bfloat16;\ndefault: the run's");
+  add_key_flag(command, flags, "precision", "float32, mixed_float16, mixed_bfloat16 or\nfloat16; default: the run's");
   command.add_option("--threads", flags.threads, "CPU threads; 0: all processors.\nResults do not depend on it")
       ->check(CLI::Range(0, 4096))
       ->capture_default_str();

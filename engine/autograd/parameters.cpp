@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "bantam/base/error.h"
+#include "bantam/engine/autograd/host_floats.h"
 #include "bantam/engine/autograd/partial_gradients.h"
 #include "bantam/kernels/contracts/elementwise/elementwise.h"
 #include "bantam/kernels/contracts/update/update.h"
@@ -15,6 +16,11 @@ namespace bantam {
 namespace {
 
 constexpr std::int64_t round_up(std::int64_t value, std::int64_t unit) { return (value + unit - 1) / unit * unit; }
+
+/// Elements of the parameter's span in every slot.
+std::int64_t span_elements(const Parameter& parameter) {
+  return round_up(std::max<std::int64_t>(parameter.shape().elements(), 1), kernels::kSpanGranule);
+}
 
 Tensor zero_slot(const Context& context, std::int64_t elements, DType dtype, Category category, const char* name) {
   Tensor slot = context.at(context.runtime->intern(name)).allocate({elements}, dtype, category);
@@ -26,12 +32,15 @@ Tensor zero_slot(const Context& context, std::int64_t elements, DType dtype, Cat
 
 Tensor Parameter::value() {
   const bool has_copy = arena_->compute_.defined() && !spec_.keep_float32;
-  Tensor tensor = (has_copy ? arena_->compute_ : arena_->master_).slice(offset_, spec_.shape);
+  Tensor tensor = has_copy ? arena_->compute_.slice(offset_, spec_.shape) : master();
   tensor.set_parameter(this);
   return tensor;
 }
 
-Tensor Parameter::master() const { return arena_->master_.slice(offset_, spec_.shape); }
+Tensor Parameter::master() const {
+  if (!arena_->keeps_masters_ && !spec_.keep_float32) return arena_->compute_.slice(offset_, spec_.shape);
+  return arena_->master_.slice(offset_ - arena_->first_master_, spec_.shape);
+}
 Tensor Parameter::gradient() const {
   if (frozen()) return {};
   if (arena_->partial_->hold(*this)) arena_->partial_->add_up();
@@ -75,7 +84,7 @@ Parameter& ParameterArena::declare(ParameterSpec spec) {
 
 void ParameterArena::lay_out(Parameter& parameter) {
   parameter.offset_ = slot_elements_;
-  slot_elements_ += round_up(std::max<std::int64_t>(parameter.shape().elements(), 1), kernels::kSpanGranule);
+  slot_elements_ += span_elements(parameter);
   if (parameter.frozen()) return;
   trainable_elements_ = slot_elements_;
   span_of_granule_.resize(static_cast<std::size_t>(slot_elements_ / kernels::kSpanGranule),
@@ -83,12 +92,15 @@ void ParameterArena::lay_out(Parameter& parameter) {
   spans_.push_back(&parameter);
 }
 
+/// Where not all have masters, those that have are the last that train and the first that are frozen: side by side.
 void ParameterArena::materialize(const Context& context, std::uint64_t seed) {
   stream_ = context.stream;
   slot_elements_ = trainable_elements_ = 0;
+  const bool all_masters = context.precision.keeps_masters();
   for (const bool frozen : {false, true})
-    for (auto last = parameters_.rbegin(); last != parameters_.rend(); ++last)
-      if (last->frozen() == frozen) lay_out(*last);
+    for (const bool has_master : {frozen, !frozen})
+      for (auto last = parameters_.rbegin(); last != parameters_.rend(); ++last)
+        if (last->frozen() == frozen && (all_masters || last->spec().keep_float32) == has_master) lay_out(*last);
   // The norm of the gradients, which clips, adds split-K partial sums without asking whether their span moves yet.
   partial_->allow(std::ranges::none_of(groups_, [](const ParameterGroup& g) { return g.frozen_updates > 0; }));
   allocate_weights(context);
@@ -98,8 +110,7 @@ void ParameterArena::materialize(const Context& context, std::uint64_t seed) {
     std::vector<float> values(static_cast<std::size_t>(parameter.shape().elements()));
     PhiloxSequence random(philox_key(seed, RandomPurpose::initializer, hash_name(parameter.name())));
     parameter.spec().initializer.fill(values, parameter.shape(), random);
-    const Tensor master = parameter.master();
-    if (master.bytes() > 0) copy_bytes(master.data(), values.data(), master.bytes(), context.stream);
+    copy_floats(parameter.master(), values, context.stream);
   }
   refresh_compute(context);
   synchronize(context.stream);
@@ -107,7 +118,15 @@ void ParameterArena::materialize(const Context& context, std::uint64_t seed) {
 
 void ParameterArena::allocate_weights(const Context& context) {
   compute_dtype_ = context.precision.compute();
-  master_ = zero_slot(context, slot_elements_, DType::float32, Category::parameter, "parameters/master");
+  keeps_masters_ = context.precision.keeps_masters();
+  first_master_ = keeps_masters_ ? 0 : trainable_elements_;
+  std::int64_t masters = 0;
+  for (const Parameter& parameter : parameters_) {
+    if (!keeps_masters_ && !parameter.spec().keep_float32) continue;
+    first_master_ = std::min(first_master_, parameter.offset());
+    masters += span_elements(parameter);
+  }
+  master_ = zero_slot(context, masters, DType::float32, Category::parameter, "parameters/master");
   if (compute_dtype_ != DType::float32)
     compute_ = zero_slot(context, slot_elements_, compute_dtype_, Category::parameter, "parameters/compute");
 }
@@ -115,7 +134,7 @@ void ParameterArena::allocate_weights(const Context& context) {
 /// Those without a compute copy come first, so that `release_masters` keeps a beginning of the slot.
 void ParameterArena::materialize_for_inference(const Context& context) {
   stream_ = context.stream;
-  slot_elements_ = 0;
+  slot_elements_ = trainable_elements_ = 0;
   for (const bool keeps_master : {true, false})
     for (Parameter& parameter : parameters_) {
       if (parameter.spec().keep_float32 != keeps_master) continue;
@@ -126,11 +145,10 @@ void ParameterArena::materialize_for_inference(const Context& context) {
 }
 
 void ParameterArena::release_masters(const Context& context) {
-  if (!compute_.defined()) return;
+  if (!compute_.defined() || !keeps_masters_) return;
   std::int64_t kept = 0;
   for (const Parameter& parameter : parameters_)
-    if (parameter.spec().keep_float32)
-      kept += round_up(std::max<std::int64_t>(parameter.shape().elements(), 1), kernels::kSpanGranule);
+    if (parameter.spec().keep_float32) kept += span_elements(parameter);
   const Tensor all = std::exchange(master_, Tensor());
   master_ = zero_slot(context, kept, DType::float32, Category::parameter, "parameters/master");
   if (kept > 0) copy_bytes(master_.data(), all.data(), master_.bytes(), context.stream);
@@ -185,7 +203,7 @@ void ParameterArena::end_accumulation(const Context& context) {
 }
 
 void ParameterArena::refresh_compute(const Context& context) {
-  if (!compute_.defined()) return;
+  if (!compute_.defined() || !keeps_masters_) return;
   BANTAM_KERNEL(context.exec, cast, slot_elements_, DType::float32, master_.data(), compute_dtype_, compute_.data());
 }
 

@@ -35,10 +35,11 @@ std::string_view to_string(Precision precision) {
 
 Precision parse_precision(std::string_view text, Device device) {
   if (text == "auto") return {device.kind == DeviceKind::cuda ? PrecisionKind::mixed_float16 : PrecisionKind::float32};
-  for (const PrecisionKind kind : {PrecisionKind::float32, PrecisionKind::mixed_float16, PrecisionKind::mixed_bfloat16})
+  for (const PrecisionKind kind :
+       {PrecisionKind::float32, PrecisionKind::mixed_float16, PrecisionKind::mixed_bfloat16, PrecisionKind::float16})
     if (text == to_string(Precision{kind})) return {kind};
   throw ConfigError(
-      fmt::format("unknown precision '{}'; expected auto, float32, mixed_float16 or mixed_bfloat16", text));
+      fmt::format("unknown precision '{}'; expected auto, float32, mixed_float16, mixed_bfloat16 or float16", text));
 }
 
 }  // namespace bantam

@@ -57,6 +57,8 @@ void Optimizer::set_metric_slot(int slot) { metric_slot_ = slot % kernels::kMetr
 
 Optimizer::Optimizer(Model& model, OptimizerOptions options) : model_(model), options_(options) {
   check_options(options_);
+  if (const auto conflict = conflict_with(options_, model_.options().precision))
+    throw ConfigError("optimizer: " + conflict->text);
   const Context context = model_.context(Pass::train).at(model_.runtime().intern("optimizer"));
   find_groups();
   groups_.assign(static_cast<std::size_t>(kMostRates) * kinds_.size(), group_values(options_));
@@ -160,6 +162,8 @@ kernels::UpdateArena Optimizer::arena(int rate) const {
           .group_count = static_cast<std::int32_t>(kinds_.size()),
           .frozen_updates = frozen_table_.defined() ? frozen_table_.as<std::int64_t>() : nullptr,
           .master = parameters.master().as<float>(),
+          .first_master = parameters.first_master(),
+          .keeps_masters = model_.options().precision.keeps_masters(),
           .gradient = parameters.gradient_slot().as<float>(),
           .moment1 = slot(0),
           .moment2 = slot(1),

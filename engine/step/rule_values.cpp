@@ -136,6 +136,19 @@ int moment_slots(const OptimizerOptions& options) {
   }
 }
 
+std::optional<PrecisionConflict> conflict_with(const OptimizerOptions& options, Precision precision) {
+  if (precision.keeps_masters()) return std::nullopt;
+  const auto conflict = [&](std::string_view key, const std::string& what) -> PrecisionConflict {
+    return {key, fmt::format("{} float32 weights, of which precision {} keeps none; expected precision float32, "
+                             "mixed_float16 or mixed_bfloat16",
+                             what, to_string(precision))};
+  };
+  if (options.rule) return conflict("optimizer", fmt::format("the rule '{}' moves", options.rule->kind()));
+  if (options.ema) return conflict("ema", "ema averages");
+  if (options.prune) return conflict("prune", "prune masks");
+  return std::nullopt;
+}
+
 void check_options(const OptimizerOptions& o) {
   require(o.learning_rate >= 0.0f, "learning_rate must not be negative", o.learning_rate);
   require(o.weight_decay >= 0.0f, "weight_decay must not be negative", o.weight_decay);

@@ -1,6 +1,9 @@
 // What the kernels of the update know of an optimizer's options.
 #pragma once
 
+#include <optional>
+#include <string>
+#include <string_view>
 #include <vector>
 
 #include "bantam/engine/step/optimizer.h"
@@ -24,6 +27,13 @@ OptimizerOptions rest_of(const OptimizerOptions& muon);
 double largest_singular_value(const MuonOptions& options, double first);
 /// Throws ConfigError where Muon's own options are out of their ranges, or would make singular values too large.
 void check_muon(const MuonOptions& options);
+/// What of an optimizer's options a precision cannot do.
+struct PrecisionConflict {
+  std::string_view key;  ///< in the section train: "ema", "prune", "optimizer"
+  std::string text;      ///< what, and what was expected
+};
+/// What reads or writes float32 weights besides the built-in rules, where the precision keeps none.
+std::optional<PrecisionConflict> conflict_with(const OptimizerOptions& options, Precision precision);
 /// Throws ConfigError where an option is out of its range, or two do not go together.
 void check_options(const OptimizerOptions& options);
 

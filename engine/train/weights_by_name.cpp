@@ -13,6 +13,7 @@
 
 #include "bantam/base/error.h"
 #include "bantam/base/text.h"
+#include "bantam/engine/autograd/host_floats.h"
 #include "bantam/engine/train/safetensors.h"
 
 namespace bantam {
@@ -101,11 +102,12 @@ class WeightsMatch {
     check_finite();
   }
 
-  /// Copies all; the host's values must last until the stream is synchronised.
+  /// Copies all, rounded to the type that a weight is stored in; the host's values must last until the stream is
+  /// synchronised.
   LoadedWeights copy(Stream stream) {
     for (const auto& [name, source] : matched_) {
       const Tensor& target = targets_.at(name);
-      if (target.bytes() > 0) copy_bytes(target.data(), source->bytes.data(), target.bytes(), stream);
+      if (target.bytes() > 0) copy_floats(target, float_values(*source), stream);
     }
     result_.loaded = matched_.size();
     return std::move(result_);
@@ -127,8 +129,14 @@ class WeightsMatch {
 
   void check_finite() const {
     for (const auto& [name, source] : matched_) {
-      if (!std::ranges::all_of(float_values(*source), [](float value) { return std::isfinite(value); }))
+      const std::span<const float> values = float_values(*source);
+      if (!std::ranges::all_of(values, [](float value) { return std::isfinite(value); }))
         fail(fmt::format("tensor '{}' has values that are not finite (NaN or infinity)", shown(name)));
+      if (targets_.at(name).dtype() != DType::float16) continue;
+      const auto large = std::ranges::find_if(values, [](float value) { return std::isinf(float{Half(value)}); });
+      if (large != values.end())
+        fail(fmt::format("tensor '{}' has the value {}; the model's is float16, which ends at 65504", shown(name),
+                         *large));
     }
   }
 
@@ -178,10 +186,10 @@ class WeightsMatch {
     const HostTensor& tensor = *found->second.second;
     if (tensor.shape != shape || !is_floating(tensor.dtype)) {
       if (options_.skip_other_shapes) return result_.initial.push_back(name);
-      fail(fmt::format("tensor '{}' is {} {}, the model's '{}' is float32 {}{}", shown(found->second.first),
-                       to_string(tensor.dtype), to_string(tensor.shape), shown(name), to_string(shape),
-                       options_.advises
-                           ? fmt::format("\n  a layer that shall begin anew is left out with skip: [\"{}/*\"]",
+      fail(fmt::format(
+          "tensor '{}' is {} {}, the model's '{}' is {} {}{}", shown(found->second.first), to_string(tensor.dtype),
+          to_string(tensor.shape), shown(name), to_string(targets_.at(name).dtype()), to_string(shape),
+          options_.advises ? fmt::format("\n  a layer that shall begin anew is left out with skip: [\"{}/*\"]",
                                          shown(name.substr(0, name.rfind('/'))))
                            : ""));
     }

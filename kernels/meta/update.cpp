@@ -1,6 +1,8 @@
 // Work of the update: the arena's slots, once in each of its two passes.
 #include "bantam/kernels/contracts/update/update.h"
 
+#include <algorithm>
+
 #include "bantam/kernels/contracts/update/muon.h"
 #include "bantam/kernels/meta/work.h"
 
@@ -17,6 +19,23 @@ std::int64_t elements_of(const NarrowGradients& narrow) {
 std::int64_t gradients(const UpdateArena& arena) {
   const std::int64_t narrow = elements_of(arena.narrow);
   return 4 * (arena.granules * kSpanGranule - narrow) + bytes_of(narrow, arena.compute_dtype);
+}
+
+/// Bytes of one access to all weights: float32 masters, and halves where those are stored alone.
+std::int64_t weights(const UpdateArena& arena) {
+  const std::int64_t elements = arena.granules * kSpanGranule, halves = std::min(elements, arena.first_master);
+  return 4 * (elements - halves) + bytes_of(halves, arena.compute_dtype);
+}
+
+/// Bytes of copies beside the masters.
+std::int64_t copies(const UpdateArena& arena) {
+  const std::int64_t elements = arena.granules * kSpanGranule;
+  return unless_null(arena.compute, bytes_of(elements - std::min(elements, arena.first_master), arena.compute_dtype));
+}
+
+/// Of one access to weights of matrices, which have masters all or none.
+std::int64_t matrix_weights(const UpdateArena& arena, std::int64_t elements) {
+  return arena.keeps_masters ? 4 * elements : bytes_of(elements, arena.compute_dtype);
 }
 
 /// Parts are read, sums written, and read before where they accumulate.
@@ -52,11 +71,9 @@ void apply_update(const Exec& exec, OptimizerKind kind, const UpdateArena& arena
   const bool two_passes = kind == OptimizerKind::lamb;  // weights and moments are read by both
   const std::int64_t accesses = two_passes ? 3 : 2;
   const float* const moments[] = {arena.moment1, arena.moment2, arena.moment3};
-  std::int64_t bytes = accesses * slot + gradients(arena);
+  std::int64_t bytes = accesses * weights(arena) + gradients(arena);
   for (int i = 0; i < moments_of(kind); ++i) bytes += unless_null(moments[i], accesses * slot);
-  note(exec, "apply_update",
-       {.bytes = bytes + unless_null(arena.compute, bytes_of(elements, arena.compute_dtype)) + 2 * 4 * buffers.elements,
-        .passes = two_passes ? 2 : 1});
+  note(exec, "apply_update", {.bytes = bytes + copies(arena) + 2 * 4 * buffers.elements, .passes = two_passes ? 2 : 1});
 }
 
 void clip_gradients(const Exec& exec, const UpdateArena& arena, const UpdateControl*, float*) {
@@ -65,8 +82,9 @@ void clip_gradients(const Exec& exec, const UpdateArena& arena, const UpdateCont
 
 void muon_momentum(const Exec& exec, const UpdateArena& arena, bool, const MuonNormalization& normalization,
                    const UpdateControl*) {
-  const std::int64_t slots = normalization.every > 0 ? 5 : 4;  // weights, too
-  note(exec, "muon_momentum", {.bytes = slots * 4 * arena.chunks.granules * kSpanGranule});
+  const std::int64_t elements = arena.chunks.granules * kSpanGranule;
+  note(exec, "muon_momentum",
+       {.bytes = 4 * 4 * elements + (normalization.every > 0 ? matrix_weights(arena, elements) : 0)});
 }
 
 void muon_normalize(const Exec& exec, const UpdateArena&, const MuonMatrices& matrices, DType dtype, void*) {
@@ -83,8 +101,8 @@ void muon_apply(const Exec& exec, const UpdateArena& arena, const MuonMatrices& 
                 DType dtype, const void*, const UpdateControl*) {
   const std::int64_t elements = matrices.count * matrices.elements;
   note(exec, "muon_apply",
-       {.bytes = 2 * 4 * elements + bytes_of(elements, dtype) +
-                 unless_null(arena.compute, bytes_of(elements, arena.compute_dtype))});
+       {.bytes = 2 * matrix_weights(arena, elements) + bytes_of(elements, dtype) +
+                 (arena.keeps_masters ? unless_null(arena.compute, bytes_of(elements, arena.compute_dtype)) : 0)});
 }
 
 }  // namespace bantam::kernels::meta

@@ -15,6 +15,7 @@
 #include "bantam/engine/graph/frozen_norms.h"
 #include "bantam/engine/graph/lower.h"
 #include "bantam/engine/step/muon.h"
+#include "bantam/engine/step/rule_values.h"
 #include "bantam/kernels/contracts/input/image_batch.h"
 #include "bantam/run/config/given_config.h"
 
@@ -275,9 +276,11 @@ Precision read_precision(ConfigMap& root, Device device) {
   const std::string precision = root.choice(
       {"precision",
        "Type that layers compute in. The mixed ones keep float32 weights and sums and compute in 16 bits; "
-       "mixed_float16 scales the loss (train.loss_scale). auto: mixed_float16 on a GPU, float32 on the CPU.",
+       "mixed_float16 scales the loss (train.loss_scale). float16 does so, too, and keeps the weights themselves in "
+       "float16 alone: less memory, but changes of less than half a unit in the last place are lost; not "
+       "with train.ema or train.prune. auto: mixed_float16 on a GPU, float32 on the CPU.",
        "float32"},
-      {"auto", "float32", "mixed_float16", "mixed_bfloat16"}, "auto");
+      {"auto", "float32", "mixed_float16", "mixed_bfloat16", "float16"}, "auto");
   return parse_precision(precision, device);
 }
 
@@ -371,10 +374,18 @@ void read_beside_model(ConfigMap& root, RunConfig& config) {
   require_on_oom(root, config);
 }
 
+/// Optimizers and what follows an update must suit the precision.
+void require_precision(ConfigMap& root, const RunConfig& config) {
+  if (root.self().is_described()) return;
+  if (const auto conflict = conflict_with(config.train.optimizer, config.precision))
+    root.node("train").as_map().node(conflict->key).fail(fmt::format("train.{}: {}", conflict->key, conflict->text));
+}
+
 /// `train`, and what depends on it.
 void read_training(ConfigMap& root, RunConfig& config) {
   config.train = read_train_config(root.map_or_empty({"train", "Epochs, loss, optimizer: how the model is trained."}),
                                    config.device);
+  require_precision(root, config);
   if (config.model.weights && !config.train.initial_weights.empty() && !root.self().is_described())
     root.node("train").as_map().node("initial_weights").fail("model.weights names the weights to begin with already");
   if (config.data) config.data->evaluation = config.train.evaluation;

@@ -282,11 +282,12 @@ TrainConfig read_train_config(ConfigMap train, Device device) {
        "clipping.",
        "0.5"},
       kNotNegative, 0.0);
-  read_loss_scale(train.map_or_empty({"loss_scale",
-                                      "Of precision mixed_float16: the loss is multiplied by this scale, so that small "
-                                      "gradients do not vanish in float16. An update whose gradients overflow is "
-                                      "skipped, and the scale is halved."}),
-                  config.optimizer);
+  read_loss_scale(
+      train.map_or_empty({"loss_scale",
+                          "Of precision mixed_float16 and float16: the loss is multiplied by this scale, so that small "
+                          "gradients do not vanish in float16. An update whose gradients overflow is "
+                          "skipped, and the scale is halved."}),
+      config.optimizer);
   config.log_every = read_log_every(train);
   const ConfigNode evaluate =
       train.node({"evaluate",

@@ -12,10 +12,21 @@
 namespace bantam::run {
 namespace {
 
+/// Where the slots lie in the copy, in bytes: float32 weights, those that are stored in 16 bits, then gradients.
+struct SlotPlaces {
+  explicit SlotPlaces(const ParameterArena& parameters)
+      : halves(parameters.master().bytes()),
+        has_halves(parameters.master().elements() < parameters.slot_elements()),
+        gradients(halves + (has_halves ? parameters.compute().bytes() : 0)),
+        end(gradients + static_cast<std::size_t>(parameters.trainable_elements()) * sizeof(float)) {}
+  std::size_t halves;
+  bool has_halves;
+  std::size_t gradients, end;
+};
+
 Tensor host_memory(Model& model) {
-  const ParameterArena& parameters = model.parameters();
-  const Shape shape{parameters.slot_elements() + parameters.trainable_elements()};
-  const std::size_t bytes = static_cast<std::size_t>(shape.elements()) * sizeof(float);
+  const std::size_t bytes = SlotPlaces(model.parameters()).end;
+  const Shape shape{static_cast<std::int64_t>(bytes / sizeof(float))};  // slots have whole granules
   const AllocationTag tag{Category::other, "histograms"};
   if (model.device().is_cuda())
     return {std::make_shared<Storage>(model.runtime().pinned_allocator(), bytes, Stream{}, tag), shape, DType::float32};
@@ -26,21 +37,33 @@ Tensor host_memory(Model& model) {
   return {std::move(storage), shape, DType::float32};
 }
 
-/// One parameter's place in the copy.
-std::span<const float> values_of(const Parameter& parameter, const float* slot) {
+/// One parameter's weights in the copy, as floats.
+std::vector<float> weights_of(const ParameterArena& parameters, const Parameter& parameter, const std::byte* host) {
+  const Tensor weights = parameter.master();
+  const auto elements = static_cast<std::size_t>(weights.elements());
+  if (weights.dtype() == DType::float32) {
+    const auto* const from = reinterpret_cast<const float*>(host) + (parameter.offset() - parameters.first_master());
+    return {from, from + elements};
+  }
+  const auto* const from = reinterpret_cast<const Half*>(host + SlotPlaces(parameters).halves) + parameter.offset();
+  return {from, from + elements};
+}
+
+/// One parameter's gradient in the copy.
+std::span<const float> gradient_of(const Parameter& parameter, const float* slot) {
   return {slot + parameter.offset(), static_cast<std::size_t>(parameter.shape().elements())};
 }
 
-WatchedUpdate histograms_of(const ParameterArena& parameters, const float* host, std::int64_t update,
+WatchedUpdate histograms_of(const ParameterArena& parameters, const std::byte* host, std::int64_t update,
                             double loss_scale) {
   WatchedUpdate watched{.update = update};
   for (const Parameter& parameter : parameters.all())
-    watched.histograms.push_back({parameter.name(), false, histogram_of(values_of(parameter, host))});
-  const float* gradients = host + parameters.slot_elements();
+    watched.histograms.push_back({parameter.name(), false, histogram_of(weights_of(parameters, parameter, host))});
+  const auto* const gradients = reinterpret_cast<const float*>(host + SlotPlaces(parameters).gradients);
   for (const Parameter& parameter : parameters.all())
     if (!parameter.frozen())
       watched.histograms.push_back(
-          {parameter.name(), true, histogram_of(values_of(parameter, gradients), 1.0 / loss_scale)});
+          {parameter.name(), true, histogram_of(gradient_of(parameter, gradients), 1.0 / loss_scale)});
   return watched;
 }
 
@@ -62,8 +85,11 @@ void WeightWatch::copy(std::int64_t update) {
   const Tensor &weights = parameters.master(), &gradients = parameters.gradient();
   auto* to = host_.as<std::byte>();
   copy_bytes(to, weights.data(), weights.bytes(), stream);
+  const SlotPlaces places(parameters);
+  if (places.has_halves)
+    copy_bytes(to + places.halves, parameters.compute().data(), parameters.compute().bytes(), stream);
   if (gradients.defined() && gradients.bytes() > 0)
-    copy_bytes(to + weights.bytes(), gradients.data(), gradients.bytes(), stream);
+    copy_bytes(to + places.gradients, gradients.data(), gradients.bytes(), stream);
   copied_.record(stream);
   update_ = update;
   loss_scale_.reset();
@@ -73,7 +99,7 @@ void WeightWatch::set_loss_scale(float loss_scale) { loss_scale_ = loss_scale; }
 
 void WeightWatch::begin() {
   const auto compute = [this, update = *update_, scale = static_cast<double>(*loss_scale_)] {
-    return histograms_of(model_.parameters(), host_.as<const float>(), update, scale);
+    return histograms_of(model_.parameters(), host_.as<const std::byte>(), update, scale);
   };
   try {
     computed_ = std::async(std::launch::async, compute);

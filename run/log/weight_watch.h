@@ -50,7 +50,7 @@ class WeightWatch {
   void begin();
 
   Model& model_;
-  Tensor host_;  // float32: the slot of weights, then that of gradients
+  Tensor host_;  // weights, in float32 and where they are stored so in 16 bits, then gradients
   Event copied_;
   std::optional<std::int64_t> update_;
   std::optional<float> loss_scale_;

@@ -10,6 +10,7 @@
 #include "bantam/base/text.h"
 #include "bantam/data/delivery/data_config.h"
 #include "bantam/data/delivery/loader.h"
+#include "bantam/engine/autograd/host_floats.h"
 #include "bantam/run/weights/patch_covariance.h"
 
 namespace bantam::run {
@@ -80,7 +81,7 @@ std::string whiten(Model& model, const RunConfig& config) {
   for (const Whitened& layer : layers) {
     const std::vector<float> weights = whitening_weights(layer.covariance.mean(), layer.covariance.patch(),
                                                          layer.weight->shape()[0], layer.options.epsilon);
-    copy_bytes(layer.weight->master().data(), weights.data(), weights.size() * sizeof(float), stream);
+    copy_floats(layer.weight->master(), weights, stream);
     synchronize(stream);  // the values are this loop's
     names.push_back(fmt::format("{} from {} images", layer.weight->name(), layer.covariance.images()));
   }

@@ -66,6 +66,19 @@ inline const float* gradients_within(const UpdateArena& arena, std::int64_t gran
   return values;
 }
 
+/// Room for what lies in memory in another form than a rule reads it.
+struct GranuleRoom {
+  float gradients[kSpanGranule], weights[kSpanGranule];
+};
+
+/// A granule's weights where they lie, or made wide in `values` where they have no master.
+inline float* weights_of(const UpdateArena& arena, std::int64_t granule, float (&values)[kSpanGranule]) {
+  const std::int64_t at = granule * kSpanGranule;
+  if (has_master(arena, granule)) return arena.master + (at - arena.first_master);
+  widen(arena.compute_dtype, element(arena.compute, arena.compute_dtype, at), values, kSpanGranule);
+  return values;
+}
+
 /// What a rule moves: kSpanGranule elements of each. Moments that the rule does not keep may be null.
 struct Granule {
   float* w;
@@ -73,22 +86,28 @@ struct Granule {
   float *m, *v, *b;
 };
 
-/// Of granule number `granule`; `values` is room for its gradients.
+/// Of granule number `granule`.
 inline Granule granule_at(const UpdateArena& arena, const UpdateControl& control, std::int64_t granule,
-                          float (&values)[kSpanGranule]) {
+                          GranuleRoom& room) {
   const std::int64_t at = granule * kSpanGranule;
   const auto slot = [at](float* moment) { return moment == nullptr ? nullptr : moment + at; };
-  const float* gradient = arena.clip_value > 0
-                              ? gradients_within(arena, granule, gradient_limit(arena, control.gradient_factor), values)
-                              : gradients_of(arena, granule, values);
-  return {arena.master + at, gradient, slot(arena.moment1), slot(arena.moment2), slot(arena.moment3)};
+  const float* gradient =
+      arena.clip_value > 0
+          ? gradients_within(arena, granule, gradient_limit(arena, control.gradient_factor), room.gradients)
+          : gradients_of(arena, granule, room.gradients);
+  return {.w = weights_of(arena, granule, room.weights),
+          .gradient = gradient,
+          .m = slot(arena.moment1),
+          .v = slot(arena.moment2),
+          .b = slot(arena.moment3)};
 }
 
-/// Where the span has a compute copy, that of the granule's new weights.
-inline void store_compute(const UpdateArena& arena, ArenaSpan span, std::int64_t granule) {
+/// Where the span has a compute copy, or its weights lie there alone, casts the granule's new weights into it; `w` is
+/// what weights_of returned.
+inline void store_compute(const UpdateArena& arena, ArenaSpan span, std::int64_t granule, const float* w) {
   if (arena.compute == nullptr || !span.compute_copy) return;
   const std::int64_t at = granule * kSpanGranule;
-  narrow(arena.compute_dtype, arena.master + at, element(arena.compute, arena.compute_dtype, at), kSpanGranule);
+  narrow(arena.compute_dtype, w, element(arena.compute, arena.compute_dtype, at), kSpanGranule);
 }
 
 /// One group's values, as the inner loops read them.

@@ -32,10 +32,11 @@ StepValues values_of(const UpdateArena& arena, ArenaSpan span, const UpdateContr
 void lamb_moments(const UpdateArena& arena, const UpdateControl& control, const SpanChunk& chunk, double* sums) {
   const ArenaSpan span = arena.spans[arena.span_of_granule[chunk.granule]];
   const StepValues s = values_of(arena, span, control);
-  float gradients[kSpanGranule], step[kSpanGranule];
+  GranuleRoom room;
+  float step[kSpanGranule];
   sums[0] = sums[1] = 0;
   for (std::int64_t granule = chunk.granule; granule < chunk.granule + chunk.granules; ++granule) {
-    const Granule q = granule_at(arena, control, granule, gradients);
+    const Granule q = granule_at(arena, control, granule, room);
     Adam::move_moments(s, q, step);
     lamb_step(s, q, step);
     sums[0] += granule_squares(q.w);
@@ -56,17 +57,17 @@ void lamb_weights(const UpdateArena& arena, const UpdateControl& control, const 
   const ArenaSpan span = arena.spans[arena.span_of_granule[chunk.granule]];
   const StepValues s = values_of(arena, span, control);
   const float rate = s.lr * ratio_of(arena.chunks, chunk);
-  float step[kSpanGranule];
+  float step[kSpanGranule], weights[kSpanGranule];
   for (std::int64_t granule = chunk.granule; granule < chunk.granule + chunk.granules; ++granule) {
     const std::int64_t at = granule * kSpanGranule;
-    const Granule q{arena.master + at, nullptr, arena.moment1 + at, arena.moment2 + at, nullptr};
+    const Granule q{weights_of(arena, granule, weights), nullptr, arena.moment1 + at, arena.moment2 + at, nullptr};
 #pragma omp simd
     for (std::int64_t i = 0; i < kSpanGranule; ++i) step[i] = q.v[i] * s.correction2;
     square_roots(step);
     lamb_step(s, q, step);
 #pragma omp simd
     for (std::int64_t i = 0; i < kSpanGranule; ++i) q.w[i] -= rate * step[i];
-    store_compute(arena, span, granule);
+    store_compute(arena, span, granule, q.w);
   }
 }
 

@@ -54,10 +54,10 @@ void muon_momentum(const Exec& exec, const UpdateArena& arena, bool nesterov, co
     const SpanChunk& chunk = arena.chunks.list[i];
     const ArenaSpan& span = span_of(arena, chunk);
     if (!moves(arena, span, control->updates)) return;
-    float gradients[kSpanGranule];
+    GranuleRoom room;
     double sum = 0, weights = 0;
     for (std::int64_t granule = chunk.granule; granule < chunk.granule + chunk.granules; ++granule) {
-      const Granule q = granule_at(arena, *control, granule, gradients);
+      const Granule q = granule_at(arena, *control, granule, room);
       move_momentum(arena.groups[span.group], control->gradient_factor, nesterov, q);
       sum += granule_squares(q.v);
       if (sums_weights) weights += granule_squares(q.w);
@@ -113,8 +113,8 @@ void muon_apply(const Exec& exec, const UpdateArena& arena, const MuonMatrices& 
     const float norm = normalizes ? norm_of(arena, matrices, matrix, 1) : 0.0f;
     const float factor = norm > 0.0f ? matrices.norm / norm : 1.0f;
     for (std::int64_t granule = chunk.granule; granule < chunk.granule + chunk.granules; ++granule) {
-      float* const w = arena.master + granule * kSpanGranule;
-      float u[kSpanGranule];
+      float u[kSpanGranule], weights[kSpanGranule];
+      float* const w = weights_of(arena, granule, weights);
       const std::int64_t place = place_in_x(arena, matrices, matrix, granule);
       const std::int64_t values = std::min(kSpanGranule, matrix * matrices.elements + matrices.values - place);
       widen(dtype, element(x, dtype, place), u, values);
@@ -124,7 +124,7 @@ void muon_apply(const Exec& exec, const UpdateArena& arena, const MuonMatrices& 
         const float scaled = w[i] * factor;
         w[i] = scaled - lr * (matrices.scale * u[i] + decay * scaled);
       }
-      store_compute(arena, span, granule);
+      store_compute(arena, span, granule, w);
     }
   });
 }

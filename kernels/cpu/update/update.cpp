@@ -49,7 +49,7 @@ void apply_update(const Exec& exec, OptimizerKind kind, const UpdateArena& arena
   parallel_ranges(arena.granules, kGranulesOfCpuPartial, exec.threads, [&](std::int64_t begin, std::int64_t end) {
     std::int32_t group = -1;
     StepValues values{};
-    float gradients[kSpanGranule];
+    GranuleRoom room;
     for (std::int64_t granule = begin; granule < end; ++granule) {
       const ArenaSpan span = arena.spans[arena.span_of_granule[granule]];
       if (!moves(arena, span, control->updates)) continue;
@@ -58,8 +58,9 @@ void apply_update(const Exec& exec, OptimizerKind kind, const UpdateArena& arena
         values = step_values(kind, arena.groups[group], control->gradient_factor,
                              updates_of_group(arena, group, control->updates));
       }
-      move(values, granule_at(arena, *control, granule, gradients));
-      store_compute(arena, span, granule);
+      const Granule q = granule_at(arena, *control, granule, room);
+      move(values, q);
+      store_compute(arena, span, granule, q.w);
     }
   });
 }

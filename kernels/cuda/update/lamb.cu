@@ -36,6 +36,7 @@ __global__ void __launch_bounds__(kUpdateThreads, kBlocks)
   for (std::int64_t i = chunk.granule * kQuadsOfGranule + threadIdx.x; i < end; i += kUpdateThreads) {
     QuadState<2> q{};
     q.load(arena, i);
+    q.widen_weights(arena, i);
     const Quad gradient =
         wide_gradient<kForm>(load_gradient<kForm != GradientForm::wide>(arena, i), arena.compute_dtype, limit);
 #pragma unroll
@@ -86,10 +87,10 @@ __global__ void __launch_bounds__(kUpdateThreads, kBlocks)
   for (std::int64_t i = chunk.granule * kQuadsOfGranule + threadIdx.x; i < end; i += kUpdateThreads) {
     QuadState<2> q{};
     q.load(arena, i);
+    q.widen_weights(arena, i);
 #pragma unroll
     for (int k = 0; k < kQuad; ++k) q.w.v[k] -= rate * Adam::step(q, s, k);
-    quad_at(arena.master, i) = q.w;
-    if (arena.compute != nullptr && span.compute_copy) store_compute(arena, i, q.w);
+    store_weights(arena, span, i, q.w);
   }
 }
 

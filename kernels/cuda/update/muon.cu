@@ -44,7 +44,7 @@ __global__ void __launch_bounds__(kUpdateThreads)
   if (!normalization.is_due(control->updates)) return;
   sum = 0;
   for_quads(chunk, [&](std::int64_t i) {
-    const Quad w = load_quad(arena.master, i);
+    const Quad w = load_weights(arena, i).wide(arena.compute_dtype);
 #pragma unroll
     for (int k = 0; k < kQuad; ++k) sum += static_cast<double>(w.v[k]) * static_cast<double>(w.v[k]);
   });
@@ -126,7 +126,7 @@ __global__ void __launch_bounds__(kUpdateThreads)
   }
   __syncthreads();
   for_quads(chunk, [&](std::int64_t i) {
-    Quad w = load_quad(arena.master, i);
+    Quad w = load_weights(arena, i).wide(arena.compute_dtype);
     Quad u = load_wide(from, i - begin);
 #pragma unroll
     for (int k = 0; k < kQuad; ++k) {
@@ -134,8 +134,7 @@ __global__ void __launch_bounds__(kUpdateThreads)
       w.v[k] *= factor;
       w.v[k] -= lr * (matrices.scale * u.v[k] + decay * w.v[k]);
     }
-    quad_at(arena.master, i) = w;
-    if (arena.compute != nullptr && span.compute_copy) store_compute(arena, i, w);
+    store_weights(arena, span, i, w);
   });
 }
 

@@ -74,6 +74,20 @@ __device__ inline StepValues step_values(OptimizerKind kind, const UpdateGroup& 
           undamped(group, t <= 1.0f ? 1 : 2)};
 }
 
+/// Whether a quad's weights are in `master`.
+__device__ inline bool quad_has_master(const UpdateArena& arena, std::int64_t quad) {
+  return quad * kQuad >= arena.first_master;
+}
+__device__ inline std::int64_t master_quad(const UpdateArena& arena, std::int64_t quad) {
+  return quad - arena.first_master / kQuad;
+}
+
+/// The weights of a quad as they lie in memory, in the form of GradientQuad.
+__device__ inline GradientQuad load_weights(const UpdateArena& arena, std::int64_t quad) {
+  if (!quad_has_master(arena, quad)) return {load_narrow(static_cast<const float*>(arena.compute), quad), true};
+  return {__ldcg(reinterpret_cast<const uint4*>(arena.master) + master_quad(arena, quad)), false};
+}
+
 /// Casts the new values of a quad into the compute slot.
 __device__ inline void store_compute(const UpdateArena& arena, std::int64_t quad, const Quad& w) {
   const std::int64_t at = quad * kQuad;
@@ -90,21 +104,30 @@ __device__ inline void store_compute(const UpdateArena& arena, std::int64_t quad
   }
 }
 
+/// Stores the new values of a quad of `span` where its weights lie, and in the compute slot where they are copied.
+__device__ inline void store_weights(const UpdateArena& arena, const ArenaSpan& span, std::int64_t quad,
+                                     const Quad& w) {
+  if (quad_has_master(arena, quad)) quad_at(arena.master, master_quad(arena, quad)) = w;
+  if (arena.compute != nullptr && span.compute_copy) store_compute(arena, quad, w);
+}
+
 /// What an update of kMoments moments reads of four elements.
 template <int kMoments>
 struct QuadState {
   GradientQuad g;
   Quad w, m, v, b;
 
+  /// w has the bits that lie in memory until widen_weights: nothing waits for them here.
   __device__ void load(const UpdateArena& arena, std::int64_t quad) {
-    w = load_quad(arena.master, quad);
+    const uint4 bits = load_weights(arena, quad).bits;
+    w = {{__uint_as_float(bits.x), __uint_as_float(bits.y), __uint_as_float(bits.z), __uint_as_float(bits.w)}};
     if constexpr (kMoments > 0) m = load_quad(arena.moment1, quad);
     if constexpr (kMoments > 1) v = load_quad(arena.moment2, quad);
     if constexpr (kMoments > 2) b = load_quad(arena.moment3, quad);
   }
-  __device__ void store(const UpdateArena& arena, std::int64_t quad) const {
-    quad_at(arena.master, quad) = w;
-    store_moments(arena, quad);
+  __device__ void widen_weights(const UpdateArena& arena, std::int64_t quad) {
+    if (quad_has_master(arena, quad)) return;
+    w = GradientQuad{{__float_as_uint(w.v[0]), __float_as_uint(w.v[1]), 0, 0}, true}.wide(arena.compute_dtype);
   }
   __device__ void store_moments(const UpdateArena& arena, std::int64_t quad) const {
     if constexpr (kMoments > 0) quad_at(arena.moment1, quad) = m;

@@ -144,9 +144,10 @@ __global__ void __launch_bounds__(kThreads, kForm == GradientForm::wide ? kApply
   if (skip) return;
   while (i < quads) {
     if (span.frozen == 0 || (span.frozen == kFrozenForNow && !still[span.group])) {
+      state.widen_weights(arena, i);
       Rule::move(state, wide_gradient<kForm>(state.g, arena.compute_dtype, limit), values[span.group], factor);
-      state.store(arena, i);
-      if (arena.compute != nullptr && span.compute_copy) store_compute(arena, i, state.w);
+      state.store_moments(arena, i);
+      store_weights(arena, span, i, state.w);
     }
     i += grid_threads();
     if (i >= quads) break;

@@ -74,6 +74,12 @@ BANTAM_HOST_DEVICE inline bool moves(const UpdateArena& arena, const ArenaSpan& 
   return span.frozen == 0 || (span.frozen == kFrozenForNow && updates_of_group(arena, span.group, updates) > 0);
 }
 
+/// Whether a granule's weights are in `master`, from element granule·kSpanGranule - first_master on; else they are in
+/// `compute` alone. first_master is 0 where the arena keeps masters.
+BANTAM_HOST_DEVICE inline bool has_master(const UpdateArena& arena, std::int64_t granule) {
+  return granule * kSpanGranule >= arena.first_master;
+}
+
 /// Throws Error where an arena has more groups than kernels hold.
 inline void require_group_count(const UpdateArena& arena) {
   if (arena.group_count > kMostUpdateGroups)

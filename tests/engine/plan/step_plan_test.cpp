@@ -99,8 +99,8 @@ RecomputeOptions draw_recompute(PhiloxSequence& random, const Graph& graph) {
 StepPlanOptions draw_options(PhiloxSequence& random, const Graph& graph) {
   StepPlanOptions options;
   constexpr PrecisionKind kPrecisions[] = {PrecisionKind::float32, PrecisionKind::mixed_float16,
-                                           PrecisionKind::mixed_bfloat16};
-  options.model.precision.kind = kPrecisions[random.below(3)];
+                                           PrecisionKind::mixed_bfloat16, PrecisionKind::float16};
+  options.model.precision.kind = kPrecisions[random.below(4)];
   options.model.recompute = draw_recompute(random, graph);
   constexpr OptimizerKind kKinds[] = {OptimizerKind::adam, OptimizerKind::sgd,  OptimizerKind::rmsprop,
                                       OptimizerKind::lion, OptimizerKind::lamb, OptimizerKind::muon};
@@ -109,8 +109,10 @@ StepPlanOptions draw_options(PhiloxSequence& random, const Graph& graph) {
   options.optimizer.clip_norm = random.below(2) == 0 ? 0.0f : 1.0f;
   options.batch = 1 + static_cast<std::int64_t>(random.below(9));
   options.accumulate = 1 + static_cast<std::int64_t>(random.below(3));
-  if (options.batch % 2 == 0) options.optimizer.ema.emplace();
-  if (options.batch % 3 == 0) options.optimizer.prune = PruneOptions{.end = 4, .frequency = 2, .match = {"*"}};
+  const bool masters = options.model.precision.keeps_masters();  // which averages and masks need
+  if (masters && options.batch % 2 == 0) options.optimizer.ema.emplace();
+  if (masters && options.batch % 3 == 0)
+    options.optimizer.prune = PruneOptions{.end = 4, .frequency = 2, .match = {"*"}};
   options.replicas.replicas = 1 << random.below(3);
   options.planner.iterations = 0;  // this test is about the peak
   return options;

@@ -36,7 +36,12 @@ std::string error_of(const std::function<void()>& call) {
 }
 
 std::vector<float> weights(Model& model) {
-  return to_host<float>(model.parameters().master(), model.runtime().stream(model.device()));
+  std::vector<float> all;
+  for (const Parameter& parameter : model.parameters().all()) {
+    const std::vector<float> values = to_host_floats(parameter.master(), model.runtime().stream(model.device()));
+    all.insert(all.end(), values.begin(), values.end());
+  }
+  return all;
 }
 
 TEST_P(SafetensorsTest, WeightsAndStatisticsComeBack) {
@@ -92,6 +97,59 @@ TEST_P(SafetensorsTest, StateGoesOnAsIfNothingHappened) {
   second->train(3, 3);
   EXPECT_EQ(weights(whole->model), weights(second->model));
   EXPECT_EQ(whole->optimizer.control().updates, second->optimizer.control().updates);
+}
+
+/// Float16 weights: trained, saved as they are, gone on with bit for bit; what needs masters is refused.
+TEST_P(SafetensorsTest, WeightsWithoutMastersTrainAndComeBack) {
+  const Stream stream = runtime().stream(device());
+  const ModelOptions options{.precision = {PrecisionKind::float16}, .seed = 1};
+  struct Run {
+    Run(Runtime& runtime, Device device, const ModelOptions& options)
+        : model(runtime, device, testing::small_network(), options),
+          optimizer(model, {.learning_rate = 0.01f}),
+          step(model, optimizer, {}) {
+      model.register_state(registry);
+      optimizer.register_state(registry);
+    }
+    void train(int steps) {
+      for (int i = 0; i < steps; ++i) step.step(testing::make_batch(model.context(Pass::train), {8, 8, 3}, 5, 0, 8));
+    }
+    Model model;
+    Optimizer optimizer;
+    TrainingStep step;
+    StateRegistry registry;
+  };
+  Run whole(runtime(), device(), options), first(runtime(), device(), options), second(runtime(), device(), options);
+  EXPECT_EQ(whole.model.parameters().find("separable/pointwise_weight")->master().dtype(), DType::float16);
+  EXPECT_EQ(whole.model.parameters().find("block/norm1/scale")->master().dtype(), DType::float32);
+  const std::vector<float> start = weights(whole.model);
+  whole.train(12);
+  first.train(5);
+  save_state(first.registry, stream, folder_ / "half.safetensors");
+  second.train(2);
+  load_state(second.registry, stream, folder_ / "half.safetensors");
+  second.train(7);
+  EXPECT_NE(weights(whole.model), start);
+  EXPECT_EQ(weights(whole.model), weights(second.model));
+  EXPECT_GT(whole.optimizer.control().updates, 0);
+  save_weights(whole.model, folder_ / "w.safetensors");
+  const SafetensorsFile file = read_safetensors(folder_ / "w.safetensors");
+  EXPECT_EQ(file.tensors.at("separable/pointwise_weight").dtype, DType::float16);
+  Model wide(runtime(), device(), testing::small_network(), {.precision = {PrecisionKind::mixed_float16}, .seed = 3});
+  (void)load_weights(wide, file, folder_ / "w.safetensors", {});
+  EXPECT_EQ(weights(wide), weights(whole.model)) << "widened";
+  save_weights(wide, folder_ / "wide.safetensors");
+  Model narrow(runtime(), device(), testing::small_network(), options);
+  (void)load_weights(narrow, read_safetensors(folder_ / "wide.safetensors"), folder_ / "wide.safetensors", {});
+  EXPECT_EQ(weights(narrow), weights(whole.model)) << "and narrowed again";
+  try {
+    const Optimizer averaging(whole.model, {.ema = EmaOptions{}});
+    FAIL() << "an average of weights that are not there";
+  } catch (const ConfigError& error) {
+    EXPECT_STREQ(error.what(),
+                 "optimizer: ema averages float32 weights, of which precision float16 keeps none; expected precision "
+                 "float32, mixed_float16 or mixed_bfloat16");
+  }
 }
 
 TEST_P(SafetensorsTest, SettingsStayAsConfiguredAfterALoad) {

@@ -115,6 +115,34 @@ TEST_P(MuonTest, AStepDecaysMovesAndCopies) {
   }
 }
 
+/// Weights without masters: stored, scaled and rounded once, as with masters that were float16 numbers before.
+TEST_P(MuonTest, AStepOfWeightsWithoutMastersRoundsOnce) {
+  const std::vector<TestSpan> some = {{300, {.group = 0, .compute_copy = 1}},
+                                      {600001, {.group = 1, .compute_copy = 1}}};
+  TestArena with(device(), some, kGroups), without(device(), some, kGroups);
+  without.first_master = static_cast<std::int64_t>(without.elements());
+  without.keeps_masters = false;
+  std::vector<float> w = with.random_padded(1);
+  for (float& value : w) value = rounded(value, DType::float16);
+  const std::vector<float> g = with.random_padded(5), untouched(w.size(), 7.0f);
+  with.master.upload(w);
+  without.master.upload(untouched);
+  without.compute.upload(w);
+  const kernels::MuonNormalization every{.every = 1};
+  for (TestArena* arena : {&with, &without}) {
+    arena->gradient.upload(g);
+    momentum(*arena, true, every);
+    for (MuonMatrices matrix : matrices(*arena)) {
+      matrix.norm = 3.0f;
+      BANTAM_KERNEL(device().exec(), muon_apply, arena->arena(), matrix, every, DType::float32,
+                    arena->moment2.as<float>() + (matrix.first[0] == 0 ? 0 : arena->offset(1)), arena->control.data());
+    }
+  }
+  EXPECT_EQ(bits_of(without.compute.download()), bits_of(with.compute.download()));
+  EXPECT_EQ(without.master.download(), untouched);
+  EXPECT_NE(without.compute.download(), w);
+}
+
 TEST_P(MuonTest, ASkippedUpdateAndAFrozenSpanChangeNoBit) {
   for (const bool frozen : {false, true}) {
     std::vector<TestSpan> some = spans();

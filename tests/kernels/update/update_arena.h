@@ -68,6 +68,8 @@ class TestArena {
             .group_count = group_count_,
             .frozen_updates = frozen_updates,
             .master = master.as<float>(),
+            .first_master = first_master,
+            .keeps_masters = keeps_masters,
             .gradient = gradient.as<float>(),
             .moment1 = momentum_ ? moment1.as<float>() : nullptr,
             .moment2 = moment2.as<float>(),
@@ -158,6 +160,8 @@ class TestArena {
   DeviceArray<kernels::UpdateControl> control;
   DeviceBuffer master, gradient, moment1, moment2, moment3, compute;
   float clip_value = 0;
+  std::int64_t first_master = 0;  ///< without masters: `master` has those of the spans from this element on
+  bool keeps_masters = true;
   kernels::UpdateRow* rows = nullptr;
   std::int32_t halt_after = 0;
   kernels::NarrowGradients narrow;               ///< spans whose gradient a test wrote so
