@@ -74,6 +74,7 @@ class ProgramBatches : public BatchSource {
 TrainerOptions trainer_options(const run::RunConfig& config) {
   const run::TrainConfig& train = config.train;
   return {.epochs = train.epochs,
+          .updates = train.updates,
           .accumulate = train.accumulate,
           .evaluate = train.evaluate,
           .evaluate_every = train.evaluate_every,

@@ -21,12 +21,12 @@ struct Curve {
 };
 
 std::vector<Curve> curves_of(const run::RunConfig& config, std::int64_t batch) {
-  const std::int64_t an_epoch = run::updates_per_epoch(config, batch), updates = an_epoch * config.train.epochs;
+  const std::int64_t an_epoch = run::updates_per_epoch(config, batch), updates = run::updates_of_run(config, batch);
   const UpdateSchedules schedules =
       schedules_of(config.train.optimizer, {.updates = updates, .updates_per_epoch = an_epoch});
   std::vector<Curve> curves;
   const auto add = [&](const char* name, const Schedule& schedule) {
-    if (!schedule) return;
+    if (!schedule || updates <= 0) return;
     Curve curve{.name = name, .updates = updates, .points = {}};
     const std::int64_t bars = std::min(kBars, updates);
     for (std::int64_t i = 0; i < bars; ++i) {

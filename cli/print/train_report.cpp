@@ -128,6 +128,17 @@ std::string matrix_lines(const Metrics& metrics) {
   return text;
 }
 
+/// "3 epochs, 120 updates"; "243 updates (7.6 epochs)" where the updates are the run's length.
+std::string length_of(const TrainOutcome& outcome) {
+  const TrainResult& result = outcome.result;
+  const std::string updates = fmt::format("{} update{}", format_count(result.updates), result.updates == 1 ? "" : "s");
+  const run::RunConfig& config = outcome.config;
+  if (config.train.updates == 0 || !config.data)
+    return fmt::format("{} epoch{}, {}", result.epochs, result.epochs == 1 ? "" : "s", updates);
+  const std::int64_t each = run::updates_per_epoch(config, config.data->pipeline.batch_size);
+  return fmt::format("{} ({:.1f} epochs)", updates, static_cast<double>(result.updates) / static_cast<double>(each));
+}
+
 std::string memory_lines(const MemoryStats& memory, std::uint64_t planned_peak_bytes) {
   const std::string planned = memory.peak_bytes == planned_peak_bytes
                                   ? "as planned"
@@ -166,8 +177,7 @@ std::string closing_summary(const TrainReport& report) {
     text = fmt::format("stopped in epoch {} after {} of its updates; go on with\n  bantam train --resume {}\n",
                        result.epoch + 1, result.update, outcome.folder.string());
   else
-    text = fmt::format("{}: {} epoch{}, {} update{} in {} on {}, {}\n", outcome.config.model.name, result.epochs,
-                       result.epochs == 1 ? "" : "s", format_count(result.updates), result.updates == 1 ? "" : "s",
+    text = fmt::format("{}: {} in {} on {}, {}\n", outcome.config.model.name, length_of(outcome),
                        format_duration(report.seconds), to_string(outcome.config.device),
                        to_string(outcome.config.precision));
   if (result.stopped_early) text += fmt::format("  {:<12}{}\n", "ended", outcome.reason);

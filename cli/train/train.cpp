@@ -101,6 +101,9 @@ std::string finished_message(const TrainOutcome& outcome) {
   const std::string folder = outcome.folder.string();
   if (outcome.result.stopped_early)
     return fmt::format("{} has ended: {}; train.stop_early=off or a larger patience goes on", folder, outcome.reason);
+  if (train.updates > 0 && (train.max_updates == 0 || train.max_updates >= train.updates))
+    return fmt::format("{} has all of its {} updates; train.updates=N goes on to more", folder,
+                       format_count(train.updates));
   if (outcome.result.epoch < train.epochs)
     return fmt::format("{} has its {} updates (train.max_updates); train.max_updates=N goes on to more", folder,
                        format_count(train.max_updates));

@@ -50,6 +50,8 @@ void drop_halted(ProgressEvent& event) {
 Trainer::Trainer(TrainingStep& step, BatchSource& train, BatchSource* validation, TrainerOptions options)
     : step_(step), train_(train), validation_(validation), options_(options), micro_batches_(step) {
   if (options_.epochs < 0) throw ConfigError(fmt::format("train.epochs must not be negative, got {}", options_.epochs));
+  if (options_.updates < 0)
+    throw ConfigError(fmt::format("train.updates must not be negative, got {}", options_.updates));
   if (options_.accumulate < 1)
     throw ConfigError(fmt::format("train.accumulate must be at least 1, got {}", options_.accumulate));
   if (train_.batches_per_epoch() < 1)
@@ -74,6 +76,7 @@ Trainer::Trainer(TrainingStep& step, BatchSource& train, BatchSource* validation
   if (options_.look_every < 0 || (options_.look_every > 0 && !options_.look))
     throw ConfigError(fmt::format("look_every must be 0, or positive with a look, got {}", options_.look_every));
   options_.read_every = std::clamp<std::int64_t>(options_.read_every, 1, TrainingStep::kMetricRing);
+  if (options_.updates > 0) options_.epochs = (options_.updates + updates_an_epoch() - 1) / updates_an_epoch();
   if (options_.epochs > 0 && options_.optimizer_schedules) schedule_values();
 }
 
@@ -82,6 +85,18 @@ Trainer::~Trainer() = default;
 std::int64_t Trainer::updates_an_epoch() const {
   return updates_of(train_.batches_per_epoch(), options_.accumulate, step_.replicas().replicas);
 }
+
+/// Of the whole run.
+std::int64_t Trainer::all_updates() const {
+  return options_.updates > 0 ? options_.updates : updates_an_epoch() * options_.epochs;
+}
+
+/// With TrainerOptions::updates: all of them, of which the last epoch may have a part.
+bool Trainer::has_all_updates(const EpochState& state) const {
+  return options_.updates > 0 && state.epoch * state.updates + state.done >= options_.updates;
+}
+
+bool Trainer::is_max_updates_first() const { return options_.max_updates > 0 && options_.max_updates < all_updates(); }
 
 /// By the optimizer's options, where TrainerOptions does not say.
 void Trainer::schedule_values() {
@@ -94,8 +109,7 @@ void Trainer::schedule_values() {
   if (options_.momentum) makers.momentum = nullptr;
   if (!makers.any()) return;
   const UpdateSchedules made = schedules_of(
-      optimizer,
-      {.updates = each * options_.epochs, .updates_per_epoch = each, .evaluated = evaluates ? &moved_ : nullptr});
+      optimizer, {.updates = all_updates(), .updates_per_epoch = each, .evaluated = evaluates ? &moved_ : nullptr});
   if (made.learning_rate) options_.learning_rate = made.learning_rate;
   if (made.weight_decay) options_.weight_decay = made.weight_decay;
   if (made.momentum) options_.momentum = made.momentum;
@@ -161,11 +175,10 @@ TrainResult Trainer::run() {
   return result;
 }
 
-/// Within the epoch and below max_updates.
+/// Within the epoch, the run and max_updates.
 std::int64_t Trainer::updates_left(const EpochState& state) const {
-  const std::int64_t epoch = state.updates - state.done;
-  if (options_.max_updates == 0) return epoch;
-  return std::clamp<std::int64_t>(options_.max_updates - (state.epoch * state.updates + state.done), 0, epoch);
+  const std::int64_t end = is_max_updates_first() ? options_.max_updates : all_updates();
+  return std::clamp<std::int64_t>(end - (state.epoch * state.updates + state.done), 0, state.updates - state.done);
 }
 
 void Trainer::run_epoch(std::int64_t epoch, TrainResult& result) {
@@ -198,8 +211,9 @@ void Trainer::run_epoch(std::int64_t epoch, TrainResult& result) {
         options_.max_updates > 0 && epoch + 1 < options_.epochs && (epoch + 1) * state.updates >= options_.max_updates;
     return;
   }
-  result.reached_max_updates = updates_left(state) == 0 && updates_to_evaluation(state) > 0;
-  result.stopped = !result.reached_max_updates;
+  const bool ended = updates_left(state) == 0 && updates_to_evaluation(state) > 0;
+  result.reached_max_updates = ended && !has_all_updates(state);
+  result.stopped = !ended;
 }
 
 void Trainer::run_updates_of_epoch(EpochState& state, TrainResult& result) {
@@ -353,9 +367,7 @@ void Trainer::finish_read(EpochState& state) {
   event.epoch_accuracy = state.sum.accuracy;
   event.epoch_values = state.sum.values;
   event.data_wait_share = waited_seconds() / epoch_seconds;
-  const double updates_left =
-      static_cast<double>(state.updates - event.update) +
-      static_cast<double>(state.updates) * static_cast<double>(options_.epochs - state.epoch - 1);
+  const auto updates_left = static_cast<double>(all_updates() - state.epoch * state.updates - event.update);
   const double measured = static_cast<double>(event.update - state.first_update);
   event.eta_seconds = measured > 0 ? epoch_seconds / measured * updates_left : 0;
   for (Callback* callback : callbacks_) callback->on_progress(event);
@@ -451,7 +463,7 @@ bool Trainer::evaluate_told(BatchSource& source, std::int64_t epoch, Metrics& me
 bool Trainer::evaluates_after(const EpochState& state) const {
   if (validation_ == nullptr || !options_.evaluate) return false;
   const bool ends_epoch = state.done == state.updates;
-  if (ends_epoch && state.epoch + 1 == options_.epochs) return true;
+  if ((ends_epoch && state.epoch + 1 == options_.epochs) || has_all_updates(state)) return true;
   if (options_.evaluate_every.unit == Duration::Unit::epochs)
     return ends_epoch && (state.epoch + 1) % options_.evaluate_every.count == 0;
   return (state.epoch * state.updates + state.done) % options_.evaluate_every.count == 0;
@@ -462,10 +474,11 @@ bool Trainer::evaluates_after(const EpochState& state) const {
 std::int64_t Trainer::updates_to_evaluation(const EpochState& state) const {
   const std::int64_t left = state.updates - state.done, done = state.epoch * state.updates + state.done,
                      every = options_.evaluate_every.count;
-  if (validation_ == nullptr || !options_.evaluate || options_.evaluate_every.unit != Duration::Unit::updates)
-    return std::max<std::int64_t>(left, 1);
-  const bool now = state.done > 0 && left > 0 && evaluates_after(state) && evaluated_ != done;
-  return now ? 0 : std::clamp<std::int64_t>(every - done % every, 1, std::max<std::int64_t>(left, 1));
+  std::int64_t next = std::max<std::int64_t>(left, 1);
+  if (validation_ == nullptr || !options_.evaluate) return next;
+  if (state.done > 0 && left > 0 && evaluates_after(state) && evaluated_ != done) return 0;
+  if (options_.evaluate_every.unit == Duration::Unit::updates) next = std::min(next, every - done % every);
+  return options_.updates > done ? std::min(next, options_.updates - done) : next;
 }
 
 /// False where a stop came before the end.

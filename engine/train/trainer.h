@@ -75,6 +75,8 @@ class Checkpointer {
 /// How long a Trainer trains, when it evaluates, reads metrics and saves, and what it does where memory ends.
 struct TrainerOptions {
   std::int64_t epochs = 1;
+  std::int64_t updates =
+      0;  ///< in place of epochs: the run's updates, of which its last epoch may have a part; 0: none
   /// Micro-batches an update, of each of the step's replicas; the effective batch is replicas × accumulate × the
   /// source's batch size.
   std::int64_t accumulate = 1;
@@ -90,8 +92,8 @@ struct TrainerOptions {
   bool diagnose = true;
   /// Evaluate where there is a validation source.
   bool evaluate = true;
-  /// How often: so many epochs, or updates, counted from the run's beginning. The last epoch's end has an evaluation in
-  /// any case.
+  /// How often: so many epochs, or updates, counted from the run's beginning. The run's end has an evaluation in any
+  /// case.
   Duration evaluate_every = Duration::epochs(1);
   /// Evaluated once, at the end of a run that was not stopped; null: none. Neither this nor `validation` is looked at
   /// without `evaluate`.
@@ -103,8 +105,8 @@ struct TrainerOptions {
   /// Updates of a launch of captured steps; 0: as many as the source's batches allow.
   int updates_a_launch = 0;
   /// The values of each update, counted over all epochs, whether it was done or skipped. Empty: by the schedule of the
-  /// optimizer's options, made for `epochs` (OptimizerOptions::schedules; one that evaluations move begins anew in each
-  /// Trainer); without one too, the optimizer's value, which callbacks may change.
+  /// optimizer's options, made for `epochs` or `updates` (OptimizerOptions::schedules; one that evaluations move begins
+  /// anew in each Trainer); without one too, the optimizer's value, which callbacks may change.
   Schedule learning_rate = {}, weight_decay = {}, momentum = {};
   bool optimizer_schedules = true;  ///< false: an empty one of these is the optimizer's value, scheduled or not
   /// What to do where a micro-batch does not fit. An update is then repeated from its first batch, which is read from
@@ -115,7 +117,7 @@ struct TrainerOptions {
   TrainerPosition first = {};
   /// Ends the run after an evaluation; empty: it has all of its epochs.
   std::optional<EarlyStopOptions> stop_early = std::nullopt;
-  /// Updates after which the run ends, counted over all epochs from the run's beginning; 0: none.
+  /// Updates after which the run is ended early, counted over all epochs from the run's beginning; 0: none.
   std::int64_t max_updates = 0;
   /// Null: nothing is saved on the way.
   Checkpointer* checkpointer = nullptr;
@@ -263,6 +265,9 @@ class Trainer {
   void read_rest(EpochState& state);
   void save(EpochState& state);
   std::int64_t updates_left(const EpochState& state) const;
+  std::int64_t all_updates() const;
+  bool has_all_updates(const EpochState& state) const;
+  bool is_max_updates_first() const;
   void open_device_batches();
   bool all_observe() const;
   bool read_is_due(const EpochState& state) const;

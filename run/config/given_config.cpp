@@ -27,7 +27,7 @@ std::string default_pipeline(const DatasetFacts& facts, std::int64_t batch_size)
 
 RunConfig parse_run_config(std::string_view text, const std::filesystem::path& path,
                            std::span<const std::string> overrides, const GivenData& given) {
-  ConfigDocument document = ConfigDocument::parse(text, path.string(), overrides);
+  ConfigDocument document = ConfigDocument::parse(text, path.string(), with_one_length(text, overrides));
   SampleSplits samples = given.samples;
   if (!has_key(document, "data.pipeline"))
     document = document.with_value("data.pipeline", default_pipeline(samples.train->facts(), given.batch_size));

@@ -410,6 +410,7 @@ void read_sections(ConfigMap& root, RunConfig& config, DataSection section, cons
   attempt([&] { read_data(root, config, section, given); });
   const bool has_training = attempt([&] { read_training(root, config); });
   if (!attempt.failed()) settle_cache(config);
+  if (!attempt.failed() && config.data) settle_epochs(config, config.data->pipeline.batch_size);
   if (!attempt.failed()) {
     attempt([&] { require_groups_match(root, config); });
     attempt([&] { require_exclusions_match(root, config); });
@@ -460,14 +461,15 @@ RunConfig read_run_config(const std::filesystem::path& path, std::span<const std
 }
 
 RunConfig read_survey_config(const std::filesystem::path& path, std::span<const std::string> overrides) {
-  ConfigDocument document = ConfigDocument::parse(ConfigDocument::read_text(path), path.string(), overrides);
+  const std::string text = ConfigDocument::read_text(path);
+  ConfigDocument document = ConfigDocument::parse(text, path.string(), with_one_length(text, overrides));
   document.set_synonyms(kSynonyms);
   return read_document(document, path.stem().string(), DataSection::survey);
 }
 
 RunConfig parse_run_config(std::string_view text, const std::filesystem::path& path,
                            std::span<const std::string> overrides, DataSection data) {
-  ConfigDocument document = ConfigDocument::parse(text, path.string(), overrides);
+  ConfigDocument document = ConfigDocument::parse(text, path.string(), with_one_length(text, overrides));
   document.set_synonyms(kSynonyms);
   return read_document(document, path.stem().string(), data);
 }
@@ -499,7 +501,8 @@ RunConfig read_document(ConfigDocument document, const std::string& name, const 
 std::vector<std::string> configuration_errors(const std::filesystem::path& path,
                                               std::span<const std::string> overrides) {
   try {
-    ConfigDocument document = ConfigDocument::parse(ConfigDocument::read_text(path), path.string(), overrides);
+    const std::string text = ConfigDocument::read_text(path);
+    ConfigDocument document = ConfigDocument::parse(text, path.string(), with_one_length(text, overrides));
     document.set_synonyms(kSynonyms);
     collect_errors(document);
     ConfigAttempts attempt(document.root());
@@ -522,6 +525,29 @@ std::int64_t updates_per_epoch(const RunConfig& config, std::int64_t batch) {
   const std::int64_t samples = epoch_samples(*config.data);
   const std::int64_t batches = config.data->pipeline.drop_last ? samples / batch : (samples + batch - 1) / batch;
   return updates_of(batches, config.train.accumulate, config.train.replicas);
+}
+
+std::int64_t updates_of_run(const RunConfig& config, std::int64_t batch) {
+  return config.train.updates > 0 ? config.train.updates : updates_per_epoch(config, batch) * config.train.epochs;
+}
+
+void settle_epochs(RunConfig& config, std::int64_t batch) {
+  const std::int64_t updates = config.train.updates, each = batch > 0 ? updates_per_epoch(config, batch) : 0;
+  if (updates > 0 && each > 0) config.train.epochs = (updates + each - 1) / each;
+}
+
+std::vector<std::string> with_one_length(std::string_view text, std::span<const std::string> overrides) {
+  const auto names = [](std::string_view key) {
+    return [key](const std::string& override) { return override.starts_with(key); };
+  };
+  const bool epochs = std::ranges::any_of(overrides, names("train.epochs="));
+  const bool updates = std::ranges::any_of(overrides, names("train.updates="));
+  std::vector<std::string> all(overrides.begin(), overrides.end());
+  // A text without the word cannot have the key, which is the other's default.
+  const bool in_updates = updates && std::ranges::find(overrides, "train.updates=0") == overrides.end();
+  if (in_updates && !epochs) all.emplace_back("train.epochs=auto");
+  if (epochs && !updates && text.find("updates") != std::string_view::npos) all.emplace_back("train.updates=0");
+  return all;
 }
 
 ModelOptions model_options(const RunConfig& config, Precision precision, const RecomputeOptions& recompute) {

@@ -43,7 +43,8 @@ struct SplitOptions {
 
 /// `train:`.
 struct TrainConfig {
-  std::int64_t epochs = 1;
+  std::int64_t epochs = 1;      ///< with `updates`: as many as these need, once the data and the batch size are known
+  std::int64_t updates = 0;     ///< in place of epochs: the run's length; 0: none
   std::int64_t accumulate = 1;  ///< batches an update, of each replica
   int replicas = 1;             ///< that run beside each other, a power of two
   SplitOptions split;
@@ -178,6 +179,14 @@ DeviceRates rates_of(const RunConfig& config, Precision precision);
 
 /// Updates of an epoch in batches of `batch` samples, by the data set's size; 1 without data.
 std::int64_t updates_per_epoch(const RunConfig& config, std::int64_t batch);
+
+/// Updates of the whole run, max_updates aside; as updates_per_epoch.
+std::int64_t updates_of_run(const RunConfig& config, std::int64_t batch);
+/// Sets `train.epochs` of a run whose length is given in updates, for batches of `batch` samples; 0: not known yet.
+void settle_epochs(RunConfig& config, std::int64_t batch);
+/// Overrides in which `train.epochs` and `train.updates` replace each other: one that is given there makes the other,
+/// of the configuration `text`, give way. Both of them stay as they are.
+std::vector<std::string> with_one_length(std::string_view text, std::span<const std::string> overrides);
 
 /// The configuration's model, as Model's argument; `precision` and `recompute` are those of a bench's row.
 ModelOptions model_options(const RunConfig& config, Precision precision, const RecomputeOptions& recompute);

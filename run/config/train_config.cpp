@@ -78,8 +78,8 @@ void read_evaluation(const ConfigNode& node, TrainConfig& config) {
   ConfigMap map = node.as_map();
   config.evaluate_every =
       map.duration({"every",
-                    "Epochs or updates from one evaluation to the next, counted from the run's beginning; the last "
-                    "epoch's end has one in any case.",
+                    "Epochs or updates from one evaluation to the next, counted from the run's beginning; the run's "
+                    "end has one in any case.",
                     "2epochs | 500updates"},
                    {.min = 1, .seconds = false}, Duration::epochs(1));
   if (const auto limit = map.find({"limit",
@@ -236,13 +236,39 @@ WatchedMetric watched_by_default(const TrainConfig& train) {
   return {.metric = "loss", .larger = false};
 }
 
+namespace {
+
+/// `epochs` or `updates`: one of the two is the run's length.
+void read_length(ConfigMap& train, TrainConfig& config) {
+  const ConfigKey key{
+      "updates",
+      "Updates of the whole run, in place of epochs: the last epoch may end after a part of its updates, "
+      "and the run is then complete. Schedules are made for as many. 0: as many as the epochs have.",
+      "243"};
+  config.updates = train.integer(key, {.min = 0, .max = 1'000'000'000'000}, 0);
+  const ConfigNode epochs =
+      train.node({"epochs", "Passes over the training samples. auto: as many as train.updates need.", "10"},
+                 config.updates > 0 && !train.self().is_described() ? "auto" : "1");
+  const bool is_auto = epochs.is_text("auto");
+  if (!is_auto) config.epochs = epochs.as_integer({.min = 1, .max = 1'000'000'000});
+  if (train.self().is_described()) return;
+  if (is_auto && config.updates == 0)
+    epochs.fail_at_key("train.epochs: auto needs train.updates, the length of the run in updates");
+  if (!is_auto && config.updates > 0)
+    train.find(key)->fail_at_key(
+        fmt::format("train.updates {} and train.epochs {}: expected one of the two, each is the length of the run",
+                    config.updates, config.epochs));
+}
+
+}  // namespace
+
 TrainConfig read_train_config(ConfigMap train, Device device) {
   train.describe("How the model is trained.",
                  "train:\n  epochs: 30\n  optimizer:\n    sgd: {learning_rate: 0.05, momentum: 0.9, nesterov: true}\n"
                  "  loss: {softmax_cross_entropy: {label_smoothing: 0.1}}\n  clip_norm: 1.0");
   TrainConfig config;
-  config.epochs =
-      train.integer({"epochs", "Passes over the training samples.", "10"}, {.min = 1, .max = 1'000'000'000}, 1);
+  ConfigAttempts attempt(train);
+  attempt([&] { read_length(train, config); });
   config.accumulate = train.integer(
       {"accumulate",
        "Batches an update: gradients are averaged over this many before the weights change. The effective batch is "
@@ -251,7 +277,6 @@ TrainConfig read_train_config(ConfigMap train, Device device) {
       {.min = 1, .max = 1'000'000}, 1);
   config.replicas = read_replicas(train);
   config.split = read_split(train);
-  ConfigAttempts attempt(train);
   attempt([&] { config.loss.loss = read_loss(train); });
   attempt([&] { config.loss.metrics = read_metrics(train); });
   if (!attempt.failed() && !config.loss.loss->counts_correct() && !train.has("metrics"))

@@ -90,6 +90,12 @@ struct Excerpt {
   }
 };
 
+/// Whether its last evaluation comes when batches of an epoch's rest may lie ready.
+bool ends_within_epoch(const RunConfig& config) {
+  const std::int64_t batch = config.data->pipeline.batch_size, updates = config.train.updates;
+  return updates > 0 && batch > 0 && updates % updates_per_epoch(config, batch) != 0;
+}
+
 /// Without placements the run is eager: where in the arena things lie does not change what is in use.
 MemoryStats rehearse(const RunConfig& config, std::uint64_t pool_bytes, std::shared_ptr<StepPlacements> placements) {
   RehearsalRuntime rehearsal(config, pool_bytes);
@@ -109,7 +115,7 @@ MemoryStats rehearse(const RunConfig& config, std::uint64_t pool_bytes, std::sha
   std::optional<ExcerptSource> test;
   if (data.test != nullptr) test.emplace(evaluated(*data.test));
   // Between updates batches of training lie ready: an evaluation after each of them has the most.
-  const bool between = config.train.evaluate_every.unit == Duration::Unit::updates;
+  const bool between = config.train.evaluate_every.unit == Duration::Unit::updates || ends_within_epoch(config);
   const bool planned = placements != nullptr;
   if (planned) session.step().prepare({}, std::move(placements));
   Trainer(session.step(), train, &validation,

@@ -42,7 +42,7 @@ void settle_recompute(const RunConfig& config, std::int64_t batch, std::uint64_t
 /// What is asked for at updates that the run does not reach.
 void warn_of_unreached(const RunConfig& config, std::int64_t batch, std::vector<std::string>& warnings) {
   const std::int64_t each = updates_per_epoch(config, batch);
-  std::int64_t updates = each * config.train.epochs;
+  std::int64_t updates = updates_of_run(config, batch);
   if (config.train.max_updates > 0) updates = std::min(updates, config.train.max_updates);
   const auto warn = [&](std::string_view key, std::int64_t at, std::string_view effect) {
     warnings.push_back(fmt::format("{}: the run has only {} updates, not {}: {}", key, format_count(updates),
@@ -140,6 +140,7 @@ RunConfig with_settled(const RunConfig& config, const Settled& settled) {
     other.data->pipeline.batch_size = settled.batch->batch;
     other.data->pipeline.batch_size_is_auto = false;
     write("data.pipeline.batch.size", fmt::format("{}", settled.batch->batch));
+    settle_epochs(other, settled.batch->batch);
   }
   if (settled.weights) {
     other.model.weights = settled.weights;

@@ -105,6 +105,7 @@ Json json_of(const CheckpointFacts& facts, const fs::path& folder) {
           {"events_bytes", facts.events_bytes},
           {"seconds", facts.seconds},
           {"schedule_epochs", facts.schedule_epochs},
+          {"schedule_updates", facts.schedule_updates},
           {"time", utc_text(std::time(nullptr))},
           {"program", std::string("bantam ") + program_version()},
           {"files", files},
@@ -127,6 +128,7 @@ CheckpointFacts facts_of(const Json& json) {
   facts.events_bytes = json.value("events_bytes", std::uint64_t{0});
   json.at("seconds").get_to(facts.seconds);
   json.at("schedule_epochs").get_to(facts.schedule_epochs);
+  facts.schedule_updates = json.value("schedule_updates", std::int64_t{0});
   json.at("config_sha256").get_to(facts.config_sha256);
   json.at("time").get_to(facts.written);
   json.at("program").get_to(facts.program);

@@ -27,6 +27,7 @@ struct CheckpointFacts {
   double seconds = 0;                  ///< of training, over all sessions
   /// Epochs that the learning rate's schedule was made for, whatever is added to the run later.
   std::int64_t schedule_epochs = 1;
+  std::int64_t schedule_updates = 0;  ///< in place of those: train.updates; 0: the epochs'
   Fingerprint fingerprint;
   std::string config_sha256;     ///< of config.yaml
   std::string written, program;  ///< when (UTC) and by which version: of a checkpoint that is read

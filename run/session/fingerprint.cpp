@@ -37,7 +37,8 @@ constexpr auto kFree = std::to_array<std::string_view>({"version",
                                                         "train.max_updates",
                                                         "train.mode",
                                                         "train.split",
-                                                        "train.stop_early"});
+                                                        "train.stop_early",
+                                                        "train.updates"});
 
 bool is_free(std::string_view path) {
   return std::ranges::any_of(kFree, [path](std::string_view key) {

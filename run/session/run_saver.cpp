@@ -56,7 +56,9 @@ double RunSaver::seconds() const {
 
 bool RunSaver::due(std::int64_t epoch, std::int64_t update) {
   poll();
-  if (epoch == run_.config.train.epochs && update == 0) return false;  // the run ends here, and finish() saves it
+  const std::int64_t all = run_.config.train.updates;
+  const bool ends = (epoch == run_.config.train.epochs && update == 0) || (all > 0 && updates_of(epoch, update) >= all);
+  if (ends) return false;  // finish() saves it
   const auto now = CheckpointSchedule::Clock::now();
   const bool is_due = schedule_.due(updates_of(epoch, update), epoch, now);
   if (best_is_new_) end_writing();  // these weights are gone with the next update: they are not left to a later one

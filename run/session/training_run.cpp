@@ -131,6 +131,7 @@ void TrainingRun::begin_state(const Resume* resume) {
   facts_.fingerprint = fingerprint_of(config_);
   add_data(facts_.fingerprint, data_);
   facts_.schedule_epochs = config_.train.epochs;
+  facts_.schedule_updates = config_.train.updates;
   const bool begins = resume == nullptr || resume->checkpoints.empty();
   if (begins && place_.ranks.writes()) load_beginning();
   make_schedules();
@@ -147,6 +148,7 @@ void TrainingRun::share_state() {
   if (!ranks.several()) return;
   require_same(ranks, "data or a configuration", to_text(facts_.fingerprint));
   facts_.schedule_epochs = std::stoll(text_of_first(ranks, std::to_string(facts_.schedule_epochs)));
+  facts_.schedule_updates = std::stoll(text_of_first(ranks, std::to_string(facts_.schedule_updates)));
   make_schedules();
   broadcast_state(ranks, state_, runtime_->stream(config_.device));
 }
@@ -193,14 +195,20 @@ void TrainingRun::load_checkpoint(const Checkpoint& checkpoint, bool accepts_cha
   position_ = resumed_position(position_, before, config_, checkpoint.state());
   facts_.seconds = saved.seconds;
   facts_.schedule_epochs = saved.schedule_epochs;
+  facts_.schedule_updates = saved.schedule_updates;
   facts_.metrics_bytes = saved.metrics_bytes;
   facts_.histograms_bytes = saved.histograms_bytes;
   facts_.events_bytes = saved.events_bytes;
   make_schedules();
-  if (facts_.schedule_epochs != config_.train.epochs && schedules_follow_epochs())
-    observer_.on_warning(
-        fmt::format("the run has {} epochs now; a schedule without 'over' keeps the {} that it was made with",
-                    config_.train.epochs, facts_.schedule_epochs));
+  if (updates_of_schedules() != updates_of_run() && schedules_follow_epochs()) warn_of_other_length();
+}
+
+void TrainingRun::warn_of_other_length() const {
+  const bool in_updates = config_.train.updates > 0 || facts_.schedule_updates > 0;
+  observer_.on_warning(
+      fmt::format("the run has {} {} now; a schedule without 'over' keeps the {} that it was made with",
+                  in_updates ? updates_of_run() : config_.train.epochs, in_updates ? "updates" : "epochs",
+                  in_updates ? updates_of_schedules() : facts_.schedule_epochs));
 }
 
 /// In this order: a checkpoint that is there has its lines.
@@ -240,16 +248,30 @@ std::int64_t TrainingRun::updates_per_epoch() const {
   return updates_of(data_.train->batches_per_epoch(), config_.train.accumulate, config_.train.replicas);
 }
 
+std::int64_t TrainingRun::updates_of_run() const {
+  return config_.train.updates > 0 ? config_.train.updates : updates_per_epoch() * config_.train.epochs;
+}
+
+/// That its schedules are made for.
+std::int64_t TrainingRun::updates_of_schedules() const {
+  return facts_.schedule_updates > 0 ? facts_.schedule_updates : updates_per_epoch() * facts_.schedule_epochs;
+}
+
+/// Of train.updates, of which the last epoch may have a part.
+bool TrainingRun::has_all_updates() const {
+  return config_.train.updates > 0 && first_update() >= config_.train.updates;
+}
+
 /// All updates of an epoch are not its end, nor are all of the run: an evaluation may come then, and the test set.
 bool TrainingRun::is_finished() const {
   const std::int64_t most = config_.train.max_updates;
   const Duration every = config_.train.evaluate_every;
   const bool ends_epoch = position_.update == updates_per_epoch();
-  const bool between = config_.train.evaluate && every.unit == Duration::Unit::updates &&
-                       first_update() % every.count == 0 && position_.evaluated != first_update();
+  const bool due = has_all_updates() || (every.unit == Duration::Unit::updates && first_update() % every.count == 0);
+  const bool between = config_.train.evaluate && due && position_.evaluated != first_update();
   const bool evaluates = position_.update > 0 && (ends_epoch || between);
-  const bool trained =
-      position_.epoch >= config_.train.epochs || stopped_early() || (most > 0 && first_update() >= most && !evaluates);
+  const bool all = has_all_updates() || (most > 0 && first_update() >= most);
+  const bool trained = position_.epoch >= config_.train.epochs || stopped_early() || (all && !evaluates);
   const bool tests = data_.test != nullptr && config_.train.evaluate && position_.tested != first_update();
   return trained && !tests;
 }
@@ -261,7 +283,7 @@ bool TrainingRun::stopped_early() const {
 }
 
 std::string TrainingRun::reason() const {
-  if (position_.epoch >= config_.train.epochs) return {};
+  if (position_.epoch >= config_.train.epochs || has_all_updates()) return {};
   return stopped_early() ? early_stop_reason(*config_.train.stop_early, position_.stop_early) : "train.max_updates";
 }
 
@@ -296,17 +318,17 @@ void TrainingRun::warm_up(std::int64_t batch) {
 /// known now, what evaluations have moved so far stays.
 void TrainingRun::make_schedules() {
   std::vector<std::shared_ptr<EvaluatedSchedule>> made;
-  schedules_ = schedules_of(config_.train.optimizer, {.updates = updates_per_epoch() * facts_.schedule_epochs,
-                                                      .updates_per_epoch = updates_per_epoch(),
-                                                      .evaluated = &made});
+  schedules_ =
+      schedules_of(config_.train.optimizer,
+                   {.updates = updates_of_schedules(), .updates_per_epoch = updates_per_epoch(), .evaluated = &made});
   for (std::size_t i = 0; i < evaluated_.size(); ++i) made[i]->set_state(evaluated_[i]->state());
   evaluated_ = std::move(made);
 }
 
-/// Whether a run of `train.epochs` from its beginning would have other values than this one at its updates to come.
+/// Whether a run of this length from its beginning would have other values than this one at its updates to come.
 bool TrainingRun::schedules_follow_epochs() const {
   constexpr std::int64_t kCompared = 10'000;  // updates, evenly over the run
-  const std::int64_t each = updates_per_epoch(), updates = each * config_.train.epochs;
+  const std::int64_t each = updates_per_epoch(), updates = updates_of_run();
   UpdateSchedules other;
   std::vector<std::shared_ptr<EvaluatedSchedule>> evaluated;
   try {
@@ -327,6 +349,7 @@ bool TrainingRun::schedules_follow_epochs() const {
 
 TrainerOptions TrainingRun::trainer_options(std::function<bool()> stop) {
   return {.epochs = config_.train.epochs,
+          .updates = config_.train.updates,
           .accumulate = config_.train.accumulate,
           // Ranks read after the same updates, so that all find the first one that is not finite.
           .read_every = place_.ranks.several() ? 1 : TrainingStep::kMetricRing,

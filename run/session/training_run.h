@@ -67,7 +67,7 @@ class TrainingRun {
   /// Of a finished run that was killed after its last checkpoint: writes what comes then. Throws DataError.
   void complete();
 
-  /// Whether the run has all of its epochs (or max_updates) already: there is nothing to train.
+  /// Whether the run has all of its epochs (or updates, or max_updates) already: there is nothing to train.
   bool is_finished() const;
   /// Whether it is, by train.stop_early, before its last epoch.
   bool stopped_early() const;
@@ -93,6 +93,8 @@ class TrainingRun {
   void share_state();
   Position beginning() const;
   std::int64_t updates_per_epoch() const;
+  std::int64_t updates_of_run() const;
+  bool has_all_updates() const;
   /// The weights that the configuration names.
   void load_beginning();
   void load(const Resume& resume);
@@ -100,6 +102,8 @@ class TrainingRun {
   void settle_limit();
   void warm_up(std::int64_t batch);
   void make_schedules();
+  std::int64_t updates_of_schedules() const;
+  void warn_of_other_length() const;
   bool schedules_follow_epochs() const;
   TrainerOptions trainer_options(std::function<bool()> stop);
   void rescue(Trainer& trainer, RunSaver& saver, const std::exception& error) noexcept;

@@ -398,6 +398,51 @@ TEST_F(ResumeTest, MaxUpdatesIsExactOnEveryDevice) {
   }
 }
 
+// The tiny run has two epochs of six updates.
+TEST_F(ResumeTest, UpdatesAreTheLengthOfARun) {
+  const TrainOutcome first = train(tiny({"train.updates=8"}), {.threads = 1, .run_dir = path("r")});
+  EXPECT_EQ(first.config.train.epochs, 2);
+  EXPECT_EQ(first.result.updates, 8);
+  EXPECT_EQ(first.result.epoch, 1);
+  EXPECT_EQ(first.result.update, 2);
+  EXPECT_FALSE(first.result.stopped);
+  EXPECT_FALSE(first.result.reached_max_updates);
+  EXPECT_GT(first.result.validation.samples, 0) << "the end of the run has an evaluation";
+  EXPECT_EQ(first.memory.peak_bytes, first.planned_peak_bytes);
+  const RunRecord record = load_record(path("r/run.json"));
+  EXPECT_EQ(record.state, RunState::finished);
+  EXPECT_EQ(record.reason, "");
+  EXPECT_EQ(record.updates, 8);
+  EXPECT_TRUE(resume("r").finished_before);
+  EXPECT_EQ(resume("r", {"train.updates=12"}).result.updates, 4);
+  EXPECT_TRUE(resume("r").finished_before);
+  (void)train(tiny(), {.threads = 1, .run_dir = path("whole")});
+  // The state and the log also tell of the evaluation after the 8th update, which the whole run has not had.
+  EXPECT_EQ(read_file(path("r/weights.safetensors")), read_file(path("whole/weights.safetensors")));
+  EXPECT_EQ(resume("r", {"train.epochs=3"}).result.updates, 6) << "an override of epochs replaces updates";
+}
+
+TEST_F(ResumeTest, SchedulesAreMadeForTheUpdatesOfARun) {
+  const std::string schedule = "train.schedule={linear: {final: 0}}";
+  struct Rates : Callback {
+    bool observes() const override { return true; }
+    void on_progress(const ProgressEvent& event) override {
+      for (const UpdateReport& report : event.values) rates.push_back(report.learning_rate);
+    }
+    std::vector<float> rates;
+  } in_updates, in_epochs;
+  Callback* const of_updates[] = {&in_updates};
+  Callback* const of_epochs[] = {&in_epochs};
+  (void)train(tiny({schedule, "train.updates=12"}), {.threads = 1, .run_dir = path("u")}, of_updates);
+  (void)train(tiny({schedule, "train.epochs=2"}), {.threads = 1, .run_dir = path("e")}, of_epochs);
+  ASSERT_EQ(in_updates.rates.size(), 12u);
+  EXPECT_EQ(in_updates.rates, in_epochs.rates);
+  in_updates.rates.clear();
+  (void)train(tiny({schedule, "train.updates=8"}), {.threads = 1, .run_dir = path("part")}, of_updates);
+  ASSERT_EQ(in_updates.rates.size(), 8u);
+  EXPECT_LT(in_updates.rates[7], in_epochs.rates[7]) << "it ends with the run";
+}
+
 TEST_F(ResumeTest, MaxTimeEndsASessionThatCanBeResumed) {
   const TrainOutcome outcome =
       train(tiny({"train.epochs=1000000", "train.max_time=1s"}), {.threads = 1, .run_dir = path("r")});

@@ -259,6 +259,12 @@ TEST_F(RunConfigTest, Errors) {
   expect_error("train.optimizer={sgd: {nesterov: true}}", "needs a momentum");
   expect_error("train.optimizer={adam: {momentum: 0.9}}", "unknown key 'momentum'");
   expect_error("train.epochs=0", "expected an integer from 1");
+  expect_error("train={epochs: 2, updates: 9}",
+               "train.updates 9 and train.epochs 2: expected one of the two, each is the length of the run");
+  expect_error("train.epochs=auto", "train.epochs: auto needs train.updates");
+  expect_error("train.updates=-1", "expected an integer from 0");
+  EXPECT_EQ(read({"train.updates=9"}).train.updates, 9);
+  EXPECT_EQ(read({"train.epochs=3", "train.updates=0"}).train.epochs, 3);
   expect_error("train.log_every=0", "train.log_every: expected at least 1update, got 0");
   expect_error("train.log_every=2epochs", "expected a duration such as 500 or 500updates, got '2epochs'");
   EXPECT_EQ(read({"train.log_every=6updates"}).train.log_every, 6);

@@ -29,6 +29,7 @@ class CheckpointFolderTest : public RunTest {
             .events_bytes = 91,
             .seconds = 7.5,
             .schedule_epochs = 9,
+            .schedule_updates = 33,
             .fingerprint = {{"seed", "7"}},
             .config_sha256 = "abc"};
   }
@@ -81,20 +82,23 @@ TEST_F(CheckpointFolderTest, WhatIsWrittenIsReadAgain) {
   EXPECT_EQ(read.events_bytes, wrote.events_bytes);
   EXPECT_EQ(read.seconds, wrote.seconds);
   EXPECT_EQ(read.schedule_epochs, wrote.schedule_epochs);
+  EXPECT_EQ(read.schedule_updates, wrote.schedule_updates);
   EXPECT_EQ(read.fingerprint, wrote.fingerprint);
   EXPECT_EQ(read.config_sha256, wrote.config_sha256);
   EXPECT_EQ(read.program.rfind("bantam ", 0), 0u);
   EXPECT_EQ(read.written.back(), 'Z');
 }
 
-TEST_F(CheckpointFolderTest, OfAProgramBeforeTheseFilesTheyAreEmpty) {
+TEST_F(CheckpointFolderTest, OfAnEarlierProgramWhatItLacksIsZero) {
   save(5);
   const Checkpoint checkpoint = folder_.list().at(0);
   nlohmann::json json = nlohmann::json::parse(read_file(checkpoint.facts()));
-  for (const char* key : {"histograms_bytes", "events_bytes"}) EXPECT_EQ(json.erase(key), 1u) << key;
+  for (const char* key : {"histograms_bytes", "events_bytes", "schedule_updates"})
+    EXPECT_EQ(json.erase(key), 1u) << key;
   std::ofstream(checkpoint.facts()) << json;
   EXPECT_EQ(checkpoint.read().histograms_bytes, 0u);
   EXPECT_EQ(checkpoint.read().events_bytes, 0u);
+  EXPECT_EQ(checkpoint.read().schedule_updates, 0);
 }
 
 TEST_F(CheckpointFolderTest, ALossThatIsNotFiniteIsNoNumber) {
@@ -171,7 +175,7 @@ TEST_F(CheckpointFolderTest, DamageIsNamed) {
   }
   nlohmann::json json = nlohmann::json::parse(sound);
   for (const auto& [key, value] : json.items()) {
-    if (key == "histograms_bytes" || key == "events_bytes") continue;  // the test above
+    if (key == "histograms_bytes" || key == "events_bytes" || key == "schedule_updates") continue;  // the test above
     nlohmann::json lacks = json;
     lacks.erase(key);
     std::ofstream(checkpoint.facts()) << lacks;
