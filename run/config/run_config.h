@@ -184,8 +184,8 @@ std::int64_t updates_per_epoch(const RunConfig& config, std::int64_t batch);
 std::int64_t updates_of_run(const RunConfig& config, std::int64_t batch);
 /// Sets `train.epochs` of a run whose length is given in updates, for batches of `batch` samples; 0: not known yet.
 void settle_epochs(RunConfig& config, std::int64_t batch);
-/// Overrides in which `train.epochs` and `train.updates` replace each other: one that is given there makes the other,
-/// of the configuration `text`, give way. Both of them stay as they are.
+/// Overrides in which `train.epochs` and `train.updates` replace each other: one that is among them also resets the
+/// other, which the configuration `text` may have. Where both are among them, nothing is added.
 std::vector<std::string> with_one_length(std::string_view text, std::span<const std::string> overrides);
 
 /// The configuration's model, as Model's argument; `precision` and `recompute` are those of a bench's row.
