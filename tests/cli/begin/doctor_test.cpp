@@ -63,7 +63,8 @@ TEST_F(Doctor, BashCompletesValuesOfFlags) {
   EXPECT_EQ(offered("bantam train x.yaml --precision mixed"), "mixed_float16 mixed_bfloat16\n");
   EXPECT_EQ(offered("bantam train --precision = flo"), "float32\n") << "--precision=flo, as bash divides it";
   EXPECT_EQ(offered("bantam train --precision ="), "auto float32 mixed_float16 mixed_bfloat16 float16\n");
-  EXPECT_EQ(offered("bantam bench step --precision ''"), "float32 mixed_float16 mixed_bfloat16 float16\n") << "no auto there";
+  EXPECT_EQ(offered("bantam bench step --precision ''"), "float32 mixed_float16 mixed_bfloat16 float16\n")
+      << "no auto there";
   EXPECT_EQ(offered("bantam train --device cu"), "cuda:0\n");
   EXPECT_EQ(offered("bantam evaluate x --split t"), "training test\n");
   EXPECT_EQ(offered("bantam bench step --mode ''"), "eager planned captured\n");

@@ -430,6 +430,19 @@ TEST_F(Plan, ExplainAddsUpForEveryShippedConfiguration) {
   EXPECT_GE(explained, 20);
 }
 
+TEST_F(Plan, ARunWithoutUpdatesHasNoScheduleToShow) {
+  const std::string scheduled = "train.optimizer={sgd: {learning_rate: {schedule: cosine, peak: 0.1}}}";
+  const auto explained = [&](const char* batch) {
+    return run({"explain", BANTAM_SOURCE_DIR "/configs/quickstart.yaml", "--device", "h200", "--batch-size", batch,
+                "data.pipeline.batch.drop_last=true", scheduled});
+  };
+  const Outcome some = explained("64"), none = explained("1000000");
+  ASSERT_EQ(some.code, 0) << some.err;
+  EXPECT_NE(some.out.find("learning_rate"), std::string::npos) << some.out;
+  ASSERT_EQ(none.code, 0) << none.err;
+  EXPECT_EQ(none.out.find("learning_rate"), std::string::npos) << none.out;
+}
+
 TEST_F(Plan, ExplainPrintsATableAndMeasures) {
   const Outcome outcome = run({"explain", "tiny.yaml", "--measure", "--threads", "1"});
   ASSERT_EQ(outcome.code, 0) << outcome.err;
