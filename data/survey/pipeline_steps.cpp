@@ -1,9 +1,8 @@
 // Sizes by the stages' own rules.
 #include "bantam/data/survey/pipeline_steps.h"
 
-#include <algorithm>
-#include <functional>
-#include <ranges>
+#include <memory>
+#include <string>
 
 #include "bantam/data/augment/built_in.h"
 
@@ -48,10 +47,13 @@ std::vector<PipelineStep> pipeline_steps(const PipelineOptions& options, const D
                      .shorter_side = size == ImageSize{} ? shorter_side_after(*stage) : 0,
                      .chance = stage->has_chance()});
   };
-  const auto is_last = [](const auto& stage) { return changes_finished_values(*stage); };
-  std::ranges::for_each(options.augmentations | std::views::filter(std::not_fn(is_last)), add);
+  const auto add_those = [&](bool of_finished_values) {
+    for (const auto& stage : options.augmentations)
+      if (changes_finished_values(*stage) == of_finished_values) add(stage);
+  };
+  add_those(false);
   if (normalizes(options.normalize)) steps.push_back({.name = "normalize", .size = size});
-  std::ranges::for_each(options.augmentations | std::views::filter(is_last), add);
+  add_those(true);
   if (options.mix.one_hot) steps.push_back({.name = "one_hot", .size = size});
   if (options.mix.mixup) steps.push_back({.name = "mixup", .size = size, .chance = true});
   if (options.mix.cutmix) steps.push_back({.name = "cutmix", .size = size, .chance = true});

@@ -432,8 +432,9 @@ TEST_F(Plan, ExplainAddsUpForEveryShippedConfiguration) {
 
 TEST_F(Plan, ARunWithoutUpdatesHasNoScheduleToShow) {
   const std::string scheduled = "train.optimizer={sgd: {learning_rate: {schedule: cosine, peak: 0.1}}}";
+  const std::filesystem::path config = std::filesystem::path(BANTAM_SOURCE_DIR) / "configs" / "quickstart.yaml";
   const auto explained = [&](const char* batch) {
-    return run({"explain", BANTAM_SOURCE_DIR "/configs/quickstart.yaml", "--device", "h200", "--batch-size", batch,
+    return run({"explain", config.string(), "--device", "h200", "--batch-size", batch,
                 "data.pipeline.batch.drop_last=true", scheduled});
   };
   const Outcome some = explained("64"), none = explained("1000000");
