@@ -1,6 +1,7 @@
 // Sizes by the stages' own rules.
 #include "bantam/data/survey/pipeline_steps.h"
 
+#include <algorithm>
 #include <memory>
 #include <string>
 
