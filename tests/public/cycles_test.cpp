@@ -39,7 +39,7 @@ TEST(Cycles, HostMemoryDoesNotGrow) {
   const std::vector<float> first = cycle(Device::cpu());
   for (int i = 1; i < kWarmUp; ++i) cycle(Device::cpu());
   const std::int64_t live = testing::new_counters().live;
-  const std::uint64_t resident = resident_bytes();
+  [[maybe_unused]] const std::uint64_t resident = resident_bytes();
   for (int i = kWarmUp; i < kCycles; ++i) ASSERT_EQ(cycle(Device::cpu()), first) << "cycle " << i;
   EXPECT_EQ(testing::new_counters().live, live) << "allocations of C++ that nobody freed";
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
