@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
 #include <span>
 #include <string>
 
@@ -50,6 +51,9 @@ class Communicator {
   /// Tells all other ranks that this one has failed: their calls throw with this reason, as do this rank's own. The
   /// first failure counts. Does not throw. Any thread may call it.
   virtual void fail(const std::string& reason) noexcept = 0;
+  /// `told` is called, on any thread, once a failure of any rank is known, this one's own too; at once where one is. It
+  /// must not call the communicator. An implementation that hears of failures in exchange() alone never calls it.
+  virtual void on_failure(std::function<void()> told) { (void)told; }
 };
 
 }  // namespace bantam

@@ -2,6 +2,9 @@
 #include "bantam/engine/comm/rank_group.h"
 
 #include <exception>
+#include <functional>
+#include <mutex>
+#include <vector>
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -47,12 +50,22 @@ class WatchedRanks final : public Communicator {
     try {
       mesh_.exchange(out, in);
     } catch (const CommunicationError& error) {
+      tell();
       watch_.fail(error.failure());
       throw;
     }
   }
 
+  void on_failure(std::function<void()> told) override {
+    const std::lock_guard lock(mutex_);
+    if (failed_)
+      told();
+    else
+      told_.push_back(std::move(told));
+  }
+
   void fail(const std::string& reason) noexcept override {
+    tell();
     try {
       watch_.fail(RankFailure{rank(), host_, reason});  // first: the mesh may wait for others
     } catch (...) {  // no memory for the texts: the end of the process tells the others
@@ -64,12 +77,24 @@ class WatchedRanks final : public Communicator {
   WatchOptions watch_options(const std::vector<std::string>& hosts, const RankGroupOptions& options) {
     const auto heed = [this, told = options.on_failure](const RankFailure& failure) {
       mesh_.fail(failure);
+      tell();
       if (told) told(failure);
     };
     return {mesh_.rank(), hosts, options.beat_seconds, options.silence_seconds, heed};
   }
 
+  /// Whoever asked for it, once.
+  void tell() noexcept {
+    const std::lock_guard lock(mutex_);
+    failed_ = true;
+    for (const std::function<void()>& told : told_) told();
+    told_.clear();
+  }
+
   int exceptions_ = std::uncaught_exceptions();
+  std::mutex mutex_;
+  std::vector<std::function<void()>> told_;
+  bool failed_ = false;
   std::string host_;
   Mesh mesh_;
   Watch watch_;  // after the mesh, which its thread uses

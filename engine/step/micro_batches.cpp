@@ -102,6 +102,7 @@ bool MicroBatches::accumulate(std::int64_t count, std::int64_t samples,
     }
     if (samples == 0) samples = replicas.replicas * each * batch->size;
     if (i % each == 0) step_.begin_replica();
+    if (i == count - 1 && (most_ == 0 || most_ >= batch->size)) step_.expect_last_micro_batch();
     train(*batch, done, samples);
     done += batch->size;
   }

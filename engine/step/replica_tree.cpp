@@ -67,6 +67,27 @@ int places_of_tree(const ReplicaShare& share) {
   return static_cast<int>(most);
 }
 
+std::vector<int> places_of_sums(const ReplicaShare& share) {
+  struct Node {
+    ReplicaSum sum;
+    int place = 0;
+  };
+  std::vector<Node> waiting;
+  for (int replica = share.first; replica < share.first + share.count; ++replica) {
+    const bool last = replica + 1 == share.first + share.count;
+    Node node{.sum = {.first = replica}};
+    if (!last && (waiting.empty() || !are_siblings(waiting.back().sum, node.sum)))
+      for (node.place = 1; std::ranges::find(waiting, node.place, &Node::place) != waiting.end();) ++node.place;
+    for (; !waiting.empty() && are_siblings(waiting.back().sum, node.sum); waiting.pop_back())
+      node = {.sum = {.first = waiting.back().sum.first, .level = node.sum.level + 1}, .place = waiting.back().place};
+    if (last) node.place = 0;
+    waiting.push_back(node);
+  }
+  std::vector<int> places;
+  for (const Node& node : waiting) places.push_back(node.place);
+  return places;
+}
+
 std::vector<std::vector<double>> blocks_of_all(const ReplicaOptions& options, std::vector<std::vector<double>> own) {
   if (options.ranks == nullptr || options.dealt.size() < 2) return own;
   const std::size_t numbers = own.front().size();
@@ -98,6 +119,8 @@ ReplicaTree::ReplicaTree(Model& model, MetricRing& ring, const ReplicaOptions& o
       replicas_(options.replicas),
       share_(share_of(options)),
       waiting_planes_(static_cast<std::size_t>(places_of_tree(share_))) {
+  const std::vector<ReplicaShare> shares = shares_of(options);
+  if (shares.size() > 1 && model_.device().kind != DeviceKind::cpu) return use_region(options, shares);
   const Context training = model_.context(Pass::train);
   const auto allocate = [&](const char* name, std::int64_t elements, DType dtype, Category category) {
     Tensor plane = training.at(model_.runtime().intern(name)).allocate({elements}, dtype, category);
@@ -112,16 +135,31 @@ ReplicaTree::ReplicaTree(Model& model, MetricRing& ring, const ReplicaOptions& o
           allocate("replicas/statistics", model_.buffers().elements(), DType::float32, Category::gradient);
     planes.metrics = allocate("replicas/metrics", ring_.update_sums(), DType::float64, Category::other);
   }
-  const std::vector<ReplicaShare> shares = shares_of(options);
   if (shares.size() > 1) {
-    if (model_.device().kind != DeviceKind::cpu)
-      throw ConfigError(fmt::format("{} ranks on {}: several GPUs come with a later version; a GPU's run has one rank",
-                                    shares.size(), to_string(model_.device())));
     const auto bytes = static_cast<std::int64_t>(tree_exchange_workspace(shares, options.rank));
     workspace_ = allocate("replicas/exchange", bytes, DType::uint8, Category::other);
     if (options.ranks != nullptr) exchange_ = std::make_unique<TreeExchange>(*options.ranks, options.replicas, shares);
   }
   home_metrics_ = allocate("replicas/metrics", ring_.update_sums(), DType::float64, Category::other);
+}
+
+/// The arenas' gradients and next statistics move into the region, as do all planes.
+void ReplicaTree::use_region(const ReplicaOptions& options, const std::vector<ReplicaShare>& shares) {
+  RegionLayout layout{.shares = shares};
+  for (const ReplicaShare& share : shares) layout.sum_places.push_back(places_of_sums(share));
+  ParameterArena& parameters = model_.parameters();
+  BufferArena& buffers = model_.buffers();
+  parameters.gradient_ = Tensor();
+  buffers.next_ = Tensor();
+  device_exchange_ = std::make_unique<RankExchange>(
+      model_, options, std::move(layout), 1 + static_cast<int>(waiting_planes_.size()), ring_.update_sums());
+  const ReplicaPlanes home = device_exchange_->planes(0);
+  parameters.gradient_ = home.gradients;
+  if (home.statistics.defined()) buffers.next_ = home.statistics;
+  home_metrics_ = home.metrics;
+  for (std::size_t i = 0; i < waiting_planes_.size(); ++i)
+    waiting_planes_[i] = device_exchange_->planes(static_cast<int>(i) + 1);
+  buffers.reset_next(context());
 }
 
 ReplicaTree::~ReplicaTree() { reset(); }
@@ -174,6 +212,30 @@ void ReplicaTree::end_replica() {
   merge({.sum = leaf(), .place = std::exchange(place_, kHome)});
 }
 
+/// The places, as a RankExchange counts them, of the last replica's sum and of those that it completes.
+std::vector<int> ReplicaTree::chain_of(const ReplicaSum& leaf) const {
+  std::vector<int> chain = {0};
+  ReplicaSum node = leaf;
+  for (auto waiting = waiting_.rbegin(); waiting != waiting_.rend() && are_siblings(waiting->sum, node); ++waiting) {
+    chain.push_back(waiting->place + 1);
+    node = {.first = waiting->sum.first, .level = node.level + 1};
+  }
+  return chain;
+}
+
+void ReplicaTree::expect_last() {
+  if (!device_exchange_ || !running_ || !is_last()) return;
+  watches_ = true;
+  device_exchange_->watch(chain_of(leaf()));
+}
+
+void ReplicaTree::finish_among_devices(bool exchanges) {
+  model_.parameters().end_accumulation(context());
+  running_ = false;
+  device_exchange_->skip_once(!exchanges);
+  device_exchange_->finish(chain_of(leaf()));
+}
+
 /// Adds all sums that the replica completes, in one pass.
 void ReplicaTree::merge(Waiting node) {
   std::vector<int> terms = {node.place};
@@ -204,13 +266,17 @@ void ReplicaTree::add(const std::vector<int>& terms, int out, bool root) const {
   add_plane(DType::float64, ring_.update_sums(), 1.0, [&](int place) { return metrics_at(place).data(); });
 }
 
-void ReplicaTree::end(const std::int32_t* slot) {
+void ReplicaTree::end(const std::int32_t* slot, bool exchanges) {
   if (ended_) return;
   if (!running_ || !is_last())
     throw Error(fmt::format("training step: an update after {} of {} replicas; begin_replica() begins the next", begun_,
                             share_.count));
-  end_replica();
-  if (workspace_.defined()) finish_among_ranks();
+  if (device_exchange_) {
+    finish_among_devices(exchanges);
+  } else {
+    end_replica();
+    if (workspace_.defined() && exchanges) finish_among_ranks();
+  }
   ring_.store(context(), home_metrics_.as<double>(), slot);
   ParameterArena& parameters = model_.parameters();  // all of it was written
   parameters.any_written_ = true;
@@ -253,7 +319,8 @@ void ReplicaTree::reset() {
   waiting_.clear();
   begun_ = 0;
   place_ = kHome;
-  running_ = first_batch_ = ended_ = false;
+  running_ = first_batch_ = ended_ = watches_ = false;
+  if (device_exchange_) device_exchange_->reset();
 }
 
 }  // namespace bantam

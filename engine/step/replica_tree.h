@@ -10,6 +10,7 @@
 #include "bantam/engine/comm/tree_exchange.h"
 #include "bantam/engine/graph/model.h"
 #include "bantam/engine/step/metric_ring.h"
+#include "bantam/engine/step/rank_exchange.h"
 #include "bantam/engine/step/training_step.h"
 
 namespace bantam {
@@ -19,11 +20,12 @@ namespace bantam {
 /// most; the last replica's, and the root, lie in the arenas. Where a replica's sum has to wait, the arenas have the
 /// tree's memory while it runs, so that nothing is copied; each sum is then written over its left operand. All work is
 /// in order of the model's stream, and can be recorded: an update ends with each tensor where it was. Of several ranks,
-/// which are CPUs, each adds up what its own replicas complete, and they finish the tree together. Used by one thread.
+/// each adds up what its own replicas complete, and they finish the tree together: CPUs by messages, GPUs by a
+/// RankExchange, in whose region all planes then lie. Used by one thread.
 class ReplicaTree {
  public:
-  /// Several replicas, which were checked. Throws ConfigError for several ranks on another device than the CPU,
-  /// OutOfMemory.
+  /// Several replicas, which were checked. Of several ranks on GPUs, all make it at the same time. Throws what
+  /// RankExchange throws, OutOfMemory.
   ReplicaTree(Model& model, MetricRing& ring, const ReplicaOptions& options);
   ~ReplicaTree();
   ReplicaTree(const ReplicaTree&) = delete;
@@ -33,8 +35,15 @@ class ReplicaTree {
   /// statistics and metrics of zero. Throws Error where there is no next one, and what end_accumulation throws.
   void begin();
   /// Ends the last replica. The arenas have the root then, and the update whose slot lies at `slot` (device memory) its
-  /// metrics. Throws Error where replicas are missing, CommunicationError.
-  void end(const std::int32_t* slot);
+  /// metrics. Without `exchanges`, for warm-ups, sums of other ranks are left out, and nothing is sent. Throws Error
+  /// where replicas are missing, CommunicationError.
+  void end(const std::int32_t* slot, bool exchanges);
+  /// The next micro-batch is this rank's last: with several GPUs, gradients are exchanged as it writes them.
+  void expect_last();
+  /// To be told by the micro-batch under way; null where nobody wants to know.
+  RankExchange* watcher() const { return watches_ ? device_exchange_.get() : nullptr; }
+  /// Null with one rank, and with CPUs.
+  RankExchange* device_exchange() const { return device_exchange_.get(); }
   /// All is as before the first replica. Enqueues nothing: gradients and statistics are the caller's to begin anew.
   void reset();
   /// Undoes the micro-batches of the replica under way.
@@ -51,9 +60,7 @@ class ReplicaTree {
  private:
   static constexpr int kHome = -1;  // the arenas' own memory
 
-  struct Planes {
-    Tensor gradients, statistics, metrics;
-  };
+  using Planes = ReplicaPlanes;
   /// A sum that waits: where it lies.
   struct Waiting {
     ReplicaSum sum;
@@ -68,6 +75,9 @@ class ReplicaTree {
   void exchange();
   void end_replica();
   void merge(Waiting node);
+  std::vector<int> chain_of(const ReplicaSum& leaf) const;
+  void finish_among_devices(bool exchanges);
+  void use_region(const ReplicaOptions& options, const std::vector<ReplicaShare>& shares);
   void add(const std::vector<int>& terms, int out, bool root) const;
   void finish_among_ranks();
   Context context() const;
@@ -84,10 +94,15 @@ class ReplicaTree {
   int begun_ = 0;                           // replicas
   int place_ = kHome;                       // of the replica under way
   bool running_ = false, first_batch_ = false, ended_ = false;
+  std::unique_ptr<RankExchange> device_exchange_;  // of several GPUs
+  bool watches_ = false;
 };
 
 /// Places of the tree's own that a rank needs: the most sums that wait at one time.
 int places_of_tree(const ReplicaShare& share);
+/// Where the sums of a share lie in the end, in order of sums_of(share): 0 is the arenas' own memory, others count from
+/// 1 on.
+std::vector<int> places_of_sums(const ReplicaShare& share);
 
 /// Blocks of numbers of all replicas, from those of a rank's own: where there are several ranks, every rank calls it.
 /// Throws CommunicationError.

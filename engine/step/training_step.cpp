@@ -303,8 +303,26 @@ void TrainingStep::begin_replica() {
   }
 }
 
-void TrainingStep::end_replicas() {
-  if (tree_) tree_->end(optimizer_.metric_slot_address());
+void TrainingStep::expect_last_micro_batch() {
+  if (tree_) tree_->expect_last();
+}
+
+void TrainingStep::end_replicas(bool exchanges) {
+  if (tree_) tree_->end(optimizer_.metric_slot_address(), exchanges);
+}
+
+double TrainingStep::time_exchange(int times) {
+  if (accumulating_) throw Error("training step: time_exchange() between micro_batch() and update()");
+  RankExchange* const exchange = tree_ ? tree_->device_exchange() : nullptr;
+  return exchange != nullptr ? exchange->time(times) : 0;
+}
+
+void TrainingStep::skip_exchange(bool skips) {
+  if (tree_ && tree_->device_exchange() != nullptr) tree_->device_exchange()->skip(skips);
+}
+
+std::string TrainingStep::transport() const {
+  return tree_ && tree_->device_exchange() != nullptr ? tree_->device_exchange()->transport() : "";
 }
 
 void TrainingStep::discard() {
@@ -332,6 +350,8 @@ void TrainingStep::forward_and_backward(const Batch& batch, std::int64_t first_s
     tape.set_gradient_hook(hooks_->gradient);
     tape.set_parameter_hook([this](Parameter& parameter) { hooks_->parameter(parameter); });
     hooks_->begin(first_sample, batch);
+  } else if (RankExchange* const exchange = tree_ ? tree_->watcher() : nullptr; exchange != nullptr) {
+    tape.set_parameter_hook([exchange](Parameter& parameter) { exchange->written(parameter); });
   }
   const Tensor seed = hooks_ != nullptr ? seed_ : optimizer_.loss_scale();
   kernels::KernelLog* const log = context.exec.log;
@@ -532,7 +552,7 @@ void TrainingStep::warm_up(std::int64_t batch_size, bool accumulates) {
   micro_batch(batch, 0, batch_size * (accumulates ? 2 : 1));
   if (accumulates) micro_batch(batch, batch_size, batch_size * 2);
   for (int replica = 1; replica < replicas_.count(); ++replica) begin_replica();  // to add up sums, of nothing
-  end_replicas();
+  end_replicas(false);
   discard();
   const std::vector<std::byte> kept = ring_->save_evaluation();  // that was not read yet
   evaluate(batch);

@@ -144,9 +144,21 @@ class TrainingStep {
   /// The first one begins with the first micro-batch in any case. Does nothing with one replica. Throws Error, with the
   /// effective batch discarded, after the last one.
   void begin_replica();
+  /// The next micro-batch is the last one of this rank's last replica: with several GPUs, gradients are exchanged while
+  /// its backward runs. Without it they are exchanged by end_replicas(). Changes no bit.
+  void expect_last_micro_batch();
   /// With several replicas: ends the last one, and adds up the tree; what update() begins with. Does nothing with one
-  /// replica. Throws Error where there were fewer replicas.
-  void end_replicas();
+  /// replica. Without `exchanges`, for warm-ups, the sums of other ranks are left out. Throws Error where there were
+  /// fewer replicas.
+  void end_replicas(bool exchanges = true);
+  /// With several ranks on GPUs, all of which call it: seconds of one exchange alone, of `times`. Not between
+  /// micro_batch() and update(). 0 otherwise.
+  double time_exchange(int times);
+  /// While true, sums of other ranks on GPUs are left out, so that a step can be timed without its exchange. All ranks
+  /// call it; recorded updates stay as they were recorded.
+  void skip_exchange(bool skips);
+  /// How the sums of several GPUs travel: "peer memory", "NCCL 2.28.9"; empty otherwise.
+  std::string transport() const;
   /// Discards the effective batch so far: gradients, metrics, next statistics. The next micro-batch begins a new one.
   void discard();
   /// Updates the weights with what the micro-batches accumulated; begins the next effective batch. Where it throws, the

@@ -17,7 +17,7 @@ bool warm_up(TrainingStep& step, DeviceBatches& batches, std::int64_t accumulate
   const Context context = step.model().context(Pass::train).at(step.model().runtime().intern("input"));
   try {
     MicroBatches(step).accumulate(accumulate, 0, [&](std::int64_t i) { return batches.make(context, i, accumulate); });
-    step.end_replicas();
+    step.end_replicas(false);
     step.discard();
     step.optimizer().warm_up();
   } catch (const OutOfMemory&) {

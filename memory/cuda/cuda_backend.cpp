@@ -1,6 +1,7 @@
 // The only file that calls the CUDA runtime for memory, streams and events. The driver is loaded by the first call.
 #include "bantam/memory/device/cuda_backend.h"
 
+#include <array>
 #include <cuda_runtime_api.h>
 #include <fmt/core.h>
 
@@ -61,6 +62,12 @@ DeviceFacts device_identity(int device) {
           properties.multiProcessorCount};
 }
 
+std::string pci_bus(int device) {
+  std::array<char, 32> bus{};
+  check(cudaDeviceGetPCIBusId(bus.data(), static_cast<int>(bus.size()), device), "cudaDeviceGetPCIBusId");
+  return bus.data();
+}
+
 DeviceFacts device_facts(int device) {
   const CurrentDevice scope(device);
   DeviceFacts facts = device_identity(device);
@@ -88,10 +95,12 @@ void restore_device(int device) noexcept {
   if (cudaGetDevice(&current) == cudaSuccess && current != device) (void)cudaSetDevice(device);
 }
 
-void* stream_create(int device) {
+void* stream_create(int device, bool urgent) {
   const CurrentDevice scope(device);
   cudaStream_t stream = nullptr;
-  check(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "cudaStreamCreateWithFlags");
+  int least = 0, greatest = 0;
+  if (urgent) check(cudaDeviceGetStreamPriorityRange(&least, &greatest), "cudaDeviceGetStreamPriorityRange");
+  check(cudaStreamCreateWithPriority(&stream, cudaStreamNonBlocking, greatest), "cudaStreamCreateWithPriority");
   return stream;
 }
 

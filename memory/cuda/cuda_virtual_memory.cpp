@@ -25,6 +25,9 @@ struct Driver {
   PFN_cuMemMap_v10020 map = nullptr;
   PFN_cuMemUnmap_v10020 unmap = nullptr;
   PFN_cuMemSetAccess_v10020 set_access = nullptr;
+  PFN_cuMemRetainAllocationHandle_v11000 retain = nullptr;
+  PFN_cuMemExportToShareableHandle_v10020 export_handle = nullptr;
+  PFN_cuMemImportFromShareableHandle_v10020 import_handle = nullptr;
 };
 
 Driver load() {
@@ -38,7 +41,10 @@ Driver load() {
       find_driver_entry("cuMemAddressFree", 10020, all.unreserve) &&
       find_driver_entry("cuMemCreate", 10020, all.create) && find_driver_entry("cuMemRelease", 10020, all.release) &&
       find_driver_entry("cuMemMap", 10020, all.map) && find_driver_entry("cuMemUnmap", 10020, all.unmap) &&
-      find_driver_entry("cuMemSetAccess", 10020, all.set_access);
+      find_driver_entry("cuMemSetAccess", 10020, all.set_access) &&
+      find_driver_entry("cuMemRetainAllocationHandle", 11000, all.retain) &&
+      find_driver_entry("cuMemExportToShareableHandle", 10020, all.export_handle) &&
+      find_driver_entry("cuMemImportFromShareableHandle", 10020, all.import_handle);
   return complete ? all : Driver{};
 }
 
@@ -61,11 +67,31 @@ CUmemAllocationProp properties(int device) {
   return what;
 }
 
+/// The same, of memory that other processes can map, where the device has such.
+CUmemAllocationProp shareable_properties(int device) {
+  CUmemAllocationProp what = properties(device);
+  CUdevice number = 0;
+  int supported = 0;
+  if (driver().device_get(&number, device) == CUDA_SUCCESS &&
+      driver().device_attribute(&supported, CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED, number) ==
+          CUDA_SUCCESS &&
+      supported != 0)
+    what.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+  return what;
+}
+
+CUresult create_page(CUmemGenericAllocationHandle& handle, std::size_t page, const CUmemAllocationProp& what) {
+  const CUresult created = driver().create(&handle, page, &what, 0);
+  if (created == CUDA_SUCCESS || created == CUDA_ERROR_OUT_OF_MEMORY || what.requestedHandleTypes == 0) return created;
+  const CUmemAllocationProp private_page = properties(what.location.id);  // sharing may be forbidden here
+  return driver().create(&handle, page, &private_page, 0);
+}
+
 /// Maps memory to one page; false where there is no more. The mapping keeps the memory alive, so the handle is released
 /// at once, and the memory when the page is unmapped.
 bool map_page(const CUmemAllocationProp& what, std::uintptr_t address, std::size_t page) {
   CUmemGenericAllocationHandle handle{};
-  const CUresult created = driver().create(&handle, page, &what, 0);
+  const CUresult created = create_page(handle, page, what);
   if (created == CUDA_ERROR_OUT_OF_MEMORY) return false;
   if (created != CUDA_SUCCESS) fail(created, "cuMemCreate");
   const CUresult mapped = driver().map(address, page, 0, handle, 0);
@@ -73,6 +99,13 @@ bool map_page(const CUmemAllocationProp& what, std::uintptr_t address, std::size
   if (mapped == CUDA_ERROR_OUT_OF_MEMORY) return false;
   if (mapped != CUDA_SUCCESS) fail(mapped, "cuMemMap");
   return true;
+}
+
+CUresult open_access(int device, std::uintptr_t address, std::size_t bytes) {
+  CUmemAccessDesc access{};
+  access.location = properties(device).location;
+  access.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+  return driver().set_access(address, bytes, &access, 1);
 }
 
 /// Unmaps the pages mapped so far, unless `mapped` was reset.
@@ -122,18 +155,43 @@ void free_addresses(int, std::uintptr_t address, std::size_t bytes) noexcept {
 // One handle a page, so that each page can be unmapped by itself; access is set for the whole range in one call.
 bool map_pages(int device, std::uintptr_t address, std::size_t bytes, std::size_t page) {
   const CurrentDevice scope(device);
-  const CUmemAllocationProp what = properties(device);
+  const CUmemAllocationProp what = shareable_properties(device);
   Rollback done(device, address, page);
   for (; done.mapped < bytes; done.mapped += page)
     if (!map_page(what, address + done.mapped, page)) return false;
-  CUmemAccessDesc access{};
-  access.location = what.location;
-  access.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
-  const CUresult status = driver().set_access(address, bytes, &access, 1);
+  const CUresult status = open_access(device, address, bytes);
   if (status == CUDA_ERROR_OUT_OF_MEMORY) return false;
   if (status != CUDA_SUCCESS) fail(status, "cuMemSetAccess");
   done.mapped = 0;
   return true;
+}
+
+int export_page(int device, std::uintptr_t address) {
+  if (driver().retain == nullptr) return -1;
+  const CurrentDevice scope(device);
+  CUmemGenericAllocationHandle handle{};
+  if (driver().retain(&handle, reinterpret_cast<void*>(address)) != CUDA_SUCCESS) return -1;
+  int descriptor = -1;
+  const CUresult status =
+      driver().export_handle(&descriptor, handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0);
+  (void)driver().release(handle);
+  return status == CUDA_SUCCESS ? descriptor : -1;
+}
+
+bool import_page(int device, std::uintptr_t address, std::size_t page, int descriptor) {
+  if (driver().import_handle == nullptr) return false;
+  const CurrentDevice scope(device);
+  CUmemGenericAllocationHandle handle{};
+  void* const number = reinterpret_cast<void*>(static_cast<std::intptr_t>(descriptor));  // as the driver wants it
+  if (driver().import_handle(&handle, number, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) != CUDA_SUCCESS) return false;
+  const CUresult mapped = driver().map(address, page, 0, handle, 0);
+  (void)driver().release(handle);
+  return mapped == CUDA_SUCCESS;
+}
+
+bool open_imported_pages(int device, std::uintptr_t address, std::size_t bytes) {
+  const CurrentDevice scope(device);
+  return open_access(device, address, bytes) == CUDA_SUCCESS;
 }
 
 void unmap_pages(int device, std::uintptr_t address, std::size_t bytes, std::size_t page) noexcept {

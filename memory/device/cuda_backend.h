@@ -42,6 +42,9 @@ DeviceFacts device_facts(int device);
 /// The facts of a device, without making a context on it; `free_bytes` is 0.
 DeviceFacts device_identity(int device);
 
+/// Where the device is on the bus, "0000:1b:00.0": the same in every process of a host.
+std::string pci_bus(int device);
+
 /// Whether this process has a context on the device, and making one.
 bool has_context(int device);
 void make_context(int device);
@@ -56,7 +59,8 @@ std::optional<std::uint64_t> card_used_bytes(int device);
 int exchange_device(int device);
 void restore_device(int device) noexcept;
 
-void* stream_create(int device);
+/// `urgent`: its kernels' blocks come before those of other streams.
+void* stream_create(int device, bool urgent = false);
 void stream_destroy(int device, void* stream) noexcept;
 void stream_synchronize(int device, void* stream);
 
@@ -91,6 +95,13 @@ void free_addresses(int device, std::uintptr_t address, std::size_t bytes) noexc
 /// nothing.
 bool map_pages(int device, std::uintptr_t address, std::size_t bytes, std::size_t page);
 void unmap_pages(int device, std::uintptr_t address, std::size_t bytes, std::size_t page) noexcept;
+/// A descriptor by which another process maps the page at `address` of map_pages; the caller closes it. -1 where the
+/// device or the driver has no such.
+int export_page(int device, std::uintptr_t address);
+/// Maps another process' page, which is of any device, at `address`; false where that cannot be. Not to be used before
+/// open_imported_pages has opened it for `device`, which is false where that cannot reach the page's memory.
+bool import_page(int device, std::uintptr_t address, std::size_t page, int descriptor);
+bool open_imported_pages(int device, std::uintptr_t address, std::size_t bytes);
 /// Bytes of the device that nobody uses.
 std::uint64_t free_device_bytes(int device);
 

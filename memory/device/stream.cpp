@@ -18,11 +18,11 @@ std::uint32_t next_stream_id() {
 
 }  // namespace
 
-OwnedStream::OwnedStream(Device device) {
+OwnedStream::OwnedStream(Device device, bool urgent) {
   stream_.device = device;
   if (device.is_cuda()) {
     cuda_backend::require(device);
-    stream_.handle = cuda_backend::stream_create(device.index);
+    stream_.handle = cuda_backend::stream_create(device.index, urgent);
   }
   stream_.id = next_stream_id();
 }

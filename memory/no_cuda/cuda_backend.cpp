@@ -18,13 +18,14 @@ const Availability& availability() {
 
 DeviceFacts device_facts(int) { refuse(); }
 DeviceFacts device_identity(int) { refuse(); }
+std::string pci_bus(int) { refuse(); }
 bool has_context(int) { refuse(); }
 void make_context(int) { refuse(); }
 std::optional<std::uint64_t> process_bytes(int, int) { return std::nullopt; }
 std::optional<std::uint64_t> card_used_bytes(int) { return std::nullopt; }
 int exchange_device(int) { refuse(); }
 void restore_device(int) noexcept {}
-void* stream_create(int) { refuse(); }
+void* stream_create(int, bool) { refuse(); }
 void stream_destroy(int, void*) noexcept {}
 void stream_synchronize(int, void*) { refuse(); }
 void device_synchronize(int) { refuse(); }
@@ -45,6 +46,9 @@ std::uintptr_t reserve_addresses(int, std::size_t, std::size_t) { refuse(); }
 void free_addresses(int, std::uintptr_t, std::size_t) noexcept {}
 bool map_pages(int, std::uintptr_t, std::size_t, std::size_t) { refuse(); }
 void unmap_pages(int, std::uintptr_t, std::size_t, std::size_t) noexcept {}
+int export_page(int, std::uintptr_t) { return -1; }
+bool import_page(int, std::uintptr_t, std::size_t, int) { return false; }
+bool open_imported_pages(int, std::uintptr_t, std::size_t) { return false; }
 std::uint64_t free_device_bytes(int) { refuse(); }
 void* pool_create(int) { refuse(); }
 void pool_destroy(void*) noexcept {}

@@ -21,7 +21,6 @@ namespace {
 
 constexpr std::size_t kHostPage = std::size_t{64} << 10;
 constexpr std::size_t kHugePage = std::size_t{2} << 20;
-constexpr std::size_t kCudaPage = std::size_t{2} << 20;
 /// Addresses reserved for each byte that a device has: holes between live pages then hardly ever are too short.
 constexpr std::uint64_t kAddressesPerByte = 8;
 
@@ -235,11 +234,15 @@ std::unique_ptr<PagedSource> make_paged_host_source() {
   return nullptr;
 }
 
+std::size_t cuda_page_bytes(Device device) {
+  const std::size_t granularity = cuda_backend::page_granularity(device.index);
+  return granularity == 0 ? 0 : std::max(kCudaPage, std::bit_ceil(granularity));
+}
+
 std::unique_ptr<PagedSource> make_paged_cuda_source(Device device) {
   cuda_backend::require(device);
-  const std::size_t granularity = cuda_backend::page_granularity(device.index);
-  if (granularity == 0) return nullptr;
-  const std::size_t page = std::max(kCudaPage, std::bit_ceil(granularity));
+  const std::size_t page = cuda_page_bytes(device);
+  if (page == 0) return nullptr;
   const std::uint64_t total = cuda_backend::device_facts(device.index).total_bytes;
   for (std::uint64_t bytes = align_up(total * kAddressesPerByte, page); bytes >= total;
        bytes = align_up(bytes / 2, page))

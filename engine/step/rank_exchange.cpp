@@ -1,0 +1,228 @@
+// Buckets, and the stream that exchanges them.
+#include "bantam/engine/step/rank_exchange.h"
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <cstdlib>
+
+#include <fmt/format.h>
+
+#include "bantam/base/clock.h"
+#include "bantam/base/error.h"
+#include "bantam/engine/comm/collectives.h"
+#include "bantam/kernels/contracts/update/tree_sum.h"
+
+namespace bantam {
+namespace {
+
+// A bucket's exchange begins with waiting for the others, about 10 us; at the 250 GB/s of an H200's links 8 MiB take
+// three times as long. What backward writes last is exchanged when nothing else is left to do: it is small.
+constexpr std::int64_t kBucketElements = (std::int64_t{8} << 20) / 4, kLastElements = (std::int64_t{512} << 10) / 4;
+
+std::uint64_t align(std::uint64_t bytes) { return (bytes + 255) / 256 * 256; }
+
+}  // namespace
+
+RankExchange::RankExchange(Model& model, const ReplicaOptions& options, RegionLayout layout, int places,
+                           std::int64_t metric_sums)
+    : model_(model),
+      ranks_(options.ranks),
+      layout_(std::move(layout)),
+      statistics_factor_(1.0 / options.replicas),
+      metric_sums_(metric_sums),
+      statistics_elements_(model.buffers().elements()),
+      before_(model.device()),
+      after_(model.device()) {
+  const std::uint64_t gradients = static_cast<std::uint64_t>(model.parameters().trainable_elements()) * sizeof(float);
+  statistics_offset_ = align(gradients);
+  metrics_offset_ = statistics_offset_ + align(static_cast<std::uint64_t>(statistics_elements_) * sizeof(float));
+  layout_.place_bytes = metrics_offset_ + align(static_cast<std::uint64_t>(metric_sums_) * sizeof(double));
+  (void)layout_.tree();  // throws where there are too many sums
+  const Context context = model_.context(Pass::train).at(model_.runtime().intern("replicas/exchange"));
+  region_ = context.allocate({static_cast<std::int64_t>(layout_.bytes(places))}, DType::uint8, Category::gradient);
+  zero_bytes(region_.data(), region_.bytes(), context.stream);
+  cut_buckets();
+  expected_.resize(model_.parameters().spans().size());
+  counted_ = expected_;
+  if (context.device.meta) return;
+  stream_ = std::make_unique<OwnedStream>(context.device, true);
+  if (ranks_ == nullptr) return;
+  std::int64_t largest = std::max(statistics_elements_, 2 * metric_sums_);
+  for (const Bucket& bucket : buckets_) largest = std::max(largest, bucket.elements);
+  const char* const transport = std::getenv("BANTAM_TRANSPORT");
+  link_ = connect_devices(*ranks_, context.exec,
+                          {.layout = layout_,
+                           .region = region_.data(),
+                           .region_bytes = region_.bytes(),
+                           .largest_span = static_cast<std::uint64_t>(largest) * sizeof(float),
+                           .transport = transport == nullptr ? "" : transport});
+  model_.runtime().note_overhead(context.device, link_->workspace_bytes() > 0 ? "NCCL" : "peer memory");
+  (void)time(1);  // kernels and connections are there before anything is recorded
+}
+
+RankExchange::~RankExchange() {
+  if (!stream_) return;
+  try {
+    synchronize(stream_->get());
+  } catch (const Error&) {  // a broken device: the call that broke it has thrown
+  }
+}
+
+Context RankExchange::context() const {
+  return model_.context(Pass::train).at(model_.runtime().intern("replicas"));
+}
+
+/// Whole parameters, in the arena's order.
+void RankExchange::cut_buckets() {
+  const std::vector<Parameter*>& spans = model_.parameters().spans();
+  const std::int64_t all = model_.parameters().trainable_elements();
+  const auto end_of = [&](std::size_t i) { return i + 1 < spans.size() ? spans[i + 1]->offset() : all; };
+  Bucket bucket;
+  for (std::size_t i = 0; i < spans.size(); ++i) {
+    bucket.end = i + 1;
+    bucket.elements = end_of(i) - bucket.begin;
+    const std::int64_t left = all - end_of(i), next = i + 1 < spans.size() ? end_of(i + 1) - end_of(i) : 0;
+    const bool before_last = left <= kLastElements && left + next + bucket.elements > 2 * kLastElements &&
+                             all - spans[i]->offset() > kLastElements;
+    if (left > 0 && bucket.elements < kBucketElements && !before_last) continue;
+    buckets_.push_back(bucket);
+    bucket = {.begin = end_of(i), .first = i + 1};
+  }
+}
+
+std::vector<std::uint64_t> RankExchange::bucket_bytes() const {
+  std::vector<std::uint64_t> bytes;
+  for (const Bucket& bucket : buckets_) bytes.push_back(static_cast<std::uint64_t>(bucket.elements) * sizeof(float));
+  return bytes;
+}
+
+ReplicaPlanes RankExchange::planes(int index) const {
+  const std::uint64_t at = layout_.place_offset(index);
+  ReplicaPlanes planes;
+  planes.gradients = region_.reinterpret(at, {model_.parameters().trainable_elements()}, DType::float32);
+  if (statistics_elements_ > 0)
+    planes.statistics = region_.reinterpret(at + statistics_offset_, {statistics_elements_}, DType::float32);
+  planes.metrics = region_.reinterpret(at + metrics_offset_, {metric_sums_}, DType::float64);
+  return planes;
+}
+
+void RankExchange::watch(std::vector<int> chain) {
+  chain_ = std::move(chain);
+  std::ranges::fill(counted_, 0);
+  watching_ = true;
+}
+
+void RankExchange::written(const Parameter& parameter) {
+  if (!watching_) return;
+  const std::vector<Parameter*>& spans = model_.parameters().spans();
+  const auto at = static_cast<std::size_t>(
+      std::ranges::lower_bound(spans, parameter.offset(), {}, &Parameter::offset) - spans.begin());
+  ++counted_[at];
+  if (sent_ > 0 && at < buckets_[sent_ - 1].end)
+    throw Error(fmt::format("the gradient of '{}' was written after it was sent to other ranks", parameter.name()));
+  if (learned_) send_ready();
+}
+
+bool RankExchange::knows(const Bucket& bucket) const {
+  return std::all_of(expected_.begin() + static_cast<std::ptrdiff_t>(bucket.first),
+                     expected_.begin() + static_cast<std::ptrdiff_t>(bucket.end), [](int count) { return count > 0; });
+}
+
+bool RankExchange::is_whole(const Bucket& bucket) const {
+  if (!knows(bucket)) return false;  // it has gradients that are made at the end
+  for (std::size_t i = bucket.first; i < bucket.end; ++i)
+    if (counted_[i] < expected_[i]) return false;
+  return true;
+}
+
+/// In the buckets' order, which is the same on every rank.
+void RankExchange::send_ready() {
+  if (sent_ == buckets_.size() || !is_whole(buckets_[sent_])) return;
+  fork();
+  if (!small_sent_) send_small();
+  while (sent_ < buckets_.size() && is_whole(buckets_[sent_])) send_bucket(buckets_[sent_++]);
+}
+
+void RankExchange::finish(const std::vector<int>& chain) {
+  chain_ = chain;
+  if (watching_) {
+    expected_ = counted_;
+    learned_ = true;
+  }
+  fork();
+  send_rest();
+  watching_ = false;
+}
+
+void RankExchange::send_rest() {
+  if (!small_sent_) send_small();
+  while (sent_ < buckets_.size()) send_bucket(buckets_[sent_++]);
+  if (!stream_) return;
+  after_.record(stream_->get());
+  after_.make_wait(context().stream);
+}
+
+void RankExchange::reset() {
+  watching_ = small_sent_ = skips_once_ = false;
+  sent_ = 0;
+}
+
+/// The exchange's stream goes on after what the model's stream has so far.
+void RankExchange::fork() {
+  if (!stream_) return;
+  before_.record(context().stream);
+  before_.make_wait(stream_->get());
+}
+
+/// Home's part of a plane, with its siblings' added.
+void RankExchange::add_siblings(DType dtype, std::int64_t elements, std::uint64_t offset) const {
+  if (chain_.size() < 2 || elements == 0) return;
+  kernels::Exec exec = context().exec;
+  if (stream_) exec.stream = stream_->get();
+  kernels::TreeTerms terms;
+  for (const int place : chain_) terms.add(region_.as<std::byte>() + layout_.place_offset(place) + offset);
+  BANTAM_KERNEL(exec, tree_sum, dtype, elements, terms, 1.0, region_.as<std::byte>() + layout_.place_offset(0) + offset);
+}
+
+void RankExchange::send_bucket(const Bucket& bucket) {
+  const std::uint64_t offset = static_cast<std::uint64_t>(bucket.begin) * sizeof(float);
+  add_siblings(DType::float32, bucket.elements, offset);
+  exchange(std::array{kernels::SumSpan{.offset = offset, .elements = bucket.elements}});
+}
+
+void RankExchange::send_small() {
+  add_siblings(DType::float32, statistics_elements_, statistics_offset_);
+  add_siblings(DType::float64, metric_sums_, metrics_offset_);
+  exchange(std::array{
+      kernels::SumSpan{
+          .offset = statistics_offset_, .elements = statistics_elements_, .factor = statistics_factor_},
+      kernels::SumSpan{.dtype = DType::float64, .offset = metrics_offset_, .elements = metric_sums_}});
+  small_sent_ = true;
+}
+
+void RankExchange::exchange(std::span<const kernels::SumSpan> spans) {
+  if (skips_ || skips_once_) return;
+  kernels::Exec exec = context().exec;
+  if (!stream_) return BANTAM_KERNEL(exec, exchange_sums, layout_.tree(), kernels::RankRegions{}, spans, 1);
+  if (!link_) throw Error("training step: replicas of other ranks, and no ReplicaOptions::ranks to reach them");
+  exec.stream = stream_->get();
+  link_->exchange(exec, spans);
+}
+
+double RankExchange::time(int times) {
+  if (!link_) return 0;
+  chain_.clear();
+  synchronize(context().stream);
+  barrier(*ranks_);
+  const auto start = std::chrono::steady_clock::now();
+  for (int i = 0; i < times; ++i) {
+    reset();
+    send_rest();
+  }
+  synchronize(context().stream);
+  reset();
+  return seconds_since(start) / times;
+}
+
+}  // namespace bantam
