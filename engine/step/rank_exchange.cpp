@@ -46,7 +46,7 @@ RankExchange::RankExchange(Model& model, const ReplicaOptions& options, RegionLa
   expected_.resize(model_.parameters().spans().size());
   counted_ = expected_;
   if (context.device.meta) return;
-  stream_ = std::make_unique<OwnedStream>(context.device, true);
+  stream_ = std::make_unique<UrgentStream>(context.device);
   if (ranks_ == nullptr) return;
   std::int64_t largest = std::max(statistics_elements_, 2 * metric_sums_);
   for (const Bucket& bucket : buckets_) largest = std::max(largest, bucket.elements);
@@ -204,7 +204,10 @@ void RankExchange::send_small() {
 void RankExchange::exchange(std::span<const kernels::SumSpan> spans) {
   if (skips_ || skips_once_) return;
   kernels::Exec exec = context().exec;
-  if (!stream_) return BANTAM_KERNEL(exec, exchange_sums, layout_.tree(), kernels::RankRegions{}, spans, 1);
+  if (!stream_) {  // on a meta device: its work is noted
+    BANTAM_KERNEL(exec, exchange_sums, layout_.tree(), kernels::RankRegions{}, spans, 1);
+    return;
+  }
   if (!link_) throw Error("training step: replicas of other ranks, and no ReplicaOptions::ranks to reach them");
   exec.stream = stream_->get();
   link_->exchange(exec, spans);

@@ -9,6 +9,7 @@
 #include "bantam/engine/comm/device/device_link.h"
 #include "bantam/engine/graph/model.h"
 #include "bantam/engine/step/training_step.h"
+#include "bantam/memory/device/urgent_stream.h"
 
 namespace bantam {
 
@@ -80,7 +81,7 @@ class RankExchange {
   std::int64_t metric_sums_, statistics_elements_;
   std::uint64_t statistics_offset_ = 0, metrics_offset_ = 0;
   Tensor region_;
-  std::unique_ptr<OwnedStream> stream_;  // null on meta devices
+  std::unique_ptr<UrgentStream> stream_;  // null on meta devices
   std::unique_ptr<DeviceLink> link_;     // null on meta devices, or where there is nobody to reach
   Event before_, after_;
   std::vector<Bucket> buckets_;

@@ -120,7 +120,10 @@ ReplicaTree::ReplicaTree(Model& model, MetricRing& ring, const ReplicaOptions& o
       share_(share_of(options)),
       waiting_planes_(static_cast<std::size_t>(places_of_tree(share_))) {
   const std::vector<ReplicaShare> shares = shares_of(options);
-  if (shares.size() > 1 && model_.device().kind != DeviceKind::cpu) return use_region(options, shares);
+  if (shares.size() > 1 && model_.device().kind != DeviceKind::cpu) {
+    use_region(options, shares);
+    return;
+  }
   const Context training = model_.context(Pass::train);
   const auto allocate = [&](const char* name, std::int64_t elements, DType dtype, Category category) {
     Tensor plane = training.at(model_.runtime().intern(name)).allocate({elements}, dtype, category);

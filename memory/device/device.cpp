@@ -81,12 +81,6 @@ std::vector<DeviceInfo> list_devices() {
   return devices;
 }
 
-std::string pci_bus_of(Device device) {
-  if (!device.is_cuda()) return "";
-  cuda_backend::require(device);
-  return cuda_backend::pci_bus(device.index);
-}
-
 DeviceInfo device_info(Device device) {
   if (device.meta) throw DeviceError(to_string(device) + " stands in for a device and has no facts of its own");
   if (device.is_cpu()) {

@@ -73,9 +73,6 @@ std::vector<DeviceInfo> list_devices();
 /// Facts of one device; throws DeviceError where it does not exist.
 DeviceInfo device_info(Device device);
 
-/// Where a CUDA device is on the bus of its host, "0000:1b:00.0", however processes number it; empty for others.
-std::string pci_bus_of(Device device);
-
 /// A named part of a process' memory on a device besides the pools: "CUDA context", "cuDNN", … In bytes.
 struct OverheadLine {
   std::string name;
@@ -143,11 +140,10 @@ struct Stream {
   std::uint32_t id = 0;    ///< distinct for each live stream of a device
 };
 
-/// Owns a stream. CUDA: non-blocking with respect to the legacy default stream; where it is `urgent`, blocks of its
-/// kernels begin before waiting blocks of other streams.
+/// Owns a stream. CUDA: non-blocking with respect to the legacy default stream.
 class OwnedStream {
  public:
-  explicit OwnedStream(Device device, bool urgent = false);
+  explicit OwnedStream(Device device);
   ~OwnedStream();
   OwnedStream(OwnedStream&& other) noexcept;
   OwnedStream& operator=(OwnedStream&&) = delete;

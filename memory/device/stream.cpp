@@ -6,6 +6,7 @@
 #include "bantam/base/error.h"
 #include "bantam/memory/device/cuda_backend.h"
 #include "bantam/memory/device/device.h"
+#include "bantam/memory/device/urgent_stream.h"
 
 namespace bantam {
 namespace {
@@ -18,11 +19,11 @@ std::uint32_t next_stream_id() {
 
 }  // namespace
 
-OwnedStream::OwnedStream(Device device, bool urgent) {
+OwnedStream::OwnedStream(Device device) {
   stream_.device = device;
   if (device.is_cuda()) {
     cuda_backend::require(device);
-    stream_.handle = cuda_backend::stream_create(device.index, urgent);
+    stream_.handle = cuda_backend::stream_create(device.index);
   }
   stream_.id = next_stream_id();
 }
@@ -32,6 +33,13 @@ OwnedStream::~OwnedStream() {
 }
 
 OwnedStream::OwnedStream(OwnedStream&& other) noexcept : stream_(std::exchange(other.stream_, {})) {}
+
+UrgentStream::UrgentStream(Device device) {
+  cuda_backend::require(device);
+  stream_ = {device, cuda_backend::stream_create(device.index, true), next_stream_id()};
+}
+
+UrgentStream::~UrgentStream() { cuda_backend::stream_destroy(stream_.device.index, stream_.handle); }
 
 Event::Event(Device device) : device_(device) {
   if (!device.is_cuda()) return;

@@ -7,6 +7,8 @@
 
 namespace bantam {
 
+std::string pci_bus_of(Device device) { return device.is_cuda() ? cuda_backend::pci_bus(device.index) : ""; }
+
 PageRange pages_of(Device device, const void* address, std::uint64_t bytes) {
   if (!device.is_cuda()) return {};
   const std::uint64_t page = cuda_page_bytes(device);

@@ -3,10 +3,14 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <string>
 
 #include "bantam/memory/device/device.h"
 
 namespace bantam {
+
+/// Where a CUDA device is on the bus of its host, "0000:1b:00.0", however processes number it; empty for others.
+std::string pci_bus_of(Device device);
 
 /// The pages that a range of a device's memory lies in. Another process maps them by their descriptors, in their order.
 struct PageRange {

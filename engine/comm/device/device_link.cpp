@@ -18,7 +18,7 @@ namespace {
 class PeerLink final : public DeviceLink {
  public:
   PeerLink(Communicator& ranks, const DeviceLinkOptions& options, std::unique_ptr<PeerRegions> regions)
-      : tree_(options.layout.tree()), failed_(FailureWord::of(ranks)), peers_(std::move(regions)) {
+      : tree_(options.layout.tree()), blocks_(options.blocks), failed_(FailureWord::of(ranks)), peers_(std::move(regions)) {
     regions_ = {.rank = ranks.rank(),
                 .home = options.layout.place_offset(0),
                 .bases = peers_->addresses(),
@@ -27,14 +27,12 @@ class PeerLink final : public DeviceLink {
 
   std::string name() const override { return "peer memory"; }
   void exchange(const kernels::Exec& exec, std::span<const kernels::SumSpan> spans) override {
-    BANTAM_KERNEL(exec, exchange_sums, tree_, regions_, spans, kBlocks);
+    BANTAM_KERNEL(exec, exchange_sums, tree_, regions_, spans, blocks_);
   }
 
  private:
-  /// Enough to fill a link, few enough to leave the multiprocessors to the backward pass beside it.
-  static constexpr int kBlocks = 32;
-
   kernels::SumTree tree_;
+  int blocks_;
   std::shared_ptr<FailureWord> failed_;
   std::unique_ptr<PeerRegions> peers_;
   kernels::RankRegions regions_;

@@ -48,6 +48,9 @@ struct DeviceLinkOptions {
   void* region = nullptr;          ///< of this rank, from an allocator of the device; stays as long as the link
   std::uint64_t region_bytes = 0;
   std::uint64_t largest_span = 0;  ///< bytes, of what will be exchanged at once
+  /// Most thread blocks of an exchange in peer memory, the same on every rank: enough to fill a link, few enough to
+  /// leave multiprocessors to the backward pass beside it.
+  int blocks = 32;
   /// "": peer memory where all ranks reach it, else NCCL; "peer", "nccl": this one or an error.
   std::string transport;
 };

@@ -13,7 +13,7 @@ constexpr std::size_t kBytes = 4096;
 }  // namespace
 
 FailureWord::FailureWord() : word_(static_cast<std::uint32_t*>(make_pinned_source()->acquire(kBytes))) {
-  if (word_ == nullptr) throw OutOfMemory("no page-locked memory for a word that GPUs read");
+  if (word_ == nullptr) throw DeviceError("no page-locked memory for a word that GPUs read");
   std::atomic_ref(*word_).store(0);
 }
 

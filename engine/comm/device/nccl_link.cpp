@@ -115,7 +115,7 @@ class NcclLink final : public DeviceLink {
     piece_ = std::max(std::min(share, kMostWorkspace / foreign_), kernels::RankRegion::kSlotBytes) / kLine * kLine;
     workspace_ = static_cast<std::byte*>(source_->acquire(workspace_bytes()));
     if (workspace_ == nullptr)
-      throw OutOfMemory(fmt::format("{} bytes on {} for sums that NCCL receives", workspace_bytes(),
+      throw DeviceError(fmt::format("{} bytes on {} for sums that NCCL receives", workspace_bytes(),
                                     to_string(exec.device)));
     int version = 0;
     (void)Nccl::instance().version(&version);

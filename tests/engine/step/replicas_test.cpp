@@ -326,15 +326,16 @@ struct Ended {
 };
 
 /// Two epochs of 4 replicas x 2 batches; this rank's part of them.
-Ended train_rank(const ReplicaOptions& replicas, int threads) {
+Ended train_rank(const ReplicaOptions& replicas, int threads, Device device = Device::cpu(),
+                 StepMode mode = StepMode::planned, const RecomputeOptions& recompute = {}) {
   Runtime runtime({.threads = threads});
-  Model model(runtime, Device::cpu(), testing::small_network(), {.seed = 2});
+  Model model(runtime, device, testing::small_network(), {.seed = 2, .recompute = recompute});
   Optimizer optimizer(model, {.kind = OptimizerKind::adamw, .clip_norm = 0.5f, .ema = EmaOptions{}});
   TrainingStep step(model, optimizer, {.metrics = {top_k(2)}}, replicas);
   SharedSource train({8, 8, 3}, 5, 4 * 19, 4);
   MemorySource validation({8, 8, 3}, 5, 4 * 5 + 3, 4);
   const TrainResult result =
-      Trainer(step, train, &validation, {.epochs = 2, .accumulate = 2, .mode = StepMode::planned}).run();
+      Trainer(step, train, &validation, {.epochs = 2, .accumulate = 2, .mode = mode}).run();
   Ended ended{.loss = result.train.loss, .validation = {result.validation.loss, result.validation.accuracy}};
   EXPECT_EQ(result.train.samples, 64);
   EXPECT_EQ(result.validation.samples, 23);
@@ -342,46 +343,68 @@ Ended train_rank(const ReplicaOptions& replicas, int threads) {
   model.register_state(registry);
   optimizer.register_state(registry);
   for (const StateEntry& entry : registry.tensors()) {
-    const auto* bytes = entry.tensor.as<std::byte>();
-    ended.state.insert(ended.state.end(), bytes, bytes + entry.tensor.bytes());
+    std::vector<std::byte> bytes(entry.tensor.bytes());
+    copy_bytes(bytes.data(), entry.tensor.data(), bytes.size(), runtime.stream(device));
+    synchronize(runtime.stream(device));
+    ended.state.insert(ended.state.end(), bytes.begin(), bytes.end());
   }
   return ended;
+}
+
+/// The same on ranks that are threads, rank r on devices[r]; each with a recompute of its own.
+std::vector<Ended> train_ranks(const std::vector<int>& dealt, const std::vector<Device>& devices, StepMode mode) {
+  std::vector<std::unique_ptr<Network>> networks = local_networks(static_cast<int>(dealt.size()));
+  std::vector<Ended> ended(dealt.size());
+  std::vector<std::jthread> ranks;
+  for (std::size_t rank = 0; rank < dealt.size(); ++rank) {
+    ranks.emplace_back([&, rank] {
+      Mesh mesh(std::move(networks[rank]));
+      try {
+        const RecomputeOptions recompute{.kind = rank % 2 == 1 ? RecomputeOptions::Kind::all
+                                                               : RecomputeOptions::Kind::none};
+        ended[rank] = train_rank({.replicas = 4, .dealt = dealt, .rank = static_cast<int>(rank), .ranks = &mesh}, 1,
+                                 devices[rank], mode, recompute);
+      } catch (const std::exception& error) {
+        ADD_FAILURE() << error.what();
+        mesh.fail(error.what());
+      }
+    });
+  }
+  ranks.clear();
+  return ended;
+}
+
+/// Two ranks on two GPUs, in every mode, by memory that both reach and by NCCL: one GPU has all replicas otherwise.
+TEST(ReplicasOnGpusTest, HaveTheBitsOfOneGpu_cuda) {
+  if (cuda_device_count() < 2) GTEST_SKIP() << "two GPUs are needed; there are " << cuda_device_count();
+  const Ended expected = train_rank({.replicas = 4}, 1, Device::cuda(0));
+  for (const char* const transport : {"peer", "nccl"}) {
+    ::setenv("BANTAM_TRANSPORT", transport, 1);
+    for (const StepMode mode : {StepMode::eager, StepMode::planned, StepMode::captured})
+      for (const std::vector<int>& dealt : {std::vector<int>{2, 2}, {1, 3}, {3, 1}})
+        for (const Ended& ended : train_ranks(dealt, {Device::cuda(0), Device::cuda(1)}, mode))
+          EXPECT_EQ(ended, expected) << transport << ", " << dealt[0] << " + " << dealt[1];
+  }
+  ::unsetenv("BANTAM_TRANSPORT");
 }
 
 TEST(ReplicasOnRanksTest, HaveTheBitsOfOneRank) {
   const Ended expected = train_rank({.replicas = 4}, 2);
   for (const std::vector<int>& dealt : {std::vector<int>{4}, {2, 2}, {1, 3}, {2, 1, 1}, {1, 1, 1, 1}}) {
-    std::vector<std::unique_ptr<Network>> networks = local_networks(static_cast<int>(dealt.size()));
-    std::vector<Ended> ended(dealt.size());
-    {
-      std::vector<std::jthread> ranks;
-      for (std::size_t rank = 0; rank < dealt.size(); ++rank) {
-        ranks.emplace_back([&, rank] {
-          Mesh mesh(std::move(networks[rank]));
-          try {
-            ended[rank] =
-                train_rank({.replicas = 4, .dealt = dealt, .rank = static_cast<int>(rank), .ranks = &mesh}, 1);
-          } catch (const std::exception& error) {
-            ADD_FAILURE() << error.what();
-            mesh.fail(error.what());
-          }
-        });
-      }
-    }
+    const std::vector<Ended> ended =
+        train_ranks(dealt, std::vector<Device>(dealt.size(), Device::cpu()), StepMode::planned);
     for (std::size_t rank = 0; rank < dealt.size(); ++rank) {
       EXPECT_EQ(ended[rank], expected) << "rank " << rank << " of " << dealt.size();
     }
   }
 }
 
-TEST(ReplicasOnRanksTest, NeedSomebodyToTalkToAndAProcessor) {
+TEST(ReplicasOnRanksTest, NeedSomebodyToTalkTo) {
   Runtime runtime({.threads = 1});
   Training one(runtime, Device::cpu(), 1);
   TrainingStep alone(one.model, one.optimizer, {}, {.replicas = 2, .dealt = {1, 1}});
   alone.micro_batch(one.batch(0, 4), 0, 8);
   EXPECT_THROW(alone.update(), Error);
-  Training gpu(runtime, Device::meta_of(Device::cuda(0)), 1);
-  EXPECT_THROW(TrainingStep(gpu.model, gpu.optimizer, {}, {.replicas = 2, .dealt = {1, 1}}), ConfigError);
   MemorySource whole({8, 8, 3}, 5, 32, 4);
   EXPECT_THROW(Trainer(alone, whole, nullptr, {}), Error) << "it cannot be read in shares";
 }
@@ -393,6 +416,15 @@ TEST(ReplicaTreeTest, HasAPlaceForEachSumThatWaits) {
   EXPECT_EQ(places_of_tree({.first = 8, .count = 8}), 3);
   EXPECT_EQ(places_of_tree({.first = 0, .count = 1024}), 10);
   EXPECT_EQ(places_of_tree({.first = 10, .count = 6}), 3) << "10 to 11, 12 to 13, 14";
+}
+
+TEST(ReplicaTreeTest, EndsWithEachSumInAPlace) {
+  using Places = std::vector<int>;
+  EXPECT_EQ(places_of_sums({.first = 0, .count = 1}), (Places{0}));
+  EXPECT_EQ(places_of_sums({.first = 4, .count = 4}), (Places{0}));
+  EXPECT_EQ(places_of_sums({.first = 0, .count = 3}), (Places{1, 0})) << "0 to 1, 2";
+  EXPECT_EQ(places_of_sums({.first = 10, .count = 6}), (Places{1, 0})) << "10 to 11, 12 to 15";
+  EXPECT_EQ(places_of_sums({.first = 1, .count = 6}), (Places{1, 2, 3, 0})) << "1, 2 to 3, 4 to 5, 6";
 }
 
 TEST(ReplicaTreeTest, AddsBlocksInItsOrder) {
