@@ -124,8 +124,8 @@ __host__ __device__ std::int64_t packs_of(const SumSpan& span) {
 __device__ void spoil(const Call& call) {
   for (int i = 0; i < call.count; ++i) {
     std::byte* const at = call.regions.bases[call.regions.rank] + call.regions.home + call.spans[i].offset;
-    const Lanes<float> nan = {{NAN, NAN, NAN, NAN}};  // as float64 not finite, either
-    if (call.spans[i].elements > 0) store<float>(at, nan);
+    const uint4 nan = make_uint4(~0u, ~0u, ~0u, ~0u);  // of float32 and of float64
+    if (call.spans[i].elements > 0) *reinterpret_cast<uint4*>(at) = nan;
   }
 }
 
