@@ -72,7 +72,7 @@ std::vector<RankPlan> plan_ranks(const RunConfig& config, int ranks, const std::
     if (!memory.empty()) options.memory = memory.at(memory.size() == 1 ? 0 : static_cast<std::size_t>(rank));
     RankPlan planned{.first = first,
                      .count = dealt.empty() ? config.train.replicas : dealt[static_cast<std::size_t>(rank)],
-                     .plan = plan(own, plan_target(own, std::nullopt), options)};
+                     .plan = plan(own, plan_target(own, config.planned_for), options)};
     planned.exchange_bytes = bytes_of(planned.row().plan, "replicas/exchange");
     planned.tree_bytes = bytes_of(planned.row().plan, "replicas/") - planned.exchange_bytes;
     first += planned.count;

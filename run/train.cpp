@@ -2,16 +2,40 @@
 #include "bantam/run/train.h"
 
 #include <functional>
+#include <optional>
 #include <system_error>
 #include <utility>
 
 #include "bantam/base/atomic_file.h"
 #include "bantam/base/error.h"
+#include "bantam/memory/device/links.h"
 #include "bantam/run/ranks/rank_config.h"
+#include "bantam/run/ranks/rank_devices.h"
 #include "bantam/run/session/training_run.h"
 
 namespace bantam::run {
 namespace {
+
+/// A rank's GPU becomes this thread's current one: calls that name none, for page-locked memory say, would make a
+/// context on the first GPU too. What others have in use there is noted before.
+class OwnDevice {
+ public:
+  explicit OwnDevice(Device device) {
+    if (!device.is_cuda()) return;
+    meter_.emplace(device);
+    scope_.emplace(device);
+  }
+
+ private:
+  std::optional<ProcessMeter> meter_;
+  std::optional<DeviceScope> scope_;
+};
+
+/// Every rank has its device, which is there, and no other rank has it too.
+void require_devices(const RunConfig& config, const RunRanks& ranks) {
+  require_device(config);
+  if (ranks.several() && config.device.is_cuda()) require_own_gpus(ranks, gpu_identity(config.device.index));
+}
 
 RunConfig settled_alone(const RunConfig& config, Settled& settled) {
   require_ranks(config, 1);
@@ -19,16 +43,27 @@ RunConfig settled_alone(const RunConfig& config, Settled& settled) {
   return with_settled(config, settled);
 }
 
+/// Of rank 0, whose device is its own.
+RunConfig settled_together(const RunConfig& config, const TrainRunOptions& options, Settled& settled) {
+  const RunConfig sent = send_config(config, options.ranks, settled);
+  require_devices(config, options.ranks);
+  return settle_own(sent, options.ranks, options.threads, settled);
+}
+
 RunConfig settled_config(const RunConfig& config, const TrainRunOptions& options, RunObserver& observer) {
   require_device(config);
   if (!config.data) config.document.root().fail_at_key("missing key 'data': training needs data");
-  const RunRanks& ranks = options.ranks;
   Settled settled;
-  const RunConfig closed = ranks.several()
-                               ? settle_own(send_config(config, ranks, settled), ranks, options.threads, settled)
-                               : settled_alone(config, settled);
+  const RunConfig closed =
+      options.ranks.several() ? settled_together(config, options, settled) : settled_alone(config, settled);
   observer.on_settled(closed, settled);
   return closed;
+}
+
+RunConfig on_own_device(const RunConfig& config, const RunRanks& ranks) {
+  RunConfig own = config;
+  own.device = device_of_rank(config.device, ranks, cuda_device_count());
+  return own;
 }
 
 /// What `work` returns; where it throws, all ranks hear why.
@@ -157,7 +192,10 @@ TrainOutcome train_with_folder(const RunConfig& config, const TrainRunOptions& o
   RunObserver silent;
   RunObserver& observer = options.observer != nullptr ? *options.observer : silent;
   if (options.resume == nullptr) RunDirectory::require_free(options.run_dir, options.overwrite);
-  const RunConfig closed = settled_config(config, options, observer);
+  const RunConfig own = on_own_device(config, options.ranks);
+  require_device(own);
+  const OwnDevice device(own.device);
+  const RunConfig closed = settled_config(own, options, observer);
   std::optional<RunDirectory> made;
   if (options.resume == nullptr) made.emplace(RunDirectory::create(options.run_dir, closed.name, options.overwrite));
   const RunDirectory& directory = made ? *made : *options.resume;
@@ -183,9 +221,13 @@ TrainOutcome train_without_folder(const TrainRunOptions& options) {
   RunObserver silent;
   RunObserver& observer = options.observer != nullptr ? *options.observer : silent;
   Settled settled;
-  RunConfig config = settle_own(receive_config(options.ranks), options.ranks, options.threads, settled);
-  config.log = {};  // rank 0's
-  TrainingRun run(config, options.threads, {.ranks = options.ranks}, nullptr, options.stop_start, observer);
+  const RunConfig received = receive_config(options.ranks);
+  require_devices(received, options.ranks);
+  const OwnDevice device(received.device);
+  RunConfig config = settle_own(received, options.ranks, options.threads, settled);
+  const std::int64_t look_every = std::exchange(config.log, {}).histograms;  // which rank 0 alone writes
+  TrainingRun run(config, options.threads, {.ranks = options.ranks, .look_every = look_every}, nullptr,
+                  options.stop_start, observer);
   TrainOutcome outcome{.config = config, .finished_before = run.is_finished()};
   if (outcome.finished_before) return outcome;
   observer.on_ready();

@@ -195,8 +195,8 @@ void print_end(const RunConfig& config, const Plan& plan) {
 
 int plan_config_of_ranks(const RunConfig& config, const PlanFlags& options) {
   const BenchOptions& rows = options.rows;
-  if (!options.profile.empty() || !rows.batch_sizes.empty() || !rows.precisions.empty() || !rows.recompute.empty())
-    throw ConfigError("plan: --ranks plans the configuration as it is: leave out --profile and what varies rows");
+  if (!rows.batch_sizes.empty() || !rows.precisions.empty() || !rows.recompute.empty())
+    throw ConfigError("plan: --ranks plans the configuration as it is: leave out what varies rows");
   require_model_fits(config);
   return plan_ranks_and_print(
       config, {.ranks = options.ranks, .memory = options.memory, .seconds = rows.seconds, .json = rows.json});
@@ -206,8 +206,8 @@ int plan_config(PlanFlags options) {
   const auto profile = take_profile(options.rows.common, options.profile);
   RunConfig config = read_config(options.rows.common);
   run::require_weights(config);
-  if (options.ranks > 0) return plan_config_of_ranks(config, options);
   config.planned_for = profile;
+  if (options.ranks > 0) return plan_config_of_ranks(config, options);
   const PlanTarget target = plan_target(config, profile);
   const std::uint64_t memory = options.memory.empty() ? 0 : parse_bytes("--memory", options.memory);
   const PlanFit fit = plan_fit(config, target, memory);

@@ -54,8 +54,8 @@ void print_json(const RankPlan& plan, int rank) {
 
 void print_table(const RunConfig& config, const std::vector<RankPlan>& plans) {
   fmt::print("{} on {} ranks of {}: {} replicas of batch {}, accumulate {}\n", printable(config.model.name),
-             plans.size(), to_string(config.device), config.train.replicas, plans.front().row().step.batch,
-             config.train.accumulate);
+             plans.size(), config.planned_for ? config.planned_for->title() : to_string(config.device),
+             config.train.replicas, plans.front().row().step.batch, config.train.accumulate);
   Table table({{"rank"},
                {"replicas"},
                {"limit"},

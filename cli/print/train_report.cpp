@@ -10,6 +10,7 @@
 #include "bantam/base/byte_size.h"
 #include "bantam/base/text.h"
 #include "bantam/cli/print/step_json.h"
+#include "bantam/run/ranks/rank_devices.h"
 
 namespace bantam::cli {
 namespace {
@@ -177,9 +178,9 @@ std::string closing_summary(const TrainReport& report) {
     text = fmt::format("stopped in epoch {} after {} of its updates; go on with\n  bantam train --resume {}\n",
                        result.epoch + 1, result.update, outcome.folder.string());
   else
-    text = fmt::format("{}: {} in {} on {}, {}\n", outcome.config.model.name, length_of(outcome),
-                       format_duration(report.seconds), to_string(outcome.config.device),
-                       to_string(outcome.config.precision));
+    text = fmt::format(
+        "{}: {} in {} on {}, {}\n", outcome.config.model.name, length_of(outcome), format_duration(report.seconds),
+        run::devices_text(outcome.config.device, outcome.config.dealt.size()), to_string(outcome.config.precision));
   if (result.stopped_early) text += fmt::format("  {:<12}{}\n", "ended", outcome.reason);
   const bool accuracy = counts_correct(outcome);
   if (result.test.samples > 0) text += metrics_line("test", result.test, accuracy);
@@ -232,6 +233,7 @@ nlohmann::ordered_json closing_json(const TrainReport& report) {
                                  {"precision", to_string(outcome.config.precision)},
                                  {"recompute", to_string(outcome.config.recompute)},
                                  {"device", to_string(outcome.config.device)},
+                                 {"ranks", std::max<std::size_t>(1, outcome.config.dealt.size())},
                                  {"seed", outcome.config.seed},
                                  {"updates", result.updates},
                                  {"stopped", result.stopped},

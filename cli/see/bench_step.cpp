@@ -13,6 +13,7 @@
 #include "bantam/cli/print/json_text.h"
 #include "bantam/cli/print/oom_message.h"
 #include "bantam/cli/print/step_json.h"
+#include "bantam/cli/see/bench_gpus.h"
 #include "bantam/run/bench/step_limits.h"
 #include "bantam/run/fit/fitting.h"
 
@@ -27,6 +28,8 @@ constexpr const char* kAbout =
     "planned, recorded once and run several a launch. The floor is the longest of:\n"
     "bytes that must move over the copy rate, operations over the GEMM rate,\n"
     "kernels over what each adds to a chain; all rates are measured in this call.\n"
+    "--gpus measures the step on so many GPUs beside that on one, a batch each: the\n"
+    "exchange of gradients alone, and how much of it the step hides.\n"
     "Example: bantam bench step configs/mobilenet_v1.yaml --batch-sizes 16,64";
 
 /// Rates by precision, each measured when it is first asked for.
@@ -101,10 +104,16 @@ void add_bench_step(CLI::App& bench, Action& action) {
   CLI::App* command = bench.add_subcommand("step", "Time training steps");
   command->footer(kAbout);
   const auto options = std::make_shared<BenchOptions>();
+  const auto gpus = std::make_shared<std::string>();
   add_bench_options(*command, *options);
   command->add_option("--mode", options->modes,
                       "Comma-separated: eager, planned, captured;\ndefault: as train runs them");
-  command->callback([&action, options] { action = [options] { return bench_step(*options); }; });
+  command->add_option("--gpus", *gpus, "Numbers of GPUs, comma-separated: 1,2,4; the batch\nis each GPU's")
+      ->type_name("N,…")
+      ->excludes("--device");
+  command->callback([&action, options, gpus] {
+    action = [options, gpus] { return gpus->empty() ? bench_step(*options) : bench_gpus(*options, *gpus); };
+  });
 }
 
 }  // namespace bantam::cli

@@ -11,6 +11,7 @@
 #include "bantam/cli/print/json_text.h"
 #include "bantam/cli/print/step_json.h"
 #include "bantam/memory/device/device.h"
+#include "bantam/memory/device/links.h"
 #include "bantam/run/profile/measure_profile.h"
 #include "bantam/run/session/library_versions.h"
 
@@ -18,6 +19,15 @@ namespace bantam::cli {
 namespace {
 
 std::string capability(int code) { return fmt::format("{}.{}", code / 10, code % 10); }
+
+nlohmann::ordered_json link_json(const GpuLink& link) {
+  return {{"from", to_string(Device::cuda(link.from))},
+          {"to", to_string(Device::cuda(link.to))},
+          {"nvlinks", link.nvlinks},
+          {"path", link.path},
+          {"peer_access", link.peer_access},
+          {"atomics", link.atomics}};
+}
 
 void print_json() {
   nlohmann::ordered_json json;
@@ -31,6 +41,8 @@ void print_json() {
     if (info.device.is_cuda()) device["compute_capability"] = capability(info.compute_capability);
     json["devices"].push_back(device);
   }
+  json["links"] = nlohmann::ordered_json::array();
+  for (const GpuLink& link : gpu_links()) json["links"].push_back(link_json(link));
   json["built_with_cuda"] = built_with_cuda();
   json["cuda_unavailable_reason"] = cuda_unavailable_reason();
   for (const LibraryVersion& library : library_versions()) json["libraries"][library.name] = library.version;
@@ -48,6 +60,11 @@ void print_text() {
     fmt::print(", memory {} free of {}\n", format_byte_size(info.free_bytes), format_byte_size(info.total_bytes));
   }
   if (cuda_device_count() == 0) fmt::print("no GPU  {}\n", cuda_unavailable_reason());
+  const std::vector<GpuLink> links = gpu_links();
+  if (!links.empty()) fmt::print("\nlinks\n");
+  for (const GpuLink& link : links)
+    fmt::print("  {} - {}   {}\n", to_string(Device::cuda(link.from)), to_string(Device::cuda(link.to)),
+               to_string(link));
   fmt::print("\nlibraries\n");
   for (const LibraryVersion& library : library_versions()) fmt::print("  {:<14}{}\n", library.name, library.version);
 }
@@ -81,7 +98,9 @@ int run_devices(const DevicesOptions& options) {
 void add_devices(CLI::App& app, Action& action) {
   CLI::App* command = app.add_subcommand("devices", "CPU and GPUs, their memory, library versions");
   command->footer(
-      "Says why, where no GPU can be used. --measure runs some seconds and prints a\n"
+      "Says why, where no GPU can be used, and how each pair of GPUs is joined:\n"
+      "NVLinks or the PCIe path, and whether one can read the other's memory.\n"
+      "--measure runs some seconds and prints a\n"
       "GPU's profile (JSON): `bantam plan --profile FILE` then plans for that GPU\n"
       "on any machine.\n"
       "Example: bantam devices");

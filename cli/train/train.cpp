@@ -28,6 +28,7 @@
 #include "bantam/cli/train/train_ranks.h"
 #include "bantam/cli/train/trial.h"
 #include "bantam/run/ranks/rank_config.h"
+#include "bantam/run/ranks/rank_devices.h"
 #include "bantam/run/session/training_run.h"
 
 namespace bantam::cli {
@@ -54,6 +55,7 @@ struct TrainOptions {
   bool dry_run = false, print_config = false;
   std::int64_t repeat = 1, fast_dev = 0;  ///< of fast_dev 0: a whole run
   int ranks = 0;                          ///< 0: as many as a launcher says, else one
+  std::string gpus;                       ///< as typed: of the ranks on this host; empty: by the configuration
   int serve = -1;                         ///< a port; 0: a free one; -1: no page is served
   bool is_trial() const { return dry_run || fast_dev > 0; }
 };
@@ -80,6 +82,7 @@ RunConfig read_train_config(const TrainOptions& options, const RunDirectory* res
     throw ConfigError("train: name a CONFIG, e.g. configs/quickstart.yaml, or --resume RUN");
   }
   if (options.verify) overrides.push_back("data.verify=true");
+  if (!options.gpus.empty()) overrides.push_back("device=" + to_string(run::parse_gpus(options.gpus).front()));
   if (options.fast_dev == 0) return read_run_config(path, overrides);
   const std::string text = ConfigDocument::read_text(path);  // a pipe can be read only once
   const std::vector<std::string> few =
@@ -157,12 +160,28 @@ int threads_of(const TrainOptions& options, const TrainRanks* ranks) {
   return asked > 0 || ranks == nullptr ? asked : ranks->threads();
 }
 
-/// How many ranks train, as flag and launcher say. Throws ConfigError where the two disagree, or where a run of several
-/// was asked for what only one can do.
+/// The GPUs of this host's ranks, where --gpus names them.
+std::vector<Device> gpus_of(const TrainOptions& options) {
+  if (options.gpus.empty()) return {};
+  std::vector<Device> gpus = run::parse_gpus(options.gpus);
+  run::require_gpus(gpus, cuda_device_count(), cuda_unavailable_reason());
+  return gpus;
+}
+
+/// How many ranks the flags say; 0: they do not.
+int asked_ranks(const TrainOptions& options) {
+  return options.gpus.empty() ? options.ranks : static_cast<int>(run::parse_gpus(options.gpus).size());
+}
+
+/// How many ranks train, as flags and launcher say. Throws ConfigError where the two disagree, or where a run of
+/// several was asked for what only one can do.
 int ranks_of(const TrainOptions& options, const LaunchEnvironment& launched) {
-  const int ranks = launched.size > 1 || options.ranks == 0 ? launched.size : options.ranks;
+  const int asked = asked_ranks(options), ranks = launched.size > 1 || asked == 0 ? launched.size : asked;
   if (options.ranks > 0 && options.ranks != ranks)
     throw ConfigError(fmt::format("--ranks {}: {} has started {} ranks", options.ranks, launched.launcher, ranks));
+  if (!options.gpus.empty() && launched.size > 1 && launched.local_size > 0 && asked != launched.local_size)
+    throw ConfigError(fmt::format("--gpus {}: {} has started {} rank{} on this host", options.gpus, launched.launcher,
+                                  launched.local_size, launched.local_size == 1 ? "" : "s"));
   if (ranks > 1 && options.fast_dev > 0)
     throw ConfigError(fmt::format("--fast-dev-run: a trial has one rank, not {}", ranks));
   return ranks;
@@ -177,7 +196,7 @@ int train_beside(const TrainOptions& options, const LaunchEnvironment& launched)
   QuietRank quiet(stop);
   try {
     (void)ranks_of(options, launched);
-    ranks = TrainRanks::join(launched, asked);
+    ranks = TrainRanks::join(launched, asked, gpus_of(options));
     const TrainOutcome outcome = run::train_beside({.threads = threads_of(options, ranks.get()),
                                                     .stop = asked,
                                                     .stop_start = asked,
@@ -208,8 +227,9 @@ class TrainCommand {
 
   int run(const LaunchEnvironment& launched) {
     const int count = ranks_of(options_, launched);
+    const std::vector<Device> gpus = gpus_of(options_);
     const auto asked = [this] { return stop_.requested(); };
-    if (launched.size > 1) ranks_ = TrainRanks::join(launched, asked);
+    if (launched.size > 1) ranks_ = TrainRanks::join(launched, asked, gpus);
     try {
       std::optional<RunDirectory> resumed;
       if (!options_.resume.empty()) resumed.emplace(open_run(options_.resume));
@@ -220,7 +240,7 @@ class TrainCommand {
         return kDone;
       }
       run::require_ranks(config, count);
-      if (count > 1 && ranks_ == nullptr) ranks_ = TrainRanks::spawn(count, asked);
+      if (count > 1 && ranks_ == nullptr) ranks_ = TrainRanks::spawn(count, asked, gpus);
       return train_config(config, resumed ? &*resumed : nullptr);
     } catch (const CommunicationError& error) {
       progress_.close();
@@ -321,6 +341,13 @@ void add_train(CLI::App& app, Action& action) {
   repeat->check(CLI::Range(1, 10'000))->excludes("--resume")->excludes("--overwrite");
   CLI::Option* ranks = command->add_option("--ranks", options->ranks, "Processes on this host that share the replicas");
   ranks->check(CLI::Range(1, 1024).description(""))->type_name("N")->excludes(repeat);
+  command
+      ->add_option("--gpus", options->gpus,
+                   "A process a GPU, that share the replicas: how many,\nor their numbers: 0,1 (0,0: two on one)")
+      ->type_name("N")
+      ->excludes(ranks)
+      ->excludes(repeat)
+      ->excludes("--device");
   command->add_option("--serve", options->serve, "Port of 127.0.0.1 for the run's page; 0: any")
       ->check(CLI::Range(0, 65535).description(""))
       ->excludes(repeat);

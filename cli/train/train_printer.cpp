@@ -5,6 +5,7 @@
 
 #include "bantam/base/byte_size.h"
 #include "bantam/base/text.h"
+#include "bantam/run/ranks/rank_devices.h"
 
 namespace bantam::cli {
 
@@ -22,7 +23,8 @@ void TrainPrinter::on_begin(const RunBeginning& run) {
   if (run.config.data) tell_ignored(*run.config.data);
   shown.show_memory_of(run.runtime.allocator(run.config.device));
   if (!run.config.train.loss.loss->counts_correct()) shown.hide_accuracy();
-  progress_.message(fmt::format("{} on {}, {}; run folder {}", run.config.model.name, to_string(run.config.device),
+  progress_.message(fmt::format("{} on {}, {}; run folder {}", run.config.model.name,
+                                run::devices_text(run.config.device, run.config.dealt.size()),
                                 to_string(run.config.precision), run.directory.path().string()));
   if (on_folder) on_folder(run.directory.path());
   progress_.message(fmt::format("planned: {} in use at the peak, {} reserved", format_byte_size(run.plan.peak_bytes),

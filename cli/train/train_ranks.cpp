@@ -18,6 +18,7 @@
 #include "bantam/cli/train/signals.h"
 #include "bantam/engine/comm/handshake.h"
 #include "bantam/memory/device/host_info.h"
+#include "bantam/run/ranks/rank_devices.h"
 #include "bantam/run/session/checkpoint_folder.h"
 #include "bantam/run/session/training_run.h"
 
@@ -51,7 +52,8 @@ void EndTimer::start(double seconds, std::function<void()> end) {
   });
 }
 
-std::unique_ptr<TrainRanks> TrainRanks::spawn(int ranks, const std::function<bool()>& stop) {
+std::unique_ptr<TrainRanks> TrainRanks::spawn(int ranks, const std::function<bool()>& stop,
+                                              const std::vector<Device>& gpus) {
   const LocalListener listener = listen_for_local_ranks();
   ::fcntl(listener.descriptor, F_SETFD, FD_CLOEXEC);  // it is rank 0's, which is this process
   const LaunchEnvironment launched{.launcher = kOwnLauncher,
@@ -63,20 +65,27 @@ std::unique_ptr<TrainRanks> TrainRanks::spawn(int ranks, const std::function<boo
                                    .listener = listener.descriptor};
   auto processes = std::make_unique<RankProcesses>(RankMeeting{
       .ranks = ranks, .address = fmt::format("{}:{}", kLoopback, listener.port), .secret = launched.secret});
-  return std::unique_ptr<TrainRanks>(new TrainRanks(launched, std::move(processes), stop));
+  return std::unique_ptr<TrainRanks>(new TrainRanks(launched, std::move(processes), stop, gpus));
 }
 
-std::unique_ptr<TrainRanks> TrainRanks::join(const LaunchEnvironment& launched, const std::function<bool()>& stop) {
+std::unique_ptr<TrainRanks> TrainRanks::join(const LaunchEnvironment& launched, const std::function<bool()>& stop,
+                                             const std::vector<Device>& gpus) {
   ::prctl(PR_SET_NAME, "bantam");  // started as /proc/self/exe its name would be "exe"
-  auto joined = std::unique_ptr<TrainRanks>(new TrainRanks(launched, nullptr, stop));
+  auto joined = std::unique_ptr<TrainRanks>(new TrainRanks(launched, nullptr, stop, gpus));
   // From now on the end of rank 0 is seen by its connection; a process that was halted wakes up to see it.
   if (launched.launcher == kOwnLauncher) ::prctl(PR_SET_PDEATHSIG, SIGCONT);
   return joined;
 }
 
 TrainRanks::TrainRanks(const LaunchEnvironment& launched, std::unique_ptr<RankProcesses> processes,
-                       const std::function<bool()>& stop)
-    : rank_(launched.rank), size_(launched.size), threads_(threads_of(launched)), processes_(std::move(processes)) {
+                       const std::function<bool()>& stop, const std::vector<Device>& gpus)
+    : rank_(launched.rank),
+      size_(launched.size),
+      local_rank_(launched.local_rank),
+      local_size_(launched.local_size),
+      threads_(threads_of(launched)),
+      gpus_(gpus),
+      processes_(std::move(processes)) {
   int ended = 0;  // the first, which the others follow
   const auto stops = [&] {
     if (ended == 0 && processes_ != nullptr) ended = processes_->first_ended();
@@ -121,7 +130,9 @@ std::string TrainRanks::message_of(const RankFailure& failure, const std::string
     if (!checkpoints.empty())
       return text + fmt::format("; its newest checkpoint is {}: `bantam train --resume {}{}` goes on",
                                 checkpoints.front().path.string(), folder_.string(),
-                                processes_ != nullptr ? fmt::format(" --ranks {}", size_) : "");
+                                processes_ == nullptr ? ""
+                                : gpus_.empty()       ? fmt::format(" --ranks {}", size_)
+                                                      : " --gpus " + run::gpus_text(gpus_));
   } catch (const DataError&) {  // as if there were none
   }
   return text + "; it has no checkpoint yet";

@@ -9,6 +9,7 @@
 #include <mutex>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "bantam/cli/train/rank_processes.h"
 #include "bantam/engine/comm/launch_environment.h"
@@ -41,15 +42,19 @@ class TrainRanks {
   static constexpr double kMostSeconds = 4;
 
   /// As rank 0 of so many processes on this host, of which the others are started here. `stop`: whether to wait no
-  /// longer. Throws Error, CommunicationError.
-  static std::unique_ptr<TrainRanks> spawn(int ranks, const std::function<bool()>& stop);
+  /// longer. `gpus`: of the ranks, where they were named. Throws Error, CommunicationError.
+  static std::unique_ptr<TrainRanks> spawn(int ranks, const std::function<bool()>& stop,
+                                           const std::vector<Device>& gpus = {});
   /// As the rank that a launcher has started. Throws CommunicationError.
-  static std::unique_ptr<TrainRanks> join(const LaunchEnvironment& launched, const std::function<bool()>& stop);
+  static std::unique_ptr<TrainRanks> join(const LaunchEnvironment& launched, const std::function<bool()>& stop,
+                                          const std::vector<Device>& gpus = {});
   ~TrainRanks();
   TrainRanks(const TrainRanks&) = delete;
   TrainRanks& operator=(const TrainRanks&) = delete;
 
-  run::RunRanks ranks() const { return {.link = group_.ranks.get()}; }
+  run::RunRanks ranks() const {
+    return {.link = group_.ranks.get(), .local_rank = local_rank_, .local_size = local_size_, .devices = gpus_};
+  }
   /// Processors of this host for each of its ranks.
   int threads() const { return threads_; }
   /// The run's folder, which messages name.
@@ -63,14 +68,15 @@ class TrainRanks {
 
  private:
   TrainRanks(const LaunchEnvironment& launched, std::unique_ptr<RankProcesses> processes,
-             const std::function<bool()>& stop);
+             const std::function<bool()>& stop, const std::vector<Device>& gpus);
   void end_after(const RankFailure& failure);
   std::string message_of(const RankFailure& failure, const std::string& end);
   bool tells(const RankFailure& failure) const { return rank_ == 0 || (failure.rank == 0 && rank_ == 1); }
 
   std::string who() const { return "rank " + std::to_string(rank_) + ": "; }
 
-  int rank_, size_, threads_;
+  int rank_, size_, local_rank_, local_size_, threads_;
+  std::vector<Device> gpus_;
   std::unique_ptr<RankProcesses> processes_;  // null: a launcher has started the others
   std::mutex mutex_;                          // of the folder
   std::filesystem::path folder_;

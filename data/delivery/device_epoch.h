@@ -18,7 +18,7 @@ namespace bantam {
 struct DeviceDataset {
   Tensor images, labels;
   Shape image_shape;                          ///< of one, as stored
-  std::int64_t epoch_samples = 0;             ///< places of an epoch: `size`, where each sample comes once
+  std::int64_t epoch_samples = 0;             ///< places of an epoch (of a rank's share of it)
   std::string target = std::string(kLabels);  ///< the labels' name in batches
 };
 

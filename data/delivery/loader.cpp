@@ -34,6 +34,12 @@ struct Share {
     const std::int64_t begin = index / of * of + first;
     return index < begin + count ? std::max(index, begin) : begin + of;
   }
+  /// How many of the share's batches come before `index`.
+  std::int64_t before(std::int64_t index) const {
+    return index / of * count + std::clamp<std::int64_t>(index % of - first, 0, count);
+  }
+  /// The share's batch number `n`.
+  std::int64_t at(std::int64_t n) const { return n / count * of + first + n % count; }
 };
 
 /// How a source's batches are made.
@@ -231,7 +237,8 @@ struct ImageBatchSource::Impl {
   void make_ahead(bool send);
   void make_now(int step_threads);
   void await_oldest();
-  std::int64_t position() const { return device_epoch ? device_epoch->next_batch() : next_out; }
+  std::int64_t position() const { return device_epoch ? share.at(device_epoch->next_batch()) : next_out; }
+  std::int64_t samples_of_share() const;
   void start_on_device(std::int64_t first_batch);
 };
 
@@ -339,15 +346,27 @@ void ImageBatchSource::Impl::await_oldest() {
   if (!ready) waited += seconds_since(begin);
 }
 
-/// Plans the whole epoch: the device counts through it.
+/// Of an epoch, without what is dropped.
+std::int64_t ImageBatchSource::Impl::samples_of_share() const {
+  const std::int64_t count = share.before(batches());
+  if (count == 0) return 0;
+  return (count - 1) * options.pipeline.batch_size + size_of(share.at(count - 1));
+}
+
+/// Plans the epoch's batches of the share, one after the other: the device counts through them.
 void ImageBatchSource::Impl::start_on_device(std::int64_t first_batch) {
   const std::span<kernels::ImagePlacement> placements = device_epoch->placements();
   if (!placements.empty()) {
     find_order();
-    planner.plan(*order, epoch, 0, placements);
+    for (std::int64_t n = 0; n < share.before(batches()); ++n) {
+      const std::int64_t batch = share.at(n), size = options.pipeline.batch_size;
+      const auto part = [count = static_cast<std::size_t>(size_of(batch))](auto all, std::int64_t first) {
+        return all.subspan(static_cast<std::size_t>(first), count);
+      };
+      planner.plan(part(std::span(*order), batch * size), epoch, batch * size, part(placements, n * size));
+    }
   }
-  device_epoch->start(options.pipeline.drop_last ? batches() * options.pipeline.batch_size : epoch_samples(),
-                      first_batch);
+  device_epoch->start(samples_of_share(), share.before(first_batch));
 }
 
 ImageBatchSource::ImageBatchSource(Runtime& runtime, std::shared_ptr<const SampleReader> reader, LoaderOptions options)
@@ -392,8 +411,7 @@ std::int64_t ImageBatchSource::size_of(std::int64_t index) const {
 void ImageBatchSource::set_share(std::int64_t first, std::int64_t count, std::int64_t of) {
   if (first < 0 || count < 1 || first + count > of)
     throw Error(fmt::format("batches {} to {} of each {}: expected some of them", first, first + count, of));
-  if (impl_->device_epoch && count < of)
-    throw Error("batches that the device makes by itself are not shared: cache: auto, ram or off");
+  if (impl_->device_epoch) throw Error("batches that the device makes by itself were not shared when they began");
   impl_->share = {first, count, of};
 }
 
@@ -415,8 +433,10 @@ bool ImageBatchSource::next(const Context& context, Batch& batch) {
                                   to_string(context.device)));
   if (s.position() >= s.batches()) return false;
   if (s.device_epoch) {
+    const std::int64_t index = s.position();
     batch = {};
     batch = s.device_epoch->next(context);
+    batch.index = index;
     return true;
   }
   const DType dtype = context.precision.compute();
@@ -442,9 +462,11 @@ bool ImageBatchSource::next(const Context& context, Batch& batch) {
 DeviceBatches* ImageBatchSource::device_batches(const Context& context) {
   Impl& s = *impl_;
   const DeviceDataset* dataset = s.delivery->on_device();
-  if (s.device_epoch || dataset == nullptr || s.share.count < s.share.of) return s.device_epoch.get();
-  s.device_epoch =
-      std::make_unique<DeviceEpoch>(*context.runtime, s.options.device, *dataset, s.shape, context.precision.compute());
+  if (s.device_epoch || dataset == nullptr) return s.device_epoch.get();
+  DeviceDataset shared = *dataset;
+  shared.epoch_samples = std::max<std::int64_t>(1, s.samples_of_share());
+  s.device_epoch = std::make_unique<DeviceEpoch>(*context.runtime, s.options.device, std::move(shared), s.shape,
+                                                 context.precision.compute());
   const std::int64_t place = s.next_out;
   s.restart(place);  // nothing is made ahead any more
   s.start_on_device(place);

@@ -75,7 +75,7 @@ class ImageBatchSource : public BatchSource {
   std::int64_t batches_per_epoch() const override;
   std::int64_t size_of(std::int64_t index) const override;
   std::vector<std::int64_t> sample_numbers(std::int64_t epoch, std::int64_t index) override;
-  /// Reads the share's batches only. Without device_batches, unless it is all.
+  /// Reads the share's batches only. device_batches has those then, and must not have been called before.
   void set_share(std::int64_t first, std::int64_t count, std::int64_t of) override;
   /// Also begins to make the first batches, where their type is known. Without a call, epoch 0 starts at its beginning.
   /// Throws Error for a place outside the epoch.

@@ -12,10 +12,17 @@ namespace bantam {
 namespace {
 
 /// Runs once all that updates will run, on the first batches, and forgets it: the device has loaded kernels and
-/// libraries then, and libraries have chosen. False where there is no memory for it; the first update will say so.
+/// libraries then, and libraries have chosen. False where there is no memory for it; the first update will say so. Of
+/// several ranks, where another may not get so far, nothing is exchanged (TrainingStep::warm_up).
 bool warm_up(TrainingStep& step, DeviceBatches& batches, std::int64_t accumulate) {
   const Context context = step.model().context(Pass::train).at(step.model().runtime().intern("input"));
   try {
+    if (step.replicas().dealt.size() > 1) {
+      std::int64_t size = 0;
+      for (std::int64_t i = 0; i < accumulate; ++i) size = batches.make(context, i, accumulate).size;
+      step.warm_up(size, accumulate > step.replicas().count());
+      return true;
+    }
     MicroBatches(step).accumulate(accumulate, 0, [&](std::int64_t i) { return batches.make(context, i, accumulate); });
     step.end_replicas(false);
     step.discard();
@@ -38,8 +45,7 @@ CapturedSteps::CapturedSteps(TrainingStep& step, DeviceBatches& batches, std::in
       updates_(updates_a_launch),
       wanted_(mode == StepMode::captured && step.model().device().is_cuda()),
       captures_(wanted_) {
-  if (updates_ <= 0)
-    updates_ = static_cast<int>(std::clamp<std::int64_t>(batches.most_at_once() / accumulate, 1, kMostUpdates));
+  if (updates_ <= 0) updates_ = most_updates(batches, accumulate);
   if (updates_ > kMostUpdates)
     throw Error(fmt::format("{} updates a launch; at most {} can be", updates_, kMostUpdates));
   const std::string without_meta = step.without_meta();
@@ -64,20 +70,39 @@ std::int64_t CapturedSteps::next_updates(std::int64_t most) const {
   return captures_ && warm_ && most >= updates_ ? updates_ : 1;
 }
 
+int CapturedSteps::most_updates(const DeviceBatches& batches, std::int64_t accumulate) {
+  return static_cast<int>(std::clamp<std::int64_t>(batches.most_at_once() / accumulate, 1, kMostUpdates));
+}
+
 std::int64_t CapturedSteps::run(std::int64_t most) {
+  const std::int64_t count = next_updates(most);
+  if (replay(count)) return count;
+  run_once();
+  return 1;
+}
+
+bool CapturedSteps::replay(std::int64_t count) {
   hold_back();
-  const auto count = static_cast<int>(next_updates(most));
+  if (!captures_ || !warm_) return false;
   std::unique_ptr<CapturedUpdates>& recorded = count == updates_ ? many_ : one_;
-  const bool ready = captures_ && warm_ && (recorded || record(recorded, count));
-  const bool replayed = ready && step_.replay(*recorded);
-  if (!replayed) {
-    if (ready) drop();  // the arena is not where it was
-    run_directly();
-  } else {
-    batches_.advance(count * accumulate_);
+  if (!recorded && !record(recorded, static_cast<int>(count))) return false;
+  if (!step_.replay(*recorded)) {
+    drop();  // the arena is not where it was
+    return false;
   }
+  batches_.advance(count * accumulate_);
+  note_launch();
+  return true;
+}
+
+void CapturedSteps::run_once() {
+  hold_back();
+  run_directly();
+  note_launch();
+}
+
+void CapturedSteps::note_launch() {
   launched_[launches_++ % kAhead].record(step_.model().runtime().stream(step_.model().device()));
-  return replayed ? count : 1;
 }
 
 /// Waits for the launch before the last kAhead - 1.

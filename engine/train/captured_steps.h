@@ -21,14 +21,18 @@ namespace bantam {
 /// says why. So they do, with nothing recorded, where a layer does not support meta devices (Layer::supports_meta): it
 /// may do work on the host that a recording would not contain. Results are the same bits in all cases. On devices that
 /// are not CUDA's updates run planned. Used by one thread.
+///
+/// Of a run of several ranks each rank has its own: `accumulate` counts its replicas' batches, and a launch must have
+/// as many updates on every rank, since updates exchange sums. `replay` and `run_once` are for that: what one rank
+/// cannot replay, it runs one by one.
 class CapturedSteps {
  public:
   static constexpr int kMostUpdates = Optimizer::kMostRates;
 
-  /// Updates of `accumulate` micro-batches, those of all replicas, one batch each. `updates_a_launch` 0: as many as the
-  /// batches allow. Step and batches must outlive it. In another mode than captured all updates run one by one, planned
-  /// where the step is. Batches may have been made and dropped: the source of batches must be restarted. Weights, state
-  /// and metrics stay.
+  /// Updates of `accumulate` micro-batches, those of all replicas of this rank, one batch each. `updates_a_launch` 0:
+  /// as many as the batches allow. Step and batches must outlive it. In another mode than captured all updates run one
+  /// by one, planned where the step is. Batches may have been made and dropped: the source of batches must be
+  /// restarted. Weights, state and metrics stay.
   CapturedSteps(TrainingStep& step, DeviceBatches& batches, std::int64_t accumulate, StepMode mode = StepMode::captured,
                 int updates_a_launch = 0);
 
@@ -36,6 +40,11 @@ class CapturedSteps {
   /// returns how many. Update i uses the optimizer's learning rate i. The host waits where it is more than a few
   /// launches ahead of the device. Where it throws OutOfMemory, the update has not run.
   std::int64_t run(std::int64_t most);
+  /// Runs `count` updates (updates_a_launch, or one) by a recording of them, made where there is none. False, with
+  /// nothing run, where that cannot be now. Otherwise as `run`.
+  bool replay(std::int64_t count);
+  /// Runs one update directly, with the optimizer's first learning rate. Otherwise as `run`.
+  void run_once();
   /// Most that `run` does: how many learning rates to set.
   std::int64_t next_updates(std::int64_t most) const;
   /// Micro-batches have at most `most` samples from now on (MicroBatches). The next update runs directly, later ones
@@ -43,6 +52,8 @@ class CapturedSteps {
   void split(std::int64_t most);
 
   int updates_a_launch() const { return updates_; }
+  /// Those that the batches allow.
+  static int most_updates(const DeviceBatches& batches, std::int64_t accumulate);
   /// Kernels of one captured update; 0 before one has run.
   double kernels_an_update() const;
 
@@ -56,6 +67,7 @@ class CapturedSteps {
   void drop();
   void fall_back(const Error& error);
   void hold_back();
+  void note_launch();
 
   TrainingStep& step_;
   DeviceBatches& batches_;

@@ -4,12 +4,15 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <cstring>
+#include <span>
 #include <utility>
 
 #include <fmt/format.h>
 
 #include "bantam/base/clock.h"
 #include "bantam/base/error.h"
+#include "bantam/engine/comm/collectives.h"
 #include "bantam/engine/step/replica_tree.h"
 #include "bantam/engine/train/captured_steps.h"
 #include "bantam/engine/train/not_finite.h"
@@ -64,8 +67,7 @@ Trainer::Trainer(TrainingStep& step, BatchSource& train, BatchSource* validation
                     train_.batches_per_epoch(), batches_an_update(), step_.replicas().replicas, options_.accumulate));
   const ReplicaOptions& replicas = step_.replicas();
   if (replicas.count() < replicas.replicas)
-    train_.set_share(replicas.first() * options_.accumulate, replicas.count() * options_.accumulate,
-                     batches_an_update());
+    train_.set_share(replicas.first() * options_.accumulate, own_batches_an_update(), batches_an_update());
   check_on_oom(options_.on_oom, step_.model().graph());
   check_fits(train_, "training");
   if (validation_ != nullptr) check_fits(*validation_, "validation");
@@ -187,7 +189,8 @@ void Trainer::run_epoch(std::int64_t epoch, TrainResult& result) {
             .updates = updates_an_epoch(),
             .done = first ? options_.first.update : 0,
             .sum = first ? options_.first.sum : Metrics(),
-            .first_update = first ? options_.first.update : 0};
+            .first_update = first ? options_.first.update : 0,
+            .next_read = first ? options_.first.update : 0};
   EpochState& state = state_;
   const std::int64_t samples_before = state.sum.samples;
   waited_before_ = 0;
@@ -324,19 +327,28 @@ bool Trainer::all_observe() const {
   return std::ranges::all_of(callbacks_, [](const Callback* callback) { return callback->observes(); });
 }
 
-/// Whether metrics have waited long enough, or the next updates would find no room for theirs. Where reading holds
-/// nothing up, a few launches' at a time: the host must not need longer for them than the device for the launches
-/// ahead.
-bool Trainer::read_is_due(const EpochState& state) const {
-  constexpr std::int64_t kLaunchesARead = 3;
-  const std::int64_t unsynchronised = step_.unsynchronised_metrics(),
-                     launch = launches_ ? launches_->updates_a_launch() : 1;
+// Launches whose metrics are read at once, where reading holds nothing up: the host must not need longer for them than
+// the device for the launches ahead.
+constexpr std::int64_t kLaunchesARead = 3;
+
+/// Whether metrics have waited long enough, or the next updates would find no room for theirs.
+bool Trainer::read_is_due(EpochState& state) {
+  if (has_other_ranks()) return reads_together(state);
+  const std::int64_t unsynchronised = step_.unsynchronised_metrics();
   if (state.done == state.updates || seconds_since(state.last_read) >= options_.read_seconds) return true;
   if (state.epoch == options_.first.epoch && state.sum.samples == options_.first.sum.samples)
     return true;  // says that the run has begun
-  if (launches_ && all_observe() && unsynchronised >= kLaunchesARead * launch) return true;
+  if (launches_ && all_observe() && unsynchronised >= kLaunchesARead * launch_) return true;
   return unsynchronised >= options_.read_every ||
-         (launch <= options_.read_every && unsynchronised + launch > options_.read_every);
+         (launch_ <= options_.read_every && unsynchronised + launch_ > options_.read_every);
+}
+
+/// After updates that all ranks know: the first launch of an epoch, so many later ones, and the epoch's last.
+bool Trainer::reads_together(EpochState& state) {
+  if (state.done < state.next_read && state.done < state.updates) return false;
+  const std::int64_t room = TrainingStep::kMetricRing - launch_;
+  state.next_read = state.done + std::min({options_.read_every, kLaunchesARead * launch_, room});
+  return true;
 }
 
 void Trainer::begin_read(const EpochState& state) {
@@ -584,21 +596,44 @@ struct BatchDoesNotFit : OutOfMemory {
 
 void Trainer::open_device_batches() {
   const Context context = step_.model().context(Pass::train).at(step_.model().runtime().intern("input"));
-  if (step_.replicas().count() < step_.replicas().replicas) return;  // whose batches are not all
   device_batches_ = train_.device_batches(context);
+  if (has_other_ranks()) launch_ = agreed_launch();
   if (device_batches_ == nullptr) return;
-  launches_ = std::make_unique<CapturedSteps>(step_, *device_batches_, batches_an_update(), options_.mode,
-                                              options_.updates_a_launch);
+  launches_ =
+      std::make_unique<CapturedSteps>(step_, *device_batches_, own_batches_an_update(), options_.mode,
+                                      has_other_ranks() ? static_cast<int>(launch_) : options_.updates_a_launch);
+  launch_ = launches_->updates_a_launch();
   if (micro_batches_.most() > 0) launches_->split(micro_batches_.most());
+}
+
+/// Ranks that this one exchanges sums with.
+bool Trainer::has_other_ranks() const { return step_.replicas().ranks != nullptr && step_.replicas().dealt.size() > 1; }
+
+/// The fewest that a rank's batches allow, of those whose device makes them. The others run as many updates one by one.
+int Trainer::agreed_launch() const {
+  const bool captures = options_.mode == StepMode::captured && step_.model().device().is_cuda();
+  int mine = 0;
+  if (device_batches_ != nullptr) mine = std::max(1, options_.updates_a_launch);
+  if (mine > 0 && captures && options_.updates_a_launch == 0)
+    mine = CapturedSteps::most_updates(*device_batches_, own_batches_an_update());
+  int fewest = 0;
+  for (const std::vector<std::byte>& bytes : all_gather(*step_.replicas().ranks, std::as_bytes(std::span(&mine, 1)))) {
+    int other = 0;
+    std::memcpy(&other, bytes.data(), sizeof(other));
+    if (other > 0) fewest = fewest == 0 ? other : std::min(fewest, other);
+  }
+  return std::max(1, fewest);
 }
 
 /// Runs one or more updates and returns how many: 0 after one that is repeated in smaller micro-batches, or that a stop
 /// has interrupted.
 std::int64_t Trainer::run_updates(const EpochState& state) {
+  if (has_other_ranks()) return run_updates_together(state);
   std::int64_t most = 0;
   if (launches_)
-    most = std::min({updates_left(state), updates_to_evaluation(state), device_batches_->left() / batches_an_update(),
-                     options_.read_every - step_.unsynchronised_metrics()});
+    most =
+        std::min({updates_left(state), updates_to_evaluation(state), device_batches_->left() / own_batches_an_update(),
+                  options_.read_every - step_.unsynchronised_metrics()});
   if (options_.look_every > 0) most = std::min(most, updates_to_look(state));
   if (most <= 0) return run_update(state);
   set_values(state, launches_->next_updates(most));
@@ -613,12 +648,42 @@ std::int64_t Trainer::run_updates(const EpochState& state) {
   return 0;
 }
 
-void Trainer::set_values(const EpochState& state, std::int64_t updates) {
+/// A launch, or one update where fewer are left: as many as on every other rank, whatever this one replays. Memory that
+/// ends is an error here, since the other ranks do not repeat the update.
+std::int64_t Trainer::run_updates_together(const EpochState& state) {
+  const std::int64_t full = full_updates_left(state);
+  std::int64_t most = std::min({updates_left(state), updates_to_evaluation(state), full});
+  if (options_.look_every > 0) most = std::min(most, updates_to_look(state));
+  const std::int64_t count = most >= launch_ ? launch_ : 1;
+  if (launches_ && full > 0) {
+    set_values(state, count);
+    if (launches_->replay(count)) return count;
+  }
+  for (std::int64_t after = 0; after < count; ++after) {
+    if (!launches_ || full == 0) {
+      (void)run_update(state, after);
+    } else {
+      set_values(state, 1, after);
+      launches_->run_once();
+    }
+  }
+  return count;
+}
+
+/// Updates of full batches that the epoch has left: the device makes those by itself.
+std::int64_t Trainer::full_updates_left(const EpochState& state) const {
+  const std::int64_t batches = train_.batches_per_epoch();
+  const std::int64_t full = train_.size_of(batches - 1) == train_.batch_size() ? batches : batches - 1;
+  return full / batches_an_update() - state.done;
+}
+
+/// Of the updates that follow `after` others, from the epoch's `done` on.
+void Trainer::set_values(const EpochState& state, std::int64_t updates, std::int64_t after) {
   const TrainerOptions& o = options_;
   if (!o.learning_rate && !o.weight_decay && !o.momentum) return;
   Optimizer& optimizer = step_.optimizer();
   std::vector<UpdateValues> values(static_cast<std::size_t>(updates), optimizer.values());
-  std::int64_t update = state.epoch * state.updates + state.done;
+  std::int64_t update = state.epoch * state.updates + state.done + after;
   for (UpdateValues& at : values) {
     if (o.learning_rate) at.learning_rate = o.learning_rate(update);
     if (o.weight_decay) at.weight_decay = o.weight_decay(update);
@@ -628,11 +693,12 @@ void Trainer::set_values(const EpochState& state, std::int64_t updates) {
   optimizer.set_values(values);
 }
 
-std::int64_t Trainer::run_update(const EpochState& state) {
-  set_values(state, 1);
+std::int64_t Trainer::run_update(const EpochState& state, std::int64_t after) {
+  set_values(state, 1, after);
+  const std::int64_t first = (state.done + after) * batches_an_update();
   for (;;) {
     try {
-      const bool whole = run_micro_batches(state.done * batches_an_update());
+      const bool whole = run_micro_batches(first);
       if (whole) step_.update();
       tell_smaller();
       return whole ? 1 : 0;
@@ -643,7 +709,7 @@ std::int64_t Trainer::run_update(const EpochState& state) {
       if (!go_on_smaller(state, error)) throw;
     }
     waited_before_ += train_.waited_seconds();
-    train_.start(state.epoch, state.done * batches_an_update());
+    train_.start(state.epoch, first);
   }
 }
 

@@ -81,7 +81,8 @@ struct TrainerOptions {
   /// source's batch size.
   std::int64_t accumulate = 1;
   /// Metrics are read back and `on_progress` is called at most this many updates and, on slow devices, this many
-  /// seconds apart.
+  /// seconds apart. Of several ranks seconds do not count: they read after the same updates, three launches apart at
+  /// most, so that all find the first update that is not finite.
   std::int64_t read_every = TrainingStep::kMetricRing;
   double read_seconds = 0.2;
   /// With a loss scale, which falls until gradients are finite: stops with NotFiniteError after this many updates in a
@@ -128,9 +129,9 @@ struct TrainerOptions {
   std::function<void(std::int64_t update)> look = {};
   /// Asked before every batch, of training and of evaluation: true stops the run as request_stop() does. Empty: never.
   std::function<bool()> stop = {};
-  /// Of a run of several ranks: all call it at the same places, before each update and each epoch, with whether this
-  /// one shall stop, and it returns whether any shall. A stop is then heard between two updates, on all ranks alike;
-  /// an evaluation under way goes on to its end. Empty: `stop` alone counts.
+  /// Of a run of several ranks: all call it at the same places, before each launch of updates and each epoch, with
+  /// whether this one shall stop, and it returns on all alike whether any shall. A stop is then heard between two
+  /// launches; an evaluation under way goes on to its end. Empty: `stop` alone counts.
   std::function<bool(bool stops)> agree = {};
 };
 
@@ -252,6 +253,7 @@ class Trainer {
     TrainerClock::time_point start = TrainerClock::now();
     TrainerClock::time_point last_read = TrainerClock::now();
     std::int64_t first_update = 0;  ///< where it began (resume)
+    std::int64_t next_read = 0;     ///< of several ranks: after how many updates of it metrics are read
     double seconds = 0;             ///< of its updates, once they are done
     std::int64_t samples = 0;       ///< trained on since it began
     double evaluation_seconds = 0;  ///< between its updates
@@ -270,13 +272,19 @@ class Trainer {
   bool is_max_updates_first() const;
   void open_device_batches();
   bool all_observe() const;
-  bool read_is_due(const EpochState& state) const;
+  bool read_is_due(EpochState& state);
+  bool reads_together(EpochState& state);
   std::int64_t run_updates(const EpochState& state);
+  std::int64_t run_updates_together(const EpochState& state);
+  std::int64_t full_updates_left(const EpochState& state) const;
   std::int64_t updates_to_look(const EpochState& state) const;
   void look(EpochState& state);
-  void set_values(const EpochState& state, std::int64_t updates);
-  std::int64_t run_update(const EpochState& state);
+  void set_values(const EpochState& state, std::int64_t updates, std::int64_t after = 0);
+  std::int64_t run_update(const EpochState& state, std::int64_t after = 0);
   std::int64_t batches_an_update() const { return options_.accumulate * step_.replicas().replicas; }
+  std::int64_t own_batches_an_update() const { return options_.accumulate * step_.replicas().count(); }
+  bool has_other_ranks() const;
+  int agreed_launch() const;
   std::int64_t updates_an_epoch() const;
   bool run_micro_batches(std::int64_t first_batch);
   bool stop_requested();
@@ -308,6 +316,7 @@ class Trainer {
   MicroBatches micro_batches_;
   DeviceBatches* device_batches_ = nullptr;
   std::unique_ptr<CapturedSteps> launches_;        // over them; null: batches come one by one
+  std::int64_t launch_ = 1;                        // updates of a launch, on all ranks
   std::optional<SmallerMicroBatchEvent> smaller_;  // not told yet
   std::int64_t reading_ = 0;                       // updates done when the reading under way began; 0: there is none
   std::int64_t evaluated_ = 0;                     // TrainerPosition::evaluated

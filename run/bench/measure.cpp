@@ -3,11 +3,16 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstddef>
+#include <cstring>
+#include <span>
 #include <utility>
 #include <vector>
 
 #include "bantam/base/clock.h"
 #include "bantam/base/error.h"
+#include "bantam/engine/comm/collectives.h"
+#include "bantam/run/ranks/rank_config.h"
 #include "bantam/run/session/algorithm_cache.h"
 
 namespace bantam::run {
@@ -25,6 +30,83 @@ double median(std::vector<double> values) {
   return n % 2 == 1 ? values[n / 2] : 0.5 * (values[n / 2 - 1] + values[n / 2]);
 }
 
+/// The largest of all ranks.
+double slowest(const RunRanks& ranks, double mine) {
+  if (!ranks.several()) return mine;
+  for (const std::vector<std::byte>& bytes : all_gather(*ranks.link, std::as_bytes(std::span(&mine, 1)))) {
+    double other = 0;
+    std::memcpy(&other, bytes.data(), sizeof(other));
+    mine = std::max(mine, other);
+  }
+  return mine;
+}
+
+/// Steps in windows, as all ranks time them: each takes the slowest rank's time, so that all grow and end alike, but
+/// for the end of the measuring time, which is rank 0's.
+class Windows {
+ public:
+  Windows(StepSession& session, const RunRanks& ranks) : session_(session), ranks_(ranks) {}
+
+  /// Seconds of each window's steps.
+  std::vector<double> measure(double seconds) {
+    steps_ = session_.steps_a_launch();
+    while (timed().first < kWindowSeconds) steps_ *= 2;
+    std::vector<double> windows;
+    const Clock::time_point start = Clock::now();
+    while (goes_on(windows.size() < 3 || seconds_since(start) < seconds)) {
+      const auto [window, done] = timed();
+      windows.push_back(window / done);
+    }
+    return windows;
+  }
+
+ private:
+  std::pair<double, double> timed() {
+    if (ranks_.several()) barrier(*ranks_.link);
+    const Clock::time_point start = Clock::now();
+    const std::int64_t done = session_.run(steps_);
+    session_.wait();
+    return {slowest(ranks_, seconds_since(start)), static_cast<double>(done)};
+  }
+  bool goes_on(bool mine) const { return ranks_.several() ? text_of_first(ranks_, mine ? "on" : "end") == "on" : mine; }
+
+  StepSession& session_;
+  const RunRanks& ranks_;
+  std::int64_t steps_ = 1;
+};
+
+/// The fewest of all ranks.
+std::int64_t fewest(const RunRanks& ranks, std::int64_t mine) {
+  return static_cast<std::int64_t>(-slowest(ranks, -static_cast<double>(mine)));
+}
+
+StepMeasurement measure_session(StepSession& session, const RunConfig& config, const StepCase& options, double seconds,
+                                const RunRanks& ranks) {
+  StepMeasurement measured{.memory = session.memory()};
+  session.add_batches(kResidentBatches);
+  if (ranks.several()) session.keep_batches(fewest(ranks, session.batches()));
+  if (options.mode == StepMode::captured) session.start_capturing();
+  (void)session.run(1);
+  session.wait();
+  const std::vector<double> windows = Windows(session, ranks).measure(seconds);
+  const double step = median(windows);
+  measured.ms_per_step = step * 1e3;
+  measured.images_per_s = static_cast<double>(options.batch * config.train.accumulate * config.train.replicas) / step;
+  measured.windows = static_cast<std::int64_t>(windows.size());
+  measured.kernels = session.kernels_a_step();
+  measured.parameters = session.model().parameters().parameter_count();
+  return measured;
+}
+
+/// One replica on each.
+RunConfig config_on_ranks(const RunConfig& config, const RunRanks& ranks) {
+  RunConfig own = config;
+  own.train.replicas = ranks.size();
+  own = config_of_rank(own, ranks.rank(), std::vector<int>(static_cast<std::size_t>(ranks.size()), 1));
+  check_replicas(replica_options(own));
+  return own;
+}
+
 }  // namespace
 
 StepMeasurement measure_step(const RunConfig& config, const StepCase& options, int threads, double seconds) {
@@ -33,31 +115,34 @@ StepMeasurement measure_step(const RunConfig& config, const StepCase& options, i
   session.run(kWarmUpSteps);
   session.wait();
   algorithms.save();
-  StepMeasurement measured{.memory = session.memory()};
-  session.add_batches(kResidentBatches);
-  if (options.mode == StepMode::captured) session.start_capturing();
-  (void)session.run(1);
+  return measure_session(session, config, options, seconds, {});
+}
+
+std::optional<double> RanksMeasurement::hidden() const {
+  if (!exchange_ms || !alone_ms || *exchange_ms <= 0) return std::nullopt;
+  return std::clamp(1 - (step.ms_per_step - *alone_ms) / *exchange_ms, 0.0, 1.0);
+}
+
+RanksMeasurement measure_step_on_ranks(const RunConfig& config, const StepCase& options, int threads, double seconds,
+                                       const RunRanks& ranks) {
+  constexpr int kExchanges = 50;
+  const RunConfig own = config_on_ranks(config, ranks);
+  StepSession session(own, options, own.device, threads, nullptr, ranks.link);
+  TrainingStep& step = session.step();
+  AlgorithmCache algorithms(session.runtime(), own, {.ranks = ranks, .in_rounds = true});
+  if (own.device.is_cuda())
+    algorithms.choose_in_rounds(to_string(options.recompute),
+                                [&] { step.warm_up(options.batch, own.train.accumulate > 1); });
+  session.run(kWarmUpSteps);
   session.wait();
-  std::int64_t steps = session.steps_a_launch();
-  const auto timed = [&] {
-    const Clock::time_point start = Clock::now();
-    const std::int64_t done = session.run(steps);
-    session.wait();
-    return std::pair(seconds_since(start), static_cast<double>(done));
-  };
-  while (timed().first < kWindowSeconds) steps *= 2;
-  std::vector<double> windows;
-  const Clock::time_point start = Clock::now();
-  while (windows.size() < 3 || seconds_since(start) < seconds) {
-    const auto [window, done] = timed();
-    windows.push_back(window / done);
-  }
-  const double step = median(windows);
-  measured.ms_per_step = step * 1e3;
-  measured.images_per_s = static_cast<double>(options.batch * config.train.accumulate * config.train.replicas) / step;
-  measured.windows = static_cast<std::int64_t>(windows.size());
-  measured.kernels = session.kernels_a_step();
-  measured.parameters = session.model().parameters().parameter_count();
+  if (ranks.writes()) algorithms.save();
+  RanksMeasurement measured{.step = measure_session(session, own, options, seconds, ranks)};
+  if (!own.device.is_cuda()) return measured;
+  measured.exchange_ms = 1e3 * slowest(ranks, step.time_exchange(kExchanges));
+  step.skip_exchange(true);
+  if (options.mode == StepMode::captured) session.start_capturing();
+  measured.alone_ms = 1e3 * median(Windows(session, ranks).measure(seconds));
+  step.skip_exchange(false);
   return measured;
 }
 

@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "bantam/run/bench/step_session.h"
+#include "bantam/run/ranks/run_ranks.h"
 
 namespace bantam::run {
 
@@ -20,6 +21,22 @@ struct StepMeasurement {
 /// Measures a step: warm-up, a window grown until it lasts 50 ms, then windows for `seconds`, the
 /// median. Memory is read after the warm-up, with one batch resident; timing goes round 8 different ones.
 StepMeasurement measure_step(const RunConfig& config, const StepCase& options, int threads, double seconds);
+
+/// A step on several ranks, each of which has one replica.
+struct RanksMeasurement {
+  StepMeasurement step;  ///< images of all ranks; memory is this rank's
+  /// On GPUs: one exchange alone, and the step without exchanges, in milliseconds.
+  std::optional<double> exchange_ms, alone_ms;
+
+  /// The share of the exchange that the step hides behind its other work: 1 - (step - alone) / exchange.
+  std::optional<double> hidden() const;
+};
+
+/// measure_step where this is one of several ranks: each trains a batch of `options.batch` on the configuration's
+/// device. Windows are the slowest rank's. All ranks call it with equal arguments, but for the device. Throws
+/// ConfigError for numbers of ranks that are no power of two, CommunicationError.
+RanksMeasurement measure_step_on_ranks(const RunConfig& config, const StepCase& options, int threads, double seconds,
+                                       const RunRanks& ranks);
 
 /// The extra time of the measured step of `row` over one without recompute, as a share of that one, which is measured
 /// too, without the budget; nullopt where that step does not fit.

@@ -12,7 +12,7 @@
 namespace bantam::run {
 
 StepSession::StepSession(const RunConfig& config, const StepCase& options, Device device, int threads,
-                         AllocationTrace* trace)
+                         AllocationTrace* trace, Communicator* ranks)
     : runtime_(make_runtime(config, threads)), case_(options), accumulate_(config.train.accumulate) {
   BfcAllocator& memory = runtime_->allocator(device);
   memory.set_trace(trace);
@@ -24,12 +24,14 @@ StepSession::StepSession(const RunConfig& config, const StepCase& options, Devic
     require_host_memory(device, limit > 0 ? std::min(limit, pool) : pool);
     if (planned) (void)memory.reserve_pool(pool);
   }
+  ReplicaOptions replicas = replica_options(config);
+  replicas.ranks = ranks;
   session_ = std::make_unique<TrainingSession>(
       *runtime_, device, config.model.graph,
       SessionOptions{.model = model_options(config, options.precision, options.recompute),
                      .optimizer = config.train.optimizer,
                      .loss = config.train.loss,
-                     .replicas = {.replicas = config.train.replicas}});
+                     .replicas = replicas});
   if (planned) session_->step().prepare({.batches = {options.batch}, .accumulates = accumulate_ > 1});
   memory.note_phase("input");
   add_batches(1);
@@ -60,6 +62,10 @@ void StepSession::add_batches(std::int64_t count) {
   }
 }
 
+void StepSession::keep_batches(std::int64_t count) {
+  while (batches_.size() > count) batches_.remove_last();
+}
+
 void StepSession::make_room_for_metrics(std::int64_t updates) {
   if (session_->step().unsynchronised_metrics() + updates > TrainingStep::kMetricRing)
     (void)session_->step().read_metrics();
@@ -67,7 +73,7 @@ void StepSession::make_room_for_metrics(std::int64_t updates) {
 
 void StepSession::update(std::int64_t accumulate) {
   make_room_for_metrics(1);
-  const std::int64_t micro_batches = accumulate * session_->step().replicas().replicas;
+  const std::int64_t micro_batches = accumulate * session_->step().replicas().count();
   const Context context = model().context(Pass::train);
   MicroBatches(session_->step()).accumulate(micro_batches, 0, [&](std::int64_t i) {
     return batches_.make(context, i, micro_batches);
@@ -79,11 +85,19 @@ void StepSession::update(std::int64_t accumulate) {
 void StepSession::start_capturing() {
   // Small steps need many a launch, so that what is between launches does not show.
   constexpr std::int64_t kSmallBatch = 256;
-  const std::int64_t micro_batches = accumulate_ * session_->step().replicas().replicas;
+  const std::int64_t micro_batches = accumulate_ * session_->step().replicas().count();
   const std::int64_t most = CapturedSteps::kMostUpdates / (batches_.size() * micro_batches);
   const std::int64_t rounds = case_.batch <= kSmallBatch ? std::max<std::int64_t>(1, most) : 1;
   captured_ = std::make_unique<CapturedSteps>(session_->step(), batches_, micro_batches, StepMode::captured,
                                               static_cast<int>(rounds * batches_.size()));
+}
+
+/// Of several ranks all of the launch's updates, whatever this one can replay.
+std::int64_t StepSession::run_launch(std::int64_t updates) {
+  if (session_->step().replicas().ranks == nullptr) return captured_->run(updates);
+  if (captured_->replay(updates)) return updates;
+  for (std::int64_t i = 0; i < updates; ++i) captured_->run_once();
+  return updates;
 }
 
 std::int64_t StepSession::run(std::int64_t count) {
@@ -92,7 +106,7 @@ std::int64_t StepSession::run(std::int64_t count) {
   while (done < count) {
     if (!captured_) update(accumulate_);
     make_room_for_metrics(launch);
-    done += captured_ ? captured_->run(launch) : 1;
+    done += captured_ ? run_launch(launch) : 1;
   }
   return done;
 }

@@ -15,9 +15,10 @@ namespace bantam::run {
 class StepSession {
  public:
   /// Throws OutOfMemory where it does not fit. `trace` records the device's allocator from its first call on, until it
-  /// is detached; it must live as long as the session.
+  /// is detached; it must live as long as the session. `ranks`: of a configuration of one rank of several, whose
+  /// sessions then make the same calls.
   StepSession(const RunConfig& config, const StepCase& options, Device device, int threads,
-              AllocationTrace* trace = nullptr);
+              AllocationTrace* trace = nullptr, Communicator* ranks = nullptr);
   ~StepSession();
 
   /// Runs `count` steps, each over the configuration's batches an update, going round the resident batches; captured
@@ -34,6 +35,9 @@ class StepSession {
   double kernels_a_step() const { return captured_ ? captured_->kernels_an_update() : 0.0; }
   /// Adds resident batches until there are `count`, or memory beside the step's own ends.
   void add_batches(std::int64_t count);
+  /// Removes batches but for so many.
+  void keep_batches(std::int64_t count);
+  std::int64_t batches() const { return batches_.size(); }
   void wait() const;
   MemoryStats memory() const;
   /// The context of a training forward; the caller sets its tape.
@@ -46,6 +50,7 @@ class StepSession {
  private:
   Batch make_batch(std::int64_t index) const;
   void make_room_for_metrics(std::int64_t updates);
+  std::int64_t run_launch(std::int64_t updates);
 
   std::unique_ptr<Runtime> runtime_;
   StepCase case_;

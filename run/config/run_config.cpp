@@ -26,7 +26,7 @@ Device read_device(ConfigMap& root) {
   const std::string text = root.text(
       {"device",
        "Where the model is trained: auto (the first GPU, else the CPU), cpu, cuda:N (a GPU by its number), or cuda:N/M "
-       "(share M of a GPU that memory.logical splits)."},
+       "(share M of a GPU that memory.logical splits). Ranks of one run have a GPU each (SCALING.md)."},
       "auto");
   if (text == "auto") return cuda_device_count() > 0 ? Device::cuda(0) : Device::cpu();
   try {
@@ -109,7 +109,8 @@ MemoryConfig read_memory(ConfigMap map) {
       map,
       {"limits",
        "Most bytes of this process on a device, by the device's name. On a GPU all that the driver counts for the "
-       "process, on the CPU the allocator's pools. A list has a limit for each rank of a run (SCALING.md).",
+       "process, on the CPU the allocator's pools. A list has a limit for each rank of a run; of ranks on several GPUs "
+       "each has the limit of its own, else that of cuda (SCALING.md).",
        "{\"cuda:0\": 4GiB, cpu: 8GiB} | {cpu: [200MiB, 100MiB]}", "no limit"},
       read_limit);
   for (const auto& [device, bytes] : limits) {

@@ -46,14 +46,16 @@ class ExcerptSource : public BatchSource, public DeviceBatches {
     return on_device_ != nullptr ? this : nullptr;
   }
 
-  std::int64_t left() const override { return next_ < first_ && skipped_ > 0 ? first_ - next_ : on_device_->left(); }
+  std::int64_t left() const override {
+    return next_ < first_ && skipped_ > 0 ? (first_ - next_) / of_ * count_ : on_device_->left();
+  }
   std::int64_t most_at_once() const override { return on_device_->most_at_once(); }
   Batch make(const Context& context, std::int64_t i, std::int64_t count) override {
     return on_device_->make(context, i, count);
   }
   void advance(std::int64_t count) override {
     on_device_->advance(count);
-    next_ += count;
+    next_ += count / count_ * of_;
     if (next_ == first_ && skipped_ > 0) whole_.start(epoch_, place(next_));
   }
 

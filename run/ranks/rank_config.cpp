@@ -19,6 +19,7 @@
 #include "bantam/engine/comm/replica_shares.h"
 #include "bantam/engine/step/training_session.h"
 #include "bantam/run/fit/fitting.h"
+#include "bantam/run/ranks/rank_devices.h"
 
 namespace bantam::run {
 namespace {
@@ -45,6 +46,29 @@ void require_split(const RunConfig& config, int ranks) {
                                   fmt::join(split.counts, ", "), sum, config.train.replicas));
 }
 
+/// Batches are whole replicas': what a further one is, is said where somebody expects that ranks alone add it.
+[[noreturn]] void refuse_few_replicas(const RunConfig& config, int ranks) {
+  const unsigned replicas = std::bit_ceil(static_cast<unsigned>(ranks));
+  if (config.device.kind == DeviceKind::cuda)
+    throw ConfigError(fmt::format(
+        "{} GPUs need as many replicas or more, but train.replicas is {}: each GPU computes whole replicas, of a batch "
+        "each; add train.replicas={} (a power of two), which makes an update of {} batches",
+        ranks, config.train.replicas, replicas, replicas * config.train.accumulate));
+  throw ConfigError(fmt::format(
+      "{} ranks need as many replicas or more, but train.replicas is {}: each rank computes whole replicas; "
+      "set train.replicas={} (a power of two), which is part of what the run computes",
+      ranks, config.train.replicas, replicas));
+}
+
+/// Of GPUs those that are not this rank's are no matter of this process.
+void keep_own_gpu(MemoryConfig& memory, const std::string& own) {
+  const auto general = memory.limits.find(to_string(Device::cuda(0)));
+  if (general != memory.limits.end()) memory.limits.try_emplace(own, general->second);
+  const auto is_other = [&](const auto& entry) { return entry.first.starts_with("cuda") && entry.first != own; };
+  std::erase_if(memory.limits, is_other);
+  std::erase_if(memory.logical, is_other);
+}
+
 std::vector<double> speeds_of_ranks(const RunRanks& ranks, const RunConfig& config, int threads) {
   const double mine = measured_speed(config, threads);
   std::vector<double> speeds;
@@ -62,16 +86,7 @@ void require_ranks(const RunConfig& config, int ranks) {
   require_limits(config, ranks);
   require_split(config, ranks);
   if (ranks == 1) return;
-  if (config.device.kind == DeviceKind::cuda)
-    throw ConfigError(fmt::format(
-        "{} ranks on {}: several GPUs come with a later version; on a GPU a run has one rank, which can have "
-        "all {} replicas; ranks of CPUs: --device cpu",
-        ranks, to_string(config.device), std::max(config.train.replicas, ranks)));
-  if (config.train.replicas < ranks)
-    throw ConfigError(fmt::format(
-        "{} ranks need as many replicas or more, but train.replicas is {}: each rank computes whole replicas; "
-        "set train.replicas={} (a power of two), which is part of what the run computes",
-        ranks, config.train.replicas, std::bit_ceil(static_cast<unsigned>(ranks))));
+  if (config.train.replicas < ranks) refuse_few_replicas(config, ranks);
   if (config.data && config.data->pipeline.cache == CacheKind::disk && config.data->pipeline.cache_folder.empty())
     throw ConfigError(
         "data.pipeline.cache: disk packs samples into the run's folder, which rank 0 alone has: name a folder by "
@@ -102,6 +117,7 @@ RunConfig config_of_rank(const RunConfig& config, int rank, const std::vector<in
     own.memory.limits[device] = limits.at(static_cast<std::size_t>(rank));
   own.rank = rank;
   own.dealt = dealt;
+  if (own.device.kind == DeviceKind::cuda) keep_own_gpu(own.memory, to_string(own.device.whole()));
   return own;
 }
 
@@ -144,7 +160,9 @@ RunConfig send_config(const RunConfig& config, const RunRanks& ranks, Settled& s
 RunConfig receive_config(const RunRanks& ranks) {
   const std::string text = text_of_first(ranks, "");
   const std::size_t line = text.find('\n');
-  return parse_run_config(text.substr(line + 1), text.substr(0, line) + ".yaml", {});
+  RunConfig config = parse_run_config(text.substr(line + 1), text.substr(0, line) + ".yaml", {});
+  config.device = device_of_rank(config.device, ranks, cuda_device_count());
+  return config;
 }
 
 RunConfig settle_own(const RunConfig& sent, const RunRanks& ranks, int threads, Settled& settled) {

@@ -14,6 +14,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "bantam/base/clock.h"
 #include "bantam/base/error.h"
 #include "bantam/base/sha256.h"
 #include "bantam/engine/comm/collectives.h"
@@ -169,8 +170,14 @@ std::vector<int> odd_ranks(std::span<const std::string> digests) {
   return odd;
 }
 
+bool StateComparison::is_due(const EpochEvent& event) const {
+  if (seconds_ <= 0 || event.last) return true;
+  return text_of_first(ranks_, seconds_since(last_) >= seconds_ ? "due" : "") == "due";
+}
+
 void StateComparison::on_epoch_end(const EpochEvent& event) {
-  if (!ranks_.several()) return;
+  if (!ranks_.several() || !is_due(event)) return;
+  last_ = std::chrono::steady_clock::now();
   const std::vector<int> odd = odd_ranks(all_gather_texts(*ranks_.link, state_digest(state_, stream_)));
   if (odd.empty()) return;
   throw StateMismatch(

@@ -1,8 +1,10 @@
 // RunRanks: this process among the ranks that train one run, and what they settle together beside the updates.
 #pragma once
 
+#include <chrono>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "bantam/base/error.h"
 #include "bantam/engine/autograd/parameters.h"
@@ -17,6 +19,10 @@ namespace bantam::run {
 /// they exchange nothing.
 struct RunRanks {
   Communicator* link = nullptr;  ///< null: there is one rank
+  int local_rank = 0;            ///< among the ranks on this host
+  int local_size = 1;            ///< ranks on this host; 0: not known
+  /// GPUs by local rank, where they were named; empty: each rank has the GPU of its local rank.
+  std::vector<Device> devices = {};
 
   int rank() const { return link == nullptr ? 0 : link->rank(); }
   int size() const { return link == nullptr ? 1 : link->size(); }
@@ -50,19 +56,24 @@ class StateMismatch : public Error {
   using Error::Error;
 };
 
-/// Compares the state of all ranks at the end of each epoch. Where a rank's differs, it ends the run on every rank with
-/// a StateMismatch that names the rank.
+/// Compares the state of all ranks at the end of epochs: of each, or with `seconds` of those that end so long after the
+/// last comparison, by rank 0's clock, and of the last. Where a rank's differs, it ends the run on every rank with a
+/// StateMismatch that names the rank.
 class StateComparison : public Callback {
  public:
-  StateComparison(const RunRanks& ranks, const StateRegistry& state, Stream stream)
-      : ranks_(ranks), state_(state), stream_(stream) {}
+  StateComparison(const RunRanks& ranks, const StateRegistry& state, Stream stream, double seconds = 0)
+      : ranks_(ranks), state_(state), stream_(stream), seconds_(seconds) {}
   bool observes() const override { return true; }
   void on_epoch_end(const EpochEvent& event) override;
 
  private:
+  bool is_due(const EpochEvent& event) const;
+
   RunRanks ranks_;
   const StateRegistry& state_;
   Stream stream_;
+  double seconds_;
+  std::chrono::steady_clock::time_point last_ = std::chrono::steady_clock::now();
 };
 
 }  // namespace bantam::run

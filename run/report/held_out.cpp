@@ -248,7 +248,7 @@ class HeldOutPasses {
         all_(open_splits(*config_.data, config_.seed).validation),
         samples_(spread_over(all_, options.most_samples)),
         runtime_((require_device(config_), reserved_runtime(config_, options.threads, options.on_warning, {}))),
-        algorithms_(*runtime_, config_, trained.run.empty() ? "" : trained.run / "algorithms.json"),
+        algorithms_(*runtime_, config_, {.run_file = trained.run.empty() ? "" : trained.run / "algorithms.json"}),
         session_(*runtime_, trained, config_),
         comparison_(config_) {}
 

@@ -1,12 +1,16 @@
 // Reading and writing the algorithm cache: never a reason for a run to fail.
 #include "bantam/run/session/algorithm_cache.h"
 
+#include <algorithm>
 #include <cctype>
 #include <cstdlib>
+#include <functional>
 #include <system_error>
 
 #include "bantam/base/atomic_file.h"
 #include "bantam/base/error.h"
+#include "bantam/engine/comm/collectives.h"
+#include "bantam/run/ranks/algorithm_rounds.h"
 
 namespace bantam::run {
 namespace {
@@ -49,25 +53,45 @@ bool timings_count() {
          environment("NV_SANITIZER_INJECTION_TRANSPORT_TYPE").empty();
 }
 
-AlgorithmCache::AlgorithmCache(Runtime& runtime, const RunConfig& config, const std::filesystem::path& run_file,
-                               std::uint64_t planned_pool_bytes)
-    : runtime_(runtime), where_(config.device) {
+AlgorithmCache::AlgorithmCache(Runtime& runtime, const RunConfig& config, const AlgorithmSources& sources)
+    : runtime_(runtime), sources_(sources), where_(config.device) {
   if (!config.device.is_cuda() || config.algorithms == "off") return;
   device_ = device_info(config.device).name;
   choices_ = kernels::algorithm_choices(runtime.exec(config.device).libraries);
   path_ = algorithm_cache_path(config.algorithms, device_);
+  bool reads = true;  // what a rank before this one reads, it sends
+  if (sources.ranks.several()) {
+    const std::vector<std::string> cards = all_gather_texts(*sources.ranks.link, device_);
+    reads = std::ranges::find(cards, device_) - cards.begin() == sources.ranks.rank();
+    if (std::ranges::adjacent_find(cards, std::not_equal_to()) != cards.end()) unlike_cards_ = cards;
+  }
   if (choices_ == nullptr) return;
-  if (!run_file.empty()) choices_->add(read(run_file));
-  if (path_) choices_->add(read(*path_));
-  choices_->set_timing(runtime.limit(where_) == 0 || has_room_to_time(planned_pool_bytes));
-  if (!choices_->timing() && choices_->all().empty())
+  if (reads) read_files();
+  choices_->set_timing(!sources.in_rounds && may_time());
+  if (!may_time() && choices_->all().empty() && reads)
     runtime.log("algorithms are not timed, which the limit has no room for: the libraries' own first choices are used");
 }
 
+void AlgorithmCache::read_files() {
+  if (!sources_.run_file.empty()) choices_->add(read(sources_.run_file));
+  if (sources_.in_rounds && !choices_->all().empty()) return;
+  if (path_) choices_->add(read(*path_));
+}
+
 /// The pool's share of the limit is lowered once the kernels' bytes are known: enough must remain.
-bool AlgorithmCache::has_room_to_time(std::uint64_t planned_pool_bytes) const {
-  return planned_pool_bytes > 0 &&
-         runtime_.allocator(where_).stats().limit_bytes >= planned_pool_bytes + kCandidateBytes;
+bool AlgorithmCache::may_time() const {
+  if (runtime_.limit(where_) == 0) return true;
+  return sources_.planned_pool_bytes > 0 &&
+         runtime_.allocator(where_).stats().limit_bytes >= sources_.planned_pool_bytes + kCandidateBytes;
+}
+
+void AlgorithmCache::choose_in_rounds(const std::string& work, const std::function<void()>& warm_up) {
+  if (choices_ == nullptr) return warm_up();
+  warm_up_in_rounds(sources_.ranks, {.card = device_, .work = work, .may_time = may_time()},
+                    {.set_timing = [this](bool on) { choices_->set_timing(on); },
+                     .all = [this] { return choices_->all(); },
+                     .add = [this](const AlgorithmMap& more) { choices_->add(more); }},
+                    warm_up);
 }
 
 void AlgorithmCache::end_timing() {

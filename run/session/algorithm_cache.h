@@ -3,12 +3,15 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "bantam/engine/runtime/algorithm_file.h"
 #include "bantam/kernels/contracts/algorithm_choices.h"
 #include "bantam/run/config/run_config.h"
+#include "bantam/run/ranks/run_ranks.h"
 
 namespace bantam::run {
 
@@ -21,17 +24,32 @@ std::optional<std::filesystem::path> algorithm_cache_path(const std::string& alg
 /// kernels down unevenly. They are recognised by the environment variables they set.
 bool timings_count();
 
+/// What a run says of its algorithms.
+struct AlgorithmSources {
+  /// Choices of the run that is resumed, which come before the cache's; empty: there are none.
+  std::filesystem::path run_file = {};
+  std::uint64_t planned_pool_bytes = 0;  ///< of a run that warms up and settles its limit; 0: none is timed under one
+  RunRanks ranks = {};
+  /// Nothing is timed but within choose_in_rounds. A resumed run then has its own choices alone: what the cache has
+  /// come to know since would be others than the run has used.
+  bool in_rounds = false;
+};
+
 /// Choices of one runtime's CUDA device: read when made, and timed from then on. Candidates' kernels need memory that
 /// no plan knows: under a limit they are timed only where it has room for them beside the planned pool, and only until
-/// `end_timing`, when their memory is measured. On other devices, and where `algorithms` is off, this does nothing.
+/// `end_timing`, when their memory is measured. Of several ranks the first with a model of GPU reads files. On other
+/// devices, and where `algorithms` is off, this does nothing.
 class AlgorithmCache {
  public:
-  /// `run_file`: choices of the run that is resumed, which come before the cache's; empty: there are none. Files that
-  /// are missing, damaged or another device's are passed over, the last two with a line in the runtime's log.
-  /// `planned_pool_bytes`: of a run that warms up and settles its limit; 0: nothing is timed under a limit. Where
-  /// nothing is timed and nothing is known, the runtime's log says so.
-  AlgorithmCache(Runtime& runtime, const RunConfig& config, const std::filesystem::path& run_file = {},
-                 std::uint64_t planned_pool_bytes = 0);
+  /// Files that are missing, damaged or another device's are passed over, the last two with a line in the runtime's
+  /// log. Where nothing is timed and nothing is known, the runtime's log says so. All ranks call it.
+  AlgorithmCache(Runtime& runtime, const RunConfig& config, const AlgorithmSources& sources = {});
+
+  /// `warm_up` runs all that the run will run; each problem is timed on one rank, for all (warm_up_in_rounds). `work`:
+  /// what ranks of a GPU model may differ by. All ranks call it.
+  void choose_in_rounds(const std::string& work, const std::function<void()>& warm_up);
+  /// Models of GPU, by rank, where they are not all equal; else empty.
+  const std::vector<std::string>& unlike_cards() const { return unlike_cards_; }
 
   /// Under a limit: from now on what was chosen is used, and no candidate is loaded any more.
   void end_timing();
@@ -45,13 +63,16 @@ class AlgorithmCache {
 
  private:
   AlgorithmMap read(const std::filesystem::path& path) const;
-  bool has_room_to_time(std::uint64_t planned_pool_bytes) const;
+  void read_files();
+  bool may_time() const;
 
   Runtime& runtime_;
+  AlgorithmSources sources_;
   kernels::AlgorithmChoices* choices_ = nullptr;  // null: nothing to do
   Device where_;
   std::string device_;
   std::optional<std::filesystem::path> path_;
+  std::vector<std::string> unlike_cards_;
 };
 
 }  // namespace bantam::run

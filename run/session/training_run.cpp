@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <chrono>
 #include <exception>
+#include <set>
 #include <utility>
 
 #include <fmt/format.h>
@@ -12,11 +13,13 @@
 #include "bantam/base/atomic_file.h"
 #include "bantam/base/byte_size.h"
 #include "bantam/base/error.h"
+#include "bantam/engine/step/random_batch.h"
 #include "bantam/engine/step/weight_average.h"
 #include "bantam/engine/train/safetensors.h"
 #include "bantam/memory/device/host_memory.h"
 #include "bantam/run/fit/plan_target.h"
 #include "bantam/run/fit/rehearsal_runtime.h"
+#include "bantam/run/ranks/stop_agreement.h"
 #include "bantam/run/weights/initial_weights.h"
 #include "bantam/run/weights/whitening.h"
 
@@ -102,8 +105,11 @@ TrainingRun::TrainingRun(const RunConfig& config, int threads, const RunPlace& p
       observer_(observer),
       plan_(plan_run(config)),
       runtime_(make_reserved_runtime(config, plan_, threads, observer)),
-      algorithms_(*runtime_, config, resume == nullptr ? "" : file_of(place, &RunDirectory::algorithms),
-                  plan_.pool_bytes),
+      algorithms_(*runtime_, config,
+                  {.run_file = resume == nullptr ? "" : file_of(place, &RunDirectory::algorithms),
+                   .planned_pool_bytes = plan_.pool_bytes,
+                   .ranks = place.ranks,
+                   .in_rounds = config.train.replicas > 1}),
       data_((stop_here_if(stop),
              open_data(*runtime_, data_of(config, place.directory, stop, observer), config.device, config.seed))),
       session_((stop_here_if(stop), *runtime_), config.device, config.model.graph,
@@ -115,7 +121,7 @@ TrainingRun::TrainingRun(const RunConfig& config, int threads, const RunPlace& p
       resumes_(resume != nullptr) {
   stop_here_if(stop);
   session_.step().prepare({}, plan_.placements);
-  settle_limit();
+  settle_device();
   stop_here_if(stop);
   begin_state(resume);
   share_state();
@@ -294,15 +300,49 @@ void TrainingRun::restore_best() const {
   write_file_atomically(directory().weights(), read_file(directory().best_weights()));
 }
 
-/// Under a limit on a GPU the run's kernels are loaded and counted before the first batch, not in mid-epoch.
-void TrainingRun::settle_limit() {
-  if (!config_.device.is_cuda() || runtime_->limit(config_.device) == 0) return;
+/// Under a limit on a GPU the run's kernels are loaded and counted before the first batch, not in mid-epoch. With
+/// replicas algorithms are chosen here, by one rank for all: which rank would meet a problem first depends on how many
+/// there are.
+void TrainingRun::settle_device() {
+  if (!config_.device.is_cuda()) return;
+  const bool limited = runtime_->limit(config_.device) != 0;
+  if (config_.train.replicas > 1)
+    algorithms_.choose_in_rounds(to_string(config_.recompute), [this] { warm_up_all(); });
+  else if (limited)
+    warm_up_all();
+  if (place_.ranks.writes() && !algorithms_.unlike_cards().empty())
+    observer_.on_warning(fmt::format("ranks have unlike GPUs ({}): on other GPUs this run may have other bits",
+                                     fmt::join(algorithms_.unlike_cards(), ", ")));
+  if (!limited) return;
+  algorithms_.end_timing();
+  runtime_->settle_limit(config_.device);
+}
+
+void TrainingRun::warm_up_all() {
   const BatchSource& train = *data_.train;
   const std::int64_t full = train.batch_size(), last = train.size_of(train.batches_per_epoch() - 1);
   warm_up(full);
   if (last != full) warm_up(last);
-  algorithms_.end_timing();
-  runtime_->settle_limit(config_.device);
+  if (config_.train.replicas == 1 || !config_.train.evaluate) return;
+  std::set<std::int64_t> sizes;
+  for (const BatchSource* source : {data_.validation.get(), data_.test.get()})
+    if (source != nullptr && source->batches_per_epoch() > 0)
+      sizes.insert({source->size_of(0), source->size_of(source->batches_per_epoch() - 1)});
+  sizes.erase(full);
+  sizes.erase(last);
+  for (const std::int64_t size : sizes) warm_up_evaluation(size);
+}
+
+/// On random values, which count nowhere.
+void TrainingRun::warm_up_evaluation(std::int64_t batch) {
+  TrainingStep& step = session_.step();
+  try {
+    step.evaluate(
+        random_batch(step.model(), batch, philox_key(config_.seed, RandomPurpose::dataset), config_.train.loss));
+  } catch (const OutOfMemory&) {
+    if (config_.memory.on_oom == OnOutOfMemory::fail) throw;
+  }
+  (void)step.take_evaluation_sums();
 }
 
 /// A warm-up that does not fit does not end a run that may go on in smaller micro-batches.
@@ -347,12 +387,19 @@ bool TrainingRun::schedules_follow_epochs() const {
          differ(schedules_.momentum, other.momentum);
 }
 
+/// On CPUs before each update; hosts of GPUs are some launches ahead, and ask less often.
+std::function<bool(bool)> TrainingRun::agreement() const {
+  constexpr double kSecondsBetween = 0.01;
+  if (!place_.ranks.several()) return {};
+  return StopAgreement(place_.ranks, config_.device.is_cuda() ? kSecondsBetween : 0);
+}
+
 TrainerOptions TrainingRun::trainer_options(std::function<bool()> stop) {
   return {.epochs = config_.train.epochs,
           .updates = config_.train.updates,
           .accumulate = config_.train.accumulate,
-          // Ranks read after the same updates, so that all find the first one that is not finite.
-          .read_every = place_.ranks.several() ? 1 : TrainingStep::kMetricRing,
+          // On CPUs reading costs nothing, and all ranks find the first update that is not finite at once.
+          .read_every = place_.ranks.several() && !config_.device.is_cuda() ? 1 : TrainingStep::kMetricRing,
           .evaluate = config_.train.evaluate,
           .evaluate_every = config_.train.evaluate_every,
           .test = data_.test.get(),
@@ -368,11 +415,13 @@ TrainerOptions TrainingRun::trainer_options(std::function<bool()> stop) {
                     .stop_early = position_.stop_early},
           .stop_early = config_.train.stop_early,
           .max_updates = config_.train.max_updates,
-          .look_every = config_.log.histograms,
-          .look = [this](std::int64_t update) { logs_.look(update); },
+          .look_every = place_.directory != nullptr ? config_.log.histograms : place_.look_every,
+          .look =
+              [this](std::int64_t update) {
+                if (place_.directory != nullptr) logs_.look(update);
+              },
           .stop = std::move(stop),
-          .agree = place_.ranks.several() ? [ranks = place_.ranks](bool stop) { return any_rank(ranks, stop); }
-                                          : std::function<bool(bool)>()};
+          .agree = agreement()};
 }
 
 void TrainingRun::add_own(Trainer& trainer, std::unique_ptr<Callback> callback) {
@@ -383,8 +432,10 @@ void TrainingRun::add_own(Trainer& trainer, std::unique_ptr<Callback> callback) 
 /// then complete.
 void TrainingRun::add_last(Trainer& trainer) {
   for (const CallbackMaker& make : config_.train.callbacks) add_own(trainer, make());
+  constexpr double kSecondsBetween = 10;  // a GPU's epochs may be shorter than reading its state
   if (place_.ranks.several())
-    add_own(trainer, std::make_unique<StateComparison>(place_.ranks, state_, runtime_->stream(config_.device)));
+    add_own(trainer, std::make_unique<StateComparison>(place_.ranks, state_, runtime_->stream(config_.device),
+                                                       config_.device.is_cuda() ? kSecondsBetween : 0));
 }
 
 TrainResult TrainingRun::follow(std::function<bool()> stop) {

@@ -38,6 +38,7 @@ struct Resume {
 struct RunPlace {
   const RunDirectory* directory = nullptr;  ///< null: of a rank other than 0, which writes nothing
   RunRanks ranks = {};
+  std::int64_t look_every = 0;  ///< of such a rank: updates between two histograms of rank 0, where launches end on all
 };
 
 /// Plans the run before anything is read or reserved, so that what does not fit is refused at once; then reserves the
@@ -99,12 +100,15 @@ class TrainingRun {
   void load_beginning();
   void load(const Resume& resume);
   void load_checkpoint(const Checkpoint& checkpoint, bool accepts_changes);
-  void settle_limit();
+  void settle_device();
+  void warm_up_all();
   void warm_up(std::int64_t batch);
+  void warm_up_evaluation(std::int64_t batch);
   void make_schedules();
   std::int64_t updates_of_schedules() const;
   void warn_of_other_length() const;
   bool schedules_follow_epochs() const;
+  std::function<bool(bool)> agreement() const;
   TrainerOptions trainer_options(std::function<bool()> stop);
   void rescue(Trainer& trainer, RunSaver& saver, const std::exception& error) noexcept;
   void restore_best() const;

@@ -208,8 +208,9 @@ Evaluation evaluate(const TrainedModel& trained, const EvaluateOptions& options)
                        {.pool_bytes = result.planned_pool_bytes,
                         .must_fit = config.memory.on_oom == OnOutOfMemory::fail});  // else batches may be halved
   // The run's own choices: other algorithms have other bits.
-  const AlgorithmCache algorithms(*runtime, config, trained.run.empty() ? "" : trained.run / "algorithms.json",
-                                  result.planned_pool_bytes);
+  const AlgorithmCache algorithms(*runtime, config,
+                                  {.run_file = trained.run.empty() ? "" : trained.run / "algorithms.json",
+                                   .planned_pool_bytes = result.planned_pool_bytes});
   EvaluationSession session(*runtime, config.device, config, samples, broken);
   (void)load_weights(session.model(), trained.weights, trained.weights_file, {.advises = false});
   const auto begin = std::chrono::steady_clock::now();

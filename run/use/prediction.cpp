@@ -177,8 +177,9 @@ PredictionSummary predict(const TrainedModel& trained, const std::vector<ListedI
   Work work = work_of(trained, images, options);
   const RunConfig& config = work.config;
   const std::unique_ptr<Runtime> runtime = planned_runtime(work, options, summary);
-  const AlgorithmCache algorithms(*runtime, config, trained.run.empty() ? "" : trained.run / "algorithms.json",
-                                  summary.planned_pool_bytes);
+  const AlgorithmCache algorithms(*runtime, config,
+                                  {.run_file = trained.run.empty() ? "" : trained.run / "algorithms.json",
+                                   .planned_pool_bytes = summary.planned_pool_bytes});
   BrokenFiles broken;
   PredictionSession session(*runtime, config.device, config, work.samples,
                             work.loading(config.device, broken.samples()));

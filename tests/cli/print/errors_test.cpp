@@ -3,6 +3,7 @@
 
 #include <sys/stat.h>
 
+#include "bantam/memory/device/device.h"
 #include "tests/cli/program.h"
 
 namespace bantam::cli {
@@ -188,6 +189,23 @@ TEST_F(Errors, MemorySettings) {
   expect({"train", "tiny.yaml", "--run-dir", "run", "device=cpu/1", "memory.logical={cpu: [64MiB]}"}, 2,
          "memory.logical splits cpu into 1");
   expect({"devices", "--measure", "--device", "cpu"}, 2, "a GPU is needed");
+}
+
+TEST_F(Errors, GpusThatAreNotThere) {
+  const std::vector<std::string> train = {"train", "tiny.yaml", "--run-dir", "run"};
+  const auto with = [&](std::vector<std::string> more) {
+    more.insert(more.begin(), train.begin(), train.end());
+    return more;
+  };
+  expect(with({"--gpus", "two"}), 2, "--gpus: expected how many, as 4, or a list of their numbers");
+  expect(with({"--gpus", "0,,1"}), 2, "got \"0,,1\"");
+  expect(with({"--gpus", "2", "--ranks", "2"}), 2, "--gpus excludes --ranks");
+  expect(with({"--gpus", "2", "--device", "cpu"}), 2, "--gpus excludes --device");
+  expect({"bench", "step", "tiny.yaml", "--gpus", "1,3"}, 2, "powers of two");
+  if (cuda_device_count() > 0) GTEST_SKIP() << "there are some";
+  for (const char* gpus : {"1", "2", "0,0"})
+    expect(with({"--gpus", gpus}), 2, "--gpus: this machine has no GPU that can be used: " + cuda_unavailable_reason());
+  expect({"bench", "step", "tiny.yaml", "--gpus", "1,2"}, 2, "--gpus: this machine has no GPU that can be used");
 }
 
 TEST_F(Errors, FlagsAreNamed) {

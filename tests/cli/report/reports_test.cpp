@@ -96,6 +96,13 @@ TEST_F(Reports, Devices) {
   EXPECT_EQ(json["devices"][0]["device"], "cpu");
   EXPECT_GT(json["devices"][0]["total_bytes"].get<std::uint64_t>(), 1u << 20);
   EXPECT_EQ(json["devices"].size(), 1u + static_cast<std::size_t>(cuda_device_count()));
+  const int gpus = cuda_device_count();
+  ASSERT_EQ(json["links"].size(), static_cast<std::size_t>(gpus * (gpus - 1) / 2)) << "one a pair";
+  for (const nlohmann::json& link : json["links"]) {
+    EXPECT_LT(link["from"], link["to"]);
+    EXPECT_TRUE(link["peer_access"].is_boolean());
+    EXPECT_GE(link["nvlinks"], 0);
+  }
   EXPECT_TRUE(json["libraries"].contains("oneDNN"));
   // Without a GPU there is a reason, in words too.
   EXPECT_EQ(json["cuda_unavailable_reason"].get<std::string>().empty(), cuda_device_count() > 0);

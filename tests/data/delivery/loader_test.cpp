@@ -307,6 +307,38 @@ TEST_P(LoaderTest, TheDeviceMakesTheSameBatches) {
   }
 }
 
+// Of a share those that `next` returns of it, in launches, then one by one: the short last batch of 7 is the share's.
+TEST_P(LoaderTest, TheDeviceMakesAShare) {
+  PipelineOptions pipeline = full();
+  const Context at = context(PrecisionKind::mixed_float16);
+  pipeline.cache = CacheKind::device;
+  const auto made = source(pipeline, 3, true);
+  made->set_share(1, 2, 4);
+  DeviceBatches* batches = made->device_batches(at);
+  ASSERT_NE(batches, nullptr);
+  EXPECT_THROW(made->set_share(0, 1, 4), Error) << "too late";
+  pipeline.cache = CacheKind::ram;
+  const auto reference = source(pipeline, 3, true);
+  for (const std::int64_t epoch : {0, 1}) {
+    const std::vector<HostBatch> whole = whole_epoch(*reference, at, epoch);
+    const std::vector<HostBatch> expected = {whole[1], whole[2], whole[5], whole[6]};
+    for (const std::int64_t launched : {0, 2, 3}) {
+      std::vector<HostBatch> seen;
+      made->start(epoch, 0);
+      EXPECT_EQ(batches->left(), 3) << "full ones";
+      for (std::int64_t i = 0; i < launched; ++i) {
+        seen.push_back(copy_batch(batches->make(at, i, launched), at.stream));
+        seen.back().index = expected[static_cast<std::size_t>(i)].index;
+      }
+      batches->advance(launched);
+      for (HostBatch& batch : rest_of_epoch(*made, at)) seen.push_back(batch);
+      EXPECT_EQ(seen, expected) << launched << " of a launch";
+    }
+    made->start(epoch, 4);
+    EXPECT_EQ(rest_of_epoch(*made, at), (std::vector<HostBatch>{whole[5], whole[6]}));
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Devices, LoaderTest, ::testing::Values(Device::cpu(), Device::cuda(0)),
                          [](const auto& info) { return std::string(info.param.is_cpu() ? "cpu" : "cuda"); });
 

@@ -116,6 +116,20 @@ TEST(RunRanks, NameTheRankWhoseStateDiffers) {
               "wrongly, or unlike libraries or instruction sets; go on from a checkpoint before it");
 }
 
+TEST(RunRanks, CompareAsSeldomAsAskedAndAtTheEnd) {
+  const auto errors = on_ranks(2, [](const RunRanks& ranks) {
+    State state(7, 1);
+    StateComparison comparison(ranks, state.registry, state.stream(), 3600);
+    auto* const weight = static_cast<float*>(state.registry.tensors().front().tensor.data());
+    if (ranks.rank() == 1) *weight += 1.0f;
+    comparison.on_epoch_end({.epoch = 0});
+    comparison.on_epoch_end({.epoch = 1});
+    comparison.on_epoch_end({.epoch = 2, .last = true});
+  });
+  for (const std::string& error : errors) EXPECT_NE(error.find("rank 1 differs"), std::string::npos) << error;
+  for (const std::string& error : errors) EXPECT_NE(error.find("after epoch 3"), std::string::npos) << error;
+}
+
 TEST(RunRanks, AreOddWhereMostSaySomethingElse) {
   const auto odd = [](const std::vector<std::string>& digests) { return odd_ranks(digests); };
   EXPECT_EQ(odd({"a", "a", "a"}), std::vector<int>());
