@@ -561,10 +561,6 @@ void TrainingStep::warm_up(std::int64_t batch_size, bool accumulates) {
   synchronize(stream);
 }
 
-double TrainingStep::time_exchange(int) { throw Error("training step: exchanges are not timed"); }
-
-void TrainingStep::skip_exchange(bool) { throw Error("training step: exchanges are not skipped"); }
-
 std::int64_t warm_up_what_fits(TrainingStep& step, std::int64_t batch, bool accumulates) {
   for (std::int64_t samples = batch;; samples = (samples + 1) / 2) {
     try {

@@ -192,11 +192,6 @@ class TrainingStep {
   /// memory, and waits for the device. Not between micro_batch() and update() (throws Error).
   void warm_up(std::int64_t batch, bool accumulates);
 
-  /// Seconds of one exchange of replicas' sums among ranks, alone, over `times` of them; all ranks call it.
-  double time_exchange(int times);
-  /// For benches: while it skips, replicas are not added among ranks, and weights come to differ. All ranks call it.
-  void skip_exchange(bool skips);
-
   /// Updates whose metrics are still to be read from the ring.
   int unsynchronised_metrics() const;
   /// Metrics of each update since the last read, oldest first; waits for the device. Not between micro_batch() and
