@@ -4,14 +4,18 @@
 #include <algorithm>
 #include <chrono>
 #include <deque>
+#include <future>
 #include <limits>
 #include <optional>
+#include <span>
+#include <system_error>
 #include <utility>
 
 #include <fmt/format.h>
 
 #include "bantam/base/clock.h"
 #include "bantam/base/error.h"
+#include "bantam/base/parallel.h"
 #include "bantam/data/delivery/delivery.h"
 #include "bantam/data/delivery/encoded_cache.h"
 #include "bantam/data/delivery/packed_file.h"
@@ -136,6 +140,15 @@ struct ImageBatchSource::Impl {
   std::optional<DType> dtype;
   double waited = 0;
 
+  /// An epoch that the device counts through.
+  struct DevicePlan {
+    std::int64_t epoch = 0;
+    std::vector<std::int32_t> order;
+    std::vector<kernels::ImagePlacement> placements;
+  };
+  std::optional<std::int64_t> planned_epoch;  // whose placements device_epoch has
+  std::future<DevicePlan> planned_ahead;      // last: its thread reads what stands before it
+
   /// `dataset` may be null: then it is read, where the pipeline has it cached.
   Impl(Runtime& runtime, std::shared_ptr<const SampleReader> reader, std::shared_ptr<const Dataset> dataset,
        LoaderOptions given)
@@ -233,6 +246,8 @@ struct ImageBatchSource::Impl {
   void await_oldest();
   std::int64_t position() const { return device_epoch ? device_epoch->next_batch() : next_out; }
   void start_on_device(std::int64_t first_batch);
+  void plan_on_device(std::span<kernels::ImagePlacement> placements);
+  void plan_ahead(std::int64_t of_epoch);
 };
 
 std::vector<std::int32_t> ImageBatchSource::Impl::order_of(std::int64_t of_epoch) const {
@@ -339,15 +354,48 @@ void ImageBatchSource::Impl::await_oldest() {
   if (!ready) waited += seconds_since(begin);
 }
 
-/// Plans the whole epoch: the device counts through it.
+/// Plans the whole epoch: the device counts through it. Then the next one, while the device works on this.
 void ImageBatchSource::Impl::start_on_device(std::int64_t first_batch) {
   const std::span<kernels::ImagePlacement> placements = device_epoch->placements();
-  if (!placements.empty()) {
-    find_order();
-    planner.plan(*order, epoch, 0, placements);
-  }
+  if (!placements.empty() && planned_epoch != epoch) plan_on_device(placements);
   device_epoch->start(options.pipeline.drop_last ? batches() * options.pipeline.batch_size : epoch_samples(),
                       first_batch);
+  if (!placements.empty()) plan_ahead(epoch + 1);
+}
+
+void ImageBatchSource::Impl::plan_on_device(std::span<kernels::ImagePlacement> placements) {
+  constexpr std::int64_t kPlacesOfPart = 2048;
+  planned_epoch.reset();
+  if (planned_ahead.valid()) {
+    DevicePlan ahead = planned_ahead.get();
+    if (ahead.epoch == epoch) {
+      std::ranges::copy(ahead.placements, placements.begin());
+      order = std::make_shared<const std::vector<std::int32_t>>(std::move(ahead.order));
+      order_epoch = planned_epoch = epoch;
+      return;
+    }
+  }
+  find_order();
+  parallel_ranges(std::ssize(*order), kPlacesOfPart, threads, [&](std::int64_t begin, std::int64_t end) {
+    const auto first = static_cast<std::size_t>(begin), count = static_cast<std::size_t>(end - begin);
+    planner.plan(std::span(*order).subspan(first, count), epoch, begin, placements.subspan(first, count));
+  });
+  planned_epoch = epoch;
+}
+
+/// Where the system refuses a thread, the epoch is planned when it starts.
+void ImageBatchSource::Impl::plan_ahead(std::int64_t of_epoch) {
+  if (planned_ahead.valid()) return;  // of an epoch that was begun more than once
+  try {
+    planned_ahead = std::async(std::launch::async, [this, of_epoch] {
+      DevicePlan plan{.epoch = of_epoch, .order = order_of(of_epoch), .placements = {}};
+      plan.placements.resize(plan.order.size());
+      planner.plan(plan.order, of_epoch, 0, plan.placements);
+      return plan;
+    });
+  } catch (const std::system_error&) {
+    return;
+  }
 }
 
 ImageBatchSource::ImageBatchSource(Runtime& runtime, std::shared_ptr<const SampleReader> reader, LoaderOptions options)
