@@ -47,7 +47,7 @@ std::int64_t EvaluationViews::samples_of(std::int64_t samples) const {
 
 void check_views(const EvaluationViews& views, const Loss& loss, int replicas) {
   if (views.count() < 2)
-    throw ConfigError("train.evaluate.views: there is none beside the image itself: expected flip or crops");
+    throw ConfigError("train.evaluate.views: there is no view beside the image itself: expected flip or crops");
   if (!(views.share > 0.0 && views.share <= 1.0))
     throw ConfigError(fmt::format("train.evaluate.views: share must be above 0 and at most 1, got {}", views.share));
   for (const EvaluationViews::Crop& crop : views.crops)

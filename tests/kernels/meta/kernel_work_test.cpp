@@ -423,7 +423,7 @@ void add_metrics(std::vector<WorkCase>& cases) {
                      static std::int32_t chosen[2] = {};
                      meta::least_certain(e, {.rows = 4, .classes = 3, .count = 2}, kFloats, chosen, {});
                    },
-                   4 * 12 + 7 * 4 * 4 + 4 * 2, 0});
+                   4 * 12 + 7 * 4 * 4 + 4 * 2, 0, KernelKind::pass, 2});
   cases.push_back({"target_counts",
                    [=](const Exec& e) {
                      meta::target_counts(e, {4, 3}, kHalf, kSome, kFloats, {.count = 9});
