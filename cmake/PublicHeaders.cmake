@@ -45,6 +45,7 @@ set(BANTAM_PUBLIC_HEADERS
   data/formats/sample_reader.h
   engine/plan/step_plan.h
   engine/step/batch_source.h
+  engine/step/evaluation_views.h
   engine/metrics/metric.h
   engine/step/optimizer.h
   engine/step/training_step.h

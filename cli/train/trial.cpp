@@ -35,6 +35,11 @@ TrialFolder::~TrialFolder() {
 std::vector<std::string> fast_dev_overrides(const RunConfig& config, std::int64_t updates) {
   std::vector<std::string> overrides = {fmt::format("train.max_updates={}", updates), "checkpoint.every=off"};
   if (!config.train.evaluate) return overrides;
+  if (config.train.loss.views) {  // which stay, as the batch size does
+    overrides.push_back(fmt::format("train.evaluate.every={}updates", updates));
+    overrides.push_back(fmt::format("train.evaluate.limit={}batches", updates));
+    return overrides;
+  }
   const std::int64_t batch = config.train.evaluation.batch_size;
   const std::string size = batch > 0 ? fmt::format(", batch_size: {}", batch) : "";
   overrides.push_back(fmt::format("train.evaluate={{every: {}updates, limit: {}batches{}}}", updates, updates, size));

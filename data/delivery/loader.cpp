@@ -4,14 +4,18 @@
 #include <algorithm>
 #include <chrono>
 #include <deque>
+#include <future>
 #include <limits>
 #include <optional>
+#include <span>
+#include <system_error>
 #include <utility>
 
 #include <fmt/format.h>
 
 #include "bantam/base/clock.h"
 #include "bantam/base/error.h"
+#include "bantam/base/parallel.h"
 #include "bantam/data/delivery/delivery.h"
 #include "bantam/data/delivery/encoded_cache.h"
 #include "bantam/data/delivery/packed_file.h"
@@ -142,6 +146,15 @@ struct ImageBatchSource::Impl {
   std::optional<DType> dtype;
   double waited = 0;
 
+  /// An epoch that the device counts through.
+  struct DevicePlan {
+    std::int64_t epoch = 0;
+    std::vector<std::int32_t> order;
+    std::vector<kernels::ImagePlacement> placements;
+  };
+  std::optional<std::int64_t> planned_epoch;  // whose placements device_epoch has
+  std::future<DevicePlan> planned_ahead;      // last: its thread reads what stands before it
+
   /// `dataset` may be null: then it is read, where the pipeline has it cached.
   Impl(Runtime& runtime, std::shared_ptr<const SampleReader> reader, std::shared_ptr<const Dataset> dataset,
        LoaderOptions given)
@@ -240,6 +253,10 @@ struct ImageBatchSource::Impl {
   std::int64_t position() const { return device_epoch ? share.at(device_epoch->next_batch()) : next_out; }
   std::int64_t samples_of_share() const;
   void start_on_device(std::int64_t first_batch);
+  void plan_on_device(std::span<kernels::ImagePlacement> placements);
+  void plan_ahead(std::int64_t of_epoch);
+  void plan_share(const std::vector<std::int32_t>& of_order, std::int64_t of_epoch,
+                  std::span<kernels::ImagePlacement> placements, int with_threads) const;
 };
 
 std::vector<std::int32_t> ImageBatchSource::Impl::order_of(std::int64_t of_epoch) const {
@@ -353,20 +370,59 @@ std::int64_t ImageBatchSource::Impl::samples_of_share() const {
   return (count - 1) * options.pipeline.batch_size + size_of(share.at(count - 1));
 }
 
-/// Plans the epoch's batches of the share, one after the other: the device counts through them.
+/// Plans the epoch's batches of the share, one after the other: the device counts through them. Then the next epoch's,
+/// while the device works on this one's.
 void ImageBatchSource::Impl::start_on_device(std::int64_t first_batch) {
   const std::span<kernels::ImagePlacement> placements = device_epoch->placements();
-  if (!placements.empty()) {
-    find_order();
-    for (std::int64_t n = 0; n < share.before(batches()); ++n) {
-      const std::int64_t batch = share.at(n), size = options.pipeline.batch_size;
-      const auto part = [count = static_cast<std::size_t>(size_of(batch))](auto all, std::int64_t first) {
-        return all.subspan(static_cast<std::size_t>(first), count);
-      };
-      planner.plan(part(std::span(*order), batch * size), epoch, batch * size, part(placements, n * size));
+  if (!placements.empty() && planned_epoch != epoch) plan_on_device(placements);
+  device_epoch->start(samples_of_share(), share.before(first_batch));
+  if (!placements.empty()) plan_ahead(epoch + 1);
+}
+
+void ImageBatchSource::Impl::plan_share(const std::vector<std::int32_t>& of_order, std::int64_t of_epoch,
+                                        std::span<kernels::ImagePlacement> placements, int with_threads) const {
+  constexpr std::int64_t kPlacesOfPart = 2048;
+  const std::int64_t size = options.pipeline.batch_size;
+  parallel_ranges(share.before(batches()), std::max<std::int64_t>(1, kPlacesOfPart / size), with_threads,
+                  [&](std::int64_t begin, std::int64_t end) {
+                    for (std::int64_t n = begin; n < end; ++n) {
+                      const std::int64_t first = share.at(n) * size;
+                      const auto count = static_cast<std::size_t>(size_of(share.at(n)));
+                      planner.plan(std::span(of_order).subspan(static_cast<std::size_t>(first), count), of_epoch, first,
+                                   placements.subspan(static_cast<std::size_t>(n * size), count));
+                    }
+                  });
+}
+
+void ImageBatchSource::Impl::plan_on_device(std::span<kernels::ImagePlacement> placements) {
+  planned_epoch.reset();
+  if (planned_ahead.valid()) {
+    DevicePlan ahead = planned_ahead.get();
+    if (ahead.epoch == epoch) {
+      std::ranges::copy(ahead.placements, placements.begin());
+      order = std::make_shared<const std::vector<std::int32_t>>(std::move(ahead.order));
+      order_epoch = planned_epoch = epoch;
+      return;
     }
   }
-  device_epoch->start(samples_of_share(), share.before(first_batch));
+  find_order();
+  plan_share(*order, epoch, placements, threads);
+  planned_epoch = epoch;
+}
+
+/// Where the system refuses a thread, the epoch is planned when it starts.
+void ImageBatchSource::Impl::plan_ahead(std::int64_t of_epoch) {
+  if (planned_ahead.valid()) return;  // of an epoch that was begun more than once
+  try {
+    planned_ahead = std::async(std::launch::async, [this, of_epoch] {
+      DevicePlan plan{.epoch = of_epoch, .order = order_of(of_epoch), .placements = {}};
+      plan.placements.resize(static_cast<std::size_t>(samples_of_share()));
+      plan_share(plan.order, of_epoch, plan.placements, 1);
+      return plan;
+    });
+  } catch (const std::system_error&) {
+    return;
+  }
 }
 
 ImageBatchSource::ImageBatchSource(Runtime& runtime, std::shared_ptr<const SampleReader> reader, LoaderOptions options)

@@ -29,8 +29,44 @@ void run_update(TrainingStep& step, const Batch& batch, std::int64_t accumulate)
   step.update();
 }
 
+/// Of the largest evaluated source, at least as many as a batch has.
+std::int64_t evaluated_samples(const StepPlanOptions& options) {
+  std::int64_t sum = 0, most = 0;
+  for (const std::int64_t size : options.evaluation_batches) {
+    sum += size;
+    most = std::max(most, size);
+  }
+  return std::max(options.evaluation_samples > 0 ? options.evaluation_samples : sum, most);
+}
+
+std::int64_t largest_evaluated(const StepPlanOptions& options) {
+  return *std::ranges::max_element(options.evaluation_batches);
+}
+
+/// As evaluate_views has them, of batches that stand for all.
+void run_views(TrainingSession& session, const StepPlanOptions& options) {
+  ViewedBatches viewed(session.step(), evaluated_samples(options), largest_evaluated(options), false);
+  Batch batch;
+  for (int pass = 0; pass < evaluation_passes(session.step()); ++pass) {
+    if (pass > 0) viewed.choose();
+    for (const std::int64_t size : options.evaluation_batches)
+      for (int i = 0; i < 2; ++i) {
+        batch = allocate_batch(session.model(), size, session.step().loss());
+        if (pass == 0)
+          viewed.first(batch);
+        else
+          viewed.second(batch);
+      }
+  }
+  viewed.finish();
+}
+
 /// As Trainer has them: the batch before is released once the next one is there.
 void run_evaluation(TrainingSession& session, const StepPlanOptions& options) {
+  if (options.loss.views && !options.evaluation_batches.empty()) {
+    run_views(session, options);
+    return (void)session.step().read_evaluation();
+  }
   Batch batch;
   for (const std::int64_t size : options.evaluation_batches)
     for (int i = 0; i < 2; ++i) {
@@ -109,6 +145,8 @@ StepShapes shapes_of(const StepPlanOptions& options) {
                     .evaluation_batches = options.evaluation_batches,
                     .accumulates = options.accumulate > 1};
   shapes.batches.push_back(options.batch);
+  if (options.loss.views && !options.evaluation_batches.empty())
+    shapes.viewed_batches = viewed_batches(*options.loss.views, evaluated_samples(options), largest_evaluated(options));
   return shapes;
 }
 
@@ -223,9 +261,12 @@ StepPlanOptions for_sources(StepPlanOptions options, const BatchSource& train, c
   options.batch = sizes.empty() ? train.batch_size() : sizes.front();
   options.last_batches.assign(sizes.begin() + (sizes.empty() ? 0 : 1), sizes.end());
   options.evaluation_batches.clear();
-  for (const BatchSource* source : {validation, test})
-    if (source != nullptr)
-      for (const std::int64_t size : batch_sizes(*source)) options.evaluation_batches.push_back(size);
+  options.evaluation_samples = 0;
+  for (const BatchSource* source : {validation, test}) {
+    if (source == nullptr) continue;
+    for (const std::int64_t size : batch_sizes(*source)) options.evaluation_batches.push_back(size);
+    options.evaluation_samples = std::max(options.evaluation_samples, source->epoch_samples());
+  }
   return options;
 }
 

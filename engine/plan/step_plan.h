@@ -32,6 +32,8 @@ struct StepPlanOptions {
   /// Sizes of evaluated batches, each the full one before a short last one: an evaluation has two of one source at a
   /// time, as a Trainer's has. Empty: nothing is evaluated, and a Trainer with validation data may need a larger pool.
   std::vector<std::int64_t> evaluation_batches = {};
+  /// With views (LossOptions::views): samples of the largest evaluated source; 0: those of evaluation_batches.
+  std::int64_t evaluation_samples = 0;
   bool planned = true;  ///< the pool and `step_fits`: of planned steps, as `bantam train` runs them
   /// The device asked about; it need not be in this machine. Also a meta device.
   Device device = {};

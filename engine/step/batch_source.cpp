@@ -23,6 +23,12 @@ std::int64_t BatchSource::classes() const {
   return labels != nullptr ? labels->classes : 0;
 }
 
+std::int64_t BatchSource::epoch_samples() const {
+  std::int64_t samples = 0;
+  for (std::int64_t batch = 0; batch < batches_per_epoch(); ++batch) samples += size_of(batch);
+  return samples;
+}
+
 void BatchSource::set_share(std::int64_t first, std::int64_t count, std::int64_t of) {
   if (first == 0 && count == of) return;
   throw Error(fmt::format("these data cannot be read in shares (batches {} to {} of each {}): BatchSource::set_share",

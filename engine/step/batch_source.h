@@ -47,6 +47,8 @@ class BatchSource {
   virtual std::int64_t batches_per_epoch() const = 0;
   /// Samples of batch `index`: batch_size, or fewer in a short last batch.
   virtual std::int64_t size_of(std::int64_t index) const = 0;
+  /// Samples of an epoch: of all its batches. A stand-in with fewer batches says that of the source it stands for.
+  virtual std::int64_t epoch_samples() const;
   /// From the next `start` on, `next` passes over other ranks' batches: of every `of` batches, counted from the epoch's
   /// beginning, it returns `count` from the `first` on; epochs are then started at multiples of `of`. Sizes and numbers
   /// stay those of all batches. The base class throws Error, unless that is all of them.

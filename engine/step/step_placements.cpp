@@ -58,6 +58,11 @@ struct StepPlacements::Rehearsal {
   std::vector<PlannerBuffer> trace(StepPart part, std::int64_t size) {
     const Batch made = allocate_batch(session.model(), size, session.step().loss());
     const bool is_micro_batch = part == StepPart::first_micro_batch || part == StepPart::next_micro_batch;
+    Tensor outputs;  // of an evaluated batch
+    if (part == StepPart::evaluation_outputs || part == StepPart::evaluation_measures)
+      outputs = session.model()
+                    .context(Pass::evaluate)
+                    .allocate(session.model().graph().output_shape().prepend(size), DType::float32);
     if (part == StepPart::next_micro_batch || part == StepPart::update) micro_batch(made);
     if (part == StepPart::next_micro_batch) session.model().parameters().partial_gradients().add_up();
     AllocationTrace calls;
@@ -65,6 +70,10 @@ struct StepPlacements::Rehearsal {
       const TraceScope tracing(runtime.allocator(session.model().device()), calls);
       if (part == StepPart::evaluation)
         session.step().evaluate(made);
+      else if (part == StepPart::evaluation_outputs)
+        session.step().evaluate_outputs(made.at(kImages), {.sums = outputs.as<float>()});
+      else if (part == StepPart::evaluation_measures)
+        session.step().evaluate_measures(made, outputs);
       else if (part == StepPart::update)
         update();
       else
@@ -103,7 +112,8 @@ std::optional<std::vector<PlannerBuffer>> PartTrace::buffers() const {
 }
 
 StepPlacements::StepPlacements(const Graph& graph, const ModelOptions& model, const OptimizerOptions& optimizer,
-                               const LossOptions& loss, Device device, const ReplicaOptions& replicas) {
+                               const LossOptions& loss, Device device, const ReplicaOptions& replicas)
+    : views_(loss.views.has_value()) {
   if (without_meta(graph, loss, optimizer).empty())
     rehearsal_ = std::make_unique<Rehearsal>(graph, model, optimizer, loss, device, replicas.replicas > 1);
 }
@@ -118,7 +128,11 @@ void StepPlacements::prepare(const StepShapes& shapes) {
     if (shapes.accumulates) (void)plan(StepPart::next_micro_batch, batch);
   }
   if (!batches.empty()) (void)plan(StepPart::update, 0);
-  for (const std::int64_t batch : shapes.evaluation_batches) (void)plan(StepPart::evaluation, batch);
+  for (const std::int64_t batch : shapes.evaluation_batches)
+    (void)plan(views_ ? StepPart::evaluation_measures : StepPart::evaluation, batch);
+  if (!views_) return;
+  for (const std::vector<std::int64_t>* sizes : {&shapes.evaluation_batches, &shapes.viewed_batches})
+    for (const std::int64_t batch : *sizes) (void)plan(StepPart::evaluation_outputs, batch);
 }
 
 std::shared_ptr<const PlacementPlan> StepPlacements::plan(StepPart part, std::int64_t batch) {
@@ -150,7 +164,7 @@ std::shared_ptr<const PlacementPlan> StepPlacements::solve(const std::vector<Pla
 void StepPlacements::drop_above(std::int64_t samples) {
   std::erase_if(entries_, [samples](const auto& entry) {
     const auto [part, batch] = entry.first;
-    return part != StepPart::evaluation && batch > samples;
+    return (part == StepPart::first_micro_batch || part == StepPart::next_micro_batch) && batch > samples;
   });
 }
 

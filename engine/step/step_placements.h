@@ -31,7 +31,9 @@ enum class StepPart : std::uint8_t {
   first_micro_batch,  ///< of an update: gradients are written
   next_micro_batch,   ///< gradients are added to
   update,
-  evaluation
+  evaluation,
+  evaluation_outputs,  ///< of an evaluated batch, written to memory that is no part of it
+  evaluation_measures  ///< loss and metrics of outputs that are there
 };
 
 /// Notes an allocator's calls in `trace` for a scope, also where an exception ends it: `trace` must outlive the scope,
@@ -124,6 +126,7 @@ class StepPlacements {
   std::shared_ptr<const PlacementPlan> solve(const std::vector<PlannerBuffer>& buffers) const;
 
   std::unique_ptr<Rehearsal> rehearsal_;  // null: plans are learned
+  bool views_;                            // evaluations have them
   std::map<Key, Entry> entries_;
   bool departed_ = false;
 };

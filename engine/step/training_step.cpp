@@ -17,6 +17,7 @@
 #include "bantam/engine/step/replica_tree.h"
 #include "bantam/engine/step/step_placements.h"
 #include "bantam/kernels/contracts/head/softmax_cross_entropy.h"
+#include "bantam/kernels/contracts/metric/view_outputs.h"
 #include "bantam/kernels/contracts/update/update.h"
 #include "bantam/memory/device/trace_range.h"
 
@@ -110,6 +111,10 @@ TrainingStep::TrainingStep(Model& model, Optimizer& optimizer, LossOptions loss,
       ring_(std::make_unique<MetricRing>(model, loss_.metrics)) {
   (void)targets_of(loss_, model_.graph().output_shape());
   check_replicas(replicas_);
+  if (loss_.views) {
+    check_views(*loss_.views, *loss_.loss, replicas_.replicas);
+    check_views(*loss_.views, model_.graph());
+  }
   if (replicas_.replicas > 1) tree_ = std::make_unique<ReplicaTree>(model_, *ring_, replicas_);
 }
 
@@ -258,7 +263,7 @@ void TrainingStep::run_unplanned(StepPart part, std::int64_t batch, const std::f
     learning_.reset();
     throw;
   }
-  if (part == StepPart::update || part == StepPart::evaluation)
+  if (part != StepPart::first_micro_batch && part != StepPart::next_micro_batch)
     learn();
   else if (learning_)
     learning_->end_part();
@@ -425,12 +430,43 @@ void TrainingStep::evaluate(const Batch& batch) {
   run_part(StepPart::evaluation, batch.size, [&] { forward_and_measure(batch); });
 }
 
+void TrainingStep::evaluate_outputs(const Tensor& images, const OutputsTo& to) {
+  const std::int64_t size = images.shape()[0];
+  run_part(StepPart::evaluation_outputs, size, [&] {
+    const Context context = model_.context(Pass::evaluate);
+    const kernels::KernelPhaseScope phase(context.exec.log, kernels::KernelPhase::forward);
+    const Tensor y = model_.forward(context, images);
+    const Context local = context.at(model_.runtime().intern("views"));
+    BANTAM_KERNEL(
+        local.exec, view_outputs,
+        {.rows = size, .columns = y.shape().without_first().elements(), .adds = to.adds, .divisor = to.divisor},
+        y.dtype(), y.data(), to.places, to.sums);
+  });
+}
+
+void TrainingStep::evaluate_measures(const Batch& batch, const Tensor& outputs) {
+  check_size(batch);
+  run_part(StepPart::evaluation_measures, batch.size, [&] {
+    count_evaluation([&](const Context& context) {
+      (void)loss_.loss->forward(context.at(model_.runtime().intern("loss")), outputs, batch.tensors,
+                                {.sums = ring_->evaluation()});
+      if (ring_->reads_output(true)) ring_->accumulate(context, outputs, batch.tensors, nullptr);
+    });
+  });
+}
+
 void TrainingStep::forward_and_measure(const Batch& batch) {
+  count_evaluation(
+      [&](const Context& context) { (void)forward_loss(context, batch, {.sums = ring_->evaluation()}, true); });
+}
+
+/// What `count` adds to the evaluation's sums is removed where it throws.
+void TrainingStep::count_evaluation(const std::function<void(const Context& context)>& count) {
   const Context context = model_.context(Pass::evaluate);
   const kernels::KernelPhaseScope phase(context.exec.log, kernels::KernelPhase::forward);
   ring_->begin_evaluation();
   try {
-    (void)forward_loss(context, batch, {.sums = ring_->evaluation()}, true);
+    count(context);
   } catch (...) {  // out of memory, say: it may be repeated in smaller micro-batches
     ring_->undo_evaluation();
     throw;
@@ -555,7 +591,10 @@ void TrainingStep::warm_up(std::int64_t batch_size, bool accumulates) {
   end_replicas(false);
   discard();
   const std::vector<std::byte> kept = ring_->save_evaluation();  // that was not read yet
-  evaluate(batch);
+  if (loss_.views)
+    warm_up_views(*this, batch);
+  else
+    evaluate(batch);
   ring_->restore_evaluation(kept);
   optimizer_.warm_up();
   synchronize(stream);

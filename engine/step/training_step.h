@@ -18,6 +18,7 @@
 #include "bantam/engine/losses/loss.h"
 #include "bantam/engine/metrics/metric.h"
 #include "bantam/engine/step/batch_source.h"
+#include "bantam/engine/step/evaluation_views.h"
 #include "bantam/engine/step/optimizer.h"
 #include "bantam/memory/device/device.h"
 
@@ -49,16 +50,20 @@ class BANTAM_INTERNAL StepPlacements;
 struct StepShapes {
   std::vector<std::int64_t> batches = {};             ///< sizes of micro-batches: the full one, a short last one
   std::vector<std::int64_t> evaluation_batches = {};  ///< likewise
+  std::vector<std::int64_t> viewed_batches = {};      ///< of a share of the samples with views (viewed_batches)
   bool accumulates = false;                           ///< updates of several micro-batches
 };
 
-/// The loss of a step, and the metrics that are counted beside it.
+/// The loss of a step, the metrics that are counted beside it, and what evaluations are of.
 struct LossOptions {
   LossPtr loss = softmax_cross_entropy();
   /// Those that the loss does not count read the model's output, so that its end is not fused with the loss.
   std::vector<MetricPtr> metrics = {};
   /// true: mean over the effective batch; false: sum.
   bool mean = true;
+  /// Evaluations (evaluate_source) are of the mean output of these views. Nothing: of the images as they come. They
+  /// read the model's output, so that its end is not fused with the loss there.
+  std::optional<EvaluationViews> views = std::nullopt;
 };
 
 /// Replicas of a step: each runs the micro-batches of its part of the effective batch as a step of its own would, and
@@ -183,8 +188,21 @@ class TrainingStep {
   /// runs nothing, where the arena has moved: the recording is then useless, and the updates must be captured anew.
   bool replay(const CapturedUpdates& captured);
 
-  /// Loss and accuracy of one batch without training; adds to the evaluation sums.
+  /// Loss and accuracy of one batch without training; adds to the evaluation sums. Without views: evaluate_source has
+  /// them.
   void evaluate(const Batch& batch);
+  /// Where outputs of an evaluated batch go, in float32 (kernels::ViewOutputs).
+  struct OutputsTo {
+    float* sums = nullptr;                 ///< (…, outputs) in device memory
+    const std::int32_t* places = nullptr;  ///< (batch) in device memory: the row of each; null: the first rows
+    bool adds = false;
+    float divisor = 1.0f;
+  };
+  /// The outputs of one batch of images (batch, …) without training, of a model whose output is (outputs).
+  void evaluate_outputs(const Tensor& images, const OutputsTo& to);
+  /// As `evaluate`, of outputs (batch.size, …) in float32 that are there: adds their loss and metrics to the evaluation
+  /// sums. The batch has what loss and metrics read.
+  void evaluate_measures(const Batch& batch, const Tensor& outputs);
 
   /// Runs all that the step will run, on a random batch of `batch` samples that is then discarded, so that the device
   /// has loaded the kernels, and algorithms were timed on values like a run's: weights, state, statistics and metrics
@@ -222,6 +240,7 @@ class TrainingStep {
 
  private:
   void forward_and_backward(const Batch& batch, std::int64_t first_sample, std::int64_t effective_batch);
+  void count_evaluation(const std::function<void(const Context& context)>& count);
   void forward_and_measure(const Batch& batch);
   Tensor forward_loss(const Context& context, const Batch& batch, const LossCall& call, bool evaluation) const;
   LossCall training_call(std::int64_t effective_batch, const Tensor& seed) const;

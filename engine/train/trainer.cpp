@@ -133,9 +133,14 @@ StepShapes Trainer::shapes() const {
   };
   StepShapes shapes{.batches = sizes(train_), .accumulates = options_.accumulate > 1};
   if (!options_.evaluate) return shapes;
-  for (const BatchSource* source : {validation_, options_.test})
-    if (source != nullptr)
-      for (const std::int64_t size : sizes(*source)) shapes.evaluation_batches.push_back(size);
+  const std::optional<EvaluationViews>& views = step_.loss().views;
+  for (const BatchSource* source : {validation_, options_.test}) {
+    if (source == nullptr) continue;
+    for (const std::int64_t size : sizes(*source)) shapes.evaluation_batches.push_back(size);
+    if (!views) continue;
+    for (const std::int64_t size : viewed_batches(*views, source->epoch_samples(), source->batch_size()))
+      shapes.viewed_batches.push_back(size);
+  }
   return shapes;
 }
 
@@ -455,7 +460,8 @@ Metrics Trainer::evaluate(BatchSource& source) {
 bool Trainer::evaluate_told(BatchSource& source, std::int64_t epoch, Metrics& metrics) {
   const TrainerClock::time_point start = TrainerClock::now();
   TrainerClock::time_point told = start;
-  EvaluationEvent event{.epoch = epoch, .epochs = options_.epochs, .batches = source.batches_per_epoch()};
+  EvaluationEvent event{
+      .epoch = epoch, .epochs = options_.epochs, .batches = source.batches_per_epoch() * evaluation_passes(step_)};
   bool stopped = false;
   const Metrics all = evaluate_while(source, [&](std::int64_t done) {
     stopped = stopped || (done < event.batches && stop_requested());
@@ -550,10 +556,15 @@ Metrics Trainer::evaluate_while(BatchSource& source, const std::function<bool(st
   std::optional<AveragedWeights> averages;
   if (ema && ema->evaluate) averages.emplace(step_.optimizer());
   if (step_.replicas().replicas > 1) return evaluate_replicas(source, go_on);
+  const bool may_halve = options_.on_oom != OnOutOfMemory::fail;
+  if (step_.loss().views) {
+    (void)evaluate_views(step_, source, source.epoch_samples(), may_halve, go_on);
+    return step_.read_evaluation();
+  }
   source.start(0, 0);
   Batch batch;
   for (std::int64_t done = 0; go_on(done) && source.next(context, batch); ++done)
-    micro_batches_.evaluate(batch, options_.on_oom != OnOutOfMemory::fail);
+    micro_batches_.evaluate(batch, may_halve);
   batch = {};
   return step_.read_evaluation();
 }
@@ -565,12 +576,19 @@ Metrics Trainer::evaluate_replicas(BatchSource& source, const std::function<bool
   const std::int64_t batches = source.batches_per_epoch(), first = replicas.first();
   const auto begin_of = [&](std::int64_t replica) { return replica * batches / replicas.replicas; };
   std::vector<std::vector<double>> sums;
+  const bool may_halve = options_.on_oom != OnOutOfMemory::fail;
+  std::optional<ViewedBatches> viewed;
+  if (step_.loss().views) viewed.emplace(step_, source.epoch_samples(), source.batch_size(), may_halve);
   source.start(0, begin_of(first));
   std::int64_t done = 0;
   for (std::int64_t replica = first; replica < first + replicas.count(); ++replica) {
     Batch batch;
-    for (; done < begin_of(replica + 1) - begin_of(first) && go_on(done) && source.next(context, batch); ++done)
-      micro_batches_.evaluate(batch, options_.on_oom != OnOutOfMemory::fail);
+    for (; done < begin_of(replica + 1) - begin_of(first) && go_on(done) && source.next(context, batch); ++done) {
+      if (viewed)
+        viewed->first(batch);
+      else
+        micro_batches_.evaluate(batch, may_halve);
+    }
     sums.push_back(step_.take_evaluation_sums());
   }
   (void)go_on(done);

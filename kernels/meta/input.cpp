@@ -1,7 +1,9 @@
-// Work of making a batch: pixels that a crop can show, and what is written of them; and of mixing its samples.
+// Work of making a batch: pixels that a crop can show, and what is written of them; of mixing its samples; and of
+// views.
 #include <algorithm>
 
 #include "bantam/kernels/contracts/input/image_batch.h"
+#include "bantam/kernels/contracts/input/image_views.h"
 #include "bantam/kernels/contracts/input/mix_batch.h"
 #include "bantam/kernels/meta/work.h"
 
@@ -29,6 +31,10 @@ void epoch_batch(const Exec& exec, const ImageBatchShape& s, const EpochTable&, 
 }
 void advance_epoch(const Exec& exec, const EpochTable&, std::int64_t) {
   note(exec, "advance_epoch", {.bytes = 2 * static_cast<std::int64_t>(sizeof(std::int64_t))});
+}
+void image_views(const Exec& exec, const ImageViewShape& s, DType dtype, const void*, const std::int32_t* rows, void*) {
+  const std::int64_t values = s.height * s.width * s.channels;
+  note(exec, "image_views", {.bytes = s.count * (2 * bytes_of(values, dtype) + unless_null(rows, kLabel))});
 }
 void mix_images(const Exec& exec, const MixShape& s, const SampleMix*, DType dtype, void*) {
   const std::int64_t values = s.height * s.width * s.channels;

@@ -1,5 +1,6 @@
-// Work of the counts and sums of metrics.
+// Work of the counts and sums of metrics, and of the outputs of views.
 #include "bantam/kernels/contracts/metric/metric_counts.h"
+#include "bantam/kernels/contracts/metric/view_outputs.h"
 #include "bantam/kernels/meta/work.h"
 
 namespace bantam::kernels::meta {
@@ -32,6 +33,18 @@ void error_sums(const Exec& exec, const ErrorShape& s, DType dtype, const void*,
                 Workspace) {
   const std::int64_t elements = s.rows * s.columns;
   note(exec, "error_sums", {.bytes = bytes_of(elements, dtype) + 4 * elements + sum_bytes(to), .passes = 2});
+}
+
+void view_outputs(const Exec& exec, const ViewOutputShape& s, DType dtype, const void*, const std::int32_t* places,
+                  float*) {
+  const std::int64_t elements = s.rows * s.columns;
+  note(exec, "view_outputs",
+       {.bytes = bytes_of(elements, dtype) + (s.adds ? 8 : 4) * elements + unless_null(places, 4 * s.rows)});
+}
+
+/// Keys are written, and read for each of four digits, for the count and for the choice.
+void least_certain(const Exec& exec, const LeastCertainShape& s, const float*, std::int32_t*, Workspace) {
+  note(exec, "least_certain", {.bytes = 4 * s.rows * s.classes + 7 * 4 * s.rows + 4 * s.count, .passes = 2});
 }
 
 }  // namespace bantam::kernels::meta

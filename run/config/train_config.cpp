@@ -70,6 +70,48 @@ void read_limit(const ConfigNode& limit, EvaluationOptions& evaluation) {
   }
 }
 
+/// [[top, left], …] in the image with its border; by default two opposite corners of it.
+std::vector<EvaluationViews::Crop> read_crops(ConfigMap& views, std::int64_t padding) {
+  std::vector<EvaluationViews::Crop> crops;
+  if (padding > 0) crops = {{0, 0}, {2 * padding, 2 * padding}};
+  const auto places = views.find({"crops",
+                                  "Crops of the image's size from the image with its border, each as [top, left] of "
+                                  "its corner there, from 0 to twice the padding.",
+                                  "[[0, 0], [2, 2]]", "with padding, two opposite corners: [0, 0] and [2p, 2p]"});
+  if (!places) return crops;
+  crops.clear();
+  for (const ConfigNode& place : places->items()) {
+    const auto [top, left] = place.as_pair({.min = 0, .max = 2 * padding});
+    crops.push_back({top, left});
+  }
+  return crops;
+}
+
+EvaluationViews read_views(const ConfigNode& node) {
+  constexpr std::int64_t kMostPadding = 1024;
+  ConfigMap map = node.as_map();
+  EvaluationViews views;
+  views.flip = map.boolean({"flip", "Also the mirror image, of the image itself and of each crop.", "false"}, true);
+  views.padding =
+      map.integer({"padding", "Pixels of a border on each side of the image, of which crops are made.", "1"},
+                  {.min = 0, .max = kMostPadding}, 0);
+  views.reflect = map.choice({"mode",
+                              "What the border holds. reflect: the image mirrored, without its edge; zero: 0, after "
+                              "normalisation.",
+                              "zero"},
+                             {"reflect", "zero"}, "reflect") == "reflect";
+  views.crops = read_crops(map, node.is_described() ? kMostPadding : views.padding);
+  views.share = map.number({"share",
+                            "Only this share of the samples has views: those with the lowest top probability by the "
+                            "image itself, of equal ones the first of the set. The others keep that output. They are "
+                            "chosen among all samples, which are read twice. For losses of a softmax, without "
+                            "train.replicas.",
+                            "0.25"},
+                           {.min = 0, .max = 1, .min_open = true}, 1);
+  map.finish();
+  return views;
+}
+
 void read_evaluation(const ConfigNode& node, TrainConfig& config) {
   if (!node.is_map()) {
     config.evaluate = node.as_boolean();
@@ -89,6 +131,20 @@ void read_evaluation(const ConfigNode& node, TrainConfig& config) {
     read_limit(*limit, config.evaluation);
   if (const auto batch = map.find({"batch_size", "Samples of an evaluated batch.", "256", "that of training"}))
     config.evaluation.batch_size = batch->as_integer({.min = 1, .max = 1 << 24});
+  if (const auto views = map.find({"views",
+                                   "Test-time augmentation: each evaluated image is seen in several views, the image "
+                                   "as it comes first, and loss and metrics are of the mean of their outputs (of "
+                                   "logits, where the loss makes probabilities of them). An output of one axis. "
+                                   "Predictions are without views.",
+                                   "{flip: true, padding: 1, share: 0.25}", "the image alone"})) {
+    config.loss.views = read_views(*views);
+    try {
+      if (!views->is_described() && config.loss.loss)
+        check_views(*config.loss.views, *config.loss.loss, config.replicas);
+    } catch (const ConfigError& error) {
+      views->fail(error.what());
+    }
+  }
   map.finish();
 }
 
@@ -318,7 +374,7 @@ TrainConfig read_train_config(ConfigMap train, Device device) {
       train.node({"evaluate",
                   "Evaluate on the validation samples (data.validation): true, after each epoch; false, never, and no "
                   "test set either; or when and on how many.",
-                  "true | {every: 2epochs, limit: 10batches, batch_size: 256}"},
+                  "true | {every: 2epochs, limit: 10batches, batch_size: 256} | {views: {flip: true}}"},
                  "true");
   attempt([&] { read_evaluation(evaluate, config); });
   const bool knows_metrics = !attempt.failed();  // which early stopping chooses from

@@ -22,6 +22,7 @@ class ExcerptSource : public BatchSource, public DeviceBatches {
   std::int64_t batch_size() const override { return whole_.batch_size(); }
   std::int64_t batches_per_epoch() const override { return whole_.batches_per_epoch() - skipped_; }
   std::int64_t size_of(std::int64_t index) const override { return whole_.size_of(place(index)); }
+  std::int64_t epoch_samples() const override { return whole_.epoch_samples(); }
   void set_share(std::int64_t first, std::int64_t count, std::int64_t of) override {
     whole_.set_share(first, count, of);
     count_ = count;

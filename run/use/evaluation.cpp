@@ -74,6 +74,7 @@ std::vector<MetricPtr> more_metrics(const RunConfig& config) {
 /// Whether the model's end runs as one op with the loss where no metric reads the output: another metric would change
 /// the loss's bits.
 bool fuses_loss(const Model& model, const LossOptions& loss) {
+  if (loss.views) return false;  // of whose outputs the mean is taken
   if (std::ranges::any_of(loss.metrics, [](const MetricPtr& metric) { return !metric->counted_by_loss(); }))
     return false;
   const std::vector<NodePlan>& nodes = model.program().segments.back().nodes;
@@ -91,9 +92,12 @@ OptimizerOptions no_optimizer() { return {.kind = OptimizerKind::sgd}; }
 /// Model, steps and batches of one evaluation on one device, which may be a meta device.
 class EvaluationSession {
  public:
+  /// `of_set`: samples of the set that `samples` are, or stand for.
   EvaluationSession(Runtime& runtime, Device device, const RunConfig& config,
-                    std::shared_ptr<const SampleReader> samples, std::shared_ptr<BrokenSamples> broken)
-      : may_halve_(config.memory.on_oom != OnOutOfMemory::fail),
+                    std::shared_ptr<const SampleReader> samples, std::shared_ptr<BrokenSamples> broken,
+                    std::int64_t of_set)
+      : of_set_(of_set),
+        may_halve_(config.memory.on_oom != OnOutOfMemory::fail),
         model_(runtime, device, config.model.graph, model_options(config)),
         optimizer_(model_, no_optimizer()),
         source_(open_evaluated(runtime, std::move(samples), *config.data, device, std::move(broken))) {
@@ -111,6 +115,11 @@ class EvaluationSession {
 
   /// All batches, for as long as `go_on` says so before each; whether it did to the end.
   bool run(const std::function<bool(std::int64_t done, std::int64_t batches)>& go_on) {
+    if (steps_.front()->loss().views) {
+      const std::int64_t batches = source_->batches_per_epoch() * evaluation_passes(*steps_.front());
+      return evaluate_views(*steps_.front(), *source_, of_set_, may_halve_,
+                            [&](std::int64_t done) { return go_on(done, batches); });
+    }
     const Context context = model_.context(Pass::evaluate).at(model_.runtime().intern("input"));
     source_->start(0, 0);
     Batch batch;
@@ -137,6 +146,7 @@ class EvaluationSession {
   }
 
  private:
+  std::int64_t of_set_;
   bool may_halve_;
   Model model_;
   Optimizer optimizer_;
@@ -154,9 +164,11 @@ std::shared_ptr<const SampleReader> excerpt_of(const RunConfig& config, std::sha
   return size <= full ? std::move(samples) : first_samples(std::move(samples), full + size % batch);
 }
 
-MemoryStats rehearse(const RunConfig& config, const std::shared_ptr<const SampleReader>& excerpt, std::uint64_t pool) {
+/// Of `excerpt`, which stands for `samples` samples.
+MemoryStats rehearse(const RunConfig& config, const std::shared_ptr<const SampleReader>& excerpt, std::int64_t samples,
+                     std::uint64_t pool) {
   RehearsalRuntime rehearsal(config, pool);
-  EvaluationSession session(rehearsal.runtime(), rehearsal.device(), config, excerpt, nullptr);
+  EvaluationSession session(rehearsal.runtime(), rehearsal.device(), config, excerpt, nullptr, samples);
   (void)session.run([](std::int64_t, std::int64_t) { return true; });
   return rehearsal.stats();
 }
@@ -164,8 +176,9 @@ MemoryStats rehearse(const RunConfig& config, const std::shared_ptr<const Sample
 void plan(const RunConfig& config, const std::shared_ptr<const SampleReader>& samples, Evaluation& result) {
   if (!without_meta(config.model.graph, config.train.loss, no_optimizer()).empty()) return;  // it is not known
   const std::shared_ptr<const SampleReader> excerpt = excerpt_of(config, samples);
-  result.planned_peak_bytes = rehearse(config, excerpt, 0).peak_bytes;
-  result.planned_pool_bytes = least_pool([&](std::uint64_t pool) { return rehearse(config, excerpt, pool); });
+  const std::int64_t size = samples->facts().size;
+  result.planned_peak_bytes = rehearse(config, excerpt, size, 0).peak_bytes;
+  result.planned_pool_bytes = least_pool([&](std::uint64_t pool) { return rehearse(config, excerpt, size, pool); });
 }
 
 /// A batch size that training would have to find is none of an evaluation's.
@@ -211,7 +224,7 @@ Evaluation evaluate(const TrainedModel& trained, const EvaluateOptions& options)
   const AlgorithmCache algorithms(*runtime, config,
                                   {.run_file = trained.run.empty() ? "" : trained.run / "algorithms.json",
                                    .planned_pool_bytes = result.planned_pool_bytes});
-  EvaluationSession session(*runtime, config.device, config, samples, broken);
+  EvaluationSession session(*runtime, config.device, config, samples, broken, samples->facts().size);
   (void)load_weights(session.model(), trained.weights, trained.weights_file, {.advises = false});
   const auto begin = std::chrono::steady_clock::now();
   run_batches(session, options);

@@ -10,8 +10,10 @@ namespace {
 
 /// A model in training, and everything about it that a warm-up could change.
 struct TrainedModel {
-  TrainedModel(Runtime& runtime, Device device, OptimizerOptions options)
-      : model(runtime, device, small_network(), {.seed = 3}), optimizer(model, options), step(model, optimizer, {}) {
+  TrainedModel(Runtime& runtime, Device device, OptimizerOptions options, LossOptions loss = {})
+      : model(runtime, device, small_network(), {.seed = 3}),
+        optimizer(model, options),
+        step(model, optimizer, std::move(loss)) {
     model.register_state(state);
     optimizer.register_state(state);
   }
@@ -49,8 +51,8 @@ bool same_bits(const std::vector<float>& a, const std::vector<float>& b) {
 
 class WarmUpTest : public EngineTest {
  protected:
-  void expect_nothing_changes(OptimizerOptions options) {
-    TrainedModel plain(runtime(), device(), options), warmed(runtime(), device(), options);
+  void expect_nothing_changes(OptimizerOptions options, const LossOptions& loss = {}) {
+    TrainedModel plain(runtime(), device(), options, loss), warmed(runtime(), device(), options, loss);
     warmed.step.warm_up(6, true);
     for (std::int64_t update = 0; update < 3; ++update) {
       for (TrainedModel* run : {&plain, &warmed}) {
@@ -80,6 +82,11 @@ class WarmUpTest : public EngineTest {
 BANTAM_INSTANTIATE_ON_DEVICES(WarmUpTest);
 
 TEST_P(WarmUpTest, ChangesNothingUnderAdam) { expect_nothing_changes({.learning_rate = 0.01f, .clip_norm = 1.0f}); }
+
+TEST_P(WarmUpTest, ChangesNothingOfEvaluationsWithViews) {
+  expect_nothing_changes({.learning_rate = 0.01f}, {.views = EvaluationViews{.share = 0.5}});
+  expect_nothing_changes({.learning_rate = 0.01f}, {.views = EvaluationViews{.padding = 1, .crops = {{0, 1}}}});
+}
 
 TEST_P(WarmUpTest, ChangesNothingUnderMomentum) {
   expect_nothing_changes({.kind = OptimizerKind::sgd_nesterov, .learning_rate = 0.01f, .momentum = 0.9f});

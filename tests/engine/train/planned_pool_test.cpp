@@ -54,6 +54,7 @@ class OwnBatches : public BatchSource {
 
 struct Case {
   std::int64_t samples, batch, held_out, evaluated_batch, accumulate;
+  std::optional<EvaluationViews> views = std::nullopt;
 };
 
 /// With so many bytes as limit, reserved before the model is made or as they are needed.
@@ -62,7 +63,7 @@ MemoryStats train(Device device, const Case& at, std::uint64_t pool_bytes, StepM
   if (reserves) runtime.reserve(device, pool_bytes);
   Model model(runtime, device, network(), {.seed = 1});
   Optimizer optimizer(model, {});
-  TrainingStep step(model, optimizer, {});
+  TrainingStep step(model, optimizer, {.views = at.views});
   OwnBatches data(at.samples, at.batch), validation(at.held_out, at.evaluated_batch);
   Trainer trainer(step, data, &validation, {.epochs = 3, .accumulate = at.accumulate, .mode = mode});
   EXPECT_EQ(trainer.run().epochs, 3);
@@ -70,10 +71,14 @@ MemoryStats train(Device device, const Case& at, std::uint64_t pool_bytes, StepM
 }
 
 TEST_P(PlannedPoolTest, ATrainerThatEvaluatesNeedsWhatWasPlanned) {
-  for (const Case& at : {Case{128, 32, 64, 32, 1}, Case{128, 32, 100, 64, 1}, Case{100, 32, 50, 16, 1},
-                         Case{100, 16, 40, 48, 2}, Case{96, 32, 20, 40, 1}}) {
+  for (const Case& at :
+       {Case{128, 32, 64, 32, 1}, Case{128, 32, 100, 64, 1}, Case{100, 32, 50, 16, 1}, Case{100, 16, 40, 48, 2},
+        Case{96, 32, 20, 40, 1}, Case{128, 32, 100, 32, 1, EvaluationViews{}},
+        Case{64, 16, 100, 32, 1, EvaluationViews{.share = 0.5}},
+        Case{64, 16, 300, 32, 1, EvaluationViews{.padding = 1, .crops = {{0, 0}}, .share = 0.1}}}) {
     const OwnBatches data(at.samples, at.batch), validation(at.held_out, at.evaluated_batch);
-    const StepPlanOptions options = for_sources({.accumulate = at.accumulate, .device = device()}, data, &validation);
+    const StepPlanOptions options =
+        for_sources({.loss = {.views = at.views}, .accumulate = at.accumulate, .device = device()}, data, &validation);
     const StepPlan plan = plan_step(network(), options);
     for (const StepMode mode : {StepMode::planned, StepMode::captured}) {
       MemoryStats stats;

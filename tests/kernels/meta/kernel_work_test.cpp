@@ -26,6 +26,7 @@
 #include "bantam/kernels/contracts/image/pad2d.h"
 #include "bantam/kernels/contracts/image/resize2d.h"
 #include "bantam/kernels/contracts/input/image_batch.h"
+#include "bantam/kernels/contracts/input/image_views.h"
 #include "bantam/kernels/contracts/input/mix_batch.h"
 #include "bantam/kernels/contracts/join/channel_scale.h"
 #include "bantam/kernels/contracts/join/concat.h"
@@ -37,6 +38,7 @@
 #include "bantam/kernels/contracts/loss/value_loss.h"
 #include "bantam/kernels/contracts/matmul/matmul.h"
 #include "bantam/kernels/contracts/metric/metric_counts.h"
+#include "bantam/kernels/contracts/metric/view_outputs.h"
 #include "bantam/kernels/contracts/norm/group_norm.h"
 #include "bantam/kernels/contracts/pointwise/pointwise_norm.h"
 #include "bantam/kernels/contracts/pool/norm_pool.h"
@@ -411,6 +413,17 @@ void add_metrics(std::vector<WorkCase>& cases) {
       {"label_counts",
        [=](const Exec& e) { meta::label_counts(e, {.rows = 4, .classes = 3}, kHalf, kSome, labels, {.count = 9}); },
        2 * 12 + 4 * 4 + 16 * 9, 0});
+  cases.push_back({"view_outputs",
+                   [=](const Exec& e) {
+                     meta::view_outputs(e, {.rows = 4, .columns = 3, .adds = true}, kHalf, kSome, labels, kFloats);
+                   },
+                   2 * 12 + 2 * 4 * 12 + 4 * 4, 0});
+  cases.push_back({"least_certain",
+                   [=](const Exec& e) {
+                     static std::int32_t chosen[2] = {};
+                     meta::least_certain(e, {.rows = 4, .classes = 3, .count = 2}, kFloats, chosen, {});
+                   },
+                   4 * 12 + 7 * 4 * 4 + 4 * 2, 0, KernelKind::pass, 2});
   cases.push_back({"target_counts",
                    [=](const Exec& e) {
                      meta::target_counts(e, {4, 3}, kHalf, kSome, kFloats, {.count = 9});
@@ -588,6 +601,13 @@ void add_inputs(std::vector<WorkCase>& cases) {
                    kImages + 2 * 8, 0});
   cases.push_back({"advance_epoch", [](const Exec& e) { meta::advance_epoch(e, {}, 2); }, 16, 0});
   // A table's row of 12 bytes a sample; images read and written; targets written from labels, which are replaced.
+  cases.push_back({"image_views",  // two images of 2 x 3 x 2, each with its row
+                   [](const Exec& e) {
+                     static const std::int32_t rows[2] = {};
+                     meta::image_views(e, {.count = 2, .height = 2, .width = 3, .channels = 2}, kHalf, kSome, rows,
+                                       kSome);
+                   },
+                   2 * (24 + 24 + 4), 0});
   cases.push_back({"mix_images",
                    [](const Exec& e) {
                      meta::mix_images(e, {2, 2, 3, 2}, nullptr, kHalf, kSome);

@@ -72,6 +72,9 @@ TEST_F(EvaluationTest, AnySettingOfTheRunsEvaluationsCounts) {
   (void)expect_same("averages", {"train.ema={decay: 0.5}"}, {.ema = true});
   (void)expect_same("recompute", {"recompute=all", "fusion=off"});
   (void)expect_same("half", {"precision=mixed_float16"});
+  (void)expect_same("mirrored", {"train.evaluate={views: {flip: true}, batch_size: 7}"});
+  (void)expect_same("share", {"train.evaluate={views: {padding: 2, share: 0.5}, batch_size: 7}", "train.metrics=[f1]"});
+  (void)expect_same("small share", {"train.evaluate={views: {padding: 1, mode: zero, share: 0.2}}"});
 }
 
 TEST_F(EvaluationTest, ASplitIsTheRunsOwnAndTheTestSetIsItsTest) {
