@@ -1,7 +1,7 @@
 // Sums of several GPUs, one thread a GPU: microseconds of an exchange in a recorded graph, by size, transport and
 // number of thread blocks. One JSON object a line, as benchmarks/peers/torch_ddp.py --allreduce prints them.
 //
-//   build/benchmarks/exchange_benchmark [GPUS]
+//   build/benchmarks/exchange_benchmark [GPUS [peer|nccl]]
 #include <algorithm>
 #include <array>
 #include <chrono>
@@ -95,6 +95,7 @@ int main(int count, char** arguments) {
     int blocks;
   };
   for (const Case& one : {Case{"peer", 8}, Case{"peer", 16}, Case{"peer", 32}, Case{"peer", 64}, Case{"peer", 128}, Case{"nccl", 0}}) {
+    if (count > 2 && one.transport != std::string(arguments[2])) continue;
     std::vector<std::unique_ptr<Network>> networks = local_networks(gpus);
     std::vector<std::jthread> threads;
     for (int rank = 0; rank < gpus; ++rank)
