@@ -2,6 +2,7 @@
 #include "bantam/engine/train/captured_steps.h"
 
 #include <algorithm>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -108,14 +109,19 @@ void CapturedSteps::note_launch() {
 /// Waits for the launch before the last kAhead - 1.
 void CapturedSteps::hold_back() { launched_[launches_ % kAhead].synchronize(); }
 
-/// Micro-batches and update number `first` of `count` batches that are made together.
+/// Micro-batches and update number `first` of `count` batches that are made together. Batches are of one size, on the
+/// ranks before this one too.
 void CapturedSteps::update_once(const Context& context, std::int64_t first, std::int64_t count, bool recording) {
-  micro_batches_.accumulate(accumulate_, 0, [&](std::int64_t i) {
-    Batch batch = batches_.make(context, first + i, count);
+  Batch begin = batches_.make(context, first, count);
+  const auto next = [&](std::int64_t i) {
+    Batch batch = i == 0 ? std::exchange(begin, {}) : batches_.make(context, first + i, count);
     if (recording && micro_batches_.copies(batch))
       throw Error(fmt::format("micro-batches of {} samples are copied", micro_batches_.most()));
     return batch;
-  });
+  };
+  const ReplicaOptions& replicas = step_.replicas();
+  const std::int64_t own_place = replicas.first() * (accumulate_ / replicas.count()) * begin.size;
+  micro_batches_.accumulate(accumulate_, 0, next, own_place);
   step_.update();
 }
 

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "bantam/base/error.h"
+#include "bantam/engine/train/device_batches.h"
 #include "bantam/engine/train/not_finite.h"
 #include "bantam/engine/train/trainer.h"
 #include "tests/engine/comm/on_ranks.h"
@@ -147,10 +148,11 @@ TEST(LaunchesOfRanks, HaveTheBitsOfOneRank) {
   }
 }
 
-// Three launches of 2 apart, the first and the last of an epoch alone, and those before evaluations.
+// After the first launch of an epoch (of 2), the last one, three launches after the last such read, and, beside these,
+// before each evaluation.
 TEST(LaunchesOfRanks, ReadAfterTheSameUpdates) {
   const std::vector<Trained> ranks = train_on({1, 3}, {true, false}, {.launch = 2});
-  const std::vector<std::pair<std::int64_t, std::int64_t>> expected = {{0, 2}, {0, 5}, {0, 8}, {0, 10}, {0, 11},
+  const std::vector<std::pair<std::int64_t, std::int64_t>> expected = {{0, 2}, {0, 5}, {0, 9}, {0, 10}, {0, 11},
                                                                        {1, 2}, {1, 4}, {1, 8}, {1, 9},  {1, 11}};
   EXPECT_EQ(ranks[0].told.read, expected);
   EXPECT_EQ(ranks[1].told.read, expected);
@@ -161,8 +163,9 @@ TEST(LaunchesOfRanks, FindWhatIsNotFiniteTogether) {
     const ReplicaOptions replicas{.replicas = kReplicas, .dealt = {2, 2}, .rank = rank, .ranks = &link};
     (void)train(replicas, rank == 0, {.launch = 3, .diverges_at = 7});
   });
-  for (const std::string& error : thrown) EXPECT_NE(error.find("not finite"), std::string::npos) << error;
-  EXPECT_EQ(thrown[0].substr(0, 40), thrown[1].substr(0, 40));
+  // A rank that is still at the exchange may hear it from the other.
+  for (const std::string& error : thrown)
+    EXPECT_NE(error.find("the gradients of update 9 of epoch 1 are not finite"), std::string::npos) << error;
 }
 
 }  // namespace

@@ -90,12 +90,19 @@ TEST(Gpus, AreRefusedWhereTheyDoNotSuffice) {
 
 TEST(Gpus, BelongToOneRankEach) {
   const auto errors = [](const std::vector<std::string>& identities, const std::vector<Device>& devices) {
-    return on_ranks(static_cast<int>(identities.size()), [&](Communicator& link, int rank) {
-      require_own_gpus({.link = &link, .devices = devices}, identities[static_cast<std::size_t>(rank)]);
-    });
+    std::vector<std::string> messages(identities.size());
+    EXPECT_EQ(on_ranks(static_cast<int>(identities.size()),
+                       [&](Communicator& link, int number) {
+                         const auto rank = static_cast<std::size_t>(number);
+                         messages[rank] = message_of(
+                             [&] { require_own_gpus({.link = &link, .devices = devices}, identities[rank]); });
+                       }),
+              testing::nothing_thrown(static_cast<int>(identities.size())));
+    return messages;
   };
-  EXPECT_EQ(errors({"GPU-a", "GPU-b", ""}, {}), testing::nothing_thrown(3));
-  EXPECT_EQ(errors({"GPU-a", "GPU-a"}, parse_gpus("0,0")), testing::nothing_thrown(2)) << "asked for";
+  const std::string none = "nothing was thrown";
+  EXPECT_EQ(errors({"GPU-a", "GPU-b", ""}, {}), (std::vector{none, none, none}));
+  EXPECT_EQ(errors({"GPU-a", "GPU-a"}, parse_gpus("0,0")), (std::vector{none, none})) << "asked for";
   for (const std::string& error : errors({"GPU-a", "GPU-b", "GPU-a"}, {}))
     EXPECT_EQ(
         error,
