@@ -185,7 +185,8 @@ std::string sweep_text(const SweepReport& report) {
   text +=
       fmt::format("  {:<12}{}, {} is better{}\n", "compared by", title_of(summary.watched),
                   summary.metric.larger ? "larger" : "smaller", repeat > 1 ? "; ± standard deviation over seeds" : "");
-  text += fmt::format("  {:<12}weights made from the data, updates and evaluations; time: from update 1 to the saved run\n", "compute");
+  text += fmt::format(
+      "  {:<12}weights made from the data, updates and evaluations; time: from update 1 to the saved run\n", "compute");
   if (report.wall.count > 0)
     text += fmt::format("  {:<12}{} a run, from its configuration to its saved weights\n", "wall",
                         seconds_text(report.wall));
