@@ -40,6 +40,18 @@ std::string spread_text(const Spread& spread) {
                                            : fmt::format(" ± {:.1e}", *spread.deviation));
 }
 
+/// Milliseconds count in short runs.
+std::string seconds_text(double seconds) {
+  constexpr double kShort = 9.9995;
+  return seconds < kShort ? fmt::format("{:.3f}s", seconds) : format_duration(seconds);
+}
+
+std::string seconds_text(const Spread& seconds) {
+  if (seconds.count == 0) return "";
+  const std::string mean = seconds_text(seconds.mean);
+  return seconds.deviation ? fmt::format("{} ± {}", mean, seconds_text(*seconds.deviation)) : mean;
+}
+
 /// What is watched; its loss, or the test samples' value of it where there is one.
 std::vector<std::string> columns_of(const SweepSummary& summary) {
   const std::string& watched = summary.watched;
@@ -74,6 +86,7 @@ std::string settings_table(const SweepReport& report) {
   for (const std::size_t axis : varied) titles.push_back({shown(keys[axis], 24), Align::left});
   titles.push_back({"runs"});
   for (const std::string& column : columns) titles.push_back({title_of(column)});
+  titles.push_back({"compute"});
   titles.push_back({"time"});
   Table table(std::move(titles));
   for (const SettingSummary& setting : report.summary.settings) {
@@ -81,6 +94,7 @@ std::string settings_table(const SweepReport& report) {
     for (const std::size_t axis : varied) row.push_back(shown(report.sweep.settings()[setting.setting].at(axis), 24));
     row.push_back(fmt::format("{}/{}", setting.ended, runs_of(report, setting.setting)));
     for (const std::string& column : columns) row.push_back(cell_of(setting.values, column));
+    row.push_back(seconds_text(setting.compute_seconds));
     row.push_back(setting.ended > 0 ? format_duration(setting.seconds.mean) : "");
     table.add_row(std::move(row));
   }
@@ -92,6 +106,7 @@ std::string seeds_table(const SweepReport& report) {
   const std::vector<std::string> columns = columns_of(report.summary);
   std::vector<Table::Column> titles = {{"seed", Align::left}};
   for (const std::string& column : columns) titles.push_back({title_of(column)});
+  titles.push_back({"compute"});
   titles.push_back({"time"});
   Table table(std::move(titles));
   for (std::size_t i = 0; i < report.sweep.runs().size(); ++i) {
@@ -101,6 +116,7 @@ std::string seeds_table(const SweepReport& report) {
       const auto found = result.values.find(column);
       row.push_back(found == result.values.end() || !result.ended ? "" : number_text(found->second));
     }
+    row.push_back(result.ended && result.compute_seconds > 0 ? seconds_text(result.compute_seconds) : "");
     row.push_back(result.ended ? format_duration(result.seconds) : result.state);
     table.add_row(std::move(row));
   }
@@ -108,6 +124,7 @@ std::string seeds_table(const SweepReport& report) {
   const SettingSummary& all = report.summary.settings.front();
   std::vector<std::string> mean = {"mean"};
   for (const std::string& column : columns) mean.push_back(cell_of(all.values, column));
+  mean.push_back(seconds_text(all.compute_seconds));
   mean.push_back(all.ended > 0 ? format_duration(all.seconds.mean) : "");
   table.add_row(std::move(mean));
   return table.to_string();
@@ -168,6 +185,11 @@ std::string sweep_text(const SweepReport& report) {
   text +=
       fmt::format("  {:<12}{}, {} is better{}\n", "compared by", title_of(summary.watched),
                   summary.metric.larger ? "larger" : "smaller", repeat > 1 ? "; ± standard deviation over seeds" : "");
+  text += fmt::format(
+      "  {:<12}weights made from the data, updates and evaluations; time: from update 1 to the saved run\n", "compute");
+  if (report.wall.count > 0)
+    text += fmt::format("  {:<12}{} a run, from its configuration to its saved weights\n", "wall",
+                        seconds_text(report.wall));
   text += best_line(report) + failed_lines(report);
   text += fmt::format("  {:<12}{}/\n", "runs in", report.sweep.folder().string());
   if (ended < all)
@@ -192,9 +214,13 @@ nlohmann::ordered_json runs_json(const SweepReport& report, std::size_t setting)
     const SweepRun& run = report.sweep.runs()[i];
     if (run.setting != setting) continue;
     const SweepResult& result = report.summary.results[i];
-    nlohmann::ordered_json json = {{"run_dir", run.folder.string()}, {"seed", run.seed},
-                                   {"state", result.state},          {"reason", result.reason},
-                                   {"ended", result.ended},          {"seconds", result.seconds}};
+    nlohmann::ordered_json json = {{"run_dir", run.folder.string()},
+                                   {"seed", run.seed},
+                                   {"state", result.state},
+                                   {"reason", result.reason},
+                                   {"ended", result.ended},
+                                   {"seconds", result.seconds},
+                                   {"compute_seconds", result.compute_seconds}};
     for (const auto& [name, value] : result.values) json[name] = value;
     runs.push_back(std::move(json));
   }
@@ -216,6 +242,7 @@ nlohmann::ordered_json sweep_json(const SweepReport& report) {
                                  {"failed", std::ranges::count(summary.results, "failed", &SweepResult::state)},
                                  {"stopped", report.stopped},
                                  {"seconds", report.seconds},
+                                 {"wall_seconds", json_of(report.wall)},
                                  {"settings", nlohmann::ordered_json::array()}};
   for (const SettingSummary& setting : summary.settings) {
     nlohmann::ordered_json row = {{"set", nlohmann::ordered_json::object()}, {"ended", setting.ended}};
@@ -223,6 +250,7 @@ nlohmann::ordered_json sweep_json(const SweepReport& report) {
       row["set"][plan.axes[axis].key] = report.sweep.settings()[setting.setting].at(axis);
     for (const auto& [name, spread] : setting.values) row[name] = json_of(spread);
     row["seconds"] = json_of(setting.seconds);
+    row["compute_seconds"] = json_of(setting.compute_seconds);
     row["runs"] = runs_json(report, setting.setting);
     json["settings"].push_back(std::move(row));
   }

@@ -16,6 +16,7 @@ struct SweepReport {
   const SweepSummary& summary;
   bool stopped = false;  ///< on request
   double seconds = 0;    ///< of this session
+  Spread wall = {};      ///< seconds of each run of this session, from its configuration to its saved weights
 };
 
 /// A line a setting, the best first; of a sweep with one setting a line a seed, and their mean. Then runs that failed

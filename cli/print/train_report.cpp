@@ -192,6 +192,8 @@ std::string closing_summary(const TrainReport& report) {
   text += matrix_lines(result.test.samples > 0 ? result.test : result.validation);
   text += fmt::format("  {:<12}{:.0f} images/s, {} of training, {:.1f}% of it waiting for data\n", "speed",
                       result.images_per_second, format_duration(result.seconds), 100 * result.data_wait_share);
+  if (result.evaluation_seconds > 0)
+    text += fmt::format("  {:<12}{} of evaluations\n", "", format_duration(result.evaluation_seconds));
   if (outcome.broken_samples > 0)
     text += fmt::format("  {:<12}{} sample{} could not be read, and others came in their place: {}\n", "skipped",
                         format_count(outcome.broken_samples), outcome.broken_samples == 1 ? "" : "s",
@@ -243,6 +245,7 @@ nlohmann::ordered_json closing_json(const TrainReport& report) {
                                  {"train_loss", result.train.loss},
                                  {"start_seconds", report.start_seconds},
                                  {"train_seconds", result.seconds},
+                                 {"evaluation_seconds", result.evaluation_seconds},
                                  {"images_per_s", result.images_per_second},
                                  {"data_wait_share", result.data_wait_share}};
   for (const MetricValue& metric : best.values) json[std::string(metric.name())] = metric.value();

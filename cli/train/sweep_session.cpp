@@ -45,6 +45,7 @@ class SweepPrinter : public SweepObserver {
 
   void on_end(std::size_t index, const TrainOutcome& outcome) override {
     seconds_ += seconds_since(begun_);
+    wall_.push_back(seconds_since(begun_));
     ++ended_;
     SweepRunState state = state_of(index);
     state.seconds = seconds_since(begun_);
@@ -60,6 +61,9 @@ class SweepPrinter : public SweepObserver {
     progress_.warning(fmt::format("run {} of {} ({}) has failed: {}", index + 1, sweep_.runs().size(),
                                   sweep_.text_of(sweep_.runs()[index]), shown_message(explained(error))));
   }
+
+  /// Of each run that has ended in this session.
+  const std::vector<double>& wall() const { return wall_; }
 
  private:
   SweepRunState state_of(std::size_t index) const {
@@ -87,6 +91,7 @@ class SweepPrinter : public SweepObserver {
   StopOnSignal& stop_;
   std::int64_t ended_before_ = 0, ended_ = 0;  // the second of this session
   double seconds_ = 0;                         // of those that ended in this session
+  std::vector<double> wall_;                   // of each of those
   Clock::time_point begun_;
   std::optional<RunConfig> config_;
   std::optional<TrainPrinter> printer_;
@@ -116,8 +121,11 @@ int train_and_print(const Sweep& sweep, const SweepFlags& flags) {
   progress.close();
   stop.note_saved();
   const SweepSummary summary = summary_of(sweep, outcome.failures);
-  const SweepReport report{
-      .sweep = sweep, .summary = summary, .stopped = outcome.stopped, .seconds = seconds_since(start)};
+  const SweepReport report{.sweep = sweep,
+                           .summary = summary,
+                           .stopped = outcome.stopped,
+                           .seconds = seconds_since(start),
+                           .wall = spread_of(printer.wall())};
   std::fputs((flags.json ? json_text(sweep_json(report)) + "\n" : printable(sweep_text(report))).c_str(), stdout);
   std::fflush(stdout);
   if (outcome.stopped) return stop_exit_code(stop.signal());

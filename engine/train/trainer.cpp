@@ -155,7 +155,9 @@ TrainResult Trainer::run() {
   stop_early_ = options_.first.stop_early;
   if (options_.mode != StepMode::eager) step_.prepare(shapes());
   const HaltScope halts(step_.optimizer(), halt_after());
+  const TrainerClock::time_point opening = TrainerClock::now();
   open_device_batches();
+  result.seconds = seconds_since(opening);  // places of the first epoch are drawn there
   for (Callback* callback : callbacks_) callback->on_begin();
   double samples = 0, waited = 0;
   // A run that had stopped early already has its test left at most.
@@ -473,6 +475,7 @@ bool Trainer::evaluate_told(BatchSource& source, std::int64_t epoch, Metrics& me
     for (Callback* callback : callbacks_) callback->on_evaluation(event);
     return true;
   });
+  result_.evaluation_seconds += seconds_since(start);
   if (!stopped) metrics = all;
   return !stopped;
 }

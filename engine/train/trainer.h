@@ -210,11 +210,12 @@ using TrainerClock = std::chrono::steady_clock;
 
 /// What a run has come to.
 struct TrainResult {
-  std::int64_t epochs = 0;    ///< finished
-  std::int64_t updates = 0;   ///< done, over all epochs
-  double seconds = 0;         ///< of training, evaluation not counted
-  Metrics train, validation;  ///< of the last epoch; the last evaluation
-  Metrics test;               ///< samples 0: there are none, or the run was stopped before
+  std::int64_t epochs = 0;        ///< finished
+  std::int64_t updates = 0;       ///< done, over all epochs
+  double seconds = 0;             ///< of training, evaluation not counted
+  double evaluation_seconds = 0;  ///< of evaluations, that of the test samples too
+  Metrics train, validation;      ///< of the last epoch; the last evaluation
+  Metrics test;                   ///< samples 0: there are none, or the run was stopped before
   double images_per_second = 0;
   double data_wait_share = 0;
   bool stopped = false;                ///< by request_stop, or TrainerOptions::stop

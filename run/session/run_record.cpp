@@ -96,6 +96,7 @@ Json json_of(const RunRecord& record) {
                {"updated", utc_text(record.updated)},
                {"sessions", record.sessions},
                {"seconds", record.seconds},
+               {"compute_seconds", record.compute_seconds},
                {"epochs", record.epochs},
                {"epoch", record.epoch},
                {"update", record.update},
@@ -126,6 +127,7 @@ RunRecord record_from(const Json& json) {
   record.created = time("created"), record.started = time("started"), record.updated = time("updated");
   json.at("sessions").get_to(record.sessions);
   json.at("seconds").get_to(record.seconds);
+  record.compute_seconds = json.value("compute_seconds", 0.0);
   json.at("epochs").get_to(record.epochs);
   json.at("epoch").get_to(record.epoch);
   json.at("update").get_to(record.update);

@@ -59,6 +59,8 @@ class RunSaver : public Checkpointer, public Callback {
   void finish(const TrainerPosition& position);
   /// Samples that were replaced, for the next `note`.
   void set_broken(const BrokenSamples& broken);
+  /// More of RunRecord::compute_seconds.
+  void add_compute_seconds(double seconds) { record_.compute_seconds += seconds; }
   /// Writes run.json. A failure is told, once.
   void note(RunState state, const std::string& reason);
   /// Checkpoints on the way that could not be written.

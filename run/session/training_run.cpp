@@ -12,6 +12,7 @@
 
 #include "bantam/base/atomic_file.h"
 #include "bantam/base/byte_size.h"
+#include "bantam/base/clock.h"
 #include "bantam/base/error.h"
 #include "bantam/engine/step/random_batch.h"
 #include "bantam/engine/step/weight_average.h"
@@ -161,7 +162,11 @@ void TrainingRun::share_state() {
 
 void TrainingRun::load_beginning() {
   BeginningWeights weights = begin_with_weights(session_.model(), config_);
-  if (weights.text.empty()) weights.text = whiten(session_.model(), config_);
+  if (weights.text.empty()) {
+    const auto begin = std::chrono::steady_clock::now();
+    weights.text = whiten(session_.model(), config_);
+    whiten_seconds_ = seconds_since(begin);
+  }
   if (weights.text.empty()) return;
   if (weights.warns)
     observer_.on_warning(weights.text);
@@ -494,6 +499,7 @@ TrainResult TrainingRun::train(RunRecord record, std::function<bool()> stop, std
 
 /// What the run has come to.
 void TrainingRun::save(Trainer& trainer, RunSaver& saver, const TrainResult& result) {
+  saver.add_compute_seconds(whiten_seconds_ + result.seconds + result.evaluation_seconds);
   algorithms_.save();
   try {
     saver.finish(trainer.position());

@@ -136,6 +136,7 @@ class TrainingRun {
   std::optional<Checkpoint> loaded_;
   std::vector<std::unique_ptr<Callback>> own_;  // of this run
   bool resumes_;
+  double whiten_seconds_ = 0;  // of making weights from the data
 };
 
 }  // namespace bantam::run

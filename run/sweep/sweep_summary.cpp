@@ -58,13 +58,18 @@ std::optional<double> mean_of(const SettingSummary& setting, const std::string& 
 
 SettingSummary summarise(const Sweep& sweep, std::size_t setting, const std::vector<SweepResult>& results) {
   std::map<std::string, std::vector<double>> values;
-  std::vector<double> seconds;
+  std::vector<double> seconds, compute;
   for (std::size_t i = 0; i < results.size(); ++i) {
     if (sweep.runs()[i].setting != setting || !results[i].ended) continue;
     seconds.push_back(results[i].seconds);
+    if (results[i].compute_seconds > 0) compute.push_back(results[i].compute_seconds);
     for (const auto& [name, value] : results[i].values) values[name].push_back(value);
   }
-  SettingSummary summary{.setting = setting, .ended = std::ssize(seconds), .seconds = spread_of(seconds)};
+  SettingSummary summary{.setting = setting,
+                         .ended = std::ssize(seconds),
+                         .values = {},
+                         .seconds = spread_of(seconds),
+                         .compute_seconds = spread_of(compute)};
   for (const auto& [name, numbers] : values) summary.values[name] = spread_of(numbers);
   return summary;
 }
@@ -91,8 +96,11 @@ SweepResult read_result(const std::filesystem::path& folder, const std::vector<s
   const RunList list = list_runs(folder);
   if (list.runs.empty()) return {.state = "damaged", .reason = list.unreadable.empty() ? "" : list.unreadable[0]};
   const ListedRun& run = list.runs.front();
-  SweepResult result{
-      .state = run.state, .reason = run.record.reason, .ended = has_ended(run.record), .seconds = run.record.seconds};
+  SweepResult result{.state = run.state,
+                     .reason = run.record.reason,
+                     .ended = has_ended(run.record),
+                     .seconds = run.record.seconds,
+                     .compute_seconds = run.record.compute_seconds};
   read_log(folder / "metrics.jsonl", metrics, result.values);
   if (!run.record.metric.empty() && std::isfinite(run.record.best))
     result.values["best_validation_" + run.record.metric] = run.record.best;

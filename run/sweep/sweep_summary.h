@@ -29,8 +29,9 @@ struct SweepResult {
   /// where a run failed before it had a folder.
   std::string state = "none";
   std::string reason;
-  bool ended = false;  ///< it has trained as long as it was to
-  double seconds = 0;  ///< of training, over all sessions
+  bool ended = false;          ///< it has trained as long as it was to
+  double seconds = 0;          ///< of training, over all sessions
+  double compute_seconds = 0;  ///< of that, without saving, and of making weights from the data; 0: not known
   /// The last evaluation, "validation_loss"; the last epoch, "train_loss"; the test samples, "test_loss"; and the best
   /// evaluation of what the run watches, "best_validation_accuracy". Values that are not finite are missing.
   std::map<std::string, double> values;
@@ -43,7 +44,7 @@ struct SettingSummary {
   std::size_t setting = 0;               ///< of Sweep::settings
   std::int64_t ended = 0;                ///< runs that count
   std::map<std::string, Spread> values;  ///< of those runs, by the names of SweepResult::values
-  Spread seconds;
+  Spread seconds, compute_seconds;
 };
 
 struct SweepSummary {
