@@ -28,7 +28,7 @@ struct RanksMeasurement {
   /// On GPUs: one exchange alone, and the step without exchanges, in milliseconds.
   std::optional<double> exchange_ms, alone_ms;
 
-  /// The share of the exchange that the step hides behind its other work: 1 - (step - alone) / exchange.
+  /// The share of the exchange that the step overlaps with its other work: 1 - (step - alone) / exchange.
   std::optional<double> hidden() const;
 };
 

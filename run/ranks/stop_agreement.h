@@ -10,7 +10,7 @@ namespace bantam::run {
 
 /// As TrainerOptions::agree. All ranks call it at the same places; it returns the same on all. Ranks exchange messages
 /// at some calls only, about `seconds` apart: rank 0 measures how long calls are apart and says after how many the next
-/// exchange comes. A wish to stop waits until then. So a host that gives its GPU launches of a millisecond ahead does
+/// exchange comes. A wish to stop waits until then. So a host that launches a millisecond of GPU work ahead does
 /// not wait for the network at each.
 class StopAgreement {
  public:
