@@ -2,6 +2,7 @@
 #include "bantam/memory/device/cuda_backend.h"
 
 #include <array>
+
 #include <cuda_runtime_api.h>
 #include <fmt/core.h>
 

@@ -172,8 +172,7 @@ int export_page(int device, std::uintptr_t address) {
   CUmemGenericAllocationHandle handle{};
   if (driver().retain(&handle, reinterpret_cast<void*>(address)) != CUDA_SUCCESS) return -1;
   int descriptor = -1;
-  const CUresult status =
-      driver().export_handle(&descriptor, handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0);
+  const CUresult status = driver().export_handle(&descriptor, handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0);
   (void)driver().release(handle);
   return status == CUDA_SUCCESS ? descriptor : -1;
 }

@@ -15,10 +15,8 @@ PageRange pages_of(Device device, const void* address, std::uint64_t bytes) {
   if (page == 0) return {};
   const auto begin = reinterpret_cast<std::uintptr_t>(address);
   const std::uintptr_t first = begin / page * page;
-  return {.first = first,
-          .page_bytes = page,
-          .pages = (begin + bytes - first + page - 1) / page,
-          .offset = begin - first};
+  return {
+      .first = first, .page_bytes = page, .pages = (begin + bytes - first + page - 1) / page, .offset = begin - first};
 }
 
 int export_page(Device device, const PageRange& range, std::uint64_t page) {

@@ -14,17 +14,17 @@ std::string pci_bus_of(Device device);
 
 /// The pages that a range of a device's memory lies in. Another process maps them by their descriptors, in their order.
 struct PageRange {
-  std::uintptr_t first = 0;       ///< address of the first page
-  std::uint64_t page_bytes = 0;   ///< 0: the device's memory cannot be shared so
+  std::uintptr_t first = 0;      ///< address of the first page
+  std::uint64_t page_bytes = 0;  ///< 0: the device's memory cannot be shared so
   std::uint64_t pages = 0;
-  std::uint64_t offset = 0;       ///< of the range, from the first page on
+  std::uint64_t offset = 0;  ///< of the range, from the first page on
 };
 
 /// Of memory that a paged allocator of the device returned; elsewhere nothing can be exported.
 PageRange pages_of(Device device, const void* address, std::uint64_t bytes);
 
-/// A descriptor of page `page` of the range, which the caller closes; -1 where there is none to be had. The memory lives
-/// as long as anybody has it mapped.
+/// A descriptor of page `page` of the range, which the caller closes; -1 where there is none to be had. The memory
+/// lives as long as anybody has it mapped.
 int export_page(Device device, const PageRange& range, std::uint64_t page);
 
 /// Another process' pages, mapped side by side for a device of this one.

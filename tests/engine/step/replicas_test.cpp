@@ -334,8 +334,7 @@ Ended train_rank(const ReplicaOptions& replicas, int threads, Device device = De
   TrainingStep step(model, optimizer, {.metrics = {top_k(2)}}, replicas);
   SharedSource train({8, 8, 3}, 5, 4 * 19, 4);
   MemorySource validation({8, 8, 3}, 5, 4 * 5 + 3, 4);
-  const TrainResult result =
-      Trainer(step, train, &validation, {.epochs = 2, .accumulate = 2, .mode = mode}).run();
+  const TrainResult result = Trainer(step, train, &validation, {.epochs = 2, .accumulate = 2, .mode = mode}).run();
   Ended ended{.loss = result.train.loss, .validation = {result.validation.loss, result.validation.accuracy}};
   EXPECT_EQ(result.train.samples, 64);
   EXPECT_EQ(result.validation.samples, 23);

@@ -173,9 +173,9 @@ class Ranks {
   std::vector<std::unique_ptr<DeviceArray<std::byte>>> memory_;
 };
 
-const std::vector<std::vector<int>> kDeals = {{1, 1},    {2, 2},    {1, 1, 1, 1},           {1, 1, 1, 1, 1, 1, 1, 1},
-                                              {3, 1},    {1, 3},    {2, 1, 1},              {10, 6},
-                                              {5, 1, 2}, {7, 5, 4}, {1, 2, 3, 4, 5, 6, 7, 4}};
+const std::vector<std::vector<int>> kDeals = {
+    {1, 1},  {2, 2},    {1, 1, 1, 1}, {1, 1, 1, 1, 1, 1, 1, 1}, {3, 1}, {1, 3}, {2, 1, 1},
+    {10, 6}, {5, 1, 2}, {7, 5, 4},    {1, 2, 3, 4, 5, 6, 7, 4}};
 
 TEST_P(RankSumsTest, AreWhatAHandComputes) {
   // Two ranks, one replica each: (x + y) / 4, with x and y from the generator; the first by hand below.
