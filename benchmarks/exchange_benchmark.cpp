@@ -72,8 +72,10 @@ void run_rank(Mesh& ranks, Device device, const std::string& transport, int bloc
     const double seconds = seconds_of(ranks, graph, exec.stream, floats);
     if (ranks.rank() != 0) continue;
     const double bus = static_cast<double>(floats) * 4 * 2 * (ranks.size() - 1) / ranks.size() / seconds / 1e9;
-    fmt::print("{{\"allreduce_bytes\": {}, \"gpus\": {}, \"transport\": \"{}\", \"blocks\": {}, \"us\": {:.2f}, \"bus_gb_s\": {:.1f}}}\n",
-               floats * 4, ranks.size(), link->name(), blocks, seconds * 1e6, bus);
+    fmt::print(
+        "{{\"allreduce_bytes\": {}, \"gpus\": {}, \"transport\": \"{}\", \"blocks\": {}, \"us\": {:.2f}, \"bus_gb_s\": "
+        "{:.1f}}}\n",
+        floats * 4, ranks.size(), link->name(), blocks, seconds * 1e6, bus);
     std::fflush(stdout);
   }
   barrier(ranks);
@@ -94,7 +96,8 @@ int main(int count, char** arguments) {
     const char* transport;
     int blocks;
   };
-  for (const Case& one : {Case{"peer", 8}, Case{"peer", 16}, Case{"peer", 32}, Case{"peer", 64}, Case{"peer", 128}, Case{"nccl", 0}}) {
+  for (const Case& one :
+       {Case{"peer", 8}, Case{"peer", 16}, Case{"peer", 32}, Case{"peer", 64}, Case{"peer", 128}, Case{"nccl", 0}}) {
     if (count > 2 && one.transport != std::string(arguments[2])) continue;
     std::vector<std::unique_ptr<Network>> networks = local_networks(gpus);
     std::vector<std::jthread> threads;

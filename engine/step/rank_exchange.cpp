@@ -69,9 +69,7 @@ RankExchange::~RankExchange() {
   }
 }
 
-Context RankExchange::context() const {
-  return model_.context(Pass::train).at(model_.runtime().intern("replicas"));
-}
+Context RankExchange::context() const { return model_.context(Pass::train).at(model_.runtime().intern("replicas")); }
 
 /// Whole parameters, in the arena's order.
 void RankExchange::cut_buckets() {
@@ -116,8 +114,8 @@ void RankExchange::watch(std::vector<int> chain) {
 void RankExchange::written(const Parameter& parameter) {
   if (!watching_) return;
   const std::vector<Parameter*>& spans = model_.parameters().spans();
-  const auto at = static_cast<std::size_t>(
-      std::ranges::lower_bound(spans, parameter.offset(), {}, &Parameter::offset) - spans.begin());
+  const auto at = static_cast<std::size_t>(std::ranges::lower_bound(spans, parameter.offset(), {}, &Parameter::offset) -
+                                           spans.begin());
   ++counted_[at];
   if (sent_ > 0 && at < buckets_[sent_ - 1].end)
     throw Error(fmt::format("the gradient of '{}' was written after it was sent to other ranks", parameter.name()));
@@ -182,7 +180,8 @@ void RankExchange::add_siblings(DType dtype, std::int64_t elements, std::uint64_
   if (stream_) exec.stream = stream_->get();
   kernels::TreeTerms terms;
   for (const int place : chain_) terms.add(region_.as<std::byte>() + layout_.place_offset(place) + offset);
-  BANTAM_KERNEL(exec, tree_sum, dtype, elements, terms, 1.0, region_.as<std::byte>() + layout_.place_offset(0) + offset);
+  BANTAM_KERNEL(exec, tree_sum, dtype, elements, terms, 1.0,
+                region_.as<std::byte>() + layout_.place_offset(0) + offset);
 }
 
 void RankExchange::send_bucket(const Bucket& bucket) {
@@ -195,8 +194,7 @@ void RankExchange::send_small() {
   add_siblings(DType::float32, statistics_elements_, statistics_offset_);
   add_siblings(DType::float64, metric_sums_, metrics_offset_);
   exchange(std::array{
-      kernels::SumSpan{
-          .offset = statistics_offset_, .elements = statistics_elements_, .factor = statistics_factor_},
+      kernels::SumSpan{.offset = statistics_offset_, .elements = statistics_elements_, .factor = statistics_factor_},
       kernels::SumSpan{.dtype = DType::float64, .offset = metrics_offset_, .elements = metric_sums_}});
   small_sent_ = true;
 }

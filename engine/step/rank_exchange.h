@@ -82,7 +82,7 @@ class RankExchange {
   std::uint64_t statistics_offset_ = 0, metrics_offset_ = 0;
   Tensor region_;
   std::unique_ptr<UrgentStream> stream_;  // null on meta devices
-  std::unique_ptr<DeviceLink> link_;     // null on meta devices, or where there is nobody to reach
+  std::unique_ptr<DeviceLink> link_;      // null on meta devices, or where there is nobody to reach
   Event before_, after_;
   std::vector<Bucket> buckets_;
   std::vector<int> expected_, counted_;  // writes of each parameter's gradient: in a step that was watched, so far

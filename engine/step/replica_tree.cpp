@@ -154,8 +154,8 @@ void ReplicaTree::use_region(const ReplicaOptions& options, const std::vector<Re
   BufferArena& buffers = model_.buffers();
   parameters.gradient_ = Tensor();
   buffers.next_ = Tensor();
-  device_exchange_ = std::make_unique<RankExchange>(
-      model_, options, std::move(layout), 1 + static_cast<int>(waiting_planes_.size()), ring_.update_sums());
+  device_exchange_ = std::make_unique<RankExchange>(model_, options, std::move(layout),
+                                                    1 + static_cast<int>(waiting_planes_.size()), ring_.update_sums());
   const ReplicaPlanes home = device_exchange_->planes(0);
   parameters.gradient_ = home.gradients;
   if (home.statistics.defined()) buffers.next_ = home.statistics;

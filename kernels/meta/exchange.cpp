@@ -1,7 +1,6 @@
 // Work of sums finished among ranks. What crosses the links is counted as bytes of this device: each partial sum of a
 // share is read once, and its root written to every rank.
 #include "bantam/kernels/contracts/exchange/rank_sums.h"
-
 #include "bantam/kernels/meta/work.h"
 
 namespace bantam::kernels::meta {

@@ -50,7 +50,8 @@ DescriptorMail::DescriptorMail() : socket_(::socket(AF_UNIX, SOCK_DGRAM | SOCK_C
 
 bool DescriptorMail::send(const std::string& to, std::uint32_t from, std::uint64_t run,
                           std::span<const Descriptor> descriptors) {
-  if (descriptors.size() > kMost) throw Error(fmt::format("a letter of {} descriptors, at most {}", descriptors.size(), kMost));
+  if (descriptors.size() > kMost)
+    throw Error(fmt::format("a letter of {} descriptors, at most {}", descriptors.size(), kMost));
   sockaddr_un address;
   Header header{.from = from, .run = run};
   iovec body{&header, sizeof(header)};

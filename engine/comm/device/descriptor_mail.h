@@ -13,8 +13,8 @@ namespace bantam {
 
 /// Descriptors that one rank sends to another, and which of the sender's they are.
 struct DescriptorLetter {
-  std::uint32_t from = 0;           ///< rank
-  std::uint64_t run = 0;            ///< a number of the run's own: letters of others are thrown away
+  std::uint32_t from = 0;  ///< rank
+  std::uint64_t run = 0;   ///< a number of the run's own: letters of others are thrown away
   std::vector<Descriptor> descriptors;
 };
 

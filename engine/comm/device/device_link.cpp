@@ -18,7 +18,10 @@ namespace {
 class PeerLink final : public DeviceLink {
  public:
   PeerLink(Communicator& ranks, const DeviceLinkOptions& options, std::unique_ptr<PeerRegions> regions)
-      : tree_(options.layout.tree()), blocks_(options.blocks), failed_(FailureWord::of(ranks)), peers_(std::move(regions)) {
+      : tree_(options.layout.tree()),
+        blocks_(options.blocks),
+        failed_(FailureWord::of(ranks)),
+        peers_(std::move(regions)) {
     regions_ = {.rank = ranks.rank(),
                 .home = options.layout.place_offset(0),
                 .bases = peers_->addresses(),
@@ -62,10 +65,10 @@ kernels::SumTree RegionLayout::tree() const {
   using kernels::SumTree;
   const std::size_t ranks = shares.size();
   if (ranks > SumTree::kMostRanks || sums() > SumTree::kMostSums)
-    throw ConfigError(
-        fmt::format("{} ranks whose replicas make {} partial sums: GPUs exchange those of at most {} ranks, and at most "
-                    "{}; deal replicas in powers of two, or to fewer ranks",
-                    ranks, sums(), SumTree::kMostRanks, SumTree::kMostSums));
+    throw ConfigError(fmt::format(
+        "{} ranks whose replicas make {} partial sums: GPUs exchange those of at most {} ranks, and at most "
+        "{}; deal replicas in powers of two, or to fewer ranks",
+        ranks, sums(), SumTree::kMostRanks, SumTree::kMostSums));
   SumTree tree{.ranks = static_cast<int>(ranks), .sums = sums()};
   std::vector<ReplicaSum> stack;  // what is being added up
   std::size_t at = 0;

@@ -45,7 +45,7 @@ class DeviceLink {
 
 struct DeviceLinkOptions {
   RegionLayout layout;
-  void* region = nullptr;          ///< of this rank, from an allocator of the device; stays as long as the link
+  void* region = nullptr;  ///< of this rank, from an allocator of the device; stays as long as the link
   std::uint64_t region_bytes = 0;
   std::uint64_t largest_span = 0;  ///< bytes, of what will be exchanged at once
   /// Most thread blocks of an exchange in peer memory, the same on every rank: enough to fill a link, few enough to

@@ -47,7 +47,8 @@ struct Nccl {
   }
   static Nccl load() {
     Nccl all;
-    // Recorded exchanges of memory that it registers by itself have hung (2.28.3, mapped pages): unless the user wishes.
+    // Recorded exchanges of memory that it registers by itself have hung (2.28.3, mapped pages): unless the user
+    // wishes.
     (void)::setenv("NCCL_GRAPH_REGISTER", "0", 0);
     void* const library = dlopen("libnccl.so.2", RTLD_NOW | RTLD_LOCAL);
     if (library == nullptr) return all;
@@ -118,8 +119,8 @@ class NcclLink final : public DeviceLink {
     piece_ = std::max(std::min(share, kMostWorkspace / foreign_), kernels::RankRegion::kSlotBytes) / kLine * kLine;
     workspace_ = static_cast<std::byte*>(source_->acquire(workspace_bytes()));
     if (workspace_ == nullptr)
-      throw DeviceError(fmt::format("{} bytes on {} for sums that NCCL receives", workspace_bytes(),
-                                    to_string(exec.device)));
+      throw DeviceError(
+          fmt::format("{} bytes on {} for sums that NCCL receives", workspace_bytes(), to_string(exec.device)));
     int version = 0;
     (void)Nccl::instance().version(&version);
     name_ = fmt::format("NCCL {}.{}.{}", version / 10000, version / 100 % 100, version % 100);
@@ -164,13 +165,11 @@ void NcclLink::group(const kernels::Exec& exec, Transfers transfers) {
   const DeviceScope scope(exec.device);
   ranks_->use([&](NcclComm comm) {
     nccl.check(nccl.group_start(), "ncclGroupStart");
-    transfers(
-        [&](const std::byte* from, std::uint64_t bytes, int to) {
-          nccl.check(nccl.send(from, bytes, kNcclBytes, to, comm, exec.stream.handle), "ncclSend");
-        },
-        [&](std::byte* to, std::uint64_t bytes, int from) {
-          nccl.check(nccl.receive(to, bytes, kNcclBytes, from, comm, exec.stream.handle), "ncclRecv");
-        });
+    transfers([&](const std::byte* from, std::uint64_t bytes,
+                  int to) { nccl.check(nccl.send(from, bytes, kNcclBytes, to, comm, exec.stream.handle), "ncclSend"); },
+              [&](std::byte* to, std::uint64_t bytes, int from) {
+                nccl.check(nccl.receive(to, bytes, kNcclBytes, from, comm, exec.stream.handle), "ncclRecv");
+              });
     nccl.check(nccl.group_end(), "ncclGroupEnd");
   });
 }
@@ -248,7 +247,8 @@ void NcclLink::divide(const kernels::Exec& exec, const kernels::SumSpan& span) {
         }
         for (int rank = 0; rank < tree_.ranks; ++rank) {
           const Part theirs = part_of(bytes, rank, round);
-          if (rank != rank_ && theirs.bytes > 0) send(region_ + place(i) + span.offset + theirs.begin, theirs.bytes, rank);
+          if (rank != rank_ && theirs.bytes > 0)
+            send(region_ + place(i) + span.offset + theirs.begin, theirs.bytes, rank);
         }
       }
       if (round == 0) return;

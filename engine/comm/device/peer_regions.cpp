@@ -126,8 +126,8 @@ PeerRegions::~PeerRegions() = default;
 const PeerRegions::Addresses& PeerRegions::addresses() const { return impl_->addresses; }
 bool PeerRegions::share_a_device() const { return impl_->share_a_device; }
 
-std::unique_ptr<PeerRegions> PeerRegions::connect(Communicator& ranks, Device device, void* region,
-                                                  std::uint64_t bytes, std::string& why) {
+std::unique_ptr<PeerRegions> PeerRegions::connect(Communicator& ranks, Device device, void* region, std::uint64_t bytes,
+                                                  std::string& why) {
   const PageRange range = pages_of(device, region, bytes);
   std::optional<DescriptorMail> mail;
   std::string trouble;

@@ -20,7 +20,7 @@ struct SumTree {
 
   int ranks = 1;
   int sums = 0;
-  std::array<std::uint8_t, kMostSums> owners = {};   ///< the rank that has sum i
+  std::array<std::uint8_t, kMostSums> owners = {};  ///< the rank that has sum i
   std::array<std::uint8_t, kMostSums> merges = {};
   std::array<std::uint64_t, kMostSums> places = {};  ///< of sum i: bytes from the beginning of its rank's region
 };
@@ -36,7 +36,8 @@ struct SumSpan {
 /// The first bytes of a region: what ranks tell one another, and what small exchanges send.
 struct RankRegion {
   static constexpr int kMostBlocks = 128;
-  static constexpr std::uint64_t kWordBytes = std::uint64_t{32} << 10;   ///< flags and counts, zero before the first exchange
+  static constexpr std::uint64_t kWordBytes = std::uint64_t{32}
+                                              << 10;  ///< flags and counts, zero before the first exchange
   static constexpr std::uint64_t kSlotBytes = std::uint64_t{256} << 10;  ///< of one partial sum of a small exchange
 
   /// Bytes before the first place: the words, and two slots for each partial sum of all ranks.

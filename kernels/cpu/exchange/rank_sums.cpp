@@ -52,7 +52,8 @@ void add_block(const SumTree& tree, const void* const* sums, T factor, T* out, s
   thread_local std::array<std::array<T, kBlock>, kMostDepth> stack;
   std::size_t top = 0;
   for (std::size_t i = 0; i < static_cast<std::size_t>(tree.sums); ++i) {
-    std::memcpy(stack[top++].data(), static_cast<const T*>(sums[i]) + begin, static_cast<std::size_t>(count) * sizeof(T));
+    std::memcpy(stack[top++].data(), static_cast<const T*>(sums[i]) + begin,
+                static_cast<std::size_t>(count) * sizeof(T));
     for (int merge = 0; merge < tree.merges[i]; ++merge, --top)
       for (std::int64_t k = 0; k < count; ++k)
         stack[top - 2][static_cast<std::size_t>(k)] += stack[top - 1][static_cast<std::size_t>(k)];
@@ -101,8 +102,7 @@ void exchange_sums(const Exec&, const SumTree& tree, const RankRegions& regions,
   const std::uint32_t count = ++words_of(regions, regions.rank).exchanges;
   bool all = meet(tree, regions, &Words::ready, count);
   if (all) {
-    for (const SumSpan& span : spans)
-      with_type(span.dtype, [&]<class T>(T) { add_share<T>(tree, regions, span); });
+    for (const SumSpan& span : spans) with_type(span.dtype, [&]<class T>(T) { add_share<T>(tree, regions, span); });
     all = meet(tree, regions, &Words::done, count);
   }
   if (all) return;
@@ -115,7 +115,8 @@ void add_rank_sums(const Exec&, const SumTree& tree, DType dtype, std::int64_t e
   check_exchange(tree, {&span, 1});
   with_type(dtype, [&]<class T>(T) {
     for (std::int64_t at = 0; at < elements; at += kBlock)
-      add_block(tree, sums.data(), static_cast<T>(factor), static_cast<T*>(out) + at, at, std::min(kBlock, elements - at));
+      add_block(tree, sums.data(), static_cast<T>(factor), static_cast<T*>(out) + at, at,
+                std::min(kBlock, elements - at));
   });
 }
 

@@ -99,7 +99,8 @@ __device__ Lanes<T> root_of(const SumTree& tree, T factor, LoadSum load_sum) {
     int top = 0;
     for (int i = 0; i < tree.sums; ++i) {
       stack[top++] = load_sum(i);
-      for (int merge = 0; merge < tree.merges[i]; ++merge, --top) stack[top - 2] = add<T>(stack[top - 2], stack[top - 1]);
+      for (int merge = 0; merge < tree.merges[i]; ++merge, --top)
+        stack[top - 2] = add<T>(stack[top - 2], stack[top - 1]);
     }
     root = stack[0];
   }
@@ -210,7 +211,8 @@ __device__ void add_sent(const Call& call, const SumSpan& span, std::int64_t pac
 }
 
 template <int kSums>
-__global__ void __launch_bounds__(kThreads) small_exchange_kernel(const __grid_constant__ Call call, std::int64_t packs) {
+__global__ void __launch_bounds__(kThreads)
+    small_exchange_kernel(const __grid_constant__ Call call, std::int64_t packs) {
   const int rank = call.regions.rank;
   unsigned* const exchanges = &words_of(call, rank).small[blockIdx.x];
   const unsigned count = *exchanges + 1;
@@ -254,10 +256,14 @@ int full_tree(const SumTree& tree) {
 template <class Launch>
 void with_tree(const SumTree& tree, Launch launch) {
   switch (full_tree(tree)) {
-    case 2: return launch(std::integral_constant<int, 2>());
-    case 4: return launch(std::integral_constant<int, 4>());
-    case 8: return launch(std::integral_constant<int, 8>());
-    default: return launch(std::integral_constant<int, 0>());
+    case 2:
+      return launch(std::integral_constant<int, 2>());
+    case 4:
+      return launch(std::integral_constant<int, 4>());
+    case 8:
+      return launch(std::integral_constant<int, 8>());
+    default:
+      return launch(std::integral_constant<int, 0>());
   }
 }
 
@@ -287,8 +293,8 @@ void exchange_sums(const Exec& exec, const SumTree& tree, const RankRegions& reg
   if (packs == 0) return;
   const bool small = static_cast<std::uint64_t>(packs) * 16 <= RankRegion::kSlotBytes;
   const std::int64_t work = small ? packs : (packs + tree.ranks - 1) / tree.ranks;
-  const auto grid = static_cast<unsigned>(std::clamp<std::int64_t>((work + kThreads - 1) / kThreads, 1,
-                                                                   std::min(blocks, RankRegion::kMostBlocks)));
+  const auto grid = static_cast<unsigned>(
+      std::clamp<std::int64_t>((work + kThreads - 1) / kThreads, 1, std::min(blocks, RankRegion::kMostBlocks)));
   with_tree(tree, [&]<int kSums>(std::integral_constant<int, kSums>) {
     if (small)
       small_exchange_kernel<kSums><<<grid, kThreads, 0, stream_of(exec)>>>(call, packs);

@@ -47,9 +47,12 @@ void expect_root(Mesh& mesh, int rank, Device device, const RegionLayout& layout
       static_cast<std::byte*>(runtime.allocator(device).allocate(bytes, exec.stream, {Category::other, "region"}));
   zero_bytes(region, bytes, exec.stream);
   {
-    const auto link = connect_devices(
-        mesh, exec,
-        {.layout = layout, .region = region, .region_bytes = bytes, .largest_span = floats * 4, .transport = transport});
+    const auto link = connect_devices(mesh, exec,
+                                      {.layout = layout,
+                                       .region = region,
+                                       .region_bytes = bytes,
+                                       .largest_span = floats * 4,
+                                       .transport = transport});
     for (int time = 0; time < 2; ++time) {
       for (std::size_t i = 0; i < own.size(); ++i) {
         const std::vector<float> sum = testing::tree_sum<float>(kSeed, own[i], floats);
@@ -76,9 +79,8 @@ void expect_roots(const std::function<Device(int)>& device_of, const std::vector
   for (const std::size_t floats : {std::size_t{1000}, std::size_t{300'001}}) {
     const RegionLayout layout = layout_of(shares, (floats * 4 + 255) / 256 * 256);
     const auto ranks = static_cast<int>(shares.size());
-    EXPECT_EQ(on_ranks(ranks, [&](Mesh& mesh, int rank) {
-                expect_root(mesh, rank, device_of(rank), layout, floats, transport);
-              }),
+    EXPECT_EQ(on_ranks(ranks, [&](Mesh& mesh,
+                                  int rank) { expect_root(mesh, rank, device_of(rank), layout, floats, transport); }),
               nothing_thrown(ranks));
   }
 }
@@ -101,10 +103,10 @@ TEST(DeviceLinkTest, GpusByPeerMemoryAndByNccl_cuda) {
 
 TEST(DeviceLinkTest, AWrongTransportIsNamedOnEveryRank) {
   const RegionLayout layout = layout_of(even_shares(2, 2), 256);
-  const std::vector<std::string> thrown = on_ranks(2, [&](Mesh& mesh, int rank) {
-    expect_root(mesh, rank, Device::cpu(), layout, 10, "pigeons");
-  });
-  for (const std::string& message : thrown) EXPECT_NE(message.find("peer or nccl, got 'pigeons'"), std::string::npos) << message;
+  const std::vector<std::string> thrown =
+      on_ranks(2, [&](Mesh& mesh, int rank) { expect_root(mesh, rank, Device::cpu(), layout, 10, "pigeons"); });
+  for (const std::string& message : thrown)
+    EXPECT_NE(message.find("peer or nccl, got 'pigeons'"), std::string::npos) << message;
 }
 
 TEST(RegionLayoutTest, SaysWhereSumsLieAndWhenTheyAreAdded) {
