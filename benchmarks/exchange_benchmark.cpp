@@ -1,5 +1,6 @@
 // Sums of several GPUs, one thread a GPU: microseconds of an exchange in a recorded graph, by size, transport and
-// number of thread blocks. One JSON object a line, as benchmarks/peers/torch_ddp.py --allreduce prints them.
+// number of thread blocks (0: by copy engines). One JSON object a line, as benchmarks/peers/torch_ddp.py --allreduce
+// prints them.
 //
 //   build/benchmarks/exchange_benchmark [GPUS [peer|nccl]]
 #include <algorithm>
@@ -44,12 +45,14 @@ double seconds_of(Communicator& ranks, const CapturedWork& graph, Stream stream,
 }
 
 void run_rank(Mesh& ranks, Device device, const std::string& transport, int blocks) {
+  const bool copies = blocks == 0 && transport == "peer";
   Runtime runtime({.threads = 1});
   const kernels::Exec exec = runtime.exec(device);
   const std::uint64_t most = static_cast<std::uint64_t>(kSizes[std::size(kSizes) - 1]) * 4;
   RegionLayout layout{.shares = even_shares(ranks.size(), ranks.size()),
                       .sum_places = std::vector<std::vector<int>>(static_cast<std::size_t>(ranks.size()), {0}),
-                      .place_bytes = (most + 255) / 256 * 256};
+                      .place_bytes = (most + 255) / 256 * 256,
+                      .copy_bytes = (most / static_cast<std::uint64_t>(ranks.size()) + 511) / 256 * 256};
   const std::uint64_t bytes = layout.bytes(1);
   void* const region = runtime.allocator(device).allocate(bytes, exec.stream, {Category::other, "exchange"});
   zero_bytes(region, bytes, exec.stream);
@@ -58,14 +61,14 @@ void run_rank(Mesh& ranks, Device device, const std::string& transport, int bloc
                                      .region = region,
                                      .region_bytes = bytes,
                                      .largest_span = most,
-                                     .blocks = blocks,
+                                     .blocks = std::max(blocks, 1),
                                      .transport = transport});
   for (const std::int64_t floats : kSizes) {
     const std::array spans = {kernels::SumSpan{.elements = floats}};
-    link->exchange(exec, spans);
+    link->exchange(exec, spans, copies);
     synchronize(exec.stream);
     const CapturedWork graph(exec.stream, [&] {
-      for (int i = 0; i < kInGraph; ++i) link->exchange(exec, spans);
+      for (int i = 0; i < kInGraph; ++i) link->exchange(exec, spans, copies);
     });
     graph.launch();
     synchronize(exec.stream);
@@ -96,8 +99,8 @@ int main(int count, char** arguments) {
     const char* transport;
     int blocks;
   };
-  for (const Case& one :
-       {Case{"peer", 8}, Case{"peer", 16}, Case{"peer", 32}, Case{"peer", 64}, Case{"peer", 128}, Case{"nccl", 0}}) {
+  for (const Case& one : {Case{"peer", 8}, Case{"peer", 16}, Case{"peer", 32}, Case{"peer", 64}, Case{"peer", 128},
+                          Case{"peer", 0}, Case{"nccl", 0}}) {
     if (count > 2 && one.transport != std::string(arguments[2])) continue;
     std::vector<std::unique_ptr<Network>> networks = local_networks(gpus);
     std::vector<std::jthread> threads;

@@ -19,6 +19,8 @@ namespace {
 // A bucket's exchange begins with waiting for the others, about 10 us; at the 250 GB/s of an H200's links 8 MiB take
 // three times as long. What backward writes last is exchanged when nothing else is left to do: it is small.
 constexpr std::int64_t kBucketElements = (std::int64_t{8} << 20) / 4, kLastElements = (std::int64_t{512} << 10) / 4;
+// Larger buckets, of one large parameter, are not copied: their copies would take too much memory.
+constexpr std::uint64_t kMostCopied = std::uint64_t{64} << 20;
 
 std::uint64_t align(std::uint64_t bytes) { return (bytes + 255) / 256 * 256; }
 
@@ -38,11 +40,12 @@ RankExchange::RankExchange(Model& model, const ReplicaOptions& options, RegionLa
   statistics_offset_ = align(gradients);
   metrics_offset_ = statistics_offset_ + align(static_cast<std::uint64_t>(statistics_elements_) * sizeof(float));
   layout_.place_bytes = metrics_offset_ + align(static_cast<std::uint64_t>(metric_sums_) * sizeof(double));
+  cut_buckets();
+  layout_.copy_bytes = copy_bytes();
   (void)layout_.tree();  // throws where there are too many sums
   const Context context = model_.context(Pass::train).at(model_.runtime().intern("replicas/exchange"));
   region_ = context.allocate({static_cast<std::int64_t>(layout_.bytes(places))}, DType::uint8, Category::gradient);
   zero_bytes(region_.data(), region_.bytes(), context.stream);
-  cut_buckets();
   expected_.resize(model_.parameters().spans().size());
   counted_ = expected_;
   if (context.device.meta) return;
@@ -87,6 +90,16 @@ void RankExchange::cut_buckets() {
     buckets_.push_back(bucket);
     bucket = {.begin = end_of(i), .first = i + 1};
   }
+}
+
+/// Of a share of the largest bucket that copy engines move: all but the last one.
+std::uint64_t RankExchange::copy_bytes() const {
+  std::uint64_t most = 0;
+  for (std::size_t i = 0; i + 1 < buckets_.size(); ++i) {
+    const std::uint64_t bytes = static_cast<std::uint64_t>(buckets_[i].elements) * sizeof(float);
+    if (bytes <= kMostCopied) most = std::max(most, bytes);
+  }
+  return most == 0 ? 0 : align(most / layout_.shares.size() + 256);
 }
 
 std::vector<std::uint64_t> RankExchange::bucket_bytes() const {
@@ -187,19 +200,21 @@ void RankExchange::add_siblings(DType dtype, std::int64_t elements, std::uint64_
 void RankExchange::send_bucket(const Bucket& bucket) {
   const std::uint64_t offset = static_cast<std::uint64_t>(bucket.begin) * sizeof(float);
   add_siblings(DType::float32, bucket.elements, offset);
-  exchange(std::array{kernels::SumSpan{.offset = offset, .elements = bucket.elements}});
+  const bool last = &bucket == &buckets_.back();  // which nothing runs beside
+  exchange(std::array{kernels::SumSpan{.offset = offset, .elements = bucket.elements}}, !last);
 }
 
 void RankExchange::send_small() {
   add_siblings(DType::float32, statistics_elements_, statistics_offset_);
   add_siblings(DType::float64, metric_sums_, metrics_offset_);
-  exchange(std::array{
-      kernels::SumSpan{.offset = statistics_offset_, .elements = statistics_elements_, .factor = statistics_factor_},
-      kernels::SumSpan{.dtype = DType::float64, .offset = metrics_offset_, .elements = metric_sums_}});
+  exchange(std::array{kernels::SumSpan{
+                          .offset = statistics_offset_, .elements = statistics_elements_, .factor = statistics_factor_},
+                      kernels::SumSpan{.dtype = DType::float64, .offset = metrics_offset_, .elements = metric_sums_}},
+           false);
   small_sent_ = true;
 }
 
-void RankExchange::exchange(std::span<const kernels::SumSpan> spans) {
+void RankExchange::exchange(std::span<const kernels::SumSpan> spans, bool beside_work) {
   if (skips_ || skips_once_) return;
   kernels::Exec exec = context().exec;
   if (!stream_) {  // on a meta device: its work is noted
@@ -208,7 +223,7 @@ void RankExchange::exchange(std::span<const kernels::SumSpan> spans) {
   }
   if (!link_) throw Error("training step: replicas of other ranks, and no ReplicaOptions::ranks to reach them");
   exec.stream = stream_->get();
-  link_->exchange(exec, spans);
+  link_->exchange(exec, spans, beside_work);
 }
 
 double RankExchange::time(int times) {

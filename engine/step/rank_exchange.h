@@ -70,7 +70,8 @@ class RankExchange {
   void send_small();
   void send_bucket(const Bucket& bucket);
   void add_siblings(DType dtype, std::int64_t elements, std::uint64_t offset) const;
-  void exchange(std::span<const kernels::SumSpan> spans);
+  void exchange(std::span<const kernels::SumSpan> spans, bool beside_work);
+  std::uint64_t copy_bytes() const;
   void fork();
   Context context() const;
 

@@ -15,4 +15,8 @@ void add_rank_sums(const Exec& exec, const SumTree& tree, DType dtype, std::int6
   note(exec, "add_rank_sums", {.bytes = (tree.sums + 1) * static_cast<std::int64_t>(size_of(dtype)) * elements});
 }
 
+void meet_ranks(const Exec& exec, const SumTree& tree, const RankRegions&) {
+  note(exec, "meet_ranks", {.bytes = 2 * 4 * std::int64_t{tree.ranks}});
+}
+
 }  // namespace bantam::kernels::meta

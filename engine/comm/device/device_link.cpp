@@ -2,6 +2,7 @@
 #include "bantam/engine/comm/device/device_link.h"
 
 #include <algorithm>
+#include <array>
 
 #include <fmt/format.h>
 
@@ -19,6 +20,8 @@ class PeerLink final : public DeviceLink {
  public:
   PeerLink(Communicator& ranks, const DeviceLinkOptions& options, std::unique_ptr<PeerRegions> regions)
       : tree_(options.layout.tree()),
+        copy_bytes_(options.layout.copy_bytes),
+        copies_(options.layout.copies_offset()),
         blocks_(options.blocks),
         failed_(FailureWord::of(ranks)),
         peers_(std::move(regions)) {
@@ -29,17 +32,59 @@ class PeerLink final : public DeviceLink {
   }
 
   std::string name() const override { return "peer memory"; }
-  void exchange(const kernels::Exec& exec, std::span<const kernels::SumSpan> spans) override {
+  void exchange(const kernels::Exec& exec, std::span<const kernels::SumSpan> spans, bool beside_work) override {
+    if (beside_work && spans.size() == 1 && can_copy(spans[0])) return copy_and_add(exec, spans[0]);
     BANTAM_KERNEL(exec, exchange_sums, tree_, regions_, spans, blocks_);
   }
 
  private:
+  static constexpr std::uint64_t kLine = 256;
+
+  bool can_copy(const kernels::SumSpan& span) const {
+    const std::uint64_t bytes = kernels::bytes_of({&span, 1});
+    return bytes > kernels::RankRegion::kSlotBytes &&
+           bytes / static_cast<std::uint64_t>(tree_.ranks) + kLine <= copy_bytes_;
+  }
+  void copy_and_add(const kernels::Exec& exec, const kernels::SumSpan& span) const;
+  std::byte* base(int rank) const { return regions_.bases[static_cast<std::size_t>(rank)]; }
+
   kernels::SumTree tree_;
+  std::uint64_t copy_bytes_, copies_;
   int blocks_;
   std::shared_ptr<FailureWord> failed_;
   std::unique_ptr<PeerRegions> peers_;
   kernels::RankRegions regions_;
 };
+
+/// This rank's share of the others' sums by copy engines, added up here, the root to all by copy engines. Kernels that
+/// need whole multiprocessors, as libraries' matrix products do, would wait for blocks of an exchange to end.
+void PeerLink::copy_and_add(const kernels::Exec& exec, const kernels::SumSpan& span) const {
+  const int rank = regions_.rank;
+  const std::uint64_t bytes = kernels::bytes_of({&span, 1}), lines = (bytes + kLine - 1) / kLine;
+  const auto edge = [&](int r) {
+    return std::min(bytes, lines * static_cast<std::uint64_t>(r) / static_cast<std::uint64_t>(tree_.ranks) * kLine);
+  };
+  const std::uint64_t begin = edge(rank), share = edge(rank + 1) - begin;
+  std::byte* copy = base(rank) + copies_;
+  std::array<const void*, kernels::SumTree::kMostSums> sums = {};
+  BANTAM_KERNEL(exec, meet_ranks, tree_, regions_);
+  for (std::size_t i = 0; i < static_cast<std::size_t>(tree_.sums); ++i) {
+    const std::byte* const there = base(tree_.owners[i]) + tree_.places[i] + span.offset + begin;
+    sums[i] = there;
+    if (tree_.owners[i] == rank) continue;
+    copy_bytes(copy, there, share, exec.stream);
+    sums[i] = copy;
+    copy += copy_bytes_;
+  }
+  std::byte* const root = base(rank) + regions_.home + span.offset + begin;
+  BANTAM_KERNEL(exec, add_rank_sums, tree_, span.dtype, static_cast<std::int64_t>(share / size_of(span.dtype)),
+                std::span(sums.data(), static_cast<std::size_t>(tree_.sums)), span.factor, root);
+  for (int i = 1; i < tree_.ranks; ++i) {
+    const int other = (rank + i) % tree_.ranks;  // ranks write to different ones at a time
+    copy_bytes(base(other) + regions_.home + span.offset + begin, root, share, exec.stream);
+  }
+  BANTAM_KERNEL(exec, meet_ranks, tree_, regions_);
+}
 
 /// Rank 0's wish, for all; ranks that were told other ones agree so.
 std::string transport_of_all(Communicator& ranks, const std::string& mine) {
@@ -57,8 +102,12 @@ int RegionLayout::sums() const {
   return static_cast<int>(count);
 }
 
+std::uint64_t RegionLayout::copies_offset() const { return kernels::RankRegion::header_bytes(sums()); }
+
+/// Each rank has a sum of its own, which is not copied.
 std::uint64_t RegionLayout::place_offset(int place) const {
-  return kernels::RankRegion::header_bytes(sums()) + static_cast<std::uint64_t>(place) * place_bytes;
+  return copies_offset() + static_cast<std::uint64_t>(sums() - 1) * copy_bytes +
+         static_cast<std::uint64_t>(place) * place_bytes;
 }
 
 kernels::SumTree RegionLayout::tree() const {

@@ -131,7 +131,7 @@ class NcclLink final : public DeviceLink {
 
   std::string name() const override { return name_; }
   std::uint64_t workspace_bytes() const override { return piece_ * foreign_; }
-  void exchange(const kernels::Exec& exec, std::span<const kernels::SumSpan> spans) override;
+  void exchange(const kernels::Exec& exec, std::span<const kernels::SumSpan> spans, bool beside_work) override;
 
  private:
   static constexpr std::uint64_t kLine = 256, kMostWorkspace = std::uint64_t{32} << 20;
@@ -189,7 +189,7 @@ void NcclLink::add(const kernels::Exec& exec, const kernels::SumSpan& span, cons
                 region_ + home_ + span.offset + part.begin);
 }
 
-void NcclLink::exchange(const kernels::Exec& exec, std::span<const kernels::SumSpan> spans) {
+void NcclLink::exchange(const kernels::Exec& exec, std::span<const kernels::SumSpan> spans, bool) {
   kernels::check_exchange(tree_, spans);
   for (const kernels::SumSpan& span : spans) {
     if (span.elements == 0) continue;

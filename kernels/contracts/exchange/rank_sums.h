@@ -73,20 +73,28 @@ using ExchangeSums = void(const Exec&, const SumTree&, const RankRegions&, std::
 using AddRankSums = void(const Exec&, const SumTree&, DType, std::int64_t elements, std::span<const void* const> sums,
                          double factor, void* out);
 
+/// Returns, in order of the stream, when every rank has come to the same call: all that they did before can be read.
+/// One small thread block on CUDA, so that it waits beside kernels that fill the device. Where a rank has failed it
+/// does not wait.
+using MeetRanks = void(const Exec&, const SumTree&, const RankRegions&);
+
 /// Throws Error where there are too many sums, ranks or spans, or a span's type is none that can be added.
 void check_exchange(const SumTree& tree, std::span<const SumSpan> spans);
 
 namespace cpu {
 ExchangeSums exchange_sums;
 AddRankSums add_rank_sums;
+MeetRanks meet_ranks;
 }  // namespace cpu
 namespace cuda {
 ExchangeSums exchange_sums;
 AddRankSums add_rank_sums;
+MeetRanks meet_ranks;
 }  // namespace cuda
 namespace meta {
 ExchangeSums exchange_sums;
 AddRankSums add_rank_sums;
+MeetRanks meet_ranks;
 }  // namespace meta
 
 }  // namespace bantam::kernels

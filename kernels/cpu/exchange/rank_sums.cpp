@@ -20,6 +20,8 @@ constexpr int kMostDepth = 12;
 struct Words {
   std::uint32_t ready[SumTree::kMostRanks], done[SumTree::kMostRanks];
   std::uint32_t exchanges;
+  std::uint32_t met[SumTree::kMostRanks];
+  std::uint32_t meetings;
 };
 static_assert(sizeof(Words) <= RankRegion::kWordBytes);
 
@@ -107,6 +109,11 @@ void exchange_sums(const Exec&, const SumTree& tree, const RankRegions& regions,
   }
   if (all) return;
   for (const SumSpan& span : spans) with_type(span.dtype, [&]<class T>(T) { spoil<T>(regions, span); });
+}
+
+void meet_ranks(const Exec&, const SumTree& tree, const RankRegions& regions) {
+  check_exchange(tree, {});
+  (void)meet(tree, regions, &Words::met, ++words_of(regions, regions.rank).meetings);
 }
 
 void add_rank_sums(const Exec&, const SumTree& tree, DType dtype, std::int64_t elements,

@@ -19,6 +19,8 @@ struct Words {
   unsigned sent[RankRegion::kMostBlocks][SumTree::kMostRanks];   // their partial sums were written into the slots
   unsigned divided[RankRegion::kMostBlocks];                     // exchanges so far, by this rank's own blocks
   unsigned small[RankRegion::kMostBlocks];
+  unsigned met[SumTree::kMostRanks];  // by others: they came to so many meetings
+  unsigned meetings;
 };
 static_assert(sizeof(Words) <= RankRegion::kWordBytes);
 
@@ -241,6 +243,19 @@ __global__ void __launch_bounds__(kThreads)
   if (!all) spoil(call);
 }
 
+__global__ void meet_ranks_kernel(const __grid_constant__ Call call) {
+  Words& own = words_of(call, call.regions.rank);
+  const unsigned count = own.meetings + 1;
+  const auto other = static_cast<int>(threadIdx.x);
+  __syncwarp();
+  if (other < call.tree.ranks && other != call.regions.rank) {
+    raise(&words_of(call, other).met[call.regions.rank], count);
+    (void)wait_for(&own.met[other], count, call.regions.failed);
+  }
+  __syncwarp();
+  if (other == 0) own.meetings = count;
+}
+
 /// kSums of root_of for this tree.
 int full_tree(const SumTree& tree) {
   if (tree.sums != 2 && tree.sums != 4 && tree.sums != 8) return 0;
@@ -302,6 +317,12 @@ void exchange_sums(const Exec& exec, const SumTree& tree, const RankRegions& reg
       divided_exchange_kernel<kSums><<<grid, kThreads, 0, stream_of(exec)>>>(call);
   });
   check_launch("exchange_sums");
+}
+
+void meet_ranks(const Exec& exec, const SumTree& tree, const RankRegions& regions) {
+  check_exchange(tree, {});
+  meet_ranks_kernel<<<1, 32, 0, stream_of(exec)>>>({.tree = tree, .regions = regions});
+  check_launch("meet_ranks");
 }
 
 void add_rank_sums(const Exec& exec, const SumTree& tree, DType dtype, std::int64_t elements,

@@ -36,7 +36,7 @@ RegionLayout layout_of(const std::vector<ReplicaShare>& shares, std::uint64_t pl
 
 constexpr std::uint64_t kSeed = 3;
 
-/// One rank: connects, exchanges `floats` elements twice in a row, and compares home with the tree in sequence.
+/// One rank: connects, exchanges `floats` elements twice in a row, by kernels and by copies, and compares home with the tree in sequence.
 void expect_root(Mesh& mesh, int rank, Device device, const RegionLayout& layout, std::size_t floats,
                  const std::string& transport) {
   Runtime runtime({.threads = 1});
@@ -61,7 +61,7 @@ void expect_root(Mesh& mesh, int rank, Device device, const RegionLayout& layout
         synchronize(exec.stream);
       }
       barrier(mesh);
-      link->exchange(exec, std::array{kernels::SumSpan{.elements = static_cast<std::int64_t>(floats)}});
+      link->exchange(exec, std::array{kernels::SumSpan{.elements = static_cast<std::int64_t>(floats)}}, time == 1);
       std::vector<float> found(floats);
       copy_bytes(found.data(), region + layout.place_offset(0), floats * sizeof(float), exec.stream);
       synchronize(exec.stream);
@@ -77,7 +77,8 @@ void expect_root(Mesh& mesh, int rank, Device device, const RegionLayout& layout
 void expect_roots(const std::function<Device(int)>& device_of, const std::vector<ReplicaShare>& shares,
                   const std::string& transport) {
   for (const std::size_t floats : {std::size_t{1000}, std::size_t{300'001}}) {
-    const RegionLayout layout = layout_of(shares, (floats * 4 + 255) / 256 * 256);
+    RegionLayout layout = layout_of(shares, (floats * 4 + 255) / 256 * 256);
+    layout.copy_bytes = (floats * 4 / shares.size() + 511) / 256 * 256;
     const auto ranks = static_cast<int>(shares.size());
     EXPECT_EQ(on_ranks(ranks, [&](Mesh& mesh,
                                   int rank) { expect_root(mesh, rank, device_of(rank), layout, floats, transport); }),
