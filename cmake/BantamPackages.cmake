@@ -75,6 +75,8 @@ foreach(_target bantam_base bantam_memory bantam_engine bantam_data bantam_model
     continue()
   endif()
   target_compile_options(${_target} PRIVATE $<$<CONFIG:Release>:-Os -ffunction-sections -fdata-sections>)
+  # Our sources have no assert(); those of header-only libraries, nlohmann's above all, carry their texts and every instance's name.
+  target_compile_definitions(${_target} PRIVATE $<$<CONFIG:Release>:NDEBUG>)
   get_target_property(_sources ${_target} SOURCES)
   list(FILTER _sources INCLUDE REGEX "${_for_speed}")
   get_target_property(_folder ${_target} SOURCE_DIR)

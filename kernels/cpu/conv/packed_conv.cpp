@@ -86,7 +86,7 @@ void for_each_range(const Call& call, Body&& body) {
 
 /// The rest of an epilogue that the tiles do not compute: curved activations.
 void activate(const Epilogue& epilogue, float* y, std::int64_t count) {
-  with_activation8(epilogue.f, [&](const auto& f) {
+  with_activation8<float>(epilogue.f, [&](const auto& f) {
     for (std::int64_t i = 0; i < count; i += kLanes) {
       const std::int64_t lanes = std::min(kLanes, count - i);
       store_lanes(y + i, lanes, f(load_lanes(y + i, lanes)));

@@ -172,7 +172,7 @@ void depthwise_conv2d_inference(const Exec& exec, const DepthwiseConv2dShape& s,
                      s.out_w(), s.out_channels(), static_cast<const T*>(epilogue.bias),
                      static_cast<const T*>(epilogue.residual), gather.out, f});
     };
-    with_optional_activation8(epilogue.f, run);
+    with_optional_activation8<T>(epilogue.f, run);
   });
 }
 

@@ -206,7 +206,7 @@ void norm_depthwise_backward(const Exec& exec, const DepthwiseConv2dShape& s, DT
     using T = typename decltype(tag)::type;
     const Saved<T> before = saved_of<T>(in.x, channels, room), after = saved_of<T>(in.y, channels, room + 2 * channels);
     T* dx = static_cast<T*>(gradients.dx);
-    with_activation8(in.y.affine.activation, [&](auto f) {
+    with_activation8<T>(in.y.affine.activation, [&](auto f) {
       gradient_sums(exec, norm_after(s), after, static_cast<const T*>(in.dy), f, partials, totals);
     });
     store_gradients(totals, channels, gradients.after);
@@ -234,7 +234,7 @@ void norm_depthwise_backward(const Exec& exec, const DepthwiseConv2dShape& s, DT
       std::copy_n(totals_before, 2 * channels, gradients.totals);
       return;
     }
-    with_activation8(in.x.affine.activation,
+    with_activation8<T>(in.x.affine.activation,
                      [&](auto f) { input_gradient(exec, norm_before(s), before, dx, f, totals_before, dx); });
   });
 }

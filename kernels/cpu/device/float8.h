@@ -68,22 +68,32 @@ inline constexpr std::int64_t kLanes = 8;
 #endif
 }
 
-/// The first `lanes` of eight; the others are zero and nothing after them is read.
+/// The ends of rows, of fewer than eight values: functions that all loops share, called once a row at most. Inlined,
+/// they would be half of the kernels' code.
 template <class T>
-[[gnu::always_inline]] inline Float8 load_lanes(const T* p, std::int64_t lanes) {
-  if (lanes == kLanes) return load8(p);
+[[gnu::noinline, gnu::cold]] Float8 load_tail(const T* p, std::int64_t lanes) {
   float v[kLanes] = {};
   for (std::int64_t i = 0; i < lanes; ++i) v[i] = static_cast<float>(p[i]);
   return load8(v);
+}
+template <class T>
+[[gnu::noinline, gnu::cold]] void store_tail(T* p, std::int64_t lanes, Float8 v) {
+  float values[kLanes];
+  store8(values, v);
+  for (std::int64_t i = 0; i < lanes; ++i) p[i] = static_cast<T>(values[i]);
+}
+
+/// The first `lanes` of eight; the others are zero and nothing after them is read.
+template <class T>
+[[gnu::always_inline]] inline Float8 load_lanes(const T* p, std::int64_t lanes) {
+  return lanes == kLanes ? load8(p) : load_tail(p, lanes);
 }
 
 /// Writes the first `lanes` of eight.
 template <class T>
 [[gnu::always_inline]] inline void store_lanes(T* p, std::int64_t lanes, Float8 v) {
   if (lanes == kLanes) return store8(p, v);
-  float values[kLanes];
-  store8(values, v);
-  for (std::int64_t i = 0; i < lanes; ++i) p[i] = static_cast<T>(values[i]);
+  store_tail(p, lanes, v);
 }
 
 [[gnu::always_inline]] inline Float8 broadcast8(float v) { return Float8{v, v, v, v, v, v, v, v}; }

@@ -118,30 +118,24 @@ struct Relu8 {
   [[gnu::always_inline]] Float8 derivative(Float8 x) const { return x > 0.0f ? broadcast8(1.0f) : Float8{}; }
 };
 
-/// hard_swish, or the hard_sigmoid by which it weighs x, on eight values.
-template <bool kSwish>
-struct Hard8 {
+/// hard_swish on eight values.
+struct HardSwish8 {
   [[gnu::always_inline]] Float8 operator()(Float8 x) const {
     const Float8 up = x + 3.0f, low = up < 0.0f ? Float8{} : up;
-    const Float8 gate = (low > 6.0f ? broadcast8(6.0f) : low) * (1.0f / 6);
-    return kSwish ? x * gate : gate;
+    return x * ((low > 6.0f ? broadcast8(6.0f) : low) * (1.0f / 6));
   }
   [[gnu::always_inline]] Float8 derivative(Float8 x) const {
-    if constexpr (!kSwish) {
-      const Int8 rises = (x > -3.0f) & (x < 3.0f);
-      return rises ? broadcast8(1.0f / 6) : Float8{};
-    }
     const Float8 between = x * (1.0f / 3) + 0.5f, low = x <= -3.0f ? Float8{} : between;
     return x >= 3.0f ? broadcast8(1.0f) : low;
   }
 };
 
-/// A curved activation (gelu, silu, sigmoid, tanh, elu, selu, mish, softplus) on eight values.
+/// Any activation that is not piecewise, on eight values: functions of its own, which loops call.
 struct Smooth8 {
   Activation kind;
   float slope;
 
-  Float8 operator()(Float8 x) const {
+  [[gnu::noinline]] Float8 operator()(Float8 x) const {
     switch (kind) {
       case Activation::gelu:
         return each(x, [](float v) { return v * normal_cdf(v); });
@@ -157,11 +151,15 @@ struct Smooth8 {
         return each(x, [](float v) { return mish(v); });
       case Activation::softplus:
         return each(x, [](float v) { return softplus(v); });
+      case Activation::hard_sigmoid:
+        return each(x, [](float v) { return hard_sigmoid(v); });
+      case Activation::hard_swish:
+        return HardSwish8{}(x);
       default:
         return each(x, [](float v) { return tanh_bounded(v); });
     }
   }
-  Float8 derivative(Float8 x) const {
+  [[gnu::noinline]] Float8 derivative(Float8 x) const {
     switch (kind) {
       case Activation::gelu:
         return each(x, [](float v) { return gelu_slope(v); });
@@ -180,6 +178,10 @@ struct Smooth8 {
         return each(x, [](float v) { return mish_slope(v); });
       case Activation::softplus:
         return each(x, [](float v) { return sigmoid(v); });
+      case Activation::hard_sigmoid:
+        return ((x > -3.0f) & (x < 3.0f)) ? broadcast8(1.0f / 6) : Float8{};
+      case Activation::hard_swish:
+        return HardSwish8{}.derivative(x);
       default:
         return each(x, [](float v) {
           const float t = tanh_bounded(v);
@@ -199,25 +201,46 @@ struct Smooth8 {
   }
 };
 
+/// Any activation on eight values, chosen each time: for loops that have no instance of their own for it.
+struct Chosen8 {
+  explicit Chosen8(ActivationFunction f) : line(PiecewiseLinear::of(f)), smooth{f.kind, f.slope} {}
+
+  [[gnu::always_inline]] Float8 operator()(Float8 x) const {
+    return is_piecewise(smooth.kind) ? Piecewise8{line}(x) : smooth(x);
+  }
+  [[gnu::always_inline]] Float8 derivative(Float8 x) const {
+    return is_piecewise(smooth.kind) ? Piecewise8{line}.derivative(x) : smooth.derivative(x);
+  }
+
+  PiecewiseLinear line;
+  Smooth8 smooth;
+};
+
 struct Identity8 {
   Float8 operator()(Float8 x) const { return x; }
 };
 
-/// Calls call(f8) with what computes `f` eight values at a time: five instances of the caller's loop.
-template <class Call>
+/// Calls call(f8) with what computes `f` eight values at a time: instances of the caller's loop over values of type T,
+/// four for float. Of float16 and bfloat16, whose conversions take longer than the choice, there are two.
+template <class T, class Call>
 void with_activation8(ActivationFunction f, Call&& call) {
   if (f.kind == Activation::relu) return call(Relu8{});
-  if (is_piecewise(f.kind)) return call(Piecewise8{PiecewiseLinear::of(f)});
-  if (f.kind == Activation::hard_swish) return call(Hard8<true>{});
-  if (f.kind == Activation::hard_sigmoid) return call(Hard8<false>{});
-  call(Smooth8{f.kind, f.slope});
+  if constexpr (sizeof(T) < sizeof(float)) {
+    call(Chosen8(f));
+  } else {
+    if (is_piecewise(f.kind)) return call(Piecewise8{PiecewiseLinear::of(f)});
+    if (f.kind == Activation::hard_swish) return call(HardSwish8{});
+    call(Smooth8{f.kind, f.slope});
+  }
 }
 
-/// For kernels whose activation may be none: one instance more, which computes nothing.
-template <class Call>
+/// For kernels whose activation may be none: of float one instance more, which computes nothing.
+template <class T, class Call>
 void with_optional_activation8(ActivationFunction f, Call&& call) {
-  if (f.kind == Activation::none) return call(Identity8{});
-  with_activation8(f, call);
+  if constexpr (sizeof(T) == sizeof(float)) {
+    if (f.kind == Activation::none) return call(Identity8{});
+  }
+  with_activation8<T>(f, call);
 }
 
 }  // namespace bantam::kernels::cpu

@@ -28,8 +28,9 @@ void epilogue_forward(const Exec& exec, std::int64_t rows, std::int64_t channels
                       void* y) {
   if (epilogue.empty()) return;
   dispatch_floating(dtype, [&](auto tag) {
-    auto* to = static_cast<typename decltype(tag)::type*>(y);
-    with_optional_activation8(epilogue.f, [&](const auto& f) { run(exec, rows, channels, epilogue, to, f); });
+    using T = typename decltype(tag)::type;
+    T* to = static_cast<T*>(y);
+    with_optional_activation8<T>(epilogue.f, [&](const auto& f) { run(exec, rows, channels, epilogue, to, f); });
   });
 }
 

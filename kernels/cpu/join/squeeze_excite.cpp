@@ -36,7 +36,7 @@ void add_times(float factor, const T* w, float* y, std::int64_t n) {
 
 /// y = f(x).
 void apply(const ActivationFunction& f, const float* x, float* y, std::int64_t n) {
-  with_activation8(f, [&](auto f8) {
+  with_activation8<float>(f, [&](auto f8) {
     for (std::int64_t i = 0; i < n; i += kLanes) {
       const std::int64_t lanes = std::min(kLanes, n - i);
       store_lanes(y + i, lanes, f8(load_lanes(x + i, lanes)));
@@ -46,7 +46,7 @@ void apply(const ActivationFunction& f, const float* x, float* y, std::int64_t n
 
 /// dx = dy·f'(x); dx may be dy.
 void apply_derivative(const ActivationFunction& f, const float* x, const float* dy, float* dx, std::int64_t n) {
-  with_activation8(f, [&](auto f8) {
+  with_activation8<float>(f, [&](auto f8) {
     for (std::int64_t i = 0; i < n; i += kLanes) {
       const std::int64_t lanes = std::min(kLanes, n - i);
       store_lanes(dx + i, lanes, load_lanes(dy + i, lanes) * f8.derivative(load_lanes(x + i, lanes)));

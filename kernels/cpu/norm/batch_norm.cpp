@@ -37,7 +37,7 @@ void normalise(const Exec& exec, const BatchNormShape& shape, DType dtype, const
     using T = typename decltype(tag)::type;
     const T* from = static_cast<const T*>(x);
     T* to = static_cast<T*>(y);
-    with_activation8(affine.activation, [&](auto f) {
+    with_activation8<T>(affine.activation, [&](auto f) {
       map_channels<3>(
           shape.rows, shape.channels, exec.threads,
           [&](std::int64_t c, float* p) {
@@ -97,7 +97,7 @@ void batch_norm_backward_training(const Exec& exec, const BatchNormShape& shape,
     using T = typename decltype(tag)::type;
     const Saved<T> saved = saved_of<T>(norm, channels, totals + 2 * channels);
     const T* g = static_cast<const T*>(dy);
-    with_activation8(norm.affine.activation, [&](auto f) {
+    with_activation8<T>(norm.affine.activation, [&](auto f) {
       gradient_sums(exec, shape, saved, g, f, partials, totals);
       if (to.dx) input_gradient(exec, shape, saved, g, f, totals, static_cast<T*>(to.dx));
     });
@@ -151,7 +151,7 @@ void batch_norm_backward_inference(const Exec& exec, const BatchNormShape& shape
     using T = typename decltype(tag)::type;
     const T* g = static_cast<const T*>(dy);
     const T* in = x != nullptr ? static_cast<const T*>(x) : g;  // f' of none is 1 whatever z is
-    with_activation8(affine.activation, [&](auto f) {
+    with_activation8<T>(affine.activation, [&](auto f) {
       if (sums) {
         const NormOperand norm{in, affine, running.mean, inv_std};
         const Saved<T> saved = saved_of<T>(norm, channels, inv_std + channels);

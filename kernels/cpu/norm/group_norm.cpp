@@ -78,9 +78,13 @@ struct ImageNorm {
     return norm.inv_std[sample * shape().groups + c / shape().group_channels()];
   }
 
-  /// y = f(z) of one part of a sample. One function for all callers, as RowNorm::normalise.
+  /// y = f(z) of one part of a sample.
+  void normalise(std::int64_t sample, std::int64_t part, T* y) const {
+    with_activation8<T>(norm.affine.activation, [&](auto f) { normalise_by(f, sample, part, y); });
+  }
+  /// One function for all callers, as RowNorm::normalise_by.
   template <class Function>
-  [[gnu::noinline]] void normalise(std::int64_t sample, std::int64_t part, Function f, T* y) const {
+  [[gnu::noinline, gnu::noclone]] void normalise_by(Function f, std::int64_t sample, std::int64_t part, T* y) const {
     const RowBlock rows = cut.positions(part);
     const T* from = x(sample) + rows.begin * shape().channels;
     T* to = y + cut.offset(sample) + rows.begin * shape().channels;
@@ -117,8 +121,8 @@ Moments group_moments(const SampleParts& cut, const float* partials, const float
 }
 
 /// Forward over images; y may be null.
-template <class T, class Function>
-void image_forward(const Exec& exec, const ImageNorm<T>& image, const GroupStatistics& statistics, Function f, T* y,
+template <class T>
+void image_forward(const Exec& exec, const ImageNorm<T>& image, const GroupStatistics& statistics, T* y,
                    float* workspace) {
   const SampleParts& cut = image.cut;
   const GroupNormShape& shape = cut.shape;
@@ -144,17 +148,16 @@ void image_forward(const Exec& exec, const ImageNorm<T>& image, const GroupStati
         }
       },
       [&](std::int64_t sample, std::int64_t part) {
-        if (y != nullptr) image.normalise(sample, part, f, y);
+        if (y != nullptr) image.normalise(sample, part, y);
       });
 }
 
 /// Backward over images. Workspace of a sample: its norm's values a channel, the sums Σ dz and Σ dz·x̂ of its parts, and
 /// their totals.
-template <class T, class Function>
+template <class T>
 struct ImageGradient {
   ImageNorm<T> image;
   const T* dy;
-  Function f;
   T* dx;
   float* workspace;
 
@@ -175,21 +178,25 @@ struct ImageGradient {
     }
   }
 
-  [[gnu::noinline]] void add_part(std::int64_t sample, std::int64_t part) const {
+  void add_part(std::int64_t sample, std::int64_t part) const {
+    with_activation8<T>(image.norm.affine.activation, [&](auto f) { add_part_by(f, sample, part); });
+  }
+  template <class Function>
+  [[gnu::noinline, gnu::noclone]] void add_part_by(Function f, std::int64_t sample, std::int64_t part) const {
     const std::int64_t elements = image.shape().positions * channels(), stride = channels();
     const T *x = image.x(sample), *g = dy + image.cut.offset(sample);
     const float* kept = values(sample);
     float* sums[2] = {partials(sample, part), partials(sample, part) + stride};
     std::fill(sums[0], sums[0] + 2 * stride, 0.0f);
-    sum_columns<2>(image.cut.positions(part), stride, sums,
-                   [=, f = f](std::int64_t at, std::int64_t c, std::int64_t lanes, Float8* sum) {
-                     const Float8 v = load_lanes(x + at, lanes, elements - at), mean = load_lanes(kept + c, lanes);
-                     const Float8 z = linear(v, mean, load_lanes(kept + 2 * stride + c, lanes),
-                                             load_lanes(kept + 3 * stride + c, lanes));
-                     const Float8 dz = load_lanes(g + at, lanes, elements - at) * f.derivative(z);
-                     sum[0] += dz;
-                     sum[1] += dz * ((v - mean) * load_lanes(kept + stride + c, lanes));
-                   });
+    sum_columns<2>(
+        image.cut.positions(part), stride, sums, [=](std::int64_t at, std::int64_t c, std::int64_t lanes, Float8* sum) {
+          const Float8 v = load_lanes(x + at, lanes, elements - at), mean = load_lanes(kept + c, lanes);
+          const Float8 z =
+              linear(v, mean, load_lanes(kept + 2 * stride + c, lanes), load_lanes(kept + 3 * stride + c, lanes));
+          const Float8 dz = load_lanes(g + at, lanes, elements - at) * f.derivative(z);
+          sum[0] += dz;
+          sum[1] += dz * ((v - mean) * load_lanes(kept + stride + c, lanes));
+        });
   }
 
   /// The sample's totals; and in place of the first part's sums, the means over a group of w and of w·x̂, w = scale·dz.
@@ -211,7 +218,11 @@ struct ImageGradient {
   }
 
   /// dx = inv_std·(w - mean(w) - x̂·mean(w·x̂)).
-  [[gnu::noinline]] void input_part(std::int64_t sample, std::int64_t part) const {
+  void input_part(std::int64_t sample, std::int64_t part) const {
+    with_activation8<T>(image.norm.affine.activation, [&](auto f) { input_part_by(f, sample, part); });
+  }
+  template <class Function>
+  [[gnu::noinline, gnu::noclone]] void input_part_by(Function f, std::int64_t sample, std::int64_t part) const {
     const RowBlock rows = image.cut.positions(part);
     const std::int64_t first = rows.begin * channels();
     const T *x = image.x(sample) + first, *g = dy + image.cut.offset(sample) + first;
@@ -224,7 +235,7 @@ struct ImageGradient {
           p[4] = means[c];
           p[5] = means[channels() + c];
         },
-        [=, f = f](std::int64_t at, std::int64_t lanes, const Float8* p) {
+        [=](std::int64_t at, std::int64_t lanes, const Float8* p) {
           const Float8 v = load_lanes(x + at, lanes);
           const Float8 dz = load_lanes(g + at, lanes) * f.derivative(linear(v, p[0], p[2], p[3]));
           store_lanes(to + at, lanes, p[2] * dz - p[1] * (p[4] + ((v - p[0]) * p[1]) * p[5]));
@@ -233,8 +244,8 @@ struct ImageGradient {
 };
 
 /// dx, and the sums of all samples to `sums` (2, channels).
-template <class T, class Function>
-void image_backward(const Exec& exec, const ImageGradient<T, Function>& gradient, float* sums) {
+template <class T>
+void image_backward(const Exec& exec, const ImageGradient<T>& gradient, float* sums) {
   const SampleParts& cut = gradient.image.cut;
   parallel_parts(cut.shape.samples, exec.threads, [&](std::int64_t sample) { gradient.expand(sample); });
   cut.run(
@@ -247,8 +258,8 @@ void image_backward(const Exec& exec, const ImageGradient<T, Function>& gradient
 }
 
 /// dx of a norm over rows, and the sums of all samples to `sums` (2, channels).
-template <class T, class Function>
-void row_backward(const Exec& exec, const RowNormGradient<T, Function>& gradient, float* sums, float* workspace) {
+template <class T>
+void row_backward(const Exec& exec, const RowNormGradient<T>& gradient, float* sums, float* workspace) {
   const GroupNormShape& shape = gradient.norm.shape;
   const std::int64_t parts = sum_parts(shape.samples, shape.channels, DeviceKind::cpu), count = 2 * shape.channels;
   float* blocks = workspace + parts * count;
@@ -269,17 +280,15 @@ void group_norm_forward(const Exec& exec, const GroupNormShape& shape, DType dty
   dispatch_floating(dtype, [&](auto tag) {
     using T = typename decltype(tag)::type;
     T* to = static_cast<T*>(y);
-    with_activation8(affine.activation, [&](auto f) {
-      if (shape.positions > 1)
-        return image_forward<T>(exec, {SampleParts(shape), {x, affine, mean, inv_std}}, {mean, inv_std, epsilon}, f, to,
-                                static_cast<float*>(workspace.data));
-      const RowNorm<T> norm{shape, static_cast<const T*>(x), affine};
-      for_rows(exec, shape, [&](std::int64_t begin, std::int64_t end) {
-        for (std::int64_t row = begin; row < end; ++row) {
-          row_statistics(norm.x + row * norm.width(), norm.width(), epsilon, mean[row], inv_std[row]);
-          if (to != nullptr) norm.normalise(row, mean[row], inv_std[row], f, to);
-        }
-      });
+    if (shape.positions > 1)
+      return image_forward<T>(exec, {SampleParts(shape), {x, affine, mean, inv_std}}, {mean, inv_std, epsilon}, to,
+                              static_cast<float*>(workspace.data));
+    const RowNorm<T> norm{shape, static_cast<const T*>(x), affine};
+    for_rows(exec, shape, [&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t row = begin; row < end; ++row) {
+        row_statistics(norm.x + row * norm.width(), norm.width(), epsilon, mean[row], inv_std[row]);
+        if (to != nullptr) norm.normalise(row, mean[row], inv_std[row], to);
+      }
     });
   });
 }
@@ -289,17 +298,15 @@ void group_norm_apply(const Exec& exec, const GroupNormShape& shape, DType dtype
   dispatch_floating(dtype, [&](auto tag) {
     using T = typename decltype(tag)::type;
     T* to = static_cast<T*>(y);
-    with_activation8(norm.affine.activation, [&](auto f) {
-      if (shape.positions > 1) {
-        const ImageNorm<T> image{SampleParts(shape), norm};
-        return parallel_parts(shape.samples * image.cut.parts, exec.threads, [&](std::int64_t item) {
-          image.normalise(item / image.cut.parts, item % image.cut.parts, f, to);
-        });
-      }
-      const RowNorm<T> rows{shape, static_cast<const T*>(norm.x), norm.affine};
-      for_rows(exec, shape, [&](std::int64_t begin, std::int64_t end) {
-        for (std::int64_t row = begin; row < end; ++row) rows.normalise(row, norm.mean[row], norm.inv_std[row], f, to);
+    if (shape.positions > 1) {
+      const ImageNorm<T> image{SampleParts(shape), norm};
+      return parallel_parts(shape.samples * image.cut.parts, exec.threads, [&](std::int64_t item) {
+        image.normalise(item / image.cut.parts, item % image.cut.parts, to);
       });
+    }
+    const RowNorm<T> rows{shape, static_cast<const T*>(norm.x), norm.affine};
+    for_rows(exec, shape, [&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t row = begin; row < end; ++row) rows.normalise(row, norm.mean[row], norm.inv_std[row], to);
     });
   });
 }
@@ -318,13 +325,10 @@ void group_norm_backward(const Exec& exec, const GroupNormShape& shape, DType dt
     using T = typename decltype(tag)::type;
     const T* g = static_cast<const T*>(dy);
     T* dx = static_cast<T*>(to.dx);
-    with_activation8(norm.affine.activation, [&](auto f) {
-      using Function = decltype(f);
-      if (shape.positions > 1)
-        return image_backward(exec, ImageGradient<T, Function>{{SampleParts(shape), norm}, g, f, dx, rest}, sums);
-      const RowNorm<T> rows{shape, static_cast<const T*>(norm.x), norm.affine};
-      row_backward(exec, RowNormGradient<T, Function>{rows, norm.mean, norm.inv_std, g, f, dx}, sums, rest);
-    });
+    if (shape.positions > 1)
+      return image_backward(exec, ImageGradient<T>{{SampleParts(shape), norm}, g, dx, rest}, sums);
+    const RowNorm<T> rows{shape, static_cast<const T*>(norm.x), norm.affine};
+    row_backward(exec, RowNormGradient<T>{rows, norm.mean, norm.inv_std, g, dx}, sums, rest);
   });
   store_gradients(sums, shape.channels, {to.dscale, to.dshift, to.accumulate});
 }

@@ -6,6 +6,7 @@
 
 #include "bantam/kernels/contracts/norm/group_norm.h"
 #include "bantam/kernels/cpu/device/column_sums.h"
+#include "bantam/kernels/cpu/elementwise/activation_math.h"
 #include "bantam/kernels/cpu/norm/affine8.h"
 
 namespace bantam::kernels::cpu {
@@ -67,10 +68,15 @@ struct RowNorm {
     return affine.shift ? load_lanes(affine.shift + c, lanes) : Float8{};
   }
 
-  /// y = f(z) of row `row`. One function for all callers: which products and sums a compiler makes one rounding of may
-  /// differ from copy to copy.
+  /// y = f(z) of row `row`.
+  void normalise(std::int64_t row, float mean, float inv_std, T* y) const {
+    with_activation8<T>(affine.activation, [&](auto f) { normalise_by(f, row, mean, inv_std, y); });
+  }
+  /// One function for all callers: which products and sums a compiler makes one rounding of may differ from copy to
+  /// copy.
   template <class Function>
-  [[gnu::noinline]] void normalise(std::int64_t row, float mean, float inv_std, Function f, T* y) const {
+  [[gnu::noinline, gnu::noclone]] void normalise_by(Function f, std::int64_t row, float mean, float inv_std,
+                                                    T* y) const {
     const std::int64_t n = width(), first = row * n, c0 = row % shape.groups * n;
     for (std::int64_t i = 0; i < n; i += kLanes) {
       const std::int64_t lanes = std::min(kLanes, n - i);
@@ -82,19 +88,19 @@ struct RowNorm {
 };
 
 /// The gradient of a RowNorm, a row at a time.
-template <class T, class Function>
+template <class T>
 struct RowNormGradient {
   RowNorm<T> norm;
   const float *mean, *inv_std;  // (samples, groups)
   const T* dy;
-  Function f;
   T* dx;
 
   /// dz and x̂ of eight values; dz is 0 where there are none.
   struct Terms {
     Float8 dz, normalised, scale;
   };
-  [[gnu::always_inline]] Terms terms(std::int64_t row, std::int64_t i, std::int64_t lanes) const {
+  template <class Function>
+  [[gnu::always_inline]] Terms terms(const Function& f, std::int64_t row, std::int64_t i, std::int64_t lanes) const {
     const std::int64_t at = row * norm.width() + i, c = row % norm.shape.groups * norm.width() + i;
     const Float8 scale = norm.scale(c, lanes), middle = broadcast8(mean[row]);
     const Float8 v = load_lanes(norm.x + at, lanes);
@@ -103,12 +109,16 @@ struct RowNormGradient {
   }
 
   /// dx of one row, and its terms of dshift and dscale, added to sums (2, channels).
-  [[gnu::noinline]] void row(std::int64_t row, float* sums) const {
+  void row(std::int64_t row, float* sums) const {
+    with_activation8<T>(norm.affine.activation, [&](auto f) { row_by(f, row, sums); });
+  }
+  template <class Function>
+  [[gnu::noinline, gnu::noclone]] void row_by(Function f, std::int64_t row, float* sums) const {
     const std::int64_t n = norm.width(), c0 = row % norm.shape.groups * n;
     Float8 sum = {}, products = {};
     for (std::int64_t i = 0; i < n; i += kLanes) {
       const std::int64_t lanes = std::min(kLanes, n - i);
-      const Terms t = terms(row, i, lanes);
+      const Terms t = terms(f, row, i, lanes);
       sum += t.scale * t.dz;
       products += t.scale * t.dz * t.normalised;
       float *shift = sums + c0 + i, *scale = shift + norm.shape.channels;
@@ -120,7 +130,7 @@ struct RowNormGradient {
     const float b = static_cast<float>(sum_of(products) / static_cast<double>(n));
     for (std::int64_t i = 0; i < n; i += kLanes) {
       const std::int64_t lanes = std::min(kLanes, n - i);
-      const Terms t = terms(row, i, lanes);
+      const Terms t = terms(f, row, i, lanes);
       store_lanes(dx + row * n + i, lanes, inv_std[row] * (t.scale * t.dz - a - t.normalised * b));
     }
   }

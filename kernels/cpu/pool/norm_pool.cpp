@@ -164,7 +164,7 @@ void norm_pool_forward(const Exec& exec, const Pool2dShape& shape, DType dtype, 
   dispatch_floating(dtype, [&](auto tag) {
     using T = typename decltype(tag)::type;
     const Saved<T> saved = saved_of<T>(x, shape.channels, static_cast<float*>(workspace.data));
-    with_activation8(x.affine.activation, [&](auto f) {
+    with_activation8<T>(x.affine.activation, [&](auto f) {
       run(NormedWindows<T, decltype(f)>{Pool(shape), saved, f, static_cast<T*>(y), winner});
     });
   });
@@ -182,7 +182,7 @@ void norm_pool_backward(const Exec& exec, const Pool2dShape& shape, DType dtype,
     const Saved<T> saved = saved_of<T>(x, norm.channels, totals + 2 * norm.channels);
     T* dx = static_cast<T*>(to.dx);
     const WonGradients<T> gather{Pool(shape), static_cast<const T*>(dy), winner, dx};
-    with_activation8(x.affine.activation, [&](auto f) {
+    with_activation8<T>(x.affine.activation, [&](auto f) {
       gradient_sums(exec, norm, saved, dx, f, partials, totals, gather);
       input_gradient(exec, norm, saved, dx, f, totals, dx);
     });
