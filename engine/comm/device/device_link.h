@@ -15,8 +15,8 @@
 
 namespace bantam {
 
-/// A rank's region: kernels::RankRegion's header, room for copies of other ranks' sums, then places of equal bytes, each
-/// with room for all that replicas come to. Place 0 is `home`, which receives roots.
+/// A rank's region: kernels::RankRegion's header, room for copies of other ranks' sums, then places of equal bytes,
+/// each with room for all that replicas come to. Place 0 is `home`, which receives roots.
 struct RegionLayout {
   std::vector<ReplicaShare> shares;          ///< of all ranks
   std::vector<std::vector<int>> sum_places;  ///< by rank: the place of each of its partial sums, in order of sums_of
@@ -40,8 +40,8 @@ class DeviceLink {
   /// "peer memory", "NCCL 2.28.9".
   virtual std::string name() const = 0;
   /// As kernels::exchange_sums, in order of exec.stream. Every rank enqueues the same, in the same order on each stream
-  /// of its own. `beside_work`: other kernels fill the device meanwhile, so bytes travel by copy engines where they can,
-  /// which takes longer and disturbs them less. Throws CudaError.
+  /// of its own. `beside_work`: other kernels fill the device meanwhile, so bytes travel by copy engines where they
+  /// can, which takes longer and disturbs them less. Throws CudaError.
   virtual void exchange(const kernels::Exec& exec, std::span<const kernels::SumSpan> spans,
                         bool beside_work = false) = 0;
   /// Bytes of device memory beside the regions, as far as the link itself allocated them.

@@ -235,7 +235,7 @@ void norm_depthwise_backward(const Exec& exec, const DepthwiseConv2dShape& s, DT
       return;
     }
     with_activation8<T>(in.x.affine.activation,
-                     [&](auto f) { input_gradient(exec, norm_before(s), before, dx, f, totals_before, dx); });
+                        [&](auto f) { input_gradient(exec, norm_before(s), before, dx, f, totals_before, dx); });
   });
 }
 

@@ -36,7 +36,8 @@ RegionLayout layout_of(const std::vector<ReplicaShare>& shares, std::uint64_t pl
 
 constexpr std::uint64_t kSeed = 3;
 
-/// One rank: connects, exchanges `floats` elements twice in a row, by kernels and by copies, and compares home with the tree in sequence.
+/// One rank: connects, exchanges `floats` elements twice in a row, by kernels and by copies, and compares home with the
+/// tree in sequence.
 void expect_root(Mesh& mesh, int rank, Device device, const RegionLayout& layout, std::size_t floats,
                  const std::string& transport) {
   Runtime runtime({.threads = 1});
