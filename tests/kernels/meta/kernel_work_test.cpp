@@ -20,6 +20,7 @@
 #include "bantam/kernels/contracts/elementwise/dropout.h"
 #include "bantam/kernels/contracts/elementwise/elementwise.h"
 #include "bantam/kernels/contracts/elementwise/masked_activation.h"
+#include "bantam/kernels/contracts/exchange/rank_sums.h"
 #include "bantam/kernels/contracts/head/classifier_head.h"
 #include "bantam/kernels/contracts/head/softmax.h"
 #include "bantam/kernels/contracts/image/depth_to_space.h"
@@ -588,6 +589,26 @@ void add_after_updates(std::vector<WorkCase>& cases) {
       {"prune_weights", [=](const Exec& e) { meta::prune_weights(e, {}, pruned, nullptr); }, (1 + 8 + 2) * 256, 0});
 }
 
+/// Two ranks with two partial sums each.
+void add_exchanges(std::vector<WorkCase>& cases) {
+  const SumTree tree{.ranks = 2, .sums = 4, .owners = {0, 0, 1, 1}, .merges = {0, 1, 0, 2}};
+  cases.push_back(
+      {"exchange_sums",  // of 48 and 32 bytes half: 4 sums are read, the root is written to 2 ranks
+       [=](const Exec& e) {
+         const SumSpan spans[2] = {{.elements = 10}, {.dtype = DType::float64, .offset = 48, .elements = 3}};
+         meta::exchange_sums(e, tree, {}, spans, 1);
+       },
+       (4 + 2) * 40, 0});
+  cases.push_back({"add_rank_sums",
+                   [=](const Exec& e) {
+                     const void* const sums[4] = {kSome, kSome, kSome, kSome};
+                     meta::add_rank_sums(e, tree, kFloat, 10, sums, 1.0, kSome);
+                   },
+                   (4 + 1) * 40, 0});
+  cases.push_back({"meet_ranks",  // the other rank's flag is written, the own one read; the count both
+                   [=](const Exec& e) { meta::meet_ranks(e, tree, {}); }, 4 * 4, 0});
+}
+
 /// Two images of 4 x 4 x 3, of which 2 x 2 are shown.
 void add_inputs(std::vector<WorkCase>& cases) {
   const ImageBatchShape shape{.batch = 2, .in_h = 4, .in_w = 4, .channels = 3, .out_h = 2, .out_w = 2};
@@ -668,7 +689,7 @@ std::vector<WorkCase> all_cases() {
   std::vector<WorkCase> cases;
   for (const auto add : {add_convolutions, add_depthwise, add_pointwise, add_norms, add_group_norms, add_elementwise,
                          add_pools, add_images, add_separable, add_heads, add_losses, add_metrics, add_updates,
-                         add_after_updates, add_inputs, add_joins})
+                         add_exchanges, add_after_updates, add_inputs, add_joins})
     add(cases);
   return cases;
 }
