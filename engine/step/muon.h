@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
+#include "bantam/engine/autograd/span_table.h"
 #include "bantam/engine/step/optimizer.h"
-#include "bantam/engine/step/span_table.h"
 #include "bantam/kernels/contracts/matmul/matmul.h"
 #include "bantam/kernels/contracts/update/muon.h"
 

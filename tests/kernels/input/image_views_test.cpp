@@ -5,7 +5,7 @@
 
 #include <gtest/gtest.h>
 
-#include "bantam/kernels/reference/views.h"
+#include "bantam/kernels/reference/image/views.h"
 #include "tests/kernels/arrays.h"
 
 namespace bantam::testing {
