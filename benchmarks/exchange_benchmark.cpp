@@ -90,6 +90,7 @@ void run_rank(Mesh& ranks, Device device, const std::string& transport, int bloc
 
 int main(int count, char** arguments) {
   using namespace bantam;
+  (void)::setenv("NCCL_GRAPH_REGISTER", "0", 0);  // as cli/main.cpp does
   const int gpus = count > 1 ? std::atoi(arguments[1]) : cuda_device_count();
   if (gpus < 2 || gpus > cuda_device_count()) {
     fmt::print(stderr, "exchange_benchmark: {} GPUs of {}\n", gpus, cuda_device_count());

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cstdlib>
 #include <cstring>
 #include <memory>
 #include <mutex>
@@ -47,9 +46,6 @@ struct Nccl {
   }
   static Nccl load() {
     Nccl all;
-    // Recorded exchanges of memory that it registers by itself have hung (2.28.3, mapped pages): unless the user
-    // wishes.
-    (void)::setenv("NCCL_GRAPH_REGISTER", "0", 0);
     void* const library = dlopen("libnccl.so.2", RTLD_NOW | RTLD_LOCAL);
     if (library == nullptr) return all;
     const auto bind = [&](auto& function, const char* name) {
