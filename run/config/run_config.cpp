@@ -433,7 +433,8 @@ void settle_metrics(RunConfig& config) {
     const Shape& output = config.model.graph.output_shape();
     (void)targets_of(config.train.loss, output);
     config.train.loss.metrics = metrics_for(output, std::move(config.train.loss.metrics));
-    if (config.train.loss.views) check_views(*config.train.loss.views, config.model.graph);
+    if (config.train.loss.views && !config.model.output.is_described())
+      check_views(*config.train.loss.views, config.model.graph);
   } catch (const ShapeError& error) {
     config.model.output.fail_at_key(error.what());
   }
