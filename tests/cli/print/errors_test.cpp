@@ -199,8 +199,8 @@ TEST_F(Errors, GpusThatAreNotThere) {
   };
   expect(with({"--gpus", "two"}), 2, "--gpus: expected how many, as 4, or a list of their numbers");
   expect(with({"--gpus", "0,,1"}), 2, "got \"0,,1\"");
-  expect(with({"--gpus", "2", "--ranks", "2"}), 2, "--gpus excludes --ranks");
-  expect(with({"--gpus", "2", "--device", "cpu"}), 2, "--gpus excludes --device");
+  expect(with({"--gpus", "2", "--ranks", "2"}), 2, "--ranks excludes --gpus");
+  expect(with({"--gpus", "2", "--device", "cpu"}), 2, "--device excludes --gpus");
   expect({"bench", "step", "tiny.yaml", "--gpus", "1,3"}, 2, "powers of two");
   if (cuda_device_count() > 0) GTEST_SKIP() << "there are some";
   for (const char* gpus : {"1", "2", "0,0"})
