@@ -13,7 +13,7 @@
 namespace bantam::kernels::cpu {
 namespace {
 
-constexpr std::int64_t kBlock = 1024;  // elements added at once
+constexpr std::int64_t kBlock = 256;  // elements added at once, on the stack
 constexpr int kMostDepth = 12;
 
 /// At the beginning of a region; counts rise by one an exchange.
@@ -56,7 +56,7 @@ bool meet(const SumTree& tree, const RankRegions& regions, std::uint32_t (Words:
 /// out = factor · root over `count` elements from `begin` on.
 template <class T>
 void add_block(const SumTree& tree, const void* const* sums, T factor, T* out, std::int64_t begin, std::int64_t count) {
-  thread_local std::array<std::array<T, kBlock>, kMostDepth> stack;
+  std::array<std::array<T, kBlock>, kMostDepth> stack;
   std::size_t top = 0;
   for (std::size_t i = 0; i < static_cast<std::size_t>(tree.sums); ++i) {
     std::memcpy(stack[top++].data(), static_cast<const T*>(sums[i]) + begin,
