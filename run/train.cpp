@@ -99,7 +99,8 @@ TrainOutcome outcome_of(const RunConfig& config, const RunDirectory& directory, 
                        .planned_peak_bytes = run.plan().peak_bytes,
                        .planned_pool_bytes = run.plan().pool_bytes,
                        .process = runtime.process_memory(device),
-                       .overhead = runtime.memory_overhead(device)};
+                       .overhead = runtime.memory_overhead(device),
+                       .transport = run.transport()};
   if (run.broken() != nullptr) {
     outcome.broken_samples = run.broken()->count();
     for (const BrokenSamples::Sample& sample : run.broken()->first()) outcome.broken_reasons.push_back(sample.reason);

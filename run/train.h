@@ -56,6 +56,7 @@ struct TrainOutcome {
   std::vector<std::string> broken_reasons;  ///< of the first few, each with its file's name
   std::optional<CompressedSize> weights;    ///< weights.safetensors of a run that prunes
   std::optional<MemoryStats> host, pinned;  ///< runs on a GPU: the data set's, and the upload buffers'
+  std::string transport = {};               ///< how sums of several GPUs travel: TrainingStep::transport
   int signal = 0;                           ///< of the first rank that has one, on every rank: TrainRunOptions::signal
 };
 

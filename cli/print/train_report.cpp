@@ -202,6 +202,9 @@ std::string closing_summary(const TrainReport& report) {
     text += fmt::format("  {:<12}{:.2f} s from the start to the first updates' results\n", "", report.start_seconds);
   text += memory_lines(outcome.memory, outcome.planned_peak_bytes);
   if (!outcome.overhead.empty()) text += process_lines(outcome);
+  if (const std::size_t ranks = outcome.config.dealt.size(); ranks > 1)
+    text += fmt::format("  {:<12}{} among {} ranks; memory is rank 0's\n", "exchange",
+                        outcome.transport.empty() ? "TCP" : outcome.transport, ranks);
   if (outcome.host && outcome.pinned)
     text += fmt::format("  {:<12}{} of host memory at the peak, {} of it page-locked\n", "",
                         format_byte_size(outcome.host->peak_bytes + outcome.pinned->peak_bytes),
@@ -236,6 +239,7 @@ nlohmann::ordered_json closing_json(const TrainReport& report) {
                                  {"recompute", to_string(outcome.config.recompute)},
                                  {"device", to_string(outcome.config.device)},
                                  {"ranks", std::max<std::size_t>(1, outcome.config.dealt.size())},
+                                 {"transport", outcome.transport},
                                  {"seed", outcome.config.seed},
                                  {"updates", result.updates},
                                  {"stopped", result.stopped},

@@ -235,10 +235,7 @@ void Trainer::run_updates_of_epoch(EpochState& state, TrainResult& result) {
     }
     if (updates_left(state) == 0) break;
     const std::int64_t updates = run_updates(state);
-    state.done += updates;
-    result.updates += updates;
-    result.epoch = state.epoch;
-    result.update = state.done;
+    count_updates(state, updates);
     if (reading_ > 0) finish_read(state);  // the device goes on with what has been given to it
     if (updates > 0 && options_.look_every > 0 && updates_to_look(state) == options_.look_every) look(state);
     if (options_.checkpointer != nullptr && updates > 0 && options_.checkpointer->due(state.epoch, state.done))
@@ -248,6 +245,13 @@ void Trainer::run_updates_of_epoch(EpochState& state, TrainResult& result) {
     if (!observed) finish_read(state);
   }
   read_rest(state);
+}
+
+void Trainer::count_updates(EpochState& state, std::int64_t updates) {
+  state.done += updates;
+  result_.updates += updates;
+  result_.epoch = state.epoch;
+  result_.update = state.done;
 }
 
 void Trainer::read_rest(EpochState& state) {
@@ -273,6 +277,7 @@ void Trainer::save(EpochState& state) {
   begin_read(state);
   options_.checkpointer->copy();
   finish_read(state);
+  throw_known_failure();
   options_.checkpointer->save({.epoch = state.epoch,
                                .update = state.done,
                                .sum = state.sum,
@@ -370,6 +375,7 @@ void Trainer::finish_read(EpochState& state) {
   ProgressEvent event{
       .epoch = state.epoch, .epochs = options_.epochs, .update = std::exchange(reading_, 0), .updates = state.updates};
   event.metrics = step_.finish_reading(&control, &event.values);
+  if (std::ranges::any_of(event.values, &UpdateReport::skipped)) throw_known_failure();
   drop_halted(event);
   if (event.metrics.empty() || failed_) return;
   last_loss_scale_ = event.values.back().loss_scale;
@@ -391,6 +397,12 @@ void Trainer::finish_read(EpochState& state) {
   event.eta_seconds = measured > 0 ? epoch_seconds / measured * updates_left : 0;
   for (Callback* callback : callbacks_) callback->on_progress(event);
   if (control.skipped_in_a_row >= halt_after()) fail_not_finite(event.update, control);
+}
+
+/// Of several ranks on GPUs. An exchange that a rank's failure cuts off leaves an update that is not finite, and is
+/// skipped. The host knows of the failure before its device does.
+void Trainer::throw_known_failure() const {
+  if (has_other_ranks() && step_.model().device().is_cuda()) step_.replicas().ranks->exchange({}, {});
 }
 
 /// A loss scale that is too large is no reason to end a run: it falls.
@@ -646,9 +658,9 @@ int Trainer::agreed_launch() const {
   return std::max(1, fewest);
 }
 
-/// Runs one or more updates and returns how many: 0 after one that is repeated in smaller micro-batches, or that a stop
-/// has interrupted.
-std::int64_t Trainer::run_updates(const EpochState& state) {
+/// Runs one or more updates and returns how many are still to be counted: 0 after one that is repeated in smaller
+/// micro-batches, or that a stop has interrupted.
+std::int64_t Trainer::run_updates(EpochState& state) {
   if (has_other_ranks()) return run_updates_together(state);
   std::int64_t most = 0;
   if (launches_)
@@ -671,7 +683,7 @@ std::int64_t Trainer::run_updates(const EpochState& state) {
 
 /// A launch, or one update where fewer are left: as many as on every other rank, whatever this one replays. Memory that
 /// ends is an error here, since the other ranks do not repeat the update.
-std::int64_t Trainer::run_updates_together(const EpochState& state) {
+std::int64_t Trainer::run_updates_together(EpochState& state) {
   const std::int64_t full = full_updates_left(state);
   std::int64_t most = std::min({updates_left(state), updates_to_evaluation(state), full});
   if (options_.look_every > 0) most = std::min(most, updates_to_look(state));
@@ -680,15 +692,21 @@ std::int64_t Trainer::run_updates_together(const EpochState& state) {
     set_values(state, count);
     if (launches_->replay(count)) return count;
   }
-  for (std::int64_t after = 0; after < count; ++after) {
-    if (!launches_ || full == 0) {
-      (void)run_update(state, after);
-    } else {
-      set_values(state, 1, after);
-      launches_->run_once();
-    }
+  for (std::int64_t left = count; left > 1; --left) {
+    run_one_together(state, full > 0);
+    count_updates(state, 1);  // each for itself: the next one may throw
   }
-  return count;
+  run_one_together(state, full > 0);
+  return 1;
+}
+
+void Trainer::run_one_together(const EpochState& state, bool full) {
+  if (!launches_ || !full) {
+    (void)run_update(state);
+    return;
+  }
+  set_values(state, 1);
+  launches_->run_once();
 }
 
 /// Updates of full batches that the epoch has left: the device makes those by itself.
@@ -698,13 +716,12 @@ std::int64_t Trainer::full_updates_left(const EpochState& state) const {
   return full / batches_an_update() - state.done;
 }
 
-/// Of the updates that follow `after` others, from the epoch's `done` on.
-void Trainer::set_values(const EpochState& state, std::int64_t updates, std::int64_t after) {
+void Trainer::set_values(const EpochState& state, std::int64_t updates) {
   const TrainerOptions& o = options_;
   if (!o.learning_rate && !o.weight_decay && !o.momentum) return;
   Optimizer& optimizer = step_.optimizer();
   std::vector<UpdateValues> values(static_cast<std::size_t>(updates), optimizer.values());
-  std::int64_t update = state.epoch * state.updates + state.done + after;
+  std::int64_t update = state.epoch * state.updates + state.done;
   for (UpdateValues& at : values) {
     if (o.learning_rate) at.learning_rate = o.learning_rate(update);
     if (o.weight_decay) at.weight_decay = o.weight_decay(update);
@@ -714,9 +731,9 @@ void Trainer::set_values(const EpochState& state, std::int64_t updates, std::int
   optimizer.set_values(values);
 }
 
-std::int64_t Trainer::run_update(const EpochState& state, std::int64_t after) {
-  set_values(state, 1, after);
-  const std::int64_t first = (state.done + after) * batches_an_update();
+std::int64_t Trainer::run_update(const EpochState& state) {
+  set_values(state, 1);
+  const std::int64_t first = state.done * batches_an_update();
   for (;;) {
     try {
       const bool whole = run_micro_batches(first);

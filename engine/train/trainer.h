@@ -236,7 +236,8 @@ class Trainer {
   TrainResult run();
   /// What `run` has done so far; where it threw, what was done before. The weights are those of its position.
   const TrainResult& so_far() const { return result_; }
-  /// The position of `so_far`. After `run` has thrown, metrics that were not read yet are read first, and told.
+  /// The position of `so_far`. After `run` has thrown, metrics that were not read yet are read first, and told. Throws
+  /// CommunicationError where a rank's failure has cut off updates until there: the state is none of a position then.
   TrainerPosition position();
   /// Safe from any thread and from a signal handler.
   void request_stop() { stop_.store(true, std::memory_order_relaxed); }
@@ -275,13 +276,15 @@ class Trainer {
   bool all_observe() const;
   bool read_is_due(EpochState& state);
   bool reads_together(EpochState& state);
-  std::int64_t run_updates(const EpochState& state);
-  std::int64_t run_updates_together(const EpochState& state);
+  void count_updates(EpochState& state, std::int64_t updates);
+  std::int64_t run_updates(EpochState& state);
+  std::int64_t run_updates_together(EpochState& state);
+  void run_one_together(const EpochState& state, bool full);
   std::int64_t full_updates_left(const EpochState& state) const;
   std::int64_t updates_to_look(const EpochState& state) const;
   void look(EpochState& state);
-  void set_values(const EpochState& state, std::int64_t updates, std::int64_t after = 0);
-  std::int64_t run_update(const EpochState& state, std::int64_t after = 0);
+  void set_values(const EpochState& state, std::int64_t updates);
+  std::int64_t run_update(const EpochState& state);
   std::int64_t batches_an_update() const { return options_.accumulate * step_.replicas().replicas; }
   std::int64_t own_batches_an_update() const { return options_.accumulate * step_.replicas().count(); }
   bool has_other_ranks() const;
@@ -305,6 +308,7 @@ class Trainer {
   double waited_seconds() const { return waited_before_ + train_.waited_seconds(); }
   void begin_read(const EpochState& state);
   void finish_read(EpochState& state);
+  void throw_known_failure() const;
   std::int32_t halt_after() const;
   [[noreturn]] void fail_not_finite(std::int64_t done, const kernels::UpdateControl& control);
   std::string describe_not_finite(std::int64_t update, const kernels::UpdateControl& control);

@@ -138,6 +138,7 @@ RanksMeasurement measure_step_on_ranks(const RunConfig& config, const StepCase& 
   if (ranks.writes()) algorithms.save();
   RanksMeasurement measured{.step = measure_session(session, own, options, seconds, ranks)};
   if (!own.device.is_cuda()) return measured;
+  measured.transport = step.transport();
   measured.exchange_ms = 1e3 * slowest(ranks, step.time_exchange(kExchanges));
   step.skip_exchange(true);
   if (options.mode == StepMode::captured) session.start_capturing();

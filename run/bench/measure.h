@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
 
 #include "bantam/run/bench/step_session.h"
 #include "bantam/run/ranks/run_ranks.h"
@@ -27,6 +28,7 @@ struct RanksMeasurement {
   StepMeasurement step;  ///< images of all ranks; memory is this rank's
   /// On GPUs: one exchange alone, and the step without exchanges, in milliseconds.
   std::optional<double> exchange_ms, alone_ms;
+  std::string transport;  ///< TrainingStep::transport
 
   /// The share of the exchange that the step overlaps with its other work: 1 - (step - alone) / exchange.
   std::optional<double> hidden() const;

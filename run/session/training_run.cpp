@@ -14,6 +14,7 @@
 #include "bantam/base/byte_size.h"
 #include "bantam/base/clock.h"
 #include "bantam/base/error.h"
+#include "bantam/engine/step/evaluation_views.h"
 #include "bantam/engine/step/random_batch.h"
 #include "bantam/engine/step/weight_average.h"
 #include "bantam/engine/train/safetensors.h"
@@ -119,6 +120,7 @@ TrainingRun::TrainingRun(const RunConfig& config, int threads, const RunPlace& p
            runtime_->allocator(config.device), [this](std::string_view text) { observer_.on_warning(text); }),
       logs_({.histograms = file_of(place, &RunDirectory::histograms), .events = file_of(place, &RunDirectory::events)},
             config, session_.model(), [this](std::string_view text) { observer_.on_warning(text); }),
+      transport_(session_.step().transport()),
       resumes_(resume != nullptr) {
   stop_here_if(stop);
   session_.step().prepare({}, plan_.placements);
@@ -342,8 +344,12 @@ void TrainingRun::warm_up_all() {
 void TrainingRun::warm_up_evaluation(std::int64_t batch) {
   TrainingStep& step = session_.step();
   try {
-    step.evaluate(
-        random_batch(step.model(), batch, philox_key(config_.seed, RandomPurpose::dataset), config_.train.loss));
+    const Batch random =
+        random_batch(step.model(), batch, philox_key(config_.seed, RandomPurpose::dataset), config_.train.loss);
+    if (config_.train.loss.views)
+      warm_up_views(step, random);
+    else
+      step.evaluate(random);
   } catch (const OutOfMemory&) {
     if (config_.memory.on_oom == OnOutOfMemory::fail) throw;
   }
@@ -483,8 +489,9 @@ TrainResult TrainingRun::train(RunRecord record, std::function<bool()> stop, std
     if (trained) trained();
   } catch (const std::exception& error) {
     observer_.on_trained();
+    const EndOfFailed end = end_of_failed(trainer);
     if (place_.ranks.several()) place_.ranks.link->fail(error.what());  // before the files: the others wait for nothing
-    rescue(trainer, saver, error);
+    rescue(trainer, saver, error, end);
     throw;
   }
   observer_.on_trained();
@@ -525,22 +532,37 @@ void TrainingRun::end(const TrainResult& result, RunSaver& saver, bool out_of_ti
                                      saver.failures()));
 }
 
+/// While the other ranks still take part in what GPUs were given to do; nowhere, where they did not until its end.
+TrainingRun::EndOfFailed TrainingRun::end_of_failed(Trainer& trainer) noexcept {
+  try {
+    if (trainer.so_far().updates > 0) return {.position = trainer.position(), .reason = {}};
+    return {};
+  } catch (const std::exception& error) {
+    return {.position = std::nullopt, .reason = error.what()};
+  }
+}
+
 /// Of a run that failed: saves what it has done before, if anything, and says so. After gradients that were not finite
 /// an earlier checkpoint is the better one.
-void TrainingRun::rescue(Trainer& trainer, RunSaver& saver, const std::exception& error) noexcept {
+void TrainingRun::rescue(Trainer& trainer, RunSaver& saver, const std::exception& error,
+                         const EndOfFailed& end) noexcept {
   try {
     saver.end_writing();
     const bool diverged = dynamic_cast<const NotFiniteError*>(&error) != nullptr;
     const bool differs = dynamic_cast<const StateMismatch*>(&error) != nullptr;
-    if (trainer.so_far().updates > 0 && !differs && !(diverged && !directory().checkpoints().list().empty())) {
-      const TrainerPosition position = trainer.position();
+    const bool wanted =
+        trainer.so_far().updates > 0 && !differs && !(diverged && !directory().checkpoints().list().empty());
+    if (wanted && end.position) {
       logs_.on_end();
       log_.on_end();
-      saver.finish(position);
+      saver.finish(*end.position);
       logs_.end(false);
       observer_.on_saved();
       observer_.on_warning(fmt::format("the run failed in epoch {} after {} of its updates, which are saved in {}",
-                                       position.epoch + 1, position.update, directory().path().string()));
+                                       end.position->epoch + 1, end.position->update, directory().path().string()));
+    } else if (wanted) {
+      observer_.on_warning(
+          fmt::format("the run failed, and what it has trained since the newest checkpoint is lost: {}", end.reason));
     }
     if (trainer.so_far().updates == 0 && first_update() == 0 && !resumes_)
       return directory().abandon();  // it has not begun

@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -82,6 +83,8 @@ class TrainingRun {
   /// Samples that `on_error: skip` has replaced; null where the first one is an error.
   const BrokenSamples* broken() const { return data_.broken.get(); }
   std::int64_t parameter_count() const { return session_.model().parameters().parameter_count(); }
+  /// TrainingStep::transport.
+  std::string transport() const { return transport_; }
   /// Samples an update.
   std::int64_t effective_batch() const {
     return data_.train->batch_size() * config_.train.accumulate * config_.train.replicas;
@@ -110,7 +113,13 @@ class TrainingRun {
   bool schedules_follow_epochs() const;
   std::function<bool(bool)> agreement() const;
   TrainerOptions trainer_options(std::function<bool()> stop);
-  void rescue(Trainer& trainer, RunSaver& saver, const std::exception& error) noexcept;
+  /// Where a run that failed has come to; nothing: its state is that of no position, and why.
+  struct EndOfFailed {
+    std::optional<TrainerPosition> position;
+    std::string reason;
+  };
+  static EndOfFailed end_of_failed(Trainer& trainer) noexcept;
+  void rescue(Trainer& trainer, RunSaver& saver, const std::exception& error, const EndOfFailed& end) noexcept;
   void restore_best() const;
   void save(Trainer& trainer, RunSaver& saver, const TrainResult& result);
   void end(const TrainResult& result, RunSaver& saver, bool out_of_time);
@@ -135,6 +144,7 @@ class TrainingRun {
   std::vector<std::shared_ptr<EvaluatedSchedule>> evaluated_;  // of them
   std::optional<Checkpoint> loaded_;
   std::vector<std::unique_ptr<Callback>> own_;  // of this run
+  std::string transport_;
   bool resumes_;
   double whiten_seconds_ = 0;  // of making weights from the data
 };

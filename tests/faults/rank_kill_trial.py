@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""rank_kill_trial.py PROGRAM [--kills 50] [--seed 1]: kills random ranks of `bantam train --ranks N` at random moments.
+"""rank_kill_trial.py PROGRAM [--kills 50] [--seed 1] [--gpus 4]: kills random ranks of `bantam train --ranks N`, or --gpus, at random moments.
 
 A short run of 4 replicas on 2, 3 or 4 ranks; one of its processes gets SIGKILL. All others must have ended within 5 s (and a
 grace for busy machines), rank 0 with exit code 1 and a message that names the rank, and the run is resumed on another number
 of ranks, and disturbed again, until it has finished. Then its weights, its newest checkpoint's state and its metrics must be,
-bit for bit, those of a run on one rank that nobody disturbed.
+bit for bit, those of a run on one rank that nobody disturbed. On GPUs no memory may be left in use on any card either, by
+nvidia-smi's count, where nobody else uses them.
 """
 import argparse
 import os
@@ -12,6 +13,7 @@ import pathlib
 import random
 import shutil
 import signal
+import subprocess
 import sys
 import time
 
@@ -37,21 +39,49 @@ def lives(process):
         return False
 
 
+def used_memory():
+    """MiB in use on each card; empty without nvidia-smi."""
+    try:
+        found = subprocess.run(["nvidia-smi", "--query-gpu=memory.used", "--format=csv,noheader,nounits"],
+                               capture_output=True, text=True, timeout=30, check=True)
+        return [int(line) for line in found.stdout.split()]
+    except (OSError, ValueError, subprocess.SubprocessError):
+        return []
+
+
 class Trial:
     def __init__(self, options, folder):
         self.program, self.folder, self.random = os.path.abspath(options.program), folder, random.Random(options.seed)
         self.grace, self.kills, self.slowest = options.grace, 0, 0.0
-        (folder / "trial.yaml").write_text(trial_runs.CONFIG)
+        self.gpus, self.shared = options.gpus, options.shared
+        device = "cuda" if self.on_gpus() else "cpu"
+        (folder / "trial.yaml").write_text(trial_runs.CONFIG.replace("device: cpu", f"device: {device}"))
         self.run_dir = folder / "run"
+        self.idle = used_memory() if self.on_gpus() else []
         begin = time.monotonic()
         self.whole = trial_runs.undisturbed(self.program, folder, "whole", OVERRIDES)
         self.seconds = time.monotonic() - begin
 
+    def on_gpus(self):
+        return self.gpus > 0 or self.shared
+
     def session(self):
-        self.ranks = self.random.randint(2, 4)
+        self.ranks = self.random.randint(2, self.gpus if self.gpus > 0 else 4)
         what = (["--resume", "run"] if (self.run_dir / "config.yaml").exists()
                 else ["trial.yaml", "--run-dir", "run", *OVERRIDES])
-        return trial_runs.start(self.program, self.folder, [*what, "--ranks", str(self.ranks)])
+        where = ["--ranks", str(self.ranks)]
+        if self.on_gpus():
+            where = ["--gpus", ",".join(["0"] * self.ranks) if self.shared else str(self.ranks)]
+        return trial_runs.start(self.program, self.folder, [*what, *where])
+
+    def memory_left(self):
+        """What cards still hold, where that is more than before; a driver needs a moment."""
+        for _ in range(30):
+            now = used_memory()
+            if all(after <= before + 8 for before, after in zip(self.idle, now)):
+                return None
+            time.sleep(0.1)
+        return f"MiB in use on the cards: {self.idle} before, {now} after"
 
     def kill_one(self, process):
         """The reason where something is not as it should be."""
@@ -78,6 +108,8 @@ class Trial:
             return f"an orphan is left: {what}"
         if process.returncode != (-signal.SIGKILL if rank == 0 else 1):
             return f"another exit code was expected: {what}"
+        if self.idle and (left := self.memory_left()):
+            return f"{left}: {what}"
         named = rank == 0 or f"rank {rank}" in output  # of rank 0 nobody may know yet that it was there
         return None if named else f"the rank is not named: {what}"
 
@@ -105,6 +137,8 @@ def main():
     parser.add_argument("--kills", type=int, default=50, help="default: 50")
     parser.add_argument("--seed", type=int, default=1, help="of moments and ranks; default: 1")
     parser.add_argument("--grace", type=float, default=3.0, help="seconds beyond 5 until all have ended; default: 3")
+    parser.add_argument("--gpus", type=int, default=0, help="ranks are on 2 to so many GPUs, one each; default: on CPUs")
+    parser.add_argument("--shared", action="store_true", help="2 to 4 ranks share GPU 0")
     options = parser.parse_args()
     lost = []
     with trial_runs.scratch("bantam-rank-kills-") as folder:

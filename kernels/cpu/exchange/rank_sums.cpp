@@ -22,6 +22,7 @@ struct Words {
   std::uint32_t exchanges;
   std::uint32_t met[SumTree::kMostRanks];
   std::uint32_t meetings;
+  std::uint32_t gave_up;  // 1: this rank has left an exchange before its end, and takes part in none any more
 };
 static_assert(sizeof(Words) <= RankRegion::kWordBytes);
 
@@ -29,10 +30,12 @@ Words& words_of(const RankRegions& regions, int rank) {
   return *reinterpret_cast<Words*>(regions.bases[static_cast<std::size_t>(rank)]);
 }
 
-/// Tells all other ranks, and waits for them; false where one has failed.
+/// Tells all other ranks, and waits for them; false where one has failed, and from then on. A rank that has given up
+/// has weights that others do not expect: it raises no flag, so that nobody adds up what it has.
 bool meet(const SumTree& tree, const RankRegions& regions, std::uint32_t (Words::*flags)[SumTree::kMostRanks],
           std::uint32_t count) {
   const auto own = static_cast<std::size_t>(regions.rank);
+  if (words_of(regions, regions.rank).gave_up != 0) return false;
   for (int rank = 0; rank < tree.ranks; ++rank)
     if (rank != regions.rank)
       std::atomic_ref((words_of(regions, rank).*flags)[own]).store(count, std::memory_order_release);
@@ -40,8 +43,10 @@ bool meet(const SumTree& tree, const RankRegions& regions, std::uint32_t (Words:
     const std::atomic_ref flag((words_of(regions, regions.rank).*flags)[static_cast<std::size_t>(rank)]);
     while (rank != regions.rank && static_cast<std::int32_t>(flag.load(std::memory_order_acquire) - count) < 0) {
       if (regions.failed != nullptr &&
-          std::atomic_ref(const_cast<std::uint32_t&>(*regions.failed)).load(std::memory_order_relaxed) != 0)
+          std::atomic_ref(const_cast<std::uint32_t&>(*regions.failed)).load(std::memory_order_relaxed) != 0) {
+        words_of(regions, regions.rank).gave_up = 1;
         return false;
+      }
       std::this_thread::yield();
     }
   }
@@ -80,11 +85,13 @@ void add_share(const SumTree& tree, const RankRegions& regions, const SumSpan& s
   }
 }
 
+/// Makes an update be skipped: in this rank's share, which no other rank writes.
 template <class T>
-void spoil(const RankRegions& regions, const SumSpan& span) {
+void spoil(const SumTree& tree, const RankRegions& regions, const SumSpan& span) {
   auto* const home =
       reinterpret_cast<T*>(regions.bases[static_cast<std::size_t>(regions.rank)] + regions.home + span.offset);
-  if (span.elements > 0) *home = std::numeric_limits<T>::quiet_NaN();
+  const std::int64_t begin = span.elements * regions.rank / tree.ranks;
+  if (begin < span.elements * (regions.rank + 1) / tree.ranks) home[begin] = std::numeric_limits<T>::quiet_NaN();
 }
 
 /// Calls `work` with a value of the span's type.
@@ -108,7 +115,7 @@ void exchange_sums(const Exec&, const SumTree& tree, const RankRegions& regions,
     all = meet(tree, regions, &Words::done, count);
   }
   if (all) return;
-  for (const SumSpan& span : spans) with_type(span.dtype, [&]<class T>(T) { spoil<T>(regions, span); });
+  for (const SumSpan& span : spans) with_type(span.dtype, [&]<class T>(T) { spoil<T>(tree, regions, span); });
 }
 
 void meet_ranks(const Exec&, const SumTree& tree, const RankRegions& regions) {

@@ -21,6 +21,7 @@ struct Words {
   unsigned small[RankRegion::kMostBlocks];
   unsigned met[SumTree::kMostRanks];  // by others: they came to so many meetings
   unsigned meetings;
+  unsigned gave_up;  // 1: this rank has left an exchange before its end, and takes part in none any more
 };
 static_assert(sizeof(Words) <= RankRegion::kWordBytes);
 
@@ -50,12 +51,18 @@ __device__ bool wait_for(const unsigned* flag, unsigned count, const std::uint32
   }
 }
 
+/// Whether this rank still takes part. A rank that has given up has weights that others do not expect: it raises no
+/// flag, so that nobody adds up what it has.
+__device__ bool takes_part(const Call& call) {
+  return *const_cast<const volatile unsigned*>(&words_of(call, call.regions.rank).gave_up) == 0;
+}
+
 /// Tells all other ranks, and waits for them; whether they all came is the same for the whole block.
 __device__ bool meet(const Call& call, unsigned (Words::*flags)[RankRegion::kMostBlocks][SumTree::kMostRanks],
                      unsigned count) {
   const auto other = static_cast<int>(threadIdx.x);
-  bool came = true;
-  __syncthreads();
+  bool came = takes_part(call);
+  if (__syncthreads_and(came) == 0) return false;
   if (other < call.tree.ranks && other != call.regions.rank) {
     raise(&(words_of(call, other).*flags)[blockIdx.x][call.regions.rank], count);
     came = wait_for(&(words_of(call, call.regions.rank).*flags)[blockIdx.x][other], count, call.regions.failed);
@@ -123,13 +130,11 @@ __host__ __device__ std::int64_t packs_of(const SumSpan& span) {
   return (span.elements * static_cast<std::int64_t>(span.dtype == DType::float64 ? 8 : 4) + 15) / 16;
 }
 
-/// Where an update shows that a rank has failed: it is then skipped.
-__device__ void spoil(const Call& call) {
-  for (int i = 0; i < call.count; ++i) {
-    std::byte* const at = call.regions.bases[call.regions.rank] + call.regions.home + call.spans[i].offset;
-    const uint4 nan = make_uint4(~0u, ~0u, ~0u, ~0u);  // of float32 and of float64
-    if (call.spans[i].elements > 0) *reinterpret_cast<uint4*>(at) = nan;
-  }
+/// Gives up, and writes into a pack of home, which nobody but this block writes, what makes an update be skipped.
+__device__ void give_up(const Call& call, const SumSpan& span, std::int64_t pack) {
+  words_of(call, call.regions.rank).gave_up = 1;
+  std::byte* const home = call.regions.bases[call.regions.rank] + call.regions.home + span.offset;
+  *reinterpret_cast<uint4*>(home + pack * 16) = make_uint4(~0u, ~0u, ~0u, ~0u);  // not a number, in either type
 }
 
 /// This rank's share of a span: its root, written to all.
@@ -179,7 +184,13 @@ __global__ void __launch_bounds__(kThreads) divided_exchange_kernel(const __grid
   }
   if (threadIdx.x != 0) return;
   *exchanges = count;
-  if (!all) spoil(call);
+  if (all) return;
+  for (int i = 0; i < call.count; ++i) {
+    const std::int64_t packs = packs_of(call.spans[i]), begin = packs * call.regions.rank / call.tree.ranks;
+    const std::int64_t end = packs * (call.regions.rank + 1) / call.tree.ranks;
+    const std::int64_t own = begin + static_cast<std::int64_t>(blockIdx.x) * kThreads;
+    if (own < end) give_up(call, call.spans[i], own);
+  }
 }
 
 /// Pack `at` of all spans, one after another: calls visit(span, pack within it).
@@ -240,17 +251,20 @@ __global__ void __launch_bounds__(kThreads)
   __syncthreads();
   if (threadIdx.x != 0) return;
   *exchanges = count;
-  if (!all) spoil(call);
+  if (!all)
+    find_pack(call, static_cast<std::int64_t>(blockIdx.x) * kThreads,
+              [&](const SumSpan& span, std::int64_t pack) { give_up(call, span, pack); });
 }
 
 __global__ void meet_ranks_kernel(const __grid_constant__ Call call) {
   Words& own = words_of(call, call.regions.rank);
   const unsigned count = own.meetings + 1;
   const auto other = static_cast<int>(threadIdx.x);
+  const bool takes = takes_part(call);
   __syncwarp();
-  if (other < call.tree.ranks && other != call.regions.rank) {
+  if (takes && other < call.tree.ranks && other != call.regions.rank) {
     raise(&words_of(call, other).met[call.regions.rank], count);
-    (void)wait_for(&own.met[other], count, call.regions.failed);
+    if (!wait_for(&own.met[other], count, call.regions.failed)) own.gave_up = 1;
   }
   __syncwarp();
   if (other == 0) own.meetings = count;

@@ -217,6 +217,27 @@ TEST_F(Ranks, KeepWithinLimitsOfTheirOwn) {
   EXPECT_EQ(resumed.code, 0) << "each rank chooses for its own limit again: " << resumed.err;
 }
 
+// GPUs need not be here. Each exchanges through a region that has all that its replicas come to.
+TEST_F(Ranks, ArePlannedOnGpusToo) {
+  const Outcome planned = run({"plan", "tiny.yaml", "--device", "h200", "--ranks", "2", "--json", "train.replicas=4",
+                               "train.split=[3, 1]", "data.pipeline.batch.size=8"});
+  ASSERT_EQ(planned.code, 0) << planned.err;
+  std::istringstream lines(planned.out);
+  std::string first, second;
+  std::getline(lines, first);
+  std::getline(lines, second);
+  const auto three = nlohmann::json::parse(first), one = nlohmann::json::parse(second);
+  EXPECT_EQ(three["replicas"], 3);
+  EXPECT_EQ(one["first_replica"], 3);
+  EXPECT_GT(one["exchange_bytes"], 0) << "its region";
+  EXPECT_GT(three["exchange_bytes"], one["exchange_bytes"]) << "two more sums wait in it";
+  EXPECT_GE(three["pool_bytes"], three["exchange_bytes"]);
+  const Outcome words = run({"plan", "tiny.yaml", "--device", "h200", "--ranks", "2", "train.replicas=2"});
+  EXPECT_EQ(words.code, 0) << words.err;
+  EXPECT_NE(words.out.find("on 2 ranks of h200"), std::string::npos) << words.out;
+  EXPECT_EQ(run({"plan", "tiny.yaml", "--device", "h200", "--ranks", "2"}).code, 2) << "one replica";
+}
+
 TEST_F(Ranks, SayWhatTheyNeed) {
   const auto error_of = [&](int ranks, const std::vector<std::string>& more) {
     const Outcome outcome = run(arguments("run", ranks, more));

@@ -1,7 +1,11 @@
 // Measured steps: what they take is what is planned, and time is time.
 #include "bantam/run/bench/measure.h"
 
+#include <string>
+#include <vector>
+
 #include "bantam/base/error.h"
+#include "tests/engine/comm/on_ranks.h"
 #include "tests/run/run_fixture.h"
 
 namespace bantam::run {
@@ -32,6 +36,36 @@ TEST_F(MeasureTest, TimesAWindowAtLeast) {
   EXPECT_NEAR(measured.images_per_s * measured.ms_per_step, 8e3, 1);
   EXPECT_EQ(measured.kernels, 0) << "nothing is captured on a CPU";
   EXPECT_EQ(measured.parameters, 4 * 3 * 3 * 3 + 4 + 2 * 4 + 4 * 10 + 10);
+}
+
+// CPUs stand in for GPUs, whose exchange alone they do not time.
+TEST_F(MeasureTest, RanksMeasureTogether) {
+  const RunConfig config = tiny({"train.replicas=8"});
+  std::vector<RanksMeasurement> measured(2);
+  const std::vector<std::string> thrown = testing::on_ranks(2, [&](Communicator& link, int rank) {
+    measured[static_cast<std::size_t>(rank)] =
+        measure_step_on_ranks(config, step_of(config), 1, rank == 0 ? 0.02 : 10, {.link = &link});
+  });
+  EXPECT_EQ(thrown, testing::nothing_thrown(2));
+  EXPECT_GT(measured[0].step.ms_per_step, 0);
+  EXPECT_EQ(measured[1].step.ms_per_step, measured[0].step.ms_per_step) << "the slowest rank's, in as many windows";
+  EXPECT_EQ(measured[1].step.windows, measured[0].step.windows);
+  EXPECT_NEAR(measured[0].step.images_per_s * measured[0].step.ms_per_step, 2 * 8e3, 1) << "one replica each";
+  EXPECT_EQ(measured[0].hidden(), std::nullopt);
+  for (const std::string& error : testing::on_ranks(3, [&](Communicator&link, int) {
+         (void)measure_step_on_ranks(config, step_of(config), 1, 0.02, {.link = &link});
+       }))
+    EXPECT_NE(error.find("a power of two"), std::string::npos) << error;
+}
+
+TEST_F(MeasureTest, TheHiddenShareIsOfTheExchange) {
+  const auto hidden = [](double step, double alone, double exchange) {
+    return RanksMeasurement{.step = {.ms_per_step = step}, .exchange_ms = exchange, .alone_ms = alone}.hidden();
+  };
+  EXPECT_DOUBLE_EQ(*hidden(11, 10, 4), 0.75);
+  EXPECT_DOUBLE_EQ(*hidden(15, 10, 4), 0) << "the step waits for more than the exchange";
+  EXPECT_DOUBLE_EQ(*hidden(9.9, 10, 4), 1) << "noise";
+  EXPECT_EQ(hidden(10, 10, 0), std::nullopt);
 }
 
 TEST_F(MeasureTest, RoundsOfResidentBatches) {
