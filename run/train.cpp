@@ -54,7 +54,7 @@ RunConfig settled_config(const RunConfig& config, const TrainRunOptions& options
   require_device(config);
   if (!config.data) config.document.root().fail_at_key("missing key 'data': training needs data");
   Settled settled;
-  const RunConfig closed =
+  RunConfig closed =
       options.ranks.several() ? settled_together(config, options, settled) : settled_alone(config, settled);
   observer.on_settled(closed, settled);
   return closed;

@@ -143,8 +143,7 @@ class GpusBench {
       const run::RunRanks ranks = together->ranks();
       (void)run::text_of_first(ranks, std::to_string(number));
       const int threads = options_.common.threads > 0 ? options_.common.threads : together->threads();
-      const RanksMeasurement measured =
-          run::measure_step_on_ranks(config_, cases_[number], threads, options_.seconds, ranks);
+      RanksMeasurement measured = run::measure_step_on_ranks(config_, cases_[number], threads, options_.seconds, ranks);
       together->wait();
       return measured;
     } catch (const std::exception& error) {
