@@ -427,13 +427,13 @@ void read_sections(ConfigMap& root, RunConfig& config, DataSection section, cons
   attempt.finish();
 }
 
-/// Loss and metrics must suit the network's output.
-void settle_metrics(RunConfig& config) {
+/// Loss and metrics must suit the network's output, and views its input.
+void settle_metrics(RunConfig& config, bool described) {
   try {
     const Shape& output = config.model.graph.output_shape();
     (void)targets_of(config.train.loss, output);
     config.train.loss.metrics = metrics_for(output, std::move(config.train.loss.metrics));
-    if (config.train.loss.views && !config.model.output.is_described())
+    if (config.train.loss.views && !described)  // the description's example network reads no images
       check_views(*config.train.loss.views, config.model.graph);
   } catch (const ShapeError& error) {
     config.model.output.fail_at_key(error.what());
@@ -488,7 +488,7 @@ RunConfig read_document(const ConfigDocument& document, const std::string& name,
     return config;
   }
   read_sections(root, config, section, nullptr);
-  settle_metrics(config);
+  settle_metrics(config, root.self().is_described());
   return config;
 }
 
@@ -497,7 +497,7 @@ RunConfig read_document(ConfigDocument document, const std::string& name, const 
   ConfigMap root = document.map();
   RunConfig config = read_beginning(root, document, name);
   read_sections(root, config, DataSection::read, &given);
-  settle_metrics(config);
+  settle_metrics(config, root.self().is_described());
   return config;
 }
 
