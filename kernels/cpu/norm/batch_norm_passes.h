@@ -64,9 +64,8 @@ using WriteDy = std::function<void(RowBlock)>;
 /// Σ dz and Σ dz·x̂ a channel, to totals[0..channels) and totals[channels..). Without `write_dy` dy is there. One
 /// function for all callers: which products and sums a compiler makes one rounding of may differ from copy to copy.
 template <class T, class Function>
-[[gnu::noinline, gnu::noclone]] void gradient_sums(const Exec& exec, const BatchNormShape& shape, const Saved<T>& saved,
-                                                   const T* dy, Function f, float* partials, float* totals,
-                                                   const WriteDy& write_dy = {}) {
+[[gnu::noinline]] void gradient_sums(const Exec& exec, const BatchNormShape& shape, const Saved<T>& saved, const T* dy,
+                                     Function f, float* partials, float* totals, const WriteDy& write_dy = {}) {
   const std::int64_t parts = sum_parts(shape.rows, shape.channels, DeviceKind::cpu);
   const std::int64_t elements = shape.rows * shape.channels, step = sum_block_rows(shape.channels);
   const auto add_terms = [=](std::int64_t at, std::int64_t c, std::int64_t lanes, Float8* sum) {
@@ -92,9 +91,8 @@ template <class T, class Function>
 
 /// dx = scale·inv_std·(dz - Σdz/rows - x̂·Σ(dz·x̂)/rows).
 template <class T, class Function>
-[[gnu::noinline, gnu::noclone]] void input_gradient(const Exec& exec, const BatchNormShape& shape,
-                                                    const Saved<T>& saved, const T* dy, Function f, const float* totals,
-                                                    T* dx) {
+[[gnu::noinline]] void input_gradient(const Exec& exec, const BatchNormShape& shape, const Saved<T>& saved, const T* dy,
+                                      Function f, const float* totals, T* dx) {
   const float per_row = 1.0f / static_cast<float>(shape.rows);
   map_channels<6>(
       shape.rows, shape.channels, exec.threads,

@@ -84,7 +84,7 @@ struct ImageNorm {
   }
   /// One function for all callers, as RowNorm::normalise_by.
   template <class Function>
-  [[gnu::noinline, gnu::noclone]] void normalise_by(Function f, std::int64_t sample, std::int64_t part, T* y) const {
+  [[gnu::noinline]] void normalise_by(Function f, std::int64_t sample, std::int64_t part, T* y) const {
     const RowBlock rows = cut.positions(part);
     const T* from = x(sample) + rows.begin * shape().channels;
     T* to = y + cut.offset(sample) + rows.begin * shape().channels;
@@ -182,7 +182,7 @@ struct ImageGradient {
     with_activation8<T>(image.norm.affine.activation, [&](auto f) { add_part_by(f, sample, part); });
   }
   template <class Function>
-  [[gnu::noinline, gnu::noclone]] void add_part_by(Function f, std::int64_t sample, std::int64_t part) const {
+  [[gnu::noinline]] void add_part_by(Function f, std::int64_t sample, std::int64_t part) const {
     const std::int64_t elements = image.shape().positions * channels(), stride = channels();
     const T *x = image.x(sample), *g = dy + image.cut.offset(sample);
     const float* kept = values(sample);
@@ -222,7 +222,7 @@ struct ImageGradient {
     with_activation8<T>(image.norm.affine.activation, [&](auto f) { input_part_by(f, sample, part); });
   }
   template <class Function>
-  [[gnu::noinline, gnu::noclone]] void input_part_by(Function f, std::int64_t sample, std::int64_t part) const {
+  [[gnu::noinline]] void input_part_by(Function f, std::int64_t sample, std::int64_t part) const {
     const RowBlock rows = image.cut.positions(part);
     const std::int64_t first = rows.begin * channels();
     const T *x = image.x(sample) + first, *g = dy + image.cut.offset(sample) + first;

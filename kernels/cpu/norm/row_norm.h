@@ -75,8 +75,7 @@ struct RowNorm {
   /// One function for all callers: which products and sums a compiler makes one rounding of may differ from copy to
   /// copy.
   template <class Function>
-  [[gnu::noinline, gnu::noclone]] void normalise_by(Function f, std::int64_t row, float mean, float inv_std,
-                                                    T* y) const {
+  [[gnu::noinline]] void normalise_by(Function f, std::int64_t row, float mean, float inv_std, T* y) const {
     const std::int64_t n = width(), first = row * n, c0 = row % shape.groups * n;
     for (std::int64_t i = 0; i < n; i += kLanes) {
       const std::int64_t lanes = std::min(kLanes, n - i);
@@ -113,7 +112,7 @@ struct RowNormGradient {
     with_activation8<T>(norm.affine.activation, [&](auto f) { row_by(f, row, sums); });
   }
   template <class Function>
-  [[gnu::noinline, gnu::noclone]] void row_by(Function f, std::int64_t row, float* sums) const {
+  [[gnu::noinline]] void row_by(Function f, std::int64_t row, float* sums) const {
     const std::int64_t n = norm.width(), c0 = row % norm.shape.groups * n;
     Float8 sum = {}, products = {};
     for (std::int64_t i = 0; i < n; i += kLanes) {
