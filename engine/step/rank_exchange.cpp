@@ -20,7 +20,8 @@ namespace {
 // three times as long. What backward writes last is exchanged when nothing else is left to do: it is small.
 constexpr std::int64_t kBucketElements = (std::int64_t{8} << 20) / 4, kLastElements = (std::int64_t{512} << 10) / 4;
 // Larger buckets, of one large parameter, are not copied: their copies would take too much memory.
-constexpr std::uint64_t kMostCopied = std::uint64_t{64} << 20;
+// Small ones are not, either: 2.8 MB took 38 us by copies and 18 by a kernel (two H200).
+constexpr std::uint64_t kLeastCopied = std::uint64_t{4} << 20, kMostCopied = std::uint64_t{64} << 20;
 
 std::uint64_t align(std::uint64_t bytes) { return (bytes + 255) / 256 * 256; }
 
@@ -97,7 +98,7 @@ std::uint64_t RankExchange::copy_bytes() const {
   std::uint64_t most = 0;
   for (std::size_t i = 0; i + 1 < buckets_.size(); ++i) {
     const std::uint64_t bytes = static_cast<std::uint64_t>(buckets_[i].elements) * sizeof(float);
-    if (bytes <= kMostCopied) most = std::max(most, bytes);
+    if (bytes >= kLeastCopied && bytes <= kMostCopied) most = std::max(most, bytes);
   }
   return most == 0 ? 0 : align(most / layout_.shares.size() + 256);
 }
@@ -201,7 +202,8 @@ void RankExchange::send_bucket(const Bucket& bucket) {
   const std::uint64_t offset = static_cast<std::uint64_t>(bucket.begin) * sizeof(float);
   add_siblings(DType::float32, bucket.elements, offset);
   const bool last = &bucket == &buckets_.back();  // which nothing runs beside
-  exchange(std::array{kernels::SumSpan{.offset = offset, .elements = bucket.elements}}, !last);
+  const bool copied = !last && static_cast<std::uint64_t>(bucket.elements) * sizeof(float) >= kLeastCopied;
+  exchange(std::array{kernels::SumSpan{.offset = offset, .elements = bucket.elements}}, copied);
 }
 
 void RankExchange::send_small() {
