@@ -27,7 +27,7 @@ class TreeBuilder final : public YAML::EventHandler {
 
   /// The parser's own errors. It places an unclosed bracket at the end of the text: the bracket itself says more.
   [[noreturn]] void fail_syntax(const YAML::Exception& error) const {
-    if (error.msg == YAML::ErrorMsg::UNKNOWN_ANCHOR) refuse_alias(mark_of(error.mark));
+    if (error.msg.starts_with(YAML::ErrorMsg::UNKNOWN_ANCHOR)) refuse_alias(mark_of(error.mark));
     if (error.msg == YAML::ErrorMsg::END_OF_SEQ_FLOW || error.msg == YAML::ErrorMsg::END_OF_MAP_FLOW) {
       for (auto level = stack_.rbegin(); level != stack_.rend(); ++level)
         if (is_bracket(level->data->mark)) fail_at(level->data->mark, "this bracket is never closed");

@@ -79,7 +79,7 @@ void add_validate(CLI::App& app, Action& action) {
   command->footer(kAbout);
   const auto options = std::make_shared<ValidateOptions>();
   command->add_option("CONFIG", options->config, "YAML file, e.g. configs/quickstart.yaml")->required();
-  command->add_option("KEY=VALUE", options->overrides, "Overrides, e.g. train.epochs=5 data.path=DIR");
+  command->add_option("OVERRIDES", options->overrides, "KEY=VALUE, e.g. train.epochs=5 data.path=DIR");
   command->add_flag("--json", options->json, "One JSON object: valid, and each error's place");
   command->callback([&action, options] { action = [options] { return run_validate(*options); }; });
 }

@@ -14,7 +14,7 @@ namespace bantam::cli {
 
 void add_common_options(CLI::App& command, CommonOptions& options) {
   command.add_option("CONFIG", options.config, "YAML file, e.g. configs/quickstart.yaml")->required();
-  command.add_option("KEY=VALUE", options.overrides, "Overrides, e.g. train.epochs=5 data.path=DIR");
+  command.add_option("OVERRIDES", options.overrides, "KEY=VALUE, e.g. train.epochs=5 data.path=DIR");
   add_override_flag(command, options, "--device", "device", "auto (default), cpu or cuda:N");
   add_override_flag(command, options, "--seed", "seed", "Seed of weights, order, augmentation, dropout");
   command.add_option("--threads", options.threads, "CPU threads; 0: all processors.\nResults do not depend on it")

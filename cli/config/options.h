@@ -27,7 +27,7 @@ struct CommonOptions {
   int threads = 0;
 };
 
-/// CONFIG, KEY=VALUE …, --device, --seed and --threads.
+/// CONFIG, OVERRIDES (KEY=VALUE …), --device, --seed and --threads.
 void add_common_options(CLI::App& command, CommonOptions& options);
 /// --precision, for the subcommands that have it.
 void add_precision_flag(CLI::App& command, CommonOptions& options);

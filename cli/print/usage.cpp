@@ -78,7 +78,7 @@ std::vector<std::string> flags_of(const CLI::App& command) {
   std::string plain = "--" + flag.substr(std::min(flag.find_first_not_of('-'), flag.size()));
   std::ranges::replace(plain, '_', '-');
   const auto near = nearest(plain, flags_of(command));
-  const bool takes_keys = command.get_option_no_throw("KEY=VALUE") != nullptr;
+  const bool takes_keys = command.get_option_no_throw("OVERRIDES") != nullptr;
   throw ConfigError(fmt::format(
       "unknown flag '{}' of `{}`; {}", shown(flag), of,
       near ? fmt::format("did you mean '{}'?", *near)

@@ -43,6 +43,7 @@ void add_figures(nlohmann::ordered_json& json, const GpusRow& row) {
   json["one_gpu_ms"] = row.one_ms;
   json["efficiency"] = row.efficiency();
   if (m.exchange_ms) json["exchange_ms"] = *m.exchange_ms;
+  if (m.wait_ms) json["exchange_wait_ms"] = *m.wait_ms;
   if (m.alone_ms) json["without_exchange_ms"] = *m.alone_ms;
   if (const auto hidden = m.hidden()) json["exchange_hidden"] = *hidden;
   if (!m.transport.empty()) json["transport"] = m.transport;

@@ -113,7 +113,7 @@ void add_evaluate(CLI::App& app, Action& action) {
   const auto flags = std::make_shared<EvaluateFlags>();
   add_model_flags(*command, flags->model);
   command->add_option("CONFIG", flags->config, "Configuration of a weights file");
-  command->add_option("KEY=VALUE", flags->overrides, "Overrides, e.g. data.path=DIR");
+  command->add_option("OVERRIDES", flags->overrides, "KEY=VALUE, e.g. data.path=DIR");
   command
       ->add_option("--split", flags->split, "training, validation or test samples, or all of a\nset without such parts")
       ->capture_default_str();

@@ -162,9 +162,24 @@ void RankExchange::finish(const std::vector<int>& chain) {
     expected_ = counted_;
     learned_ = true;
   }
+  if (marks_) (void)marks_->mark();
   fork();
   send_rest();
+  if (marks_) (void)marks_->mark();
   watching_ = false;
+}
+
+void RankExchange::time_waits(bool times) {
+  marks_ = times && stream_ ? std::make_unique<StreamClock>(context().stream) : nullptr;
+}
+
+std::vector<double> RankExchange::waits() const {
+  std::vector<double> seconds;
+  if (!marks_) return seconds;
+  const std::vector<std::int64_t> times = marks_->times();
+  for (std::size_t i = 0; i + 1 < times.size(); i += 2)
+    seconds.push_back(1e-9 * static_cast<double>(times[i + 1] - times[i]));
+  return seconds;
 }
 
 void RankExchange::send_rest() {

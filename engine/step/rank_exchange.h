@@ -9,6 +9,7 @@
 #include "bantam/engine/comm/device/device_link.h"
 #include "bantam/engine/graph/model.h"
 #include "bantam/engine/step/training_step.h"
+#include "bantam/memory/device/stream_clock.h"
 #include "bantam/memory/device/urgent_stream.h"
 
 namespace bantam {
@@ -48,6 +49,12 @@ class RankExchange {
 
   /// Seconds of one exchange of everything, alone, of `times`. Every rank calls it. Overwrites what lies in home.
   double time(int times);
+  /// While true, the model's stream is marked where it comes to wait for the exchange, and where it goes on: for
+  /// measurements. Marks are made anew at each call.
+  void time_waits(bool times);
+  /// Seconds of the waits since, one of each finish(), in order; of a recorded one those of the last replay. Waits for
+  /// the stream.
+  std::vector<double> waits() const;
   /// While true, sums of other ranks are left out: for measurements.
   void skip(bool skips) { skips_ = skips; }
   /// The same until reset(): for warm-ups, in which ranks need not take part together.
@@ -85,6 +92,7 @@ class RankExchange {
   std::unique_ptr<UrgentStream> stream_;  // null on meta devices
   std::unique_ptr<DeviceLink> link_;      // null on meta devices, or where there is nobody to reach
   Event before_, after_;
+  std::unique_ptr<StreamClock> marks_;  // null while waits are not timed
   std::vector<Bucket> buckets_;
   std::vector<int> expected_, counted_;  // writes of each parameter's gradient: in a step that was watched, so far
   std::vector<int> chain_;

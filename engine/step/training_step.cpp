@@ -326,6 +326,14 @@ void TrainingStep::skip_exchange(bool skips) {
   if (tree_ && tree_->device_exchange() != nullptr) tree_->device_exchange()->skip(skips);
 }
 
+void TrainingStep::time_exchange_waits(bool times) {
+  if (tree_ && tree_->device_exchange() != nullptr) tree_->device_exchange()->time_waits(times);
+}
+
+std::vector<double> TrainingStep::exchange_waits() const {
+  return tree_ && tree_->device_exchange() != nullptr ? tree_->device_exchange()->waits() : std::vector<double>();
+}
+
 std::string TrainingStep::transport() const {
   return tree_ && tree_->device_exchange() != nullptr ? tree_->device_exchange()->transport() : "";
 }

@@ -162,6 +162,12 @@ class TrainingStep {
   /// While true, sums of other ranks on GPUs are left out, so that a step can be timed without its exchange. All ranks
   /// call it; recorded updates stay as they were recorded.
   void skip_exchange(bool skips);
+  /// While true, updates that are made, or recorded, tell how long they wait for the exchange: exchange_waits(). With
+  /// several ranks on GPUs; changes nothing otherwise. The captured updates of before do not.
+  void time_exchange_waits(bool times);
+  /// Seconds from the end of the last replica's backward pass until the exchange among GPUs has ended, of each update
+  /// since time_exchange_waits(true), in order; of recorded ones those of the last replay. Waits for the device.
+  std::vector<double> exchange_waits() const;
   /// How the sums of several GPUs travel: "peer memory", "NCCL 2.28.9"; empty otherwise.
   std::string transport() const;
   /// Discards the effective batch so far: gradients, metrics, next statistics. The next micro-batch begins a new one.

@@ -150,6 +150,14 @@ void event_record(int device, void* event, void* stream) {
   check(cudaEventRecord(as_event(event), as_stream(stream)), "cudaEventRecord");
 }
 
+void event_mark(int device, void* event, void* stream) {
+  const CurrentDevice scope(device);
+  cudaStreamCaptureStatus capture = cudaStreamCaptureStatusNone;
+  check(cudaStreamIsCapturing(as_stream(stream), &capture), "cudaStreamIsCapturing");
+  const unsigned flags = capture == cudaStreamCaptureStatusActive ? cudaEventRecordExternal : cudaEventRecordDefault;
+  check(cudaEventRecordWithFlags(as_event(event), as_stream(stream), flags), "cudaEventRecordWithFlags");
+}
+
 bool event_done(void* event) {
   const cudaError_t status = cudaEventQuery(as_event(event));
   if (status == cudaErrorNotReady) {

@@ -74,6 +74,8 @@ void* event_create(int device, bool timed = false);
 double event_seconds(void* begin, void* end);
 void event_destroy(int device, void* event) noexcept;
 void event_record(int device, void* event, void* stream);
+/// A timed event; in recorded work it is recorded anew at each replay.
+void event_mark(int device, void* event, void* stream);
 bool event_done(void* event);
 void event_synchronize(void* event);
 void stream_wait(int device, void* stream, void* event);

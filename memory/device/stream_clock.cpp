@@ -15,7 +15,7 @@ StreamClock::~StreamClock() {
 std::int64_t StreamClock::mark() {
   if (stream_.device.is_cuda()) {
     events_.push_back(cuda_backend::event_create(stream_.device.index, true));
-    cuda_backend::event_record(stream_.device.index, events_.back(), stream_.handle);
+    cuda_backend::event_mark(stream_.device.index, events_.back(), stream_.handle);
     return static_cast<std::int64_t>(events_.size()) - 1;
   }
   const auto now = std::chrono::steady_clock::now().time_since_epoch();

@@ -9,7 +9,8 @@
 namespace bantam {
 
 /// Marks in a stream's work. On CUDA a mark is a timed event, which the device passes without waiting; on the CPU it is
-/// a reading of the host's clock. Used by one thread; the stream must outlive it.
+/// a reading of the host's clock. A mark within recorded work (CapturedWork) is passed at each replay, and its time is
+/// the last one's. Used by one thread; the stream must outlive it.
 class StreamClock {
  public:
   explicit StreamClock(Stream stream) : stream_(stream) {}
@@ -20,7 +21,7 @@ class StreamClock {
   /// Marks the place after the stream's work so far; returns the mark's number: 0, 1, …
   std::int64_t mark();
   /// Nanoseconds of every mark: on the CPU of the steady clock, on CUDA since the first mark (each to half a
-  /// microsecond). Waits for the stream.
+  /// microsecond). Waits for the stream. Recorded marks must have been passed.
   std::vector<std::int64_t> times() const;
 
  private:

@@ -26,11 +26,13 @@ StepMeasurement measure_step(const RunConfig& config, const StepCase& options, i
 /// A step on several ranks, each of which has one replica.
 struct RanksMeasurement {
   StepMeasurement step;  ///< images of all ranks; memory is this rank's
-  /// On GPUs: one exchange alone, and the step without exchanges, in milliseconds.
-  std::optional<double> exchange_ms, alone_ms;
+  /// On GPUs, in milliseconds: one exchange alone; the step without exchanges; and what a step waits for its exchange
+  /// after its backward pass, on the rank that comes there last, since others wait for that one.
+  std::optional<double> exchange_ms, alone_ms, wait_ms;
   std::string transport;  ///< TrainingStep::transport
 
-  /// The share of the exchange that the step overlaps with its other work: 1 - (step - alone) / exchange.
+  /// The share of the exchange that the step does beside its other work: 1 - wait / exchange. What it takes from that
+  /// work (memory, links and the card's power are shared) is in the step's time: compare with `alone_ms`.
   std::optional<double> hidden() const;
 };
 

@@ -2,8 +2,10 @@
 // definition, many exchanges in a row, and what a failed rank leaves.
 #include "bantam/kernels/contracts/exchange/rank_sums.h"
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
+#include <span>
 #include <thread>
 
 #include <gtest/gtest.h>
@@ -93,8 +95,11 @@ class Ranks {
         own.rank = rank;
         own.failed = failed;
         const std::vector<SumSpan> spans = layout_.spans();
-        const kernels::Exec& exec = devices_[static_cast<std::size_t>(rank)]->exec();
-        for (int i = 0; i < times; ++i) BANTAM_KERNEL(exec, exchange_sums, tree_, own, spans, blocks);
+        KernelDevice& device = *devices_[static_cast<std::size_t>(rank)];
+        // One launch at a time: streams of a device may share a queue, in which a rank's next exchange, which waits for
+        // its last one, would keep that of another rank from beginning.
+        for (int i = 0; i < times; ++i, device.synchronize())
+          BANTAM_KERNEL(device.exec(), exchange_sums, tree_, own, spans, blocks);
       });
     }
     threads.clear();
@@ -154,9 +159,10 @@ class Ranks {
       const auto first = static_cast<std::size_t>(nodes_[i].first);
       const std::vector<float> floats = tree_node(floats_, nodes_[i].level, first);
       const std::vector<double> doubles = tree_node(doubles_, nodes_[i].level, first);
-      std::memcpy(region.data() + tree_.places[i], floats.data(), floats.size() * sizeof(float));
-      std::memcpy(region.data() + tree_.places[i] + layout_.doubles_at(), doubles.data(),
-                  doubles.size() * sizeof(double));
+      std::ranges::copy(std::as_bytes(std::span(floats)),
+                        region.begin() + static_cast<std::ptrdiff_t>(tree_.places[i]));
+      std::ranges::copy(std::as_bytes(std::span(doubles)),
+                        region.begin() + static_cast<std::ptrdiff_t>(tree_.places[i] + layout_.doubles_at()));
     }
     devices_.push_back(std::make_unique<KernelDevice>(device, 1));
     memory_.push_back(std::make_unique<DeviceArray<std::byte>>(*devices_.back(), region));
@@ -232,9 +238,15 @@ TEST_P(RankSumsTest, EndWhereARankHasFailed) {
     ranks.run(1, 2, failed, 1);
     for (const int rank : {0, 2}) EXPECT_TRUE(not_finite(ranks.root<float>(rank))) << "so that the update is skipped";
     const std::vector<double> before = ranks.root<double>(1);
-    ranks.run(1, 2, failed);  // the missing rank comes late: the others have left for good, and it gives up, too
-    EXPECT_TRUE(not_finite(ranks.root<float>(1)));
-    EXPECT_EQ(ranks.root<double>(1)[1], before[1]) << "nothing of theirs";
+    ranks.run(1, 2, failed);  // the missing rank comes late: the others have left for good
+    const bool whole = floats == 100 && ranks.root<float>(1) == ranks.expected_floats();
+    if (whole) {  // what fits the slots may have been sent to it before they left
+      EXPECT_EQ(ranks.root<double>(1), ranks.expected_doubles());
+      ranks.run(1, 2, failed);
+    } else {
+      EXPECT_EQ(ranks.root<double>(1)[1], before[1]) << "nothing of theirs";
+    }
+    EXPECT_TRUE(not_finite(ranks.root<float>(1))) << "it gives up, too, at the next exchange at the latest";
   }
   pinned->release(failed, 4096);
 }

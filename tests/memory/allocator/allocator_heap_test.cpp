@@ -32,6 +32,12 @@ void* operator new(std::size_t bytes) { return counted(bytes); }
 void* operator new[](std::size_t bytes) { return counted(bytes); }
 void* operator new(std::size_t bytes, std::align_val_t alignment) { return counted(bytes, alignment); }
 void* operator new[](std::size_t bytes, std::align_val_t alignment) { return counted(bytes, alignment); }
+// Standard algorithms ask for their buffers so, and give them back to the operator below.
+void* operator new(std::size_t bytes, const std::nothrow_t&) noexcept {
+  ++heap_calls;
+  return std::malloc(bytes > 0 ? bytes : 1);
+}
+void operator delete(void* memory, const std::nothrow_t&) noexcept { std::free(memory); }
 void operator delete(void* memory) noexcept { std::free(memory); }
 void operator delete[](void* memory) noexcept { std::free(memory); }
 void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
