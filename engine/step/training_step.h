@@ -77,6 +77,9 @@ struct ReplicaOptions {
   std::vector<int> dealt = {};  ///< how many each rank has, by rank: the first the lowest. Empty: one rank has all
   int rank = 0;
   Communicator* ranks = nullptr;  ///< needed where `dealt` names several ranks, to run; not to plan
+  /// float32, or float16: then replicas' gradients, and each of their sums, are rounded to it, and travel among ranks
+  /// in half the bytes. Of one replica nothing is rounded.
+  DType gradients = DType::float32;
 
   /// The first of this rank's, and how many it has.
   int first() const;

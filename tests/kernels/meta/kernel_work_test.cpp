@@ -581,6 +581,9 @@ void add_after_updates(std::vector<WorkCase>& cases) {
   for (int term = 0; term < 3; ++term) terms.add(kFloats);
   cases.push_back({"tree_sum", [=](const Exec& e) { meta::tree_sum(e, DType::float64, 128, terms, 1.0, kFloats); },
                    4 * 8 * 128, 0});
+  cases.push_back({"narrow_tree_sum",
+                   [=](const Exec& e) { meta::narrow_tree_sum(e, 128, terms, DType::float16, kSome); },
+                   (3 * 4 + 2) * 128, 0});
   cases.push_back(
       {"store_at_slot", [](const Exec& e) { meta::store_at_slot(e, 3, nullptr, nullptr, nullptr); }, 2 * 8 * 3, 0});
   const PruneArena pruned{
