@@ -2,7 +2,10 @@
 // definition, many exchanges in a row, and what a failed rank leaves.
 #include "bantam/kernels/contracts/exchange/rank_sums.h"
 
+#include <array>
+#include <atomic>
 #include <bit>
+#include <chrono>
 #include <cmath>
 #include <thread>
 
@@ -121,6 +124,14 @@ class Ranks {
     }
     threads.clear();
     for (const auto& device : devices_) device->synchronize();
+  }
+
+  /// Enqueues one meeting of a rank.
+  void meet(int rank, const std::uint32_t* failed) {
+    RankRegions own = regions_;
+    own.rank = rank;
+    own.failed = failed;
+    BANTAM_KERNEL(devices_[static_cast<std::size_t>(rank)]->exec(), meet_ranks, tree_, own);
   }
 
   /// What `rank` has in home.
@@ -244,6 +255,43 @@ TEST_P(RankSumsTest, CanBeRepeated) {
     }
     EXPECT_EQ(ranks.root<float>(0), ranks.root<float>(1));
   }
+}
+
+TEST_P(RankSumsTest, MeetRanksWaitsForAll) {
+  Ranks ranks(device().exec().device, {1, 1, 1}, {.floats = 10});
+  const auto came = [&](int rank, const std::uint32_t* failed) {
+    ranks.meet(rank, failed);
+    ranks.device(rank).synchronize();
+  };
+  // Ranks 0 and 1 come to five meetings; none of them returns from its last one before rank 2 has come, later, to it.
+  std::array<std::atomic<int>, 3> returned = {};
+  for (int meeting = 1; meeting <= 5; ++meeting) {
+    std::vector<std::jthread> threads;
+    for (const int rank : {0, 1})
+      threads.emplace_back([&, rank] {
+        came(rank, nullptr);
+        ++returned[static_cast<std::size_t>(rank)];
+      });
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    EXPECT_EQ(returned[0], meeting - 1);
+    EXPECT_EQ(returned[1], meeting - 1);
+    came(2, nullptr);
+    threads.clear();
+    EXPECT_EQ(returned[0], meeting);
+    EXPECT_EQ(returned[1], meeting);
+  }
+}
+
+TEST_P(RankSumsTest, MeetRanksEndsWhereARankHasFailed) {
+  auto pinned = make_pinned_source();
+  auto* const failed = static_cast<std::uint32_t*>(pinned->acquire(4096));
+  *failed = 1;
+  Ranks ranks(device().exec().device, {1, 1}, {.floats = 10});
+  ranks.meet(0, failed);  // rank 1 does not come
+  ranks.device(0).synchronize();
+  ranks.run(1, 1, failed);  // rank 0 has left for good: its exchange waits for nobody, nor does rank 1's
+  EXPECT_TRUE(std::ranges::any_of(ranks.root<float>(0), [](float value) { return !std::isfinite(value); }));
+  pinned->release(failed, 4096);
 }
 
 TEST_P(RankSumsTest, EndWhereARankHasFailed) {
