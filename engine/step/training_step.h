@@ -40,6 +40,7 @@ StepMode parse_step_mode(std::string_view text, Device device);
 struct BANTAM_INTERNAL CapturedUpdates;
 class BANTAM_INTERNAL Communicator;
 class BANTAM_INTERNAL MetricRing;
+class BANTAM_INTERNAL NormExchange;
 class BANTAM_INTERNAL ReplicaTree;
 class BANTAM_INTERNAL PartTrace;
 class BANTAM_INTERNAL PlacementPlan;
@@ -264,6 +265,8 @@ class TrainingStep {
   LossOptions loss_;
   ReplicaOptions replicas_;
   std::unique_ptr<MetricRing> ring_;
+  std::unique_ptr<NormExchange> norms_;  // null: no norm is synchronised, or there is one replica
+  bool skips_exchange_ = false;
   std::unique_ptr<ReplicaTree> tree_;  // null: one replica
   bool accumulating_ = false;
   static constexpr int kNotRecording = -1;
