@@ -126,6 +126,7 @@ RunRecord record_for(const RunConfig& config, const RunDirectory& directory, con
   record.state = RunState::starting;
   record.reason.clear();
   record.device = now.device;
+  record.ranks = now.ranks;
   record.precision = now.precision;
   record.command = now.command;
   record.config_sha256 = now.config_sha256;

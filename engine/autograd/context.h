@@ -15,6 +15,7 @@ BANTAM_API_BEGIN
 namespace bantam {
 
 class BANTAM_INTERNAL PartialGradients;
+class BANTAM_INTERNAL NormSync;
 struct BANTAM_INTERNAL NodePlan;
 class Tape;
 
@@ -65,12 +66,13 @@ class Scratch {
   std::size_t bytes_ = 0;
 };
 
-/// What a training step keeps for its ops; a program's own loop may keep both null.
+/// What a training step keeps for its ops; a program's own loop may keep all null.
 struct StepState {
   SavedStatistics* saved = nullptr;  ///< of the checkpoint segment that runs
   /// Where gradients of weights may stay split or narrow until the update (partial_gradients.h); null: they are in the
   /// arena after each op.
   PartialGradients* gradients = nullptr;
+  NormSync* norms = nullptr;  ///< of batch norms whose statistics are those of all ranks; null: of this rank's batch
 };
 
 /// A value: copy it to change a field for a scope. Holds no memory.

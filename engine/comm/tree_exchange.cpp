@@ -7,6 +7,8 @@
 #include <cstring>
 #include <string>
 
+#include "bantam/kernels/contracts/elementwise/elementwise.h"
+
 namespace bantam {
 namespace {
 
@@ -59,6 +61,10 @@ void add_arrays(const T* left, const T* right, T* out, std::size_t count) {
     std::memcpy(out + i, &a, sizeof a);
   }
   for (; i < count; ++i) out[i] = left[i] + right[i];
+}
+
+void add_arrays(const Half* left, const Half* right, Half* out, std::size_t count) {
+  kernels::cpu::add({}, static_cast<std::int64_t>(count), DType::float16, left, right, out);
 }
 
 /// The tree over one block of elements. `scratch`: blocks for the sums between leaves and root, one for each level.
@@ -170,8 +176,8 @@ int TreeExchange::Impl::rounds_of(const TreePlane& plane) const {
 
 void TreeExchange::Impl::check(const TreePlane& plane) const {
   const std::size_t mine = sums[static_cast<std::size_t>(ranks.rank())].size();
-  if (plane.type != DType::float32 && plane.type != DType::float64)
-    throw DTypeError("replicas' sums are float32 or float64, not " + std::string(to_string(plane.type)));
+  if (plane.type != DType::float32 && plane.type != DType::float64 && plane.type != DType::float16)
+    throw DTypeError("replicas' sums are float32, float64 or float16, not " + std::string(to_string(plane.type)));
   if (plane.sums.size() != mine) {
     throw Error("rank " + std::to_string(ranks.rank()) + " has " + std::to_string(mine) +
                 " partial sums of its replicas, not " + std::to_string(plane.sums.size()));
@@ -235,10 +241,13 @@ void TreeExchange::Impl::finish(const Round& round, const std::vector<const void
     add_tree<T>(nodes, sums, static_cast<T*>(plane.root) + part.begin, static_cast<std::size_t>(part.count),
                 reinterpret_cast<T*>(scratch.data()));
   };
-  if (plane.type == DType::float32) {
-    add(float{});
-  } else {
-    add(double{});
+  switch (plane.type) {
+    case DType::float32:
+      return add(float{});
+    case DType::float16:
+      return add(Half{});
+    default:
+      return add(double{});
   }
 }
 

@@ -15,7 +15,7 @@ namespace bantam {
 
 /// An array that every rank has partial sums of, in host memory.
 struct TreePlane {
-  DType type = DType::float32;    ///< float32 or float64
+  DType type = DType::float32;    ///< float32, float64 or float16, to which each sum is then rounded
   std::int64_t elements = 0;      ///< the same on every rank; may be 0
   std::vector<const void*> sums;  ///< of this rank: one for each of sums_of(its share), in that order
   void* root = nullptr;  ///< receives the sum of all replicas; may be one of `sums`, overlaps them in no other way

@@ -162,6 +162,11 @@ Tensor batch_norm_inference(const Context& context, const Call& call, const Tens
 
 }  // namespace
 
+void check_batch_norm(const Context& context, const Tensor& x, const Norm& norm) {
+  check(x, norm);
+  context.check_device("batch_norm", {&x, &norm.scale, &norm.shift, &norm.running_mean, &norm.running_variance});
+}
+
 bool has_statistics(const Context& context, const Tensor& x) {
   return context.replays() || statistics_of(x) != nullptr;
 }
@@ -183,8 +188,7 @@ Norm norm_of_batch(const Context& context, const Norm& norm, std::int64_t channe
 }
 
 Tensor batch_norm(const Context& context, const Tensor& x, const Norm& norm) {
-  check(x, norm);
-  context.check_device("batch_norm", {&x, &norm.scale, &norm.shift, &norm.running_mean, &norm.running_variance});
+  check_batch_norm(context, x, norm);
   const std::int64_t channels = x.shape()[-1];
   Call call{{.rows = channels == 0 ? 0 : x.elements() / channels, .channels = channels}, x.dtype(), norm};
   if (context.pass == Pass::evaluate || norm.frozen) return batch_norm_inference(context, call, x);

@@ -18,6 +18,9 @@ namespace bantam::ops {
 /// ShapeError, DTypeError. Source: Ioffe and Szegedy, 2015.
 Tensor batch_norm(const Context& context, const Tensor& x, const Norm& norm);
 
+/// Throws ShapeError, DTypeError, DeviceError where a norm's tensors do not fit x.
+void check_batch_norm(const Context& context, const Tensor& x, const Norm& norm);
+
 /// For ops with norms in them: whether the statistics of the norm that reads x are there already: x has them, or the
 /// first pass of a checkpoint segment saved them.
 bool has_statistics(const Context& context, const Tensor& x);

@@ -11,6 +11,7 @@
 #include "bantam/base/clock.h"
 #include "bantam/base/error.h"
 #include "bantam/engine/comm/collectives.h"
+#include "bantam/kernels/contracts/elementwise/elementwise.h"
 #include "bantam/kernels/contracts/update/tree_sum.h"
 
 namespace bantam {
@@ -32,6 +33,8 @@ RankExchange::RankExchange(Model& model, const ReplicaOptions& options, RegionLa
     : model_(model),
       ranks_(options.ranks),
       layout_(std::move(layout)),
+      rank_(options.rank),
+      travels_(options.gradients),
       statistics_factor_(1.0 / options.replicas),
       metric_sums_(metric_sums),
       statistics_elements_(model.buffers().elements()),
@@ -41,6 +44,10 @@ RankExchange::RankExchange(Model& model, const ReplicaOptions& options, RegionLa
   statistics_offset_ = align(gradients);
   metrics_offset_ = statistics_offset_ + align(static_cast<std::uint64_t>(statistics_elements_) * sizeof(float));
   layout_.place_bytes = metrics_offset_ + align(static_cast<std::uint64_t>(metric_sums_) * sizeof(double));
+  if (travels_ != DType::float32) {
+    travel_offset_ = layout_.place_bytes;
+    layout_.place_bytes += align(gradients / sizeof(float) * size_of(travels_));
+  }
   cut_buckets();
   layout_.copy_bytes = copy_bytes();
   (void)layout_.tree();  // throws where there are too many sums
@@ -52,14 +59,14 @@ RankExchange::RankExchange(Model& model, const ReplicaOptions& options, RegionLa
   if (context.device.meta) return;
   stream_ = std::make_unique<UrgentStream>(context.device);
   if (ranks_ == nullptr) return;
-  std::int64_t largest = std::max(statistics_elements_, 2 * metric_sums_);
-  for (const Bucket& bucket : buckets_) largest = std::max(largest, bucket.elements);
+  std::uint64_t largest = static_cast<std::uint64_t>(std::max(statistics_elements_, 2 * metric_sums_)) * sizeof(float);
+  for (const Bucket& bucket : buckets_) largest = std::max(largest, bytes_of(bucket));
   const char* const transport = std::getenv("BANTAM_TRANSPORT");
   link_ = connect_devices(*ranks_, context.exec,
                           {.layout = layout_,
                            .region = region_.data(),
                            .region_bytes = region_.bytes(),
-                           .largest_span = static_cast<std::uint64_t>(largest) * sizeof(float),
+                           .largest_span = largest,
                            .transport = transport == nullptr ? "" : transport});
   model_.runtime().note_overhead(context.device, link_->workspace_bytes() > 0 ? "NCCL" : "peer memory");
   (void)time(1);  // kernels and connections are there before anything is recorded
@@ -97,7 +104,7 @@ void RankExchange::cut_buckets() {
 std::uint64_t RankExchange::copy_bytes() const {
   std::uint64_t most = 0;
   for (std::size_t i = 0; i + 1 < buckets_.size(); ++i) {
-    const std::uint64_t bytes = static_cast<std::uint64_t>(buckets_[i].elements) * sizeof(float);
+    const std::uint64_t bytes = bytes_of(buckets_[i]);
     if (bytes >= kLeastCopied && bytes <= kMostCopied) most = std::max(most, bytes);
   }
   return most == 0 ? 0 : align(most / layout_.shares.size() + 256);
@@ -105,7 +112,7 @@ std::uint64_t RankExchange::copy_bytes() const {
 
 std::vector<std::uint64_t> RankExchange::bucket_bytes() const {
   std::vector<std::uint64_t> bytes;
-  for (const Bucket& bucket : buckets_) bytes.push_back(static_cast<std::uint64_t>(bucket.elements) * sizeof(float));
+  for (const Bucket& bucket : buckets_) bytes.push_back(bytes_of(bucket));
   return bytes;
 }
 
@@ -214,11 +221,39 @@ void RankExchange::add_siblings(DType dtype, std::int64_t elements, std::uint64_
 }
 
 void RankExchange::send_bucket(const Bucket& bucket) {
-  const std::uint64_t offset = static_cast<std::uint64_t>(bucket.begin) * sizeof(float);
-  add_siblings(DType::float32, bucket.elements, offset);
   const bool last = &bucket == &buckets_.back();  // which nothing runs beside
-  const bool copied = !last && static_cast<std::uint64_t>(bucket.elements) * sizeof(float) >= kLeastCopied;
-  exchange(std::array{kernels::SumSpan{.offset = offset, .elements = bucket.elements}}, copied);
+  const bool copied = !last && bytes_of(bucket) >= kLeastCopied;
+  const std::uint64_t offset = static_cast<std::uint64_t>(bucket.begin) * sizeof(float);
+  if (travels_ == DType::float32) {
+    add_siblings(DType::float32, bucket.elements, offset);
+    return exchange(std::array{kernels::SumSpan{.offset = offset, .elements = bucket.elements}}, copied);
+  }
+  narrow_sums(bucket);
+  const std::uint64_t travel = travel_offset_ + static_cast<std::uint64_t>(bucket.begin) * size_of(travels_);
+  exchange(std::array{kernels::SumSpan{.dtype = travels_, .offset = travel, .elements = bucket.elements}}, copied);
+  kernels::Exec exec = context().exec;
+  if (stream_) exec.stream = stream_->get();
+  std::byte* const home = region_.as<std::byte>() + layout_.place_offset(0);
+  BANTAM_KERNEL(exec, cast, bucket.elements, travels_, home + travel, DType::float32, home + offset);
+}
+
+/// A bucket's part of this rank's partial sums, as it travels: home's, with its siblings' added, and those that wait.
+void RankExchange::narrow_sums(const Bucket& bucket) const {
+  kernels::Exec exec = context().exec;
+  if (stream_) exec.stream = stream_->get();
+  for (const int sum : layout_.sum_places[static_cast<std::size_t>(rank_)]) {
+    std::byte* const place = region_.as<std::byte>() + layout_.place_offset(sum);
+    kernels::TreeTerms terms;
+    for (const int term : sum == 0 && !chain_.empty() ? chain_ : std::vector<int>{sum})
+      terms.add(region_.as<std::byte>() + layout_.place_offset(term) +
+                static_cast<std::uint64_t>(bucket.begin) * sizeof(float));
+    BANTAM_KERNEL(exec, narrow_tree_sum, bucket.elements, terms, travels_,
+                  place + travel_offset_ + static_cast<std::uint64_t>(bucket.begin) * size_of(travels_));
+  }
+}
+
+std::uint64_t RankExchange::bytes_of(const Bucket& bucket) const {
+  return static_cast<std::uint64_t>(bucket.elements) * size_of(travels_);
 }
 
 void RankExchange::send_small() {

@@ -61,7 +61,7 @@ class RankExchange {
   void skip_once(bool skips) { skips_once_ = skips; }
   /// DeviceLink::name; empty on meta devices.
   std::string transport() const { return link_ ? link_->name() : ""; }
-  /// Bytes of gradients of each bucket.
+  /// Bytes of gradients of each bucket, as they travel.
   std::vector<std::uint64_t> bucket_bytes() const;
 
  private:
@@ -76,6 +76,8 @@ class RankExchange {
   void send_rest();
   void send_small();
   void send_bucket(const Bucket& bucket);
+  void narrow_sums(const Bucket& bucket) const;
+  std::uint64_t bytes_of(const Bucket& bucket) const;
   void add_siblings(DType dtype, std::int64_t elements, std::uint64_t offset) const;
   void exchange(std::span<const kernels::SumSpan> spans, bool beside_work);
   std::uint64_t copy_bytes() const;
@@ -85,9 +87,11 @@ class RankExchange {
   Model& model_;
   Communicator* ranks_;
   RegionLayout layout_;
+  int rank_;
+  DType travels_;  // gradients, in a plane of their own where it is not float32
   double statistics_factor_;
   std::int64_t metric_sums_, statistics_elements_;
-  std::uint64_t statistics_offset_ = 0, metrics_offset_ = 0;
+  std::uint64_t statistics_offset_ = 0, metrics_offset_ = 0, travel_offset_ = 0;
   Tensor region_;
   std::unique_ptr<UrgentStream> stream_;  // null on meta devices
   std::unique_ptr<DeviceLink> link_;      // null on meta devices, or where there is nobody to reach

@@ -11,6 +11,7 @@
 
 #include "bantam/base/error.h"
 #include "bantam/engine/comm/collectives.h"
+#include "bantam/kernels/contracts/elementwise/elementwise.h"
 #include "bantam/kernels/contracts/update/tree_sum.h"
 
 namespace bantam {
@@ -44,6 +45,9 @@ void check_replicas(const ReplicaOptions& options) {
   if (replicas < 1 || replicas > ReplicaOptions::kMost || (replicas & (replicas - 1)) != 0)
     throw ConfigError(
         fmt::format("train.replicas: expected a power of two from 1 to {}, got {}", ReplicaOptions::kMost, replicas));
+  if (options.gradients != DType::float32 && options.gradients != DType::float16)
+    throw ConfigError(
+        fmt::format("train.gradients: expected float32 or float16, got {}", to_string(options.gradients)));
   if (options.dealt.empty()) return;
   const auto ranks = static_cast<int>(options.dealt.size());
   if (options.rank < 0 || options.rank >= ranks)
@@ -117,6 +121,7 @@ ReplicaTree::ReplicaTree(Model& model, MetricRing& ring, const ReplicaOptions& o
     : model_(model),
       ring_(ring),
       replicas_(options.replicas),
+      narrow_(options.gradients == DType::float16),
       share_(share_of(options)),
       waiting_planes_(static_cast<std::size_t>(places_of_tree(share_))) {
   const std::vector<ReplicaShare> shares = shares_of(options);
@@ -141,6 +146,9 @@ ReplicaTree::ReplicaTree(Model& model, MetricRing& ring, const ReplicaOptions& o
   if (shares.size() > 1) {
     const auto bytes = static_cast<std::int64_t>(tree_exchange_workspace(shares, options.rank));
     workspace_ = allocate("replicas/exchange", bytes, DType::uint8, Category::other);
+    for (std::size_t sum = 0; narrow_ && sum < sums_of(share_).size(); ++sum)
+      travelling_.push_back(
+          allocate("replicas/exchange", model_.parameters().trainable_elements(), DType::float16, Category::gradient));
     if (options.ranks != nullptr) exchange_ = std::make_unique<TreeExchange>(*options.ranks, options.replicas, shares);
   }
   home_metrics_ = allocate("replicas/metrics", ring_.update_sums(), DType::float64, Category::other);
@@ -259,10 +267,13 @@ void ReplicaTree::add(const std::vector<int>& terms, int out, bool root) const {
     for (const int place : terms) arrays.add(data(place));
     BANTAM_KERNEL(context.exec, tree_sum, dtype, elements, arrays, factor, data(out));
   };
-  const ParameterArena& parameters = model_.parameters();
   const BufferArena& buffers = model_.buffers();
-  add_plane(DType::float32, parameters.trainable_elements(), 1.0,
-            [&](int place) { return place == kHome ? parameters.gradient_.data() : planes(place).gradients.data(); });
+  const std::int64_t elements = model_.parameters().trainable_elements();
+  const auto gradients = [&](int place) { return gradients_at(place).data(); };
+  if (narrow_)
+    BANTAM_KERNEL(context.exec, narrow_tree_sum, elements, terms_of(terms), DType::float32, gradients(out));
+  else
+    add_plane(DType::float32, elements, 1.0, gradients);
   if (buffers.elements() > 0)
     add_plane(DType::float32, buffers.elements(), root ? 1.0 / replicas_ : 1.0,
               [&](int place) { return place == kHome ? buffers.next_.data() : planes(place).statistics.data(); });
@@ -287,21 +298,38 @@ void ReplicaTree::end(const std::int32_t* slot, bool exchanges) {
   ended_ = true;
 }
 
+const Tensor& ReplicaTree::gradients_at(int place) const {
+  return place == kHome ? model_.parameters().gradient_ : planes(place).gradients;
+}
+
+kernels::TreeTerms ReplicaTree::terms_of(const std::vector<int>& places) const {
+  kernels::TreeTerms terms;
+  for (const int place : places) terms.add(gradients_at(place).data());
+  return terms;
+}
+
+/// Partial sum number `sum` of this rank, as it travels.
+const void* ReplicaTree::narrowed(int place, std::size_t sum) const {
+  const Tensor& to = travelling_[sum];
+  BANTAM_KERNEL(context().exec, narrow_tree_sum, to.shape().elements(), terms_of({place}), DType::float16, to.data());
+  return to.data();
+}
+
 /// The sums that this rank has are in waiting_, the last of them in the arenas, which get the root.
 void ReplicaTree::finish_among_ranks() {
   const Context context = this->context();
   const BufferArena& buffers = model_.buffers();
   if (!context.device.meta) {
     if (!exchange_) throw Error("training step: replicas of other ranks, and no ReplicaOptions::ranks to reach them");
-    TreePlane gradients{.type = DType::float32,
+    TreePlane gradients{.type = narrow_ ? DType::float16 : DType::float32,
                         .elements = model_.parameters().trainable_elements(),
-                        .root = model_.parameters().gradient_.data()};
+                        .root = narrow_ ? travelling_.back().data() : gradients_at(kHome).data()};
     TreePlane statistics{.type = DType::float32, .elements = buffers.elements()};
     if (statistics.elements > 0) statistics.root = buffers.next_.data();
     TreePlane metrics{.type = DType::float64, .elements = ring_.update_sums(), .root = home_metrics_.data()};
     for (const Waiting& sum : waiting_) {
       const bool home = sum.place == kHome;
-      gradients.sums.push_back(home ? gradients.root : planes(sum.place).gradients.data());
+      gradients.sums.push_back(narrow_ ? narrowed(sum.place, gradients.sums.size()) : gradients_at(sum.place).data());
       if (statistics.elements > 0)
         statistics.sums.push_back(home ? statistics.root : planes(sum.place).statistics.data());
       metrics.sums.push_back(metrics_at(sum.place).data());
@@ -310,6 +338,9 @@ void ReplicaTree::finish_among_ranks() {
     if (statistics.elements > 0) all.push_back(std::move(statistics));
     exchange_->run(all, {workspace_.as<std::byte>(), workspace_.bytes()});
   }
+  if (narrow_)
+    BANTAM_KERNEL(context.exec, cast, model_.parameters().trainable_elements(), DType::float16,
+                  travelling_.back().data(), DType::float32, gradients_at(kHome).data());
   if (buffers.elements() == 0) return;
   kernels::TreeTerms root;
   root.add(buffers.next_.data());

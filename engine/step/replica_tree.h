@@ -12,16 +12,18 @@
 #include "bantam/engine/step/metric_ring.h"
 #include "bantam/engine/step/rank_exchange.h"
 #include "bantam/engine/step/training_step.h"
+#include "bantam/kernels/contracts/update/tree_sum.h"
 
 namespace bantam {
 
 /// Three planes: gradients (float32, the arena's), running statistics (the buffers' next values) and metric sums
 /// (float64). A sum that waits for its sibling lies in memory of the tree's own, log2 of the replicas of each plane at
-/// most; the last replica's, and the root, lie in the arenas. Where a replica's sum has to wait, the arenas have the
-/// tree's memory while it runs, so that nothing is copied; each sum is then written over its left operand. All work is
-/// in order of the model's stream, and can be recorded: an update ends with each tensor where it was. Of several ranks,
-/// each adds up what its own replicas complete, and they finish the tree together: CPUs by messages, GPUs by a
-/// RankExchange, in whose region all planes then lie. Used by one thread.
+/// most; the last replica's, and the root, lie in the arenas. Gradients that travel in float16 lie as float32, too.
+/// Where a replica's sum has to wait, the arenas have the tree's memory while it runs, so that nothing is copied; each
+/// sum is then written over its left operand. All work is in order of the model's stream, and can be recorded: an
+/// update ends with each tensor where it was. Of several ranks, each adds up what its own replicas complete, and they
+/// finish the tree together: CPUs by messages, GPUs by a RankExchange, in whose region all planes then lie. Used by one
+/// thread.
 class ReplicaTree {
  public:
   /// Several replicas, which were checked. Of several ranks on GPUs, all make it at the same time. Throws what
@@ -78,6 +80,9 @@ class ReplicaTree {
   std::vector<int> chain_of(const ReplicaSum& leaf) const;
   void finish_among_devices(bool exchanges);
   void use_region(const ReplicaOptions& options, const std::vector<ReplicaShare>& shares);
+  const Tensor& gradients_at(int place) const;
+  kernels::TreeTerms terms_of(const std::vector<int>& places) const;
+  const void* narrowed(int place, std::size_t sum) const;
   void add(const std::vector<int>& terms, int out, bool root) const;
   void finish_among_ranks();
   Context context() const;
@@ -85,10 +90,12 @@ class ReplicaTree {
   Model& model_;
   MetricRing& ring_;
   int replicas_;
+  bool narrow_;  // gradients are added in float16
   ReplicaShare share_;
   std::vector<Planes> waiting_planes_;
   Tensor home_metrics_;
   Tensor workspace_;                        // of the exchange, with several ranks
+  std::vector<Tensor> travelling_;          // of CPUs: float16 gradients of each partial sum; the last gets the root
   std::unique_ptr<TreeExchange> exchange_;  // null: one rank, or none to talk to
   std::vector<Waiting> waiting_;            // by first
   int begun_ = 0;                           // replicas

@@ -8,6 +8,7 @@
 
 #include "bantam/base/error.h"
 #include "bantam/engine/autograd/partial_gradients.h"
+#include "bantam/engine/graph/synchronise.h"
 #include "bantam/engine/step/training_session.h"
 #include "bantam/memory/allocator/accounting.h"
 
@@ -36,6 +37,17 @@ std::shared_ptr<const PlacementPlan> solve_placements(const std::vector<PlannerB
   return std::make_shared<const PlacementPlan>(buffers, arena);
 }
 
+namespace {
+
+/// Two stand for any number; synchronised norms need a rank each.
+ReplicaOptions replicas_for(const Graph& graph, bool several) {
+  ReplicaOptions replicas{.replicas = several ? 2 : 1};
+  if (several && has_synchronised_norms(graph)) replicas.dealt = {1, 1};
+  return replicas;
+}
+
+}  // namespace
+
 /// The step on the stand-in, in a runtime of its own. It never fails for lack of memory.
 struct StepPlacements::Rehearsal {
   Rehearsal(const Graph& graph, const ModelOptions& model_options, const OptimizerOptions& optimizer_options,
@@ -44,7 +56,7 @@ struct StepPlacements::Rehearsal {
                 {.model = model_options,
                  .optimizer = optimizer_options,
                  .loss = loss,
-                 .replicas = {.replicas = replicas ? 2 : 1}}) {}
+                 .replicas = replicas_for(graph, replicas)}) {}
 
   void micro_batch(const Batch& made) { session.step().micro_batch(made, 0, made.size); }
   /// With replicas no memory of a micro-batch lives until the update, and the first replica has none.

@@ -1,6 +1,7 @@
 // The step: one tape a micro-batch, one update an effective batch, metrics kept on the device.
 #include "bantam/engine/step/training_step.h"
 
+#include <algorithm>
 #include <cstddef>
 #include <optional>
 #include <utility>
@@ -10,6 +11,8 @@
 #include "bantam/base/error.h"
 #include "bantam/engine/autograd/partial_gradients.h"
 #include "bantam/engine/autograd/tape.h"
+#include "bantam/engine/graph/norm_exchange.h"
+#include "bantam/engine/graph/synchronise.h"
 #include "bantam/engine/ops/ops.h"
 #include "bantam/engine/step/captured_updates.h"
 #include "bantam/engine/step/metric_ring.h"
@@ -101,6 +104,20 @@ LossOptions loss_for(const Model& model, LossOptions loss) {
   return loss;
 }
 
+/// Synchronised norms leave the other ranks out, which need not do the same: warm up, or look for what is not finite.
+struct WithoutOthers {
+  WithoutOthers(NormExchange* exchange, bool skips_after) : norms(exchange), after(skips_after) {
+    if (norms != nullptr) norms->skip(true);
+  }
+  ~WithoutOthers() {
+    if (norms != nullptr) norms->skip(after);
+  }
+  WithoutOthers(const WithoutOthers&) = delete;
+  WithoutOthers& operator=(const WithoutOthers&) = delete;
+  NormExchange* norms;
+  bool after;
+};
+
 }  // namespace
 
 TrainingStep::TrainingStep(Model& model, Optimizer& optimizer, LossOptions loss, const ReplicaOptions& replicas)
@@ -115,7 +132,11 @@ TrainingStep::TrainingStep(Model& model, Optimizer& optimizer, LossOptions loss,
     check_views(*loss_.views, *loss_.loss, replicas_.replicas);
     check_views(*loss_.views, model_.graph());
   }
-  if (replicas_.replicas > 1) tree_ = std::make_unique<ReplicaTree>(model_, *ring_, replicas_);
+  if (replicas_.replicas == 1) return;
+  if (has_synchronised_norms(model_.graph()))
+    norms_ = std::make_unique<NormExchange>(model_, replicas_.ranks, replicas_.replicas,
+                                            std::max<std::size_t>(replicas_.dealt.size(), 1), replicas_.rank);
+  tree_ = std::make_unique<ReplicaTree>(model_, *ring_, replicas_);
 }
 
 int TrainingStep::unsynchronised_metrics() const { return ring_->unsynchronised(); }
@@ -324,6 +345,8 @@ double TrainingStep::time_exchange(int times) {
 
 void TrainingStep::skip_exchange(bool skips) {
   if (tree_ && tree_->device_exchange() != nullptr) tree_->device_exchange()->skip(skips);
+  skips_exchange_ = skips;
+  if (norms_) norms_->skip(skips);
 }
 
 void TrainingStep::time_exchange_waits(bool times) {
@@ -356,6 +379,7 @@ void TrainingStep::forward_and_backward(const Batch& batch, std::int64_t first_s
   context.tape = &tape;
   // Those of replicas are to be added: each is whole.
   context.step.gradients = tree_ ? nullptr : &model_.parameters().partial_gradients();
+  context.step.norms = norms_.get();
   context.random.update = optimizer_.updates();
   context.random.first_sample = first_sample;
   if (hooks_ != nullptr) {
@@ -485,6 +509,7 @@ void TrainingStep::look_into(const StepHooks& hooks, float loss_scale, const std
   if (accumulating_) throw Error("training step: look_into() between micro_batch() and update()");
   const std::shared_ptr<StepPlacements> placements = std::exchange(placements_, nullptr);
   (void)memory().release_arena();  // what is looked at needs memory, too
+  const WithoutOthers alone(norms_.get(), skips_exchange_);
   const auto end = [&] {
     model_.set_hooks(nullptr);
     hooks_ = nullptr;
@@ -593,8 +618,11 @@ void TrainingStep::warm_up(std::int64_t batch_size, bool accumulates) {
   const Stream stream = model_.runtime().stream(model_.device());
   const Batch batch =
       random_batch(model_, batch_size, philox_key(model_.options().seed, RandomPurpose::dataset), loss_);
-  micro_batch(batch, 0, batch_size * (accumulates ? 2 : 1));
-  if (accumulates) micro_batch(batch, batch_size, batch_size * 2);
+  {
+    const WithoutOthers alone(norms_.get(), skips_exchange_);
+    micro_batch(batch, 0, batch_size * (accumulates ? 2 : 1));
+    if (accumulates) micro_batch(batch, batch_size, batch_size * 2);
+  }
   for (int replica = 1; replica < replicas_.count(); ++replica) begin_replica();  // to add up sums, of nothing
   end_replicas(false);
   discard();

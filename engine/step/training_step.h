@@ -40,6 +40,7 @@ StepMode parse_step_mode(std::string_view text, Device device);
 struct BANTAM_INTERNAL CapturedUpdates;
 class BANTAM_INTERNAL Communicator;
 class BANTAM_INTERNAL MetricRing;
+class BANTAM_INTERNAL NormExchange;
 class BANTAM_INTERNAL ReplicaTree;
 class BANTAM_INTERNAL PartTrace;
 class BANTAM_INTERNAL PlacementPlan;
@@ -77,6 +78,9 @@ struct ReplicaOptions {
   std::vector<int> dealt = {};  ///< how many each rank has, by rank: the first the lowest. Empty: one rank has all
   int rank = 0;
   Communicator* ranks = nullptr;  ///< needed where `dealt` names several ranks, to run; not to plan
+  /// float32, or float16: then replicas' gradients, and each of their sums, are rounded to it, and travel among ranks
+  /// in half the bytes. Of one replica nothing is rounded.
+  DType gradients = DType::float32;
 
   /// The first of this rank's, and how many it has.
   int first() const;
@@ -267,6 +271,8 @@ class TrainingStep {
   LossOptions loss_;
   ReplicaOptions replicas_;
   std::unique_ptr<MetricRing> ring_;
+  std::unique_ptr<NormExchange> norms_;  // null: no norm is synchronised, or there is one replica
+  bool skips_exchange_ = false;
   std::unique_ptr<ReplicaTree> tree_;  // null: one replica
   bool accumulating_ = false;
   static constexpr int kNotRecording = -1;

@@ -3,6 +3,7 @@
 #include "bantam/kernels/contracts/norm/batch_norm.h"
 #include "bantam/kernels/contracts/norm/batch_norm_add.h"
 #include "bantam/kernels/contracts/norm/group_norm.h"
+#include "bantam/kernels/contracts/norm/sync_norm.h"
 #include "bantam/kernels/meta/work.h"
 
 namespace bantam::kernels::meta {
@@ -51,6 +52,23 @@ void batch_norm_backward_training(const Exec& exec, const BatchNormShape& s, DTy
   note(exec, "batch_norm_backward_training",
        {.bytes = (written ? 5 : 2) * tensor_bytes(s, dtype) + norm_bytes(norm, s.channels) + gradient_bytes(s, to),
         .passes = written ? 3 : 2});
+}
+
+void pack_moments(const Exec& exec, std::int64_t channels, std::int64_t, const float*, const float*, double*) {
+  note(exec, "pack_moments", {.bytes = 2 * 4 * channels + 8 * norm_message_elements(channels)});
+}
+
+void unpack_moments(const Exec& exec, std::int64_t channels, const double*, const StatisticsOutput& statistics,
+                    float*) {
+  note(exec, "unpack_moments",
+       {.bytes = 8 * norm_message_elements(channels) + statistics_bytes(statistics, channels) + 4});
+}
+
+/// The sums become means; then x, dy and dx.
+void sync_norm_input_gradient(const Exec& exec, const BatchNormShape& s, DType dtype, const NormOperand& norm,
+                              const void*, const float*, float*, void*) {
+  note(exec, "sync_norm_input_gradient",
+       {.bytes = 3 * tensor_bytes(s, dtype) + norm_bytes(norm, s.channels) + 4 * 4 * s.channels + 4, .passes = 2});
 }
 
 void batch_norm_forward_inference(const Exec& exec, const BatchNormShape& s, DType dtype, const void*,

@@ -106,13 +106,13 @@ T gradient_norm(std::int64_t count, const float* gradient) {
 }
 
 /// A binary tree over replicas, as its definition says: the node of `level` whose lowest replica is `first` is the sum
-/// of its two halves, the lower one left. `terms`: one array a replica, of equal sizes.
+/// of its two halves, the lower one left, rounded to T. `terms`: one array a replica, of equal sizes.
 template <class T>
 std::vector<T> tree_node(const std::vector<std::vector<T>>& terms, int level, std::size_t first) {
   if (level == 0) return terms[first];
   std::vector<T> left = tree_node(terms, level - 1, first);
   const std::vector<T> right = tree_node(terms, level - 1, first + (std::size_t{1} << (level - 1)));
-  for (std::size_t i = 0; i < left.size(); ++i) left[i] = left[i] + right[i];
+  for (std::size_t i = 0; i < left.size(); ++i) left[i] = static_cast<T>(left[i] + right[i]);
   return left;
 }
 

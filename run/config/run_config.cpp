@@ -569,7 +569,10 @@ ModelOptions model_options(const RunConfig& config) {
 }
 
 ReplicaOptions replica_options(const RunConfig& config) {
-  return {.replicas = config.train.replicas, .dealt = config.dealt, .rank = config.rank};
+  return {.replicas = config.train.replicas,
+          .dealt = config.dealt,
+          .rank = config.rank,
+          .gradients = config.train.gradients};
 }
 
 SessionOptions session_options(const RunConfig& config) {

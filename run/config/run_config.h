@@ -47,6 +47,7 @@ struct TrainConfig {
   std::int64_t updates = 0;     ///< in place of epochs: the run's length; 0: none
   std::int64_t accumulate = 1;  ///< batches an update, of each replica
   int replicas = 1;             ///< that run beside each other, a power of two
+  DType gradients = DType::float32;  ///< of several replicas: what each sum of gradients is rounded to
   SplitOptions split;
   LossOptions loss;
   OptimizerOptions optimizer;

@@ -86,6 +86,7 @@ Json json_of(const RunRecord& record) {
                {"name", record.name},
                {"model", record.model},
                {"device", record.device},
+               {"ranks", record.ranks},
                {"precision", record.precision},
                {"command", record.command},
                {"config_sha256", record.config_sha256},
@@ -124,6 +125,7 @@ RunRecord record_from(const Json& json) {
   for (const auto& [name, version] : json.at("versions").items())
     record.versions.emplace_back(name, version.get<std::string>());
   const auto time = [&](const char* key) { return time_from(json.at(key).get<std::string>()); };
+  record.ranks = json.value("ranks", 1);  // runs from before it was noted may have had several
   record.created = time("created"), record.started = time("started"), record.updated = time("updated");
   json.at("sessions").get_to(record.sessions);
   json.at("seconds").get_to(record.seconds);
@@ -158,6 +160,7 @@ RunRecord record_of(const RunConfig& config, const std::string& command) {
                    .model = config.model.name,
                    .device = to_string(config.device),
                    .precision = std::string(to_string(config.precision)),
+                   .ranks = std::max(static_cast<int>(config.dealt.size()), 1),
                    .command = command,
                    .config_sha256 = sha256_of(config.document.resolved_yaml()),
                    .created = std::time(nullptr),

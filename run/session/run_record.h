@@ -26,6 +26,7 @@ struct RunRecord {
   std::string reason;       ///< why it stopped or failed, or what ended it; may be empty
   std::string name, model;  ///< of the configuration
   std::string device, precision;
+  int ranks = 1;                        ///< processes of this session, that share the replicas
   std::string command;                  ///< of the process; empty: an embedding program's run
   std::string config_sha256;            ///< of config.yaml
   std::string weights, weights_sha256;  ///< the file of model.weights; empty: none

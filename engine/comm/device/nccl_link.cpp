@@ -189,8 +189,8 @@ void NcclLink::exchange(const kernels::Exec& exec, std::span<const kernels::SumS
   kernels::check_exchange(tree_, spans);
   for (const kernels::SumSpan& span : spans) {
     if (span.elements == 0) continue;
-    if (rounded(span) <= kernels::RankRegion::kSlotBytes)
-      send_all(exec, span);
+    if (rounded(span) * static_cast<std::uint64_t>(tree_.ranks) <= 2 * kernels::RankRegion::kSlotBytes)
+      send_all(exec, span);  // one group of messages less, of more bytes the more ranks there are
     else
       divide(exec, span);
   }

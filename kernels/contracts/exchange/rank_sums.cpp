@@ -22,8 +22,8 @@ void check_exchange(const SumTree& tree, std::span<const SumSpan> spans) {
   if (spans.size() > kMostSpans)
     throw Error(fmt::format("exchange of sums: expected at most {} spans, got {}", kMostSpans, spans.size()));
   for (const SumSpan& span : spans) {
-    if (span.dtype != DType::float32 && span.dtype != DType::float64)
-      throw Error(fmt::format("exchange of sums: expected float32 or float64, got {}", to_string(span.dtype)));
+    if (span.dtype != DType::float32 && span.dtype != DType::float64 && span.dtype != DType::float16)
+      throw Error(fmt::format("exchange of sums: expected float32, float64 or float16, got {}", to_string(span.dtype)));
     if (span.offset % 16 != 0) throw Error("exchange of sums: a span begins at a multiple of 16 bytes");
   }
 }

@@ -27,7 +27,7 @@ struct SumTree {
 
 /// A part of the numbers that every place has, the same on every rank.
 struct SumSpan {
-  DType dtype = DType::float32;  ///< float32 or float64
+  DType dtype = DType::float32;  ///< float32, float64 or float16, to which each sum is then rounded
   std::uint64_t offset = 0;      ///< bytes from the beginning of a place, a multiple of 16
   std::int64_t elements = 0;     ///< memory for whole multiples of 16 bytes is there
   double factor = 1.0;           ///< of the root: a power of two

@@ -18,4 +18,10 @@ void check_tree_sum(DType dtype, const TreeTerms& terms) {
     throw Error(fmt::format("tree_sum: expected float32 or float64, got {}", to_string(dtype)));
 }
 
+void check_narrow_tree_sum(const TreeTerms& terms, DType to) {
+  if (terms.count < 1) throw Error("narrow_tree_sum: no terms");
+  if (to != DType::float32 && to != DType::float16)
+    throw Error(fmt::format("narrow_tree_sum: expected float32 or float16, got {}", to_string(to)));
+}
+
 }  // namespace bantam::kernels

@@ -22,25 +22,36 @@ struct TreeTerms {
 
 /// Throws Error where tree_sum cannot add such terms.
 void check_tree_sum(DType dtype, const TreeTerms& terms);
+/// Throws Error where narrow_tree_sum cannot.
+void check_narrow_tree_sum(const TreeTerms& terms, DType to);
 
 /// out = factor · (x_k + (… + (x_2 + (x_1 + x_0)))) of `elements` float32 or float64 numbers, added in their type and
 /// in this order; `factor`, a power of two, multiplies the sum. `out`, aligned as they are, may be one of the terms.
 /// Throws Error for other types, and without terms. Asynchronous on CUDA; deterministic.
 using TreeSum = void(const Exec&, DType, std::int64_t elements, const TreeTerms&, double factor, void* out);
 
+/// The same of float32 terms, where each of them and each sum is rounded to float16 (to nearest even): what a tree
+/// comes to whose sums travel in float16. `to`: the type of `out`, float32 (which may be one of the terms) or float16
+/// (which overlaps none). Sums beyond 65504 become infinite. Throws Error for another type, and without terms.
+/// Asynchronous on CUDA; deterministic.
+using NarrowTreeSum = void(const Exec&, std::int64_t elements, const TreeTerms&, DType to, void* out);
+
 /// ring[*slot · count + i] = sums[i], for i < count. `slot`: device memory. Asynchronous on CUDA.
 using StoreAtSlot = void(const Exec&, std::int64_t count, const double* sums, const std::int32_t* slot, double* ring);
 
 namespace cpu {
 TreeSum tree_sum;
+NarrowTreeSum narrow_tree_sum;
 StoreAtSlot store_at_slot;
 }  // namespace cpu
 namespace cuda {
 TreeSum tree_sum;
+NarrowTreeSum narrow_tree_sum;
 StoreAtSlot store_at_slot;
 }  // namespace cuda
 namespace meta {
 TreeSum tree_sum;
+NarrowTreeSum narrow_tree_sum;
 StoreAtSlot store_at_slot;
 }  // namespace meta
 

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <limits>
 #include <thread>
+#include <type_traits>
 #include <vector>
 
 #include "bantam/base/error.h"
@@ -53,6 +54,24 @@ bool meet(const SumTree& tree, const RankRegions& regions, std::uint32_t (Words:
   return true;
 }
 
+/// Sums and products in T, of float16 by way of float.
+template <class T>
+T plus(T left, T right) {
+  return static_cast<T>(left + right);
+}
+template <class T>
+T times(T factor, T value) {
+  return static_cast<T>(factor * value);
+}
+
+template <class T>
+T factor_of(double factor) {
+  if constexpr (std::is_same_v<T, double>)
+    return factor;
+  else
+    return T(static_cast<float>(factor));
+}
+
 /// out = factor · root over `count` elements from `begin` on.
 template <class T>
 void add_block(const SumTree& tree, const void* const* sums, T factor, T* out, std::int64_t begin, std::int64_t count) {
@@ -62,10 +81,10 @@ void add_block(const SumTree& tree, const void* const* sums, T factor, T* out, s
     std::memcpy(stack[top++].data(), static_cast<const T*>(sums[i]) + begin,
                 static_cast<std::size_t>(count) * sizeof(T));
     for (int merge = 0; merge < tree.merges[i]; ++merge, --top)
-      for (std::int64_t k = 0; k < count; ++k)
-        stack[top - 2][static_cast<std::size_t>(k)] += stack[top - 1][static_cast<std::size_t>(k)];
+      for (std::size_t k = 0; k < static_cast<std::size_t>(count); ++k)
+        stack[top - 2][k] = plus(stack[top - 2][k], stack[top - 1][k]);
   }
-  for (std::int64_t k = 0; k < count; ++k) out[k] = factor * stack[0][static_cast<std::size_t>(k)];
+  for (std::int64_t k = 0; k < count; ++k) out[k] = times(factor, stack[0][static_cast<std::size_t>(k)]);
 }
 
 template <class T>
@@ -78,7 +97,7 @@ void add_share(const SumTree& tree, const RankRegions& regions, const SumSpan& s
   std::array<T, kBlock> root;
   for (std::int64_t at = begin; at < end; at += kBlock) {
     const std::int64_t count = std::min(kBlock, end - at);
-    add_block(tree, sums.data(), static_cast<T>(span.factor), root.data(), at, count);
+    add_block(tree, sums.data(), factor_of<T>(span.factor), root.data(), at, count);
     for (int rank = 0; rank < tree.ranks; ++rank)
       std::memcpy(reinterpret_cast<T*>(regions.bases[static_cast<std::size_t>(rank)] + regions.home + span.offset) + at,
                   root.data(), static_cast<std::size_t>(count) * sizeof(T));
@@ -91,16 +110,20 @@ void spoil(const SumTree& tree, const RankRegions& regions, const SumSpan& span)
   auto* const home =
       reinterpret_cast<T*>(regions.bases[static_cast<std::size_t>(regions.rank)] + regions.home + span.offset);
   const std::int64_t begin = span.elements * regions.rank / tree.ranks;
-  if (begin < span.elements * (regions.rank + 1) / tree.ranks) home[begin] = std::numeric_limits<T>::quiet_NaN();
+  if (begin < span.elements * (regions.rank + 1) / tree.ranks) home[begin] = T(std::numeric_limits<float>::quiet_NaN());
 }
 
 /// Calls `work` with a value of the span's type.
 template <class Work>
 void with_type(DType dtype, Work work) {
-  if (dtype == DType::float32)
-    work(float{});
-  else
-    work(double{});
+  switch (dtype) {
+    case DType::float32:
+      return work(float{});
+    case DType::float16:
+      return work(Half{});
+    default:
+      return work(double{});
+  }
 }
 
 }  // namespace
@@ -129,7 +152,7 @@ void add_rank_sums(const Exec&, const SumTree& tree, DType dtype, std::int64_t e
   check_exchange(tree, {&span, 1});
   with_type(dtype, [&]<class T>(T) {
     for (std::int64_t at = 0; at < elements; at += kBlock)
-      add_block(tree, sums.data(), static_cast<T>(factor), static_cast<T*>(out) + at, at,
+      add_block(tree, sums.data(), factor_of<T>(factor), static_cast<T*>(out) + at, at,
                 std::min(kBlock, elements - at));
   });
 }

@@ -89,11 +89,10 @@ template <class T, class Function>
   add_parts(partials, parts, 2 * shape.channels, totals, false, exec.threads);
 }
 
-/// dx = scale·inv_std·(dz - Σdz/rows - x̂·Σ(dz·x̂)/rows).
+/// dx = scale·inv_std·(dz - Σdz·per_row - x̂·Σ(dz·x̂)·per_row).
 template <class T, class Function>
-[[gnu::noinline]] void input_gradient(const Exec& exec, const BatchNormShape& shape, const Saved<T>& saved, const T* dy,
-                                      Function f, const float* totals, T* dx) {
-  const float per_row = 1.0f / static_cast<float>(shape.rows);
+[[gnu::noinline]] void input_gradient_of(const Exec& exec, const BatchNormShape& shape, const Saved<T>& saved,
+                                         const T* dy, Function f, const float* totals, float per_row, T* dx) {
   map_channels<6>(
       shape.rows, shape.channels, exec.threads,
       [&](std::int64_t c, float* p) {
@@ -109,6 +108,13 @@ template <class T, class Function>
         const Float8 dz = load_lanes(dy + at, lanes) * f.derivative(linear(v, p[0], p[2], p[3]));
         store_lanes(dx + at, lanes, p[2] * (dz - p[4] - ((v - p[0]) * p[1]) * p[5]));
       });
+}
+
+/// The same, of sums over these rows.
+template <class T, class Function>
+void input_gradient(const Exec& exec, const BatchNormShape& shape, const Saved<T>& saved, const T* dy, Function f,
+                    const float* totals, T* dx) {
+  input_gradient_of(exec, shape, saved, dy, f, totals, 1.0f / static_cast<float>(shape.rows), dx);
 }
 
 }  // namespace bantam::kernels::cpu

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "bantam/base/parallel.h"
+#include "bantam/kernels/cpu/device/convert.h"
 
 namespace bantam::kernels::cpu {
 namespace {
@@ -31,6 +32,25 @@ void add(const Exec& exec, std::int64_t elements, const TreeTerms& terms, T fact
   });
 }
 
+/// float16 rounds each term and each sum; a block of these is exact in float32, so `out` may be of either type.
+template <class Out>
+void add_narrow_block(const TreeTerms& terms, Out* out, std::int64_t begin, std::int64_t count) {
+  float sum[kBlock], term[kBlock];
+  Half rounded[kBlock];
+  const auto round = [&](const float* from, float* to) {
+    narrow(from, rounded, count);
+    widen(rounded, to, count);
+  };
+  round(static_cast<const float*>(terms.terms[0]) + begin, sum);
+  for (int i = 1; i < terms.count; ++i) {
+    round(static_cast<const float*>(terms.terms[i]) + begin, term);
+#pragma omp simd
+    for (std::int64_t k = 0; k < count; ++k) term[k] += sum[k];
+    round(term, sum);
+  }
+  narrow(sum, out + begin, count);
+}
+
 }  // namespace
 
 void tree_sum(const Exec& exec, DType dtype, std::int64_t elements, const TreeTerms& terms, double factor, void* out) {
@@ -39,6 +59,17 @@ void tree_sum(const Exec& exec, DType dtype, std::int64_t elements, const TreeTe
     add(exec, elements, terms, static_cast<float>(factor), static_cast<float*>(out));
   else
     add(exec, elements, terms, factor, static_cast<double*>(out));
+}
+
+void narrow_tree_sum(const Exec& exec, std::int64_t elements, const TreeTerms& terms, DType to, void* out) {
+  check_narrow_tree_sum(terms, to);
+  dispatch_floating(to, [&](auto tag) {
+    using Out = typename decltype(tag)::type;
+    parallel_ranges(elements, kGrain, exec.threads, [&](std::int64_t begin, std::int64_t end) {
+      for (; begin < end; begin += kBlock)
+        add_narrow_block(terms, static_cast<Out*>(out), begin, std::min(kBlock, end - begin));
+    });
+  });
 }
 
 void store_at_slot(const Exec&, std::int64_t count, const double* sums, const std::int32_t* slot, double* ring) {

@@ -4,6 +4,7 @@
 
 #include "bantam/kernels/contracts/exchange/rank_sums.h"
 #include "bantam/kernels/cuda/device/check.h"
+#include "bantam/kernels/cuda/device/numeric.cuh"
 #include "bantam/kernels/cuda/device/vectorized.cuh"
 
 namespace bantam::kernels::cuda {
@@ -89,6 +90,32 @@ __device__ Lanes<T> add(const Lanes<T>& left, const Lanes<T>& right) {
   for (int k = 0; k < kVectorLanes<T>; ++k) sum.v[k] = left.v[k] + right.v[k];
   return sum;
 }
+template <>
+__device__ Lanes<__half> add<__half>(const Lanes<__half>& left, const Lanes<__half>& right) {
+  Lanes<__half> sum;
+#pragma unroll
+  for (int k = 0; k < kVectorLanes<__half>; ++k) sum.v[k] = __hadd_rn(left.v[k], right.v[k]);
+  return sum;
+}
+
+template <class T>
+__device__ T times(T factor, T value) {
+  return factor * value;
+}
+template <>
+__device__ __half times<__half>(__half factor, __half value) {
+  return __hmul_rn(factor, value);
+}
+
+/// Of the type that is added in.
+template <class T>
+__host__ __device__ T factor_of(double factor) {
+  return static_cast<T>(factor);
+}
+template <>
+__host__ __device__ __half factor_of<__half>(double factor) {
+  return __float2half_rn(static_cast<float>(factor));
+}
 
 /// The root over values x_i = load_sum(i). kSums, a power of two: so many sums in a full tree; 0: any tree.
 template <class T, int kSums, class LoadSum>
@@ -114,7 +141,7 @@ __device__ Lanes<T> root_of(const SumTree& tree, T factor, LoadSum load_sum) {
     root = stack[0];
   }
 #pragma unroll
-  for (int k = 0; k < kVectorLanes<T>; ++k) root.v[k] = factor * root.v[k];
+  for (int k = 0; k < kVectorLanes<T>; ++k) root.v[k] = times<T>(factor, root.v[k]);
   return root;
 }
 
@@ -127,14 +154,15 @@ __device__ void store(std::byte* at, const Lanes<T>& pack) {
 
 /// Packs of 16 bytes.
 __host__ __device__ std::int64_t packs_of(const SumSpan& span) {
-  return (span.elements * static_cast<std::int64_t>(span.dtype == DType::float64 ? 8 : 4) + 15) / 16;
+  const std::int64_t bytes = span.dtype == DType::float64 ? 8 : span.dtype == DType::float32 ? 4 : 2;
+  return (span.elements * bytes + 15) / 16;
 }
 
 /// Gives up, and writes into a pack of home, which nobody but this block writes, what makes an update be skipped.
 __device__ void give_up(const Call& call, const SumSpan& span, std::int64_t pack) {
   words_of(call, call.regions.rank).gave_up = 1;
   std::byte* const home = call.regions.bases[call.regions.rank] + call.regions.home + span.offset;
-  *reinterpret_cast<uint4*>(home + pack * 16) = make_uint4(~0u, ~0u, ~0u, ~0u);  // not a number, in either type
+  *reinterpret_cast<uint4*>(home + pack * 16) = make_uint4(~0u, ~0u, ~0u, ~0u);  // not a number, in any type
 }
 
 /// This rank's share of a span: its root, written to all.
@@ -152,7 +180,7 @@ __device__ void add_share(const Call& call, const SumSpan& span) {
     for (int u = 0; u < kAtOnce; ++u) {
       const std::int64_t at = first + u * stride;
       if (at < end)
-        root[u] = root_of<T, kSums>(tree, static_cast<T>(span.factor), [&](int i) {
+        root[u] = root_of<T, kSums>(tree, factor_of<T>(span.factor), [&](int i) {
           return load<T>(call.regions.bases[tree.owners[i]] + tree.places[i] + span.offset + at * 16);
         });
     }
@@ -177,6 +205,8 @@ __global__ void __launch_bounds__(kThreads) divided_exchange_kernel(const __grid
     for (int i = 0; i < call.count; ++i) {
       if (call.spans[i].dtype == DType::float32)
         add_share<float, kSums>(call, call.spans[i]);
+      else if (call.spans[i].dtype == DType::float16)
+        add_share<__half, kSums>(call, call.spans[i]);
       else
         add_share<double, kSums>(call, call.spans[i]);
     }
@@ -216,7 +246,7 @@ template <class T, int kSums>
 __device__ void add_sent(const Call& call, const SumSpan& span, std::int64_t pack, std::int64_t at, unsigned count) {
   const int rank = call.regions.rank;
   std::byte* const own = call.regions.bases[rank];
-  const Lanes<T> root = root_of<T, kSums>(call.tree, static_cast<T>(span.factor), [&](int i) {
+  const Lanes<T> root = root_of<T, kSums>(call.tree, factor_of<T>(span.factor), [&](int i) {
     return call.tree.owners[i] == rank ? load<T>(own + call.tree.places[i] + span.offset + pack * 16)
                                        : load<T>(slot_of(call, rank, i, count) + at * 16);
   });
@@ -244,6 +274,8 @@ __global__ void __launch_bounds__(kThreads)
       find_pack(call, at, [&](const SumSpan& span, std::int64_t pack) {
         if (span.dtype == DType::float32)
           add_sent<float, kSums>(call, span, pack, at, count);
+        else if (span.dtype == DType::float16)
+          add_sent<__half, kSums>(call, span, pack, at, count);
         else
           add_sent<double, kSums>(call, span, pack, at, count);
       });
@@ -350,10 +382,12 @@ void add_rank_sums(const Exec& exec, const SumTree& tree, DType dtype, std::int6
   with_tree(tree, [&]<int kSums>(std::integral_constant<int, kSums>) {
     const auto run = [&]<class T>(T) {
       add_rank_sums_kernel<T, kSums><<<stride_blocks(packs, kThreads), kThreads, 0, stream_of(exec)>>>(
-          tree, arrays, packs, static_cast<T>(factor), static_cast<std::byte*>(out));
+          tree, arrays, packs, factor_of<T>(factor), static_cast<std::byte*>(out));
     };
     if (dtype == DType::float32)
       run(float{});
+    else if (dtype == DType::float16)
+      run(__half{});
     else
       run(double{});
   });

@@ -68,6 +68,36 @@ void launch(const Exec& exec, std::int64_t elements, const TreeTerms& terms, dou
   launch<T, TreeTerms::kMost>(exec, elements, terms, factor, out);
 }
 
+/// Four elements: 16 bytes of each term, of which each, and each sum, is rounded to float16.
+template <class Out>
+__global__ void __launch_bounds__(kThreads) narrow_tree_sum_kernel(std::int64_t elements, TreeTerms terms, Out* out) {
+  constexpr int kLanes = kVectorLanes<float>;
+  wait_then_let_next_start();
+  const std::int64_t packs = elements / kLanes;
+  for (std::int64_t at = grid_thread(); at < packs; at += grid_threads()) {
+    Pack<float, kLanes> x[TreeTerms::kMost];
+#pragma unroll
+    for (int term = 0; term < TreeTerms::kMost; ++term)
+      if (term < terms.count) x[term] = load_pack<float>(terms.terms[term], at);
+    Pack<Out, kLanes> root;
+#pragma unroll
+    for (int k = 0; k < kLanes; ++k) {
+      __half sum = __float2half_rn(x[0].v[k]);
+#pragma unroll
+      for (int term = 1; term < TreeTerms::kMost; ++term)
+        if (term < terms.count) sum = __hadd_rn(__float2half_rn(x[term].v[k]), sum);
+      root.v[k] = from_float<Out>(__half2float(sum));
+    }
+    reinterpret_cast<Pack<Out, kLanes>*>(out)[at] = root;
+  }
+  const std::int64_t rest = packs * kLanes + grid_thread();
+  if (rest >= elements) return;
+  __half sum = __float2half_rn(__ldcg(static_cast<const float*>(terms.terms[0]) + rest));
+  for (int term = 1; term < terms.count; ++term)
+    sum = __hadd_rn(__float2half_rn(__ldcg(static_cast<const float*>(terms.terms[term]) + rest)), sum);
+  out[rest] = from_float<Out>(__half2float(sum));
+}
+
 __global__ void store_at_slot_kernel(std::int64_t count, const double* sums, const std::int32_t* slot, double* ring) {
   wait_then_let_next_start();
   const std::int64_t first = __ldcg(slot) * count;
@@ -83,6 +113,18 @@ void tree_sum(const Exec& exec, DType dtype, std::int64_t elements, const TreeTe
     launch<float>(exec, elements, terms, factor, out);
   else
     launch<double>(exec, elements, terms, factor, out);
+}
+
+void narrow_tree_sum(const Exec& exec, std::int64_t elements, const TreeTerms& terms, DType to, void* out) {
+  check_narrow_tree_sum(terms, to);
+  if (elements <= 0) return;
+  const unsigned blocks = stride_blocks((elements + kVectorLanes<float> - 1) / kVectorLanes<float>, kThreads);
+  if (to == DType::float16)
+    launch_early(exec, narrow_tree_sum_kernel<__half>, dim3(blocks), dim3(kThreads), elements, terms,
+                 static_cast<__half*>(out));
+  else
+    launch_early(exec, narrow_tree_sum_kernel<float>, dim3(blocks), dim3(kThreads), elements, terms,
+                 static_cast<float*>(out));
 }
 
 void store_at_slot(const Exec& exec, std::int64_t count, const double* sums, const std::int32_t* slot, double* ring) {

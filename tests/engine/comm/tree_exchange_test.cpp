@@ -18,17 +18,19 @@ using testing::nothing_thrown;
 using testing::on_ranks;
 using testing::random_shares;
 using testing::RankPlane;
+using testing::replica_values;
 using testing::tree_sum;
 
-/// Replicas, how they are dealt, and what is exchanged: three planes, as training has them.
+/// Replicas, how they are dealt, and what is exchanged: planes as training has them, gradients of both types.
 struct Trial {
   int replicas = 1;
   std::vector<ReplicaShare> shares;
-  std::size_t gradients = 0, statistics = 0, metrics = 0;
+  std::size_t gradients = 0, statistics = 0, metrics = 0, narrow = 0;
   TreeExchangeOptions options;
   bool in_place = false;
   std::vector<float> gradient_root, statistic_root;
   std::vector<double> metric_root;
+  std::vector<Half> narrow_root;
 
   Trial(int count, int ranks, std::mt19937_64& random)
       : replicas(count),
@@ -36,6 +38,7 @@ struct Trial {
         gradients(random() % 3000),
         statistics(random() % 40),
         metrics(random() % 5),
+        narrow(random() % 3000),
         options{64u << (random() % 6)},
         in_place(random() % 2 == 0) {
     int level = 0;
@@ -43,6 +46,7 @@ struct Trial {
     gradient_root = tree_sum<float>(1, {0, level}, gradients);
     statistic_root = tree_sum<float>(2, {0, level}, statistics);
     metric_root = tree_sum<double>(3, {0, level}, metrics);
+    narrow_root = tree_sum<Half>(4, {0, level}, narrow);
   }
 
   template <class T>
@@ -54,13 +58,15 @@ struct Trial {
     const ReplicaShare& share = shares[static_cast<std::size_t>(rank)];
     const RankPlane<float> a(1, share, gradients, in_place), b(2, share, statistics, in_place);
     const RankPlane<double> c(3, share, metrics, in_place);
+    const RankPlane<Half> d(4, share, narrow, in_place);
     TreeExchange exchange(ranks, replicas, shares, options);
     std::vector<std::byte> workspace(exchange.workspace_bytes());
-    const TreePlane planes[] = {a.plane, b.plane, c.plane};
+    const TreePlane planes[] = {a.plane, b.plane, c.plane, d.plane};
     exchange.run(planes, workspace);
     EXPECT_TRUE(same_bits(a.result(), gradient_root)) << name(rank);
     EXPECT_TRUE(same_bits(b.result(), statistic_root)) << name(rank);
     EXPECT_TRUE(same_bits(c.result(), metric_root)) << name(rank);
+    EXPECT_TRUE(same_bits(d.result(), narrow_root)) << name(rank);
   }
   std::string name(int rank) const {
     std::string text = "rank " + std::to_string(rank) + ", replicas";
@@ -89,6 +95,19 @@ TEST(TreeExchange, OrderOfAdditionsShowsInTheBits) {
     for (std::size_t i = 0; i < next.size(); ++i) left_to_right[i] += next[i];
   }
   EXPECT_NE(left_to_right, tree_sum<float>(1, {0, 2}, 1000));
+}
+
+TEST(TreeExchange, OrderOfAdditionsShowsInFloat16) {
+  std::vector<Half> left_to_right = tree_sum<Half>(4, {0, 0}, 1000);
+  const std::vector<Half> tree = tree_sum<Half>(4, {0, 2}, 1000);
+  std::size_t others = 0;
+  for (std::size_t i = 0; i < tree.size(); ++i) {
+    for (int replica = 1; replica < 4; ++replica)
+      left_to_right[i] = Half(left_to_right[i] + replica_values<Half>(4, replica, 1000)[i]);
+    EXPECT_TRUE(std::isfinite(static_cast<float>(tree[i])));
+    others += tree[i].bits != left_to_right[i].bits ? 1 : 0;
+  }
+  EXPECT_GT(others, 100u);
 }
 
 TEST(TreeExchange, LargePlanesTravelInPiecesOfTheUsualSize) {
@@ -129,9 +148,9 @@ TEST(TreeExchange, WhatDoesNotFitIsAnError) {
     TreePlane plane;
     EXPECT_EQ(message_of([&] { exchange.run(std::span(&plane, 1), workspace); }),
               "rank 0 has 1 partial sums of its replicas, not 0");
-    plane.type = DType::float16;
+    plane.type = DType::int32;
     EXPECT_EQ(message_of([&] { exchange.run(std::span(&plane, 1), workspace); }),
-              "replicas' sums are float32 or float64, not float16");
+              "replicas' sums are float32, float64 or float16, not int32");
   });
   EXPECT_EQ(thrown, nothing_thrown(2));
 }

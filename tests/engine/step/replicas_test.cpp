@@ -1,6 +1,8 @@
 // Replicas of a step: the tree by hand, the same bits in every mode and with any number of threads, what is left of
 // updates that fail, epochs and evaluations of a Trainer.
 #include <algorithm>
+#include <bit>
+#include <cmath>
 #include <cstring>
 #include <memory>
 #include <optional>
@@ -31,10 +33,10 @@ const OptimizerOptions kSgd{.kind = OptimizerKind::sgd, .learning_rate = 0.1f, .
 
 struct Training {
   Training(Runtime& runtime, Device device, int replicas, const OptimizerOptions& options = kSgd,
-           const ModelOptions& model_options = {.seed = 2})
+           const ModelOptions& model_options = {.seed = 2}, DType gradients = DType::float32)
       : model(runtime, device, testing::small_network(), model_options),
         optimizer(model, options),
-        step(model, optimizer, {.metrics = {top_k(2)}}, {.replicas = replicas}),
+        step(model, optimizer, {.metrics = {top_k(2)}}, {.replicas = replicas, .gradients = gradients}),
         batches(step) {}
   Batch batch(std::int64_t first, std::int64_t samples) {
     return testing::make_batch(model.context(Pass::train), {8, 8, 3}, 5, first, samples);
@@ -127,6 +129,71 @@ TEST_P(ReplicasTest, AreTheTreeOfStepsOfTheirOwn) {
     expect_tree(runtime(), device(), replicas, 2, 0);
   }
   expect_tree(runtime(), device(), 4, 1, 3);  // a short last batch
+}
+
+/// Gradients that are added in float16: each replica's, and each sum, is rounded. Statistics and metrics are not.
+TEST_P(ReplicasTest, AreTheTreeInFloat16) {
+  for (const int replicas : {2, 4, 8}) {
+    std::vector<std::vector<Half>> gradients;
+    std::vector<std::vector<float>> statistics;
+    for (int r = 0; r < replicas; ++r) {
+      const Alone one = alone(runtime(), device(), r, 2, 8 * replicas);
+      std::vector<Half>& rounded = gradients.emplace_back();
+      for (const float value : one.gradient) rounded.emplace_back(value);
+      statistics.push_back(one.statistics);
+    }
+    const int levels = std::countr_zero(static_cast<unsigned>(replicas));
+    const std::vector<Half> root = tree_node(gradients, levels, 0);
+    Training training(runtime(), device(), replicas, kSgd, {.seed = 2}, DType::float16);
+    training.update(2 * replicas);
+    EXPECT_EQ(training.gradient(), std::vector<float>(root.begin(), root.end())) << replicas << " replicas";
+    std::vector<float> mean = tree_node(statistics, levels, 0);
+    for (float& value : mean) value /= static_cast<float>(replicas);
+    EXPECT_EQ(training.statistics(), mean);
+  }
+}
+
+/// Half a unit of float16 (2^-11 of the value, or 2^-25) for each of log2(R) + 1 roundings, of sums that are no larger
+/// than the sum of magnitudes: far from float32's gradients nothing has gone.
+TEST_P(ReplicasTest, Float16IsNearFloat32) {
+  Training wide(runtime(), device(), 4), narrow(runtime(), device(), 4, kSgd, {.seed = 2}, DType::float16);
+  std::vector<float> magnitudes;
+  for (int r = 0; r < 4; ++r) {
+    const std::vector<float> one = alone(runtime(), device(), r, 1, 16).gradient;
+    magnitudes.resize(one.size());
+    for (std::size_t i = 0; i < one.size(); ++i) magnitudes[i] += std::abs(one[i]);
+  }
+  wide.update(4);
+  narrow.update(4);
+  const std::vector<float> a = wide.gradient(), b = narrow.gradient();
+  std::size_t others = 0;
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    EXPECT_NEAR(a[i], b[i], 3.01f * (0x1p-11f * magnitudes[i] + 4 * 0x1p-25f)) << i;
+    others += a[i] != b[i] ? 1 : 0;
+  }
+  EXPECT_GT(others, a.size() / 4);
+}
+
+/// Gradients beyond float16's range: the update is skipped and the loss scale halved, until they fit.
+TEST_P(ReplicasTest, OverflowInFloat16HalvesTheLossScale) {
+  OptimizerOptions options = kSgd;
+  options.initial_loss_scale = 0x1p24f;
+  const ModelOptions scaled{.precision = {PrecisionKind::mixed_float16}, .seed = 2};
+  Training training(runtime(), device(), 2, options, scaled, DType::float16);
+  std::vector<UpdateReport> updates;
+  const auto update = [&] {
+    training.update(2);
+    training.step.begin_reading();
+    (void)training.step.finish_reading(nullptr, &updates);
+    return updates.back();
+  };
+  UpdateReport last = update();
+  EXPECT_TRUE(last.skipped);
+  EXPECT_EQ(last.loss_scale, 0x1p24f);
+  int skipped = 0;
+  for (; last.skipped && skipped < 30; ++skipped) last = update();
+  EXPECT_LT(skipped, 24) << "2^24 halved so often is 1";
+  EXPECT_EQ(last.loss_scale, std::ldexp(0x1p24f, -skipped));
 }
 
 TEST_P(ReplicasTest, OneReplicaHasTheBitsOfAPlainStep) {
@@ -351,7 +418,8 @@ Ended train_rank(const ReplicaOptions& replicas, int threads, Device device = De
 }
 
 /// The same on ranks that are threads, rank r on devices[r]; each with a recompute of its own.
-std::vector<Ended> train_ranks(const std::vector<int>& dealt, const std::vector<Device>& devices, StepMode mode) {
+std::vector<Ended> train_ranks(const std::vector<int>& dealt, const std::vector<Device>& devices, StepMode mode,
+                               DType gradients = DType::float32) {
   std::vector<std::unique_ptr<Network>> networks = local_networks(static_cast<int>(dealt.size()));
   std::vector<Ended> ended(dealt.size());
   std::vector<std::jthread> ranks;
@@ -361,8 +429,9 @@ std::vector<Ended> train_ranks(const std::vector<int>& dealt, const std::vector<
       try {
         const RecomputeOptions recompute{.kind = rank % 2 == 1 ? RecomputeOptions::Kind::all
                                                                : RecomputeOptions::Kind::none};
-        ended[rank] = train_rank({.replicas = 4, .dealt = dealt, .rank = static_cast<int>(rank), .ranks = &mesh}, 1,
-                                 devices[rank], mode, recompute);
+        ended[rank] = train_rank(
+            {.replicas = 4, .dealt = dealt, .rank = static_cast<int>(rank), .ranks = &mesh, .gradients = gradients}, 1,
+            devices[rank], mode, recompute);
       } catch (const std::exception& error) {
         ADD_FAILURE() << error.what();
         mesh.fail(error.what());
@@ -376,26 +445,33 @@ std::vector<Ended> train_ranks(const std::vector<int>& dealt, const std::vector<
 /// Two ranks on two GPUs, in every mode, by memory that both reach and by NCCL: one GPU has all replicas otherwise.
 TEST(ReplicasOnGpusTest, HaveTheBitsOfOneGpu_cuda) {
   if (cuda_device_count() < 2) GTEST_SKIP() << "two GPUs are needed; there are " << cuda_device_count();
-  const Ended expected = train_rank({.replicas = 4}, 1, Device::cuda(0));
-  for (const char* const transport : {"peer", "nccl"}) {
-    ::setenv("BANTAM_TRANSPORT", transport, 1);
-    for (const StepMode mode : {StepMode::eager, StepMode::planned, StepMode::captured})
-      for (const std::vector<int>& dealt : {std::vector<int>{2, 2}, {1, 3}, {3, 1}})
-        for (const Ended& ended : train_ranks(dealt, {Device::cuda(0), Device::cuda(1)}, mode))
-          EXPECT_EQ(ended, expected) << transport << ", " << dealt[0] << " + " << dealt[1];
+  for (const DType gradients : {DType::float32, DType::float16}) {
+    const Ended expected = train_rank({.replicas = 4, .gradients = gradients}, 1, Device::cuda(0));
+    for (const char* const transport : {"peer", "nccl"}) {
+      ::setenv("BANTAM_TRANSPORT", transport, 1);
+      for (const StepMode mode : {StepMode::eager, StepMode::planned, StepMode::captured})
+        for (const std::vector<int>& dealt : {std::vector<int>{2, 2}, {1, 3}, {3, 1}})
+          for (const Ended& ended : train_ranks(dealt, {Device::cuda(0), Device::cuda(1)}, mode, gradients))
+            EXPECT_EQ(ended, expected) << transport << ", " << dealt[0] << " + " << dealt[1] << ", "
+                                       << to_string(gradients);
+    }
   }
   ::unsetenv("BANTAM_TRANSPORT");
 }
 
 TEST(ReplicasOnRanksTest, HaveTheBitsOfOneRank) {
-  const Ended expected = train_rank({.replicas = 4}, 2);
-  for (const std::vector<int>& dealt : {std::vector<int>{4}, {2, 2}, {1, 3}, {2, 1, 1}, {1, 1, 1, 1}}) {
-    const std::vector<Ended> ended =
-        train_ranks(dealt, std::vector<Device>(dealt.size(), Device::cpu()), StepMode::planned);
-    for (std::size_t rank = 0; rank < dealt.size(); ++rank) {
-      EXPECT_EQ(ended[rank], expected) << "rank " << rank << " of " << dealt.size();
+  std::vector<Ended> of_types;
+  for (const DType gradients : {DType::float32, DType::float16}) {
+    const Ended& expected = of_types.emplace_back(train_rank({.replicas = 4, .gradients = gradients}, 2));
+    for (const std::vector<int>& dealt : {std::vector<int>{4}, {2, 2}, {1, 3}, {2, 1, 1}, {1, 1, 1, 1}}) {
+      const std::vector<Ended> ended =
+          train_ranks(dealt, std::vector<Device>(dealt.size(), Device::cpu()), StepMode::planned, gradients);
+      for (std::size_t rank = 0; rank < dealt.size(); ++rank) {
+        EXPECT_EQ(ended[rank], expected) << "rank " << rank << " of " << dealt.size() << ", " << to_string(gradients);
+      }
     }
   }
+  EXPECT_NE(of_types[0].state, of_types[1].state);
 }
 
 TEST(ReplicasOnRanksTest, NeedSomebodyToTalkTo) {
@@ -433,6 +509,7 @@ TEST(ReplicaTreeTest, AddsBlocksInItsOrder) {
 }
 
 TEST(ReplicaOptionsTest, AreChecked) {
+  EXPECT_THROW(check_replicas({.replicas = 2, .gradients = DType::bfloat16}), ConfigError);
   for (const int replicas : {0, 3, -4, 2048}) EXPECT_THROW(check_replicas({.replicas = replicas}), ConfigError);
   EXPECT_THROW(check_replicas({.replicas = 4, .dealt = {2, 1}}), ConfigError);
   EXPECT_THROW(check_replicas({.replicas = 4, .dealt = {4, 0}}), ConfigError);

@@ -3,7 +3,10 @@
 #include "bantam/kernels/contracts/exchange/rank_sums.h"
 
 #include <algorithm>
+#include <array>
+#include <atomic>
 #include <bit>
+#include <chrono>
 #include <cmath>
 #include <span>
 #include <thread>
@@ -46,18 +49,37 @@ std::vector<Node> nodes_of(int rank, int first, int end) {
 
 constexpr std::uint64_t kAlign = 256;
 
-/// Two spans of a place: float32 with a factor, and float64.
+/// Three spans of a place: float32 with a factor, float64, float16.
 struct Layout {
-  std::int64_t floats = 0, doubles = 0;
+  std::int64_t floats = 0, doubles = 0, halves = 0;
   std::uint64_t doubles_at() const { return (static_cast<std::uint64_t>(floats) * 4 + kAlign) / kAlign * kAlign; }
-  std::uint64_t place_bytes() const {
+  std::uint64_t halves_at() const {
     return doubles_at() + (static_cast<std::uint64_t>(doubles) * 8 + kAlign) / kAlign * kAlign;
+  }
+  std::uint64_t place_bytes() const {
+    return halves_at() + (static_cast<std::uint64_t>(halves) * 2 + kAlign) / kAlign * kAlign;
   }
   std::vector<SumSpan> spans() const {
     return {{.dtype = DType::float32, .elements = floats, .factor = 0.25},
-            {.dtype = DType::float64, .offset = doubles_at(), .elements = doubles}};
+            {.dtype = DType::float64, .offset = doubles_at(), .elements = doubles},
+            {.dtype = DType::float16, .offset = halves_at(), .elements = halves}};
+  }
+  /// Of the span of T.
+  template <class T>
+  std::uint64_t offset() const {
+    return sizeof(T) == 4 ? 0 : sizeof(T) == 8 ? doubles_at() : halves_at();
+  }
+  template <class T>
+  std::size_t elements() const {
+    return static_cast<std::size_t>(sizeof(T) == 4 ? floats : sizeof(T) == 8 ? doubles : halves);
   }
 };
+
+std::vector<std::uint16_t> bits_of(const std::vector<Half>& values) {
+  std::vector<std::uint16_t> bits;
+  for (const Half value : values) bits.push_back(value.bits);
+  return bits;
+}
 
 template <class T>
 std::vector<T> uneven_values(std::int64_t count, std::uint64_t seed) {
@@ -77,6 +99,9 @@ class Ranks {
     for (int r = 0; r < first; ++r) {
       floats_.push_back(uneven_values<float>(layout.floats, 10 + static_cast<std::uint64_t>(r)));
       doubles_.push_back(uneven_values<double>(layout.doubles, 500 + static_cast<std::uint64_t>(r)));
+      std::vector<Half>& halves = halves_.emplace_back();
+      for (const float value : uneven_values<float>(layout.halves, 900 + static_cast<std::uint64_t>(r)))
+        halves.emplace_back(value);
     }
     tree_.ranks = static_cast<int>(dealt.size());
     tree_.sums = static_cast<int>(nodes_.size());
@@ -106,14 +131,22 @@ class Ranks {
     for (const auto& device : devices_) device->synchronize();
   }
 
+  /// Enqueues one meeting of a rank.
+  void meet(int rank, const std::uint32_t* failed) {
+    RankRegions own = regions_;
+    own.rank = rank;
+    own.failed = failed;
+    BANTAM_KERNEL(devices_[static_cast<std::size_t>(rank)]->exec(), meet_ranks, tree_, own);
+  }
+
   /// What `rank` has in home.
   template <class T>
   std::vector<T> root(int rank) const {
     const std::vector<std::byte> region = memory_[static_cast<std::size_t>(rank)]->download();
-    constexpr bool kFloat = std::is_same_v<T, float>;
-    std::vector<T> found(static_cast<std::size_t>(kFloat ? layout_.floats : layout_.doubles));
-    std::memcpy(found.data(), region.data() + regions_.home + (kFloat ? 0 : layout_.doubles_at()),
-                found.size() * sizeof(T));
+    std::vector<T> found(layout_.elements<T>());
+    const std::span to = std::as_writable_bytes(std::span(found));
+    std::copy_n(region.begin() + static_cast<std::ptrdiff_t>(regions_.home + layout_.offset<T>()), to.size(),
+                to.begin());
     return found;
   }
   std::vector<float> expected_floats() const {
@@ -122,6 +155,7 @@ class Ranks {
     return root;
   }
   std::vector<double> expected_doubles() const { return tree_node(doubles_, levels(), 0); }
+  std::vector<Half> expected_halves() const { return tree_node(halves_, levels(), 0); }
   int count() const { return tree_.ranks; }
   const SumTree& tree() const { return tree_; }
   KernelDevice& device(int rank) { return *devices_[static_cast<std::size_t>(rank)]; }
@@ -159,10 +193,14 @@ class Ranks {
       const auto first = static_cast<std::size_t>(nodes_[i].first);
       const std::vector<float> floats = tree_node(floats_, nodes_[i].level, first);
       const std::vector<double> doubles = tree_node(doubles_, nodes_[i].level, first);
-      std::ranges::copy(std::as_bytes(std::span(floats)),
-                        region.begin() + static_cast<std::ptrdiff_t>(tree_.places[i]));
-      std::ranges::copy(std::as_bytes(std::span(doubles)),
-                        region.begin() + static_cast<std::ptrdiff_t>(tree_.places[i] + layout_.doubles_at()));
+      const std::vector<Half> halves = tree_node(halves_, nodes_[i].level, first);
+      const auto write = [&](const auto& values, std::uint64_t at) {
+        std::ranges::copy(std::as_bytes(std::span(values)),
+                          region.begin() + static_cast<std::ptrdiff_t>(tree_.places[i] + at));
+      };
+      write(floats, 0);
+      write(doubles, layout_.doubles_at());
+      write(halves, layout_.halves_at());
     }
     devices_.push_back(std::make_unique<KernelDevice>(device, 1));
     memory_.push_back(std::make_unique<DeviceArray<std::byte>>(*devices_.back(), region));
@@ -175,6 +213,7 @@ class Ranks {
   std::vector<Node> nodes_;  // the partial sums
   std::vector<std::vector<float>> floats_;
   std::vector<std::vector<double>> doubles_;
+  std::vector<std::vector<Half>> halves_;
   std::vector<std::unique_ptr<KernelDevice>> devices_;
   std::vector<std::unique_ptr<DeviceArray<std::byte>>> memory_;
 };
@@ -197,8 +236,9 @@ TEST_P(RankSumsTest, AreWhatAHandComputes) {
 
 TEST_P(RankSumsTest, AreTheRootOfTheTreeOnEveryRank) {
   // The first size is sent whole, the others are divided; 200,003 floats end within a vector and within a share.
-  for (const Layout& layout : {Layout{.floats = 1027, .doubles = 5}, Layout{.floats = 131, .doubles = 40000},
-                               Layout{.floats = 200003, .doubles = 9}}) {
+  for (const Layout& layout :
+       {Layout{.floats = 1027, .doubles = 5, .halves = 333}, Layout{.floats = 131, .doubles = 40000},
+        Layout{.floats = 200003, .doubles = 9}, Layout{.floats = 3, .doubles = 2, .halves = 300005}}) {
     for (const std::vector<int>& dealt : kDeals) {
       SCOPED_TRACE(::testing::Message() << dealt.size() << " ranks, " << layout.floats << " floats");
       Ranks ranks(device().exec().device, dealt, layout);
@@ -206,6 +246,7 @@ TEST_P(RankSumsTest, AreTheRootOfTheTreeOnEveryRank) {
       for (int rank = 0; rank < ranks.count(); ++rank) {
         ASSERT_EQ(ranks.root<float>(rank), ranks.expected_floats()) << "rank " << rank;
         ASSERT_EQ(ranks.root<double>(rank), ranks.expected_doubles()) << "rank " << rank;
+        ASSERT_EQ(bits_of(ranks.root<Half>(rank)), bits_of(ranks.expected_halves())) << "rank " << rank;
       }
     }
   }
@@ -224,6 +265,43 @@ TEST_P(RankSumsTest, CanBeRepeated) {
     }
     EXPECT_EQ(ranks.root<float>(0), ranks.root<float>(1));
   }
+}
+
+TEST_P(RankSumsTest, MeetRanksWaitsForAll) {
+  Ranks ranks(device().exec().device, {1, 1, 1}, {.floats = 10});
+  const auto came = [&](int rank, const std::uint32_t* failed) {
+    ranks.meet(rank, failed);
+    ranks.device(rank).synchronize();
+  };
+  // Ranks 0 and 1 come to five meetings; none of them returns from its last one before rank 2 has come, later, to it.
+  std::array<std::atomic<int>, 3> returned = {};
+  for (int meeting = 1; meeting <= 5; ++meeting) {
+    std::vector<std::jthread> threads;
+    for (const int rank : {0, 1})
+      threads.emplace_back([&, rank] {
+        came(rank, nullptr);
+        ++returned[static_cast<std::size_t>(rank)];
+      });
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    EXPECT_EQ(returned[0], meeting - 1);
+    EXPECT_EQ(returned[1], meeting - 1);
+    came(2, nullptr);
+    threads.clear();
+    EXPECT_EQ(returned[0], meeting);
+    EXPECT_EQ(returned[1], meeting);
+  }
+}
+
+TEST_P(RankSumsTest, MeetRanksEndsWhereARankHasFailed) {
+  auto pinned = make_pinned_source();
+  auto* const failed = static_cast<std::uint32_t*>(pinned->acquire(4096));
+  *failed = 1;
+  Ranks ranks(device().exec().device, {1, 1}, {.floats = 10});
+  ranks.meet(0, failed);  // rank 1 does not come
+  ranks.device(0).synchronize();
+  ranks.run(1, 1, failed);  // rank 0 has left for good: its exchange waits for nobody, nor does rank 1's
+  EXPECT_TRUE(std::ranges::any_of(ranks.root<float>(0), [](float value) { return !std::isfinite(value); }));
+  pinned->release(failed, 4096);
 }
 
 TEST_P(RankSumsTest, EndWhereARankHasFailed) {
@@ -281,8 +359,8 @@ TEST(RankSumsCheckTest, NamesWhatItAccepts) {
   SumTree tree{.ranks = 2, .sums = 33};
   EXPECT_THROW(kernels::check_exchange(tree, {}), Error);
   tree.sums = 2;
-  const std::vector<SumSpan> halves = {{.dtype = DType::float16, .elements = 4}};
-  EXPECT_THROW(kernels::check_exchange(tree, halves), Error);
+  const std::vector<SumSpan> integers = {{.dtype = DType::int32, .elements = 4}};
+  EXPECT_THROW(kernels::check_exchange(tree, integers), Error);
   EXPECT_THROW(kernels::check_exchange(tree, std::vector<SumSpan>(5)), Error);
   const std::vector<SumSpan> odd = {{.offset = 8, .elements = 4}};
   EXPECT_THROW(kernels::check_exchange(tree, odd), Error);

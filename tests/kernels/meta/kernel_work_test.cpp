@@ -41,6 +41,7 @@
 #include "bantam/kernels/contracts/metric/metric_counts.h"
 #include "bantam/kernels/contracts/metric/view_outputs.h"
 #include "bantam/kernels/contracts/norm/group_norm.h"
+#include "bantam/kernels/contracts/norm/sync_norm.h"
 #include "bantam/kernels/contracts/pointwise/pointwise_norm.h"
 #include "bantam/kernels/contracts/pool/norm_pool.h"
 #include "bantam/kernels/contracts/separable/separable_block.h"
@@ -216,6 +217,22 @@ void add_pointwise(std::vector<WorkCase>& cases) {
       {"norm_input_gradient",
        [=](const Exec& e) { meta::norm_input_gradient(e, {.rows = 10, .channels = 8}, kHalf, dz, kSome, {}); },
        2 * 3 * 80 + (4 + 2) * 32, 0});
+}
+
+/// (10, 8), a part of a larger batch; a message of 17 numbers.
+void add_sync_norms(std::vector<WorkCase>& cases) {
+  const BatchNormShape shape{.rows = 10, .channels = 8};
+  const StatisticsOutput moments{
+      .running_mean = kFloats, .running_variance = kFloats, .mean = kFloats, .inv_std = kFloats};
+  cases.push_back({"pack_moments", [](const Exec& e) { meta::pack_moments(e, 8, 10, kFloats, kFloats, nullptr); },
+                   2 * 32 + 8 * 17, 0});
+  cases.push_back({"unpack_moments", [=](const Exec& e) { meta::unpack_moments(e, 8, nullptr, moments, nullptr); },
+                   8 * 17 + (2 + 4) * 32 + 4, 0});
+  cases.push_back({"sync_norm_input_gradient",
+                   [=](const Exec& e) {
+                     meta::sync_norm_input_gradient(e, shape, kHalf, normed(), kSome, nullptr, nullptr, kSome);
+                   },
+                   2 * 3 * 80 + (4 + 4) * 32 + 4, 0, KernelKind::pass, 2});
 }
 
 /// (10, 8): 80 elements.
@@ -581,6 +598,9 @@ void add_after_updates(std::vector<WorkCase>& cases) {
   for (int term = 0; term < 3; ++term) terms.add(kFloats);
   cases.push_back({"tree_sum", [=](const Exec& e) { meta::tree_sum(e, DType::float64, 128, terms, 1.0, kFloats); },
                    4 * 8 * 128, 0});
+  cases.push_back({"narrow_tree_sum",
+                   [=](const Exec& e) { meta::narrow_tree_sum(e, 128, terms, DType::float16, kSome); },
+                   (3 * 4 + 2) * 128, 0});
   cases.push_back(
       {"store_at_slot", [](const Exec& e) { meta::store_at_slot(e, 3, nullptr, nullptr, nullptr); }, 2 * 8 * 3, 0});
   const PruneArena pruned{
@@ -687,9 +707,9 @@ void add_joins(std::vector<WorkCase>& cases) {
 
 std::vector<WorkCase> all_cases() {
   std::vector<WorkCase> cases;
-  for (const auto add : {add_convolutions, add_depthwise, add_pointwise, add_norms, add_group_norms, add_elementwise,
-                         add_pools, add_images, add_separable, add_heads, add_losses, add_metrics, add_updates,
-                         add_exchanges, add_after_updates, add_inputs, add_joins})
+  for (const auto add : {add_convolutions, add_depthwise, add_pointwise, add_norms, add_sync_norms, add_group_norms,
+                         add_elementwise, add_pools, add_images, add_separable, add_heads, add_losses, add_metrics,
+                         add_updates, add_exchanges, add_after_updates, add_inputs, add_joins})
     add(cases);
   return cases;
 }

@@ -1,6 +1,8 @@
 // Sums of a tree over replicas: a hand-computed one, chains of every length against the tree's definition, results that
-// lie on a term, and a root in its update's slot.
+// lie on a term, trees of float16, and a root in its update's slot.
 #include "bantam/kernels/contracts/update/tree_sum.h"
+
+#include <limits>
 
 #include <gtest/gtest.h>
 
@@ -90,6 +92,65 @@ TEST_P(TreeSumTest, RefusesWhatItCannotAdd) {
   for (int i = 0; i < TreeTerms::kMost; ++i) terms.add(x.data());
   EXPECT_THROW(terms.add(x.data()), Error);
   EXPECT_THROW(BANTAM_KERNEL(exec(), tree_sum, DType::float16, 2, terms, 1.0, x.data()), Error);
+  EXPECT_THROW(BANTAM_KERNEL(exec(), narrow_tree_sum, 2, terms, DType::float64, x.data()), Error);
+  EXPECT_THROW(BANTAM_KERNEL(exec(), narrow_tree_sum, 2, TreeTerms{}, DType::float16, x.data()), Error);
+}
+
+TEST_P(TreeSumTest, NarrowSumsAreWhatAHandComputes) {
+  // float16 has 11 bits: 2049 rounds to 2048 (to even), 1 + 2048 = 2049 again, and 4098 = 2 x 2049 is exact. 1 + 2^-11
+  // rounds to 1. 65519 rounds to 65504, 65520 to infinity; 65504 + 16 is half a unit above, and rounds there, too.
+  // 2^-25 rounds to 0, more than it to 2^-24.
+  const float infinite = std::numeric_limits<float>::infinity();
+  const DeviceArray<float> leaf(device(), {2049, 4098, 1 + 0x1p-11f, 65519, 65520, 65504, 0x1p-25f, 0x1.8p-25f, -3}),
+      one(device(), {1, 4, 0, 0, 0, 16, 0, 0, 3});
+  DeviceArray<float> floats(device(), std::vector<float>(9));
+  DeviceArray<Half> halves(device(), std::vector<Half>(9));
+  const auto add_narrow = [&](const std::vector<const DeviceArray<float>*>& from, DType to, void* out) {
+    TreeTerms terms;
+    for (const DeviceArray<float>* term : from) terms.add(term->data());
+    BANTAM_KERNEL(exec(), narrow_tree_sum, 9, terms, to, out);
+  };
+  add_narrow({&leaf}, DType::float32, floats.data());
+  EXPECT_EQ(floats.download(), (std::vector<float>{2048, 4096, 1, 65504, infinite, 65504, 0, 0x1p-24f, -3}));
+  add_narrow({&leaf, &one}, DType::float16, halves.data());
+  const std::vector<float> expected = {2048, 4100, 1, 65504, infinite, infinite, 0, 0x1p-24f, 0};
+  const std::vector<Half> found = halves.download();
+  EXPECT_EQ(std::vector<float>(found.begin(), found.end()), expected);
+  add_narrow({&leaf, &one}, DType::float32, leaf.data());  // over the leaf
+  EXPECT_EQ(leaf.download(), expected);
+}
+
+TEST_P(TreeSumTest, NarrowChainsAreTheTreeOfFloat16) {
+  for (int levels = 0; levels <= 6; ++levels) {
+    for (const std::int64_t elements : {1, 3, 128, 1027, 70001}) {
+      std::vector<std::vector<Half>> replicas;
+      std::vector<std::unique_ptr<DeviceArray<float>>> arrays;
+      TreeTerms terms;
+      for (std::size_t r = 0; r < std::size_t{1} << levels; ++r) {
+        const std::vector<float> leaf = values<float>(elements, 10 + r);
+        std::vector<Half>& rounded = replicas.emplace_back();
+        for (const float value : leaf) rounded.emplace_back(value);
+        // The last one completes the root; the first of two is not rounded yet, as a leaf that waits.
+        if (r + 1 == std::size_t{1} << levels) arrays.push_back(std::make_unique<DeviceArray<float>>(device(), leaf));
+        if (levels > 0 && r + 2 == std::size_t{1} << levels)
+          arrays.push_back(std::make_unique<DeviceArray<float>>(device(), leaf));
+      }
+      if (levels > 0) std::swap(arrays[0], arrays[1]);
+      for (int level = 1; level < levels; ++level) {
+        const std::vector<Half> sum =
+            kernels::reference::tree_node(replicas, level, replicas.size() - (std::size_t{2} << level));
+        arrays.push_back(std::make_unique<DeviceArray<float>>(device(), std::vector<float>(sum.begin(), sum.end())));
+      }
+      for (const auto& array : arrays) terms.add(array->data());
+      const std::vector<Half> root = kernels::reference::tree_node(replicas, levels, 0);
+      const DeviceArray<Half> halves(device(), std::vector<Half>(root.size()));
+      BANTAM_KERNEL(exec(), narrow_tree_sum, elements, terms, DType::float16, halves.data());
+      const std::vector<Half> found = halves.download();
+      for (std::size_t i = 0; i < root.size(); ++i) ASSERT_EQ(found[i].bits, root[i].bits) << levels << ", " << i;
+      BANTAM_KERNEL(exec(), narrow_tree_sum, elements, terms, DType::float32, arrays.back()->data());
+      EXPECT_EQ(arrays.back()->download(), std::vector<float>(root.begin(), root.end()));
+    }
+  }
 }
 
 TEST_P(TreeSumTest, ARootIsStoredInItsSlot) {

@@ -34,12 +34,27 @@ TEST_F(RunRecordTest, WhatIsWrittenIsReadAgain) {
     write_record(path("run.json"), record);
     EXPECT_EQ(read_record(path("run.json")), record);
   }
+  EXPECT_EQ(record.ranks, 1);
+  record.ranks = 4;
   record.reason = "why";
   record.seconds = 1.5;
   record.epoch = 1, record.update = 2, record.updates = 8;
   record.metric = "accuracy", record.best = 0.75, record.best_epoch = 1;
   write_record(path("run.json"), record);
   EXPECT_EQ(load_record(path("run.json")), record);
+}
+
+TEST_F(RunRecordTest, TellsHowManyRanksThereAre) {
+  RunConfig config = tiny();
+  config.dealt = {2, 1, 1};
+  EXPECT_EQ(record_of(config, "").ranks, 3);
+  write_record(path("run.json"), record_of(config, ""));
+  std::string text = read_file(path("run.json"));
+  const std::size_t at = text.find("\"ranks\": 3,");
+  ASSERT_NE(at, std::string::npos) << text;
+  text.erase(at, std::string("\"ranks\": 3,").size());
+  write("run.json", text);
+  EXPECT_EQ(load_record(path("run.json")).ranks, 1) << "a run from before it was noted";
 }
 
 TEST_F(RunRecordTest, WhatCannotBeReadIsNamed) {
