@@ -32,7 +32,8 @@ Fusion fusion_at(const Graph& graph, NodeId first, const FusionTarget& target) {
   using Table = std::span<const FusionPattern>;
   const Table none;
   for (const Table table :
-       {fusion::kNormChains, fusion::kSeparableBlocks, target.inference ? none : fusion::kClassifierHeads,
+       {fusion::kNormChains, fusion::kSeparableBlocks, target.inference ? none : fusion::kConvPools,
+        target.inference ? none : fusion::kClassifierHeads,
         target.inference ? fusion::kInferenceChains : fusion::kFrozenLayers})
     for (const FusionPattern& pattern : table) {
       const NodeId last = pattern.match(graph, first, target);
