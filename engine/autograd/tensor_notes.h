@@ -37,8 +37,8 @@ struct BiasedActivation {
 /// Copies of a tensor have its notes, views do not.
 struct TensorNotes {
   std::shared_ptr<Recipe> recipe;  ///< how backward rebuilds the tensor instead of keeping it; null: it has to be kept
-  std::shared_ptr<const DeferredNorm> deferred_norm;  ///< null: memory and value are the same
-  std::shared_ptr<const BatchStatistics> statistics;  ///< null: not computed
+  std::shared_ptr<const DeferredNorm> deferred_norm;          ///< null: memory and value are the same
+  std::shared_ptr<const BatchStatistics> statistics;          ///< null: not computed
   std::shared_ptr<const BiasedActivation> biased_activation;  ///< null: it is none, or x wants a gradient, too
 };
 

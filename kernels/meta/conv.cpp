@@ -70,7 +70,8 @@ void conv2d_grad_weight(const Exec& exec, const Conv2dShape& s, DType dtype, con
 void conv2d_input_sums(const Exec& exec, const Conv2dShape& s, DType dtype, const void*, const float*, float* sums,
                        bool accumulate) {
   note(exec, "conv2d_input_sums",
-       {.bytes = bytes_of(s.w_elements(), dtype) + 4 * s.w_elements() + gradient_bytes(sums, accumulate, s.in_channels)});
+       {.bytes =
+            bytes_of(s.w_elements(), dtype) + 4 * s.w_elements() + gradient_bytes(sums, accumulate, s.in_channels)});
 }
 
 namespace {
@@ -87,7 +88,8 @@ std::int64_t pooled_bytes(const Exec& exec, const Conv2dShape& s, DType dtype, b
 void conv2d_pool_forward(const Exec& exec, const Conv2dShape& s, DType dtype, const void*, const void*, void*,
                          std::uint16_t* winner, Workspace) {
   note(exec, "conv2d_pool_forward",
-       products(s, bytes_of(read_elements(s) + s.w_elements(), dtype) + pooled_bytes(exec, s, dtype, winner != nullptr)));
+       products(s,
+                bytes_of(read_elements(s) + s.w_elements(), dtype) + pooled_bytes(exec, s, dtype, winner != nullptr)));
 }
 
 void conv2d_pool_grad_weight(const Exec& exec, const Conv2dShape& s, DType dtype, const void*, const void*,

@@ -55,8 +55,7 @@ void PatchCovariance::gather_row(const float* image, std::int64_t row, double* p
   const std::int64_t channels = image_[2], padded = padded_columns();
   for (std::int64_t y = 0; y < kernel_.h; ++y) {
     for (std::int64_t x = 0; x < kernel_.w; ++x) {
-      const float* const from =
-          image + ((row * stride_.h + y * dilation_.h) * image_[1] + x * dilation_.w) * channels;
+      const float* const from = image + ((row * stride_.h + y * dilation_.h) * image_[1] + x * dilation_.w) * channels;
       for (std::int64_t c = 0; c < channels; ++c, patches += padded)
         for (std::int64_t column = 0; column < columns_; ++column)
           patches[column] = from[column * stride_.w * channels + c];

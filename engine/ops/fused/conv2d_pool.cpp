@@ -80,15 +80,15 @@ Tensor conv2d_pool(const Context& context, const Tensor& x, const Tensor& w, con
   if (!recorded) return y;
   BiasedActivation source;
   if (const BiasedActivation* note = biased_activation_of(x); note != nullptr) source = *note;
-  context.tape->record(
-      context, y, [=, x = SavedTensor(x)](const Context& ctx, Tensor dy, GradientStore& store) mutable {
-        if (wants_gradient(w)) weight_gradient(ctx, shape, x.unpack(ctx), dy, winner, w, store);
-        if (!wants_gradient(x.ref())) return;
-        if (source.b.defined())
-          bias_gradient(ctx, shape, source, dy, winner, w, store);
-        else
-          store.add(ctx, x.ref(), input_gradient(ctx, shape, dy, winner, w));
-      });
+  context.tape->record(context, y,
+                       [=, x = SavedTensor(x)](const Context& ctx, Tensor dy, GradientStore& store) mutable {
+                         if (wants_gradient(w)) weight_gradient(ctx, shape, x.unpack(ctx), dy, winner, w, store);
+                         if (!wants_gradient(x.ref())) return;
+                         if (source.b.defined())
+                           bias_gradient(ctx, shape, source, dy, winner, w, store);
+                         else
+                           store.add(ctx, x.ref(), input_gradient(ctx, shape, dy, winner, w));
+                       });
   return y;
 }
 

@@ -9,8 +9,8 @@ namespace bantam::kernels {
 /// The pooling: 2x2, stride 2, without padding. A last odd row or column of the convolution's output is in no window.
 Pool2dShape pool_of_conv2d(const Conv2dShape& shape);
 
-/// Whether kernels do both at once: on CUDA, in half types, 3x3 convolutions of few channels over large images; the same
-/// for every batch. Elsewhere the two kernels run one after the other, through the workspace.
+/// Whether kernels do both at once: on CUDA, in half types, 3x3 convolutions of few channels over large images; the
+/// same for every batch. Elsewhere the two kernels run one after the other, through the workspace.
 bool conv2d_pool_supports(const Conv2dShape& shape, DType dtype, DeviceKind target);
 
 /// Scratch bytes of forward or grad_weight; depends on shape, dtype and the target only.

@@ -31,8 +31,7 @@ void conv2d_pool_forward(const Exec& exec, const Conv2dShape& shape, DType dtype
 void conv2d_pool_grad_weight(const Exec& exec, const Conv2dShape& shape, DType dtype, const void* x, const void* dy,
                              const std::uint16_t* winner, const Conv2dWeightGradient& to, Workspace workspace) {
   const Dense dense(shape, dtype, Conv2dPass::grad_weight, workspace);
-  if (shape.y_elements() > 0)
-    max_pool2d_grad_input(exec, pool_of_conv2d(shape), dtype, dy, winner, dense.data);
+  if (shape.y_elements() > 0) max_pool2d_grad_input(exec, pool_of_conv2d(shape), dtype, dy, winner, dense.data);
   conv2d_grad_weight(exec, shape, dtype, x, dense.data, to, dense.rest);
 }
 

@@ -1,6 +1,6 @@
 // 3x3 convolution of 8 to 32 input channels: each warp multiplies the patches of 64 pixels, read from a tile of the
-// image in shared memory, with all weights, whose fragments lie ready beside it, while the next tile is on its way. With
-// pooling, the 2x2 maxima of its pixels are stored in their place.
+// image in shared memory, with all weights, whose fragments lie ready beside it, while the next tile is on its way.
+// With pooling, the 2x2 maxima of its pixels are stored in their place.
 #include "bantam/kernels/cuda/conv/few_channels_tile.cuh"
 #include "bantam/kernels/cuda/device/check.h"
 #include "bantam/kernels/cuda/device/shared_bytes.h"

@@ -10,9 +10,8 @@ constexpr unsigned kThreads = 256;
 
 /// Each thread's terms in order, then the threads in a fixed tree.
 template <class T>
-__global__ void __launch_bounds__(kThreads)
-    input_sums(const T* __restrict__ w, const float* __restrict__ dw, float* __restrict__ sums, std::int64_t rows,
-               bool accumulate) {
+__global__ void __launch_bounds__(kThreads) input_sums(const T* __restrict__ w, const float* __restrict__ dw,
+                                                       float* __restrict__ sums, std::int64_t rows, bool accumulate) {
   __shared__ float parts[kThreads];
   const std::int64_t channels = gridDim.x, c = blockIdx.x;
   float sum = 0.0f;
