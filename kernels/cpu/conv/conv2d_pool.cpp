@@ -1,5 +1,5 @@
 // Convolution with pooling on the CPU: one after the other, with the convolution's output, or its gradient, between.
-#include "bantam/kernels/contracts/conv/conv2d_pool.h"
+#include "bantam/kernels/contracts/pool/conv2d_pool.h"
 
 #include "bantam/kernels/tiling/workspace_layout.h"
 

@@ -1,7 +1,7 @@
 // Convolution with pooling on a GPU: kernels of few channels, and plain loops where the device or an address has none.
 #include <algorithm>
 
-#include "bantam/kernels/contracts/conv/conv2d_pool.h"
+#include "bantam/kernels/contracts/pool/conv2d_pool.h"
 #include "bantam/kernels/cuda/conv/few_channels.h"
 #include "bantam/kernels/cuda/device/check.h"
 #include "bantam/kernels/cuda/device/numeric.cuh"

@@ -1,5 +1,5 @@
 // Convolution with pooling: which kernels do both, and scratch memory.
-#include "bantam/kernels/contracts/conv/conv2d_pool.h"
+#include "bantam/kernels/contracts/pool/conv2d_pool.h"
 
 #include "bantam/kernels/tiling/conv/few_channels_parts.h"
 #include "bantam/kernels/tiling/workspace_layout.h"

@@ -1,6 +1,6 @@
 // Convolution with 2x2 max pooling against plain loops in double and against the two kernels one after the other, on
 // every device: odd sizes, padding that differs by side, ties, values that are not finite, added gradients, refusals.
-#include "bantam/kernels/contracts/conv/conv2d_pool.h"
+#include "bantam/kernels/contracts/pool/conv2d_pool.h"
 
 #include <cmath>
 #include <limits>

@@ -11,7 +11,7 @@
 
 #include "bantam/base/atomic_file.h"
 #include "bantam/kernels/contracts/conv/conv2d_inference.h"
-#include "bantam/kernels/contracts/conv/conv2d_pool.h"
+#include "bantam/kernels/contracts/pool/conv2d_pool.h"
 #include "bantam/kernels/contracts/conv/conv2d_statistics.h"
 #include "bantam/kernels/contracts/depthwise/depthwise_inference.h"
 #include "bantam/kernels/contracts/depthwise/norm_depthwise.h"
