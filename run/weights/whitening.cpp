@@ -16,8 +16,10 @@
 namespace bantam::run {
 namespace {
 
-/// Images that are read at once: within some megabytes, so that all threads have work.
-std::int64_t images_at_once(const Shape& image) {
+/// Images that are read at once. For a GPU, within some megabytes of the host's memory, so that all threads have work;
+/// on the CPU, few: its memory is the run's, whose peak is that of updates.
+std::int64_t images_at_once(Device device, const Shape& image) {
+  if (!device.is_cuda()) return 32;
   constexpr std::int64_t kValues = std::int64_t{1} << 20, kMost = 1024, kEach = PatchCovariance::kImagesAtOnce;
   return std::clamp(kValues / std::max<std::int64_t>(1, image.elements()), kEach, kMost) / kEach * kEach;
 }
@@ -46,7 +48,7 @@ std::unique_ptr<BatchSource> first_images(Runtime& runtime, const RunConfig& con
   PipelineOptions pipeline = config.data->pipeline;
   pipeline.evaluation.reset();  // whose normalization may be another
   pipeline = evaluation_pipeline(std::move(pipeline));
-  pipeline.batch_size = std::min(most, images_at_once(config.model.graph.input_shape()));
+  pipeline.batch_size = std::min(most, images_at_once(config.device, config.model.graph.input_shape()));
   pipeline.cache = CacheKind::off;
   pipeline.prefetch = {.depth = 0, .workers = 0};
   return std::make_unique<ImageBatchSource>(
