@@ -129,8 +129,7 @@ __device__ void store_pooled_tile(const FewChannelsOutput<T>& to, const FewChann
     const std::int64_t at = ((place.image * pooled_h + row) * pooled_w + column) * g.out_channels + channel;
 #pragma unroll
     for (int group = 0; group < kColumnTiles / 4; ++group) {
-      uint4 best, winner;
-      std::uint32_t *const values = &best.x, *const places = &winner.x;
+      Pack<std::uint32_t, 4> best, winner;
 #pragma unroll
       for (int j = 0; j < 4; ++j) {
         Vector window[4];
@@ -144,12 +143,12 @@ __device__ void store_pooled_tile(const FewChannelsOutput<T>& to, const FewChann
           window[2 * r + 1] = Pair::of(right ? own : other);
         }
         const uint2 maximum = maximum_of(window);
-        values[j] = maximum.x;
-        places[j] = maximum.y;
+        best.v[j] = maximum.x;
+        winner.v[j] = maximum.y;
       }
       if (row >= pooled_h || column >= pooled_w || channel + group * 32 >= g.out_channels) continue;
-      *reinterpret_cast<uint4*>(to.y + at + group * 32) = best;
-      if (to.winner != nullptr) *reinterpret_cast<uint4*>(to.winner + at + group * 32) = winner;
+      *reinterpret_cast<Pack<std::uint32_t, 4>*>(to.y + at + group * 32) = best;
+      if (to.winner != nullptr) *reinterpret_cast<Pack<std::uint32_t, 4>*>(to.winner + at + group * 32) = winner;
     }
   }
 }
