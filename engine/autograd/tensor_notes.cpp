@@ -25,6 +25,10 @@ const BatchStatistics* statistics_of(const Tensor& tensor) {
   return tensor.notes() != nullptr ? tensor.notes()->statistics.get() : nullptr;
 }
 
+const BiasedActivation* biased_activation_of(const Tensor& tensor) {
+  return tensor.notes() != nullptr ? tensor.notes()->biased_activation.get() : nullptr;
+}
+
 void set_recipe(Tensor& tensor, std::shared_ptr<Recipe> recipe) {
   if (recipe == nullptr && recipe_of(tensor) == nullptr) return;
   const std::shared_ptr<TensorNotes> notes = changed(tensor);
@@ -41,6 +45,12 @@ void set_deferred_norm(Tensor& tensor, DeferredNorm norm) {
 void set_statistics(Tensor& tensor, BatchStatistics statistics) {
   const std::shared_ptr<TensorNotes> notes = changed(tensor);
   notes->statistics = std::make_shared<const BatchStatistics>(std::move(statistics));
+  tensor.set_notes(notes);
+}
+
+void set_biased_activation(Tensor& tensor, BiasedActivation activation) {
+  const std::shared_ptr<TensorNotes> notes = changed(tensor);
+  notes->biased_activation = std::make_shared<const BiasedActivation>(std::move(activation));
   tensor.set_notes(notes);
 }
 

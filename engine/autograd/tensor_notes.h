@@ -26,20 +26,31 @@ struct DeferredNorm {
   Norm norm;          ///< with the batch's statistics
 };
 
+/// The tensor is f(x + b) of an x that wants no gradient, b being a bias that does: an op that reads the tensor may add
+/// its part of b's gradient itself, in the place of a gradient of the tensor.
+struct BiasedActivation {
+  SavedTensor x;
+  Tensor b;
+  ActivationFunction f;
+};
+
 /// Copies of a tensor have its notes, views do not.
 struct TensorNotes {
   std::shared_ptr<Recipe> recipe;  ///< how backward rebuilds the tensor instead of keeping it; null: it has to be kept
-  std::shared_ptr<const DeferredNorm> deferred_norm;  ///< null: memory and value are the same
-  std::shared_ptr<const BatchStatistics> statistics;  ///< null: not computed
+  std::shared_ptr<const DeferredNorm> deferred_norm;          ///< null: memory and value are the same
+  std::shared_ptr<const BatchStatistics> statistics;          ///< null: not computed
+  std::shared_ptr<const BiasedActivation> biased_activation;  ///< null: it is none, or x wants a gradient, too
 };
 
 /// The tensor's notes by kind; null where it has none.
 std::shared_ptr<Recipe> recipe_of(const Tensor& tensor);
 const DeferredNorm* deferred_norm_of(const Tensor& tensor);
 const BatchStatistics* statistics_of(const Tensor& tensor);
+const BiasedActivation* biased_activation_of(const Tensor& tensor);
 /// Add to the tensor's notes (null: remove). Copies that exist keep theirs.
 void set_recipe(Tensor& tensor, std::shared_ptr<Recipe> recipe);
 void set_deferred_norm(Tensor& tensor, DeferredNorm norm);
 void set_statistics(Tensor& tensor, BatchStatistics statistics);
+void set_biased_activation(Tensor& tensor, BiasedActivation activation);
 
 }  // namespace bantam

@@ -31,9 +31,9 @@ bool is_chain(const Graph& graph, NodeId first, NodeId last, bool reads_outside)
 Fusion fusion_at(const Graph& graph, NodeId first, const FusionTarget& target) {
   using Table = std::span<const FusionPattern>;
   const Table none;
-  for (const Table table :
-       {fusion::kNormChains, fusion::kSeparableBlocks, target.inference ? none : fusion::kClassifierHeads,
-        target.inference ? fusion::kInferenceChains : fusion::kFrozenLayers})
+  for (const Table table : {fusion::kNormChains, fusion::kSeparableBlocks, target.inference ? none : fusion::kConvPools,
+                            target.inference ? none : fusion::kClassifierHeads,
+                            target.inference ? fusion::kInferenceChains : fusion::kFrozenLayers})
     for (const FusionPattern& pattern : table) {
       const NodeId last = pattern.match(graph, first, target);
       if (last == 0 || !is_chain(graph, first, last, pattern.reads_outside)) continue;

@@ -11,6 +11,8 @@ namespace bantam::fusion {
 extern const std::span<const FusionPattern> kNormChains;
 /// Separable convolutions with what follows them (separable_block.cpp).
 extern const std::span<const FusionPattern> kSeparableBlocks;
+/// Convolutions with the max pooling after them (conv_pool.cpp).
+extern const std::span<const FusionPattern> kConvPools;
 /// Ends of classifiers, which are one op with the loss (classifier_head.cpp).
 extern const std::span<const FusionPattern> kClassifierHeads;
 

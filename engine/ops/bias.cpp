@@ -7,6 +7,7 @@
 #include "bantam/engine/autograd/gradient_target.h"
 #include "bantam/engine/autograd/saved_tensor.h"
 #include "bantam/engine/autograd/tape.h"
+#include "bantam/engine/autograd/tensor_notes.h"
 #include "bantam/engine/ops/ops.h"
 #include "bantam/kernels/contracts/elementwise/bias_activation.h"
 #include "bantam/kernels/contracts/elementwise/masked_activation.h"
@@ -99,6 +100,7 @@ Tensor bias_activation(const Context& context, Tensor x, const Tensor& b, Activa
       forward(ctx, from, to, nullptr);
       return to;
     });
+  if (keeps_input && !wants_gradient(x_ref)) set_biased_activation(y, {saved.input, b, f});
   return y;
 }
 

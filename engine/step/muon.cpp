@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
+#include <numeric>
 #include <utility>
 
 #include <fmt/format.h>
@@ -84,7 +86,7 @@ Muon::Muon(const ParameterArena& parameters, std::vector<kernels::ArenaSpan> spa
   std::size_t chunk = 0;
   for (const Parameter* parameter : parameters.spans())
     if (moves(*parameter, options.muon)) add_matrix(*parameter, chunk);
-  allocate_workspace(context);
+  make_lanes(context);
 }
 
 kernels::MuonSquares Muon::Batch::squares() const {
@@ -120,11 +122,41 @@ void Muon::add_matrix(const Parameter& parameter, std::size_t& chunk) {
   batches_.push_back(batch);
 }
 
-void Muon::allocate_workspace(const Context& context) {
+/// The longest batches first, each to the lane that has the least to do. On the CPU, and where all are large, one lane.
+void Muon::make_lanes(const Context& context) {
   if (batches_.empty()) return;
+  const auto elements_of = [](const Batch& batch) { return batch.places.count * batch.places.elements; };
+  const auto work_of = [&](const Batch& batch) {
+    return static_cast<double>(elements_of(batch)) * static_cast<double>(batch.side());
+  };
+  std::vector<std::size_t> order(batches_.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::ranges::stable_sort(order, std::greater{}, [&](std::size_t i) { return work_of(batches_[i]); });
+  const std::size_t most = context.device.kind == DeviceKind::cuda ? kMostLanes : 1;  // in plans, too
+  lanes_.resize(1);
+  for (const std::size_t i : order) {
+    Lane* lane = &lanes_.front();
+    if (elements_of(batches_[i]) <= kMostBeside) {
+      lane = &*std::ranges::min_element(lanes_, {}, &Lane::work);
+      if (lane->work > 0 && lanes_.size() < most) lane = &lanes_.emplace_back();
+    }
+    lane->batches.push_back(i);
+    lane->work += work_of(batches_[i]);
+  }
+  for (Lane& lane : lanes_) {
+    allocate_workspace(context, lane);
+    if (&lane == &lanes_.front() || context.device.meta) continue;
+    lane.stream.emplace(context.device);
+    lane.done.emplace(context.device);
+  }
+  if (lanes_.size() > 1 && !context.device.meta) begun_.emplace(context.device);
+}
+
+void Muon::allocate_workspace(const Context& context, Lane& lane) const {
   std::int64_t elements = 0, others = 0, squares = 0;
   std::size_t scratch = 0;
-  for (const Batch& batch : batches_) {
+  for (const std::size_t i : lane.batches) {
+    const Batch& batch = batches_[i];
     const std::int64_t count = batch.places.count, own = count * batch.places.elements;
     elements = std::max(elements, own);
     if (count > 1) others = std::max(others, own);
@@ -133,54 +165,76 @@ void Muon::allocate_workspace(const Context& context) {
          {gram_shape(batch.rows, batch.columns), square_shape(batch.side()), step_shape(batch.rows, batch.columns)})
       scratch = std::max(scratch, kernels::matmul_workspace_bytes(shape, dtype_, dtype_, context.device.kind));
   }
-  x_ = context.allocate({elements}, dtype_, Category::optimizer);
-  if (others > 0) other_ = context.allocate({others}, dtype_, Category::optimizer);
-  gram_ = context.allocate({squares}, dtype_, Category::optimizer);
-  square_ = context.allocate({squares}, dtype_, Category::optimizer);
-  scratch_ = context.allocate({static_cast<std::int64_t>(scratch)}, DType::uint8, Category::optimizer);
+  lane.x = context.allocate({elements}, dtype_, Category::optimizer);
+  if (others > 0) lane.other = context.allocate({others}, dtype_, Category::optimizer);
+  lane.gram = context.allocate({squares}, dtype_, Category::optimizer);
+  lane.square = context.allocate({squares}, dtype_, Category::optimizer);
+  lane.scratch = context.allocate({static_cast<std::int64_t>(scratch)}, DType::uint8, Category::optimizer);
 }
 
-void Muon::multiply(const Context& context, const kernels::MatmulShape& shape, const kernels::MatmulBatch& batch,
-                    const void* a, const void* b, void* to) const {
+void Muon::multiply(const Context& context, const Lane& lane, const kernels::MatmulShape& shape,
+                    const kernels::MatmulBatch& batch, const void* a, const void* b, void* to) const {
   BANTAM_KERNEL(context.exec, batched_matmul, shape, batch, dtype_, a, b,
                 kernels::MatmulOutput{.data = to, .dtype = dtype_},
-                kernels::Workspace{scratch_.data(), scratch_.bytes()});
+                kernels::Workspace{lane.scratch.data(), lane.scratch.bytes()});
 }
 
 /// Where X of a batch lies after the first step, and every second one from there.
-void* Muon::other_place(const kernels::UpdateArena& arena, const Batch& batch) const {
-  return batch.places.count > 1 ? other_.data() : arena.moment2 + batch.offset;
+void* Muon::other_place(const kernels::UpdateArena& arena, const Lane& lane, const Batch& batch) const {
+  return batch.places.count > 1 ? lane.other.data() : arena.moment2 + batch.offset;
 }
 
 /// u = moment2 of the matrices becomes nearly orthogonal: X, whose last place is returned.
-const void* Muon::orthogonalize(const Context& context, const kernels::UpdateArena& arena, const Batch& batch) const {
+const void* Muon::orthogonalize(const Context& context, const kernels::UpdateArena& arena, const Lane& lane,
+                                const Batch& batch) const {
   const bool wide = batch.rows <= batch.columns;
   const std::int64_t count = batch.places.count, elements = batch.places.elements;
   const kernels::MuonSquares squares = batch.squares();
   const std::int64_t square_stride = squares.stride;
   const kernels::MatmulBatch of_step{count, wide ? square_stride : elements, wide ? elements : square_stride, elements};
-  void *x = x_.data(), *next = other_place(arena, batch);
-  void *const gram = gram_.data(), *const square = square_.data();
+  void *x = lane.x.data(), *next = other_place(arena, lane, batch);
+  void *const gram = lane.gram.data(), *const square = lane.square.data();
   BANTAM_KERNEL(context.exec, muon_normalize, arena, batch.places, dtype_, x);
   for (int step = 0; step < steps_; ++step) {
-    multiply(context, gram_shape(batch.rows, batch.columns), {count, elements, elements, square_stride}, x, x, gram);
-    multiply(context, square_shape(batch.side()), {count, square_stride, square_stride, square_stride}, gram, gram,
-             square);
+    multiply(context, lane, gram_shape(batch.rows, batch.columns), {count, elements, elements, square_stride}, x, x,
+             gram);
+    multiply(context, lane, square_shape(batch.side()), {count, square_stride, square_stride, square_stride}, gram,
+             gram, square);
     BANTAM_KERNEL(context.exec, muon_polynomial, squares, polynomial_, dtype_, gram, square, square);
-    multiply(context, step_shape(batch.rows, batch.columns), of_step, wide ? square : x, wide ? x : square, next);
+    multiply(context, lane, step_shape(batch.rows, batch.columns), of_step, wide ? square : x, wide ? x : square, next);
     std::swap(x, next);
   }
   return x;
+}
+
+void Muon::run_lane(const Context& context, const kernels::UpdateArena& arena, const Lane& lane,
+                    const kernels::UpdateControl* control) const {
+  for (const std::size_t i : lane.batches) {
+    const Batch& batch = batches_[i];
+    const void* const x = orthogonalize(context, arena, lane, batch);
+    BANTAM_KERNEL(context.exec, muon_apply, arena, batch.places, normalization_, dtype_, x, control);
+  }
 }
 
 void Muon::move(const Context& context, kernels::UpdateArena arena, const kernels::UpdateControl* control) const {
   if (batches_.empty()) return;
   arena.chunks = table_.chunks();
   BANTAM_KERNEL(context.exec, muon_momentum, arena, nesterov_, normalization_, control);
-  for (const Batch& batch : batches_) {
-    const void* const x = orthogonalize(context, arena, batch);
-    BANTAM_KERNEL(context.exec, muon_apply, arena, batch.places, normalization_, dtype_, x, control);
+  if (begun_) begun_->record(context.stream);
+  for (const Lane& lane : lanes_) {
+    if (!lane.stream) continue;
+    Context beside = context;
+    beside.stream = beside.exec.stream = lane.stream->get();
+    begun_->make_wait(beside.stream);
+    run_lane(beside, arena, lane, control);
+    lane.done->record(beside.stream);
   }
+  run_lane(context, arena, lanes_.front(), control);
+  for (const Lane& lane : lanes_)
+    if (lane.stream)
+      lane.done->make_wait(context.stream);
+    else if (&lane != &lanes_.front())
+      run_lane(context, arena, lane, control);  // on a meta device
 }
 
 kernels::UpdateArena Muon::rest(kernels::UpdateArena arena, const kernels::UpdateGroup* groups) const {

@@ -30,10 +30,16 @@ void check_excluded(std::span<const std::string> exclude, std::span<const std::s
 /// kMostElements, and its steps go between two places in the workspace: at most 4·kMostElements bytes, 32 MiB. A
 /// matrix alone needs one, as the other is its place in the second moment. Beside, the batch's Gram matrices and their
 /// squares: 4 bytes an element.
+///
+/// Products of small matrices leave most of a GPU idle, and each waits for the one before. So batches of at most
+/// kMostBeside elements run in up to kMostLanes chains side by side, each on a stream and in a workspace of its own, to
+/// the same bits. Larger batches run one after the other in the first chain.
 class Muon {
  public:
   /// Most elements of a batch of several matrices, padding included.
   static constexpr std::int64_t kMostElements = 1 << 23;
+  static constexpr std::int64_t kMostBeside = 1 << 21;
+  static constexpr std::size_t kMostLanes = 4;
 
   /// Allocates all that updates need. `spans`: the table of the arena's spans, in their order.
   Muon(const ParameterArena& parameters, std::vector<kernels::ArenaSpan> spans, const Context& context,
@@ -58,12 +64,27 @@ class Muon {
     std::int64_t side() const { return rows < columns ? rows : columns; }
     kernels::MuonSquares squares() const;
   };
+  /// A chain of batches, and what their steps work in. The first runs on the context's own stream.
+  struct Lane {
+    std::vector<std::size_t> batches;  // of batches_, in order
+    double work = 0;
+    Tensor x;             // of the largest batch
+    Tensor other;         // of the largest batch of several matrices: where every second step goes
+    Tensor gram, square;  // of the largest batch's smaller sides
+    Tensor scratch;       // of the matrix products
+    std::optional<OwnedStream> stream;
+    mutable std::optional<Event> done;
+  };
   void add_matrix(const Parameter& parameter, std::size_t& chunk);
-  void allocate_workspace(const Context& context);
-  void* other_place(const kernels::UpdateArena& arena, const Batch& batch) const;
-  const void* orthogonalize(const Context& context, const kernels::UpdateArena& arena, const Batch& batch) const;
-  void multiply(const Context& context, const kernels::MatmulShape& shape, const kernels::MatmulBatch& batch,
-                const void* a, const void* b, void* to) const;
+  void make_lanes(const Context& context);
+  void allocate_workspace(const Context& context, Lane& lane) const;
+  void* other_place(const kernels::UpdateArena& arena, const Lane& lane, const Batch& batch) const;
+  const void* orthogonalize(const Context& context, const kernels::UpdateArena& arena, const Lane& lane,
+                            const Batch& batch) const;
+  void multiply(const Context& context, const Lane& lane, const kernels::MatmulShape& shape,
+                const kernels::MatmulBatch& batch, const void* a, const void* b, void* to) const;
+  void run_lane(const Context& context, const kernels::UpdateArena& arena, const Lane& lane,
+                const kernels::UpdateControl* control) const;
 
   bool nesterov_;
   int steps_;
@@ -75,10 +96,8 @@ class Muon {
   SpanTable table_, rest_table_;  // the rest's only where it needs norms
   std::vector<Batch> batches_;
   Tensor rest_spans_;
-  Tensor x_;              // of the largest batch
-  Tensor other_;          // of the largest batch of several matrices: where every second step goes
-  Tensor gram_, square_;  // of the largest batch's smaller sides
-  Tensor scratch_;        // of the matrix products
+  std::vector<Lane> lanes_;
+  mutable std::optional<Event> begun_;  // where there are several lanes: the first's stream is so far
 };
 
 }  // namespace bantam

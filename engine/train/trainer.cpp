@@ -155,9 +155,7 @@ TrainResult Trainer::run() {
   stop_early_ = options_.first.stop_early;
   if (options_.mode != StepMode::eager) step_.prepare(shapes());
   const HaltScope halts(step_.optimizer(), halt_after());
-  const TrainerClock::time_point opening = TrainerClock::now();
   open_device_batches();
-  result.seconds = seconds_since(opening);  // places of the first epoch are drawn there
   for (Callback* callback : callbacks_) callback->on_begin();
   double samples = 0, waited = 0;
   // A run that had stopped early already has its test left at most.
@@ -629,7 +627,9 @@ struct BatchDoesNotFit : OutOfMemory {
 
 void Trainer::open_device_batches() {
   const Context context = step_.model().context(Pass::train).at(step_.model().runtime().intern("input"));
+  const TrainerClock::time_point drawing = TrainerClock::now();
   device_batches_ = train_.device_batches(context);
+  result_.seconds = seconds_since(drawing);  // places of the first epoch are drawn there
   if (has_other_ranks()) launch_ = agreed_launch();
   if (device_batches_ == nullptr) return;
   launches_ =

@@ -212,7 +212,7 @@ using TrainerClock = std::chrono::steady_clock;
 struct TrainResult {
   std::int64_t epochs = 0;        ///< finished
   std::int64_t updates = 0;       ///< done, over all epochs
-  double seconds = 0;             ///< of training, evaluation not counted
+  double seconds = 0;             ///< of training: neither evaluation nor the recording of captured steps
   double evaluation_seconds = 0;  ///< of evaluations, that of the test samples too
   Metrics train, validation;      ///< of the last epoch; the last evaluation
   Metrics test;                   ///< samples 0: there are none, or the run was stopped before

@@ -3,6 +3,7 @@
 
 #include "bantam/kernels/contracts/conv/conv2d.h"
 #include "bantam/kernels/contracts/conv/conv2d_inference.h"
+#include "bantam/kernels/contracts/pool/conv2d_pool.h"
 #include "bantam/kernels/contracts/conv/conv2d_statistics.h"
 #include "bantam/kernels/meta/work.h"
 
@@ -63,6 +64,38 @@ void conv2d_grad_weight(const Exec& exec, const Conv2dShape& s, DType dtype, con
                         const Conv2dWeightGradient& gradient, Workspace) {
   note(exec, "conv2d_grad_weight",
        products(s, bytes_of(read_elements(s) + s.y_elements(), dtype) +
+                       gradient_bytes(gradient.dw, gradient.accumulate, s.w_elements())));
+}
+
+void conv2d_input_sums(const Exec& exec, const Conv2dShape& s, DType dtype, const void*, const float*, float* sums,
+                       bool accumulate) {
+  note(exec, "conv2d_input_sums",
+       {.bytes =
+            bytes_of(s.w_elements(), dtype) + 4 * s.w_elements() + gradient_bytes(sums, accumulate, s.in_channels)});
+}
+
+namespace {
+
+/// Of the pooled output and its winners, and, where two kernels run, of what lies between, written and read.
+std::int64_t pooled_bytes(const Exec& exec, const Conv2dShape& s, DType dtype, bool winners) {
+  const std::int64_t pooled = pool_of_conv2d(s).y_elements();
+  const std::int64_t between = conv2d_pool_supports(s, dtype, exec.device.kind) ? 0 : 2 * s.y_elements();
+  return bytes_of(pooled + between, dtype) + (winners ? 2 * pooled : 0);
+}
+
+}  // namespace
+
+void conv2d_pool_forward(const Exec& exec, const Conv2dShape& s, DType dtype, const void*, const void*, void*,
+                         std::uint16_t* winner, Workspace) {
+  note(exec, "conv2d_pool_forward",
+       products(s,
+                bytes_of(read_elements(s) + s.w_elements(), dtype) + pooled_bytes(exec, s, dtype, winner != nullptr)));
+}
+
+void conv2d_pool_grad_weight(const Exec& exec, const Conv2dShape& s, DType dtype, const void*, const void*,
+                             const std::uint16_t*, const Conv2dWeightGradient& gradient, Workspace) {
+  note(exec, "conv2d_pool_grad_weight",
+       products(s, bytes_of(read_elements(s), dtype) + pooled_bytes(exec, s, dtype, true) +
                        gradient_bytes(gradient.dw, gradient.accumulate, s.w_elements())));
 }
 

@@ -61,6 +61,10 @@ void bias_activation_grad(const Exec& exec, ActivationFunction, const BiasShape&
   work.passes = 2;  // partial sums, and their sum
   note(exec, "bias_activation_grad", work);
 }
+void bias_activation_slopes(const Exec& exec, ActivationFunction, const BiasShape& s, DType dtype, const void*,
+                            const void*, void*) {
+  note(exec, "bias_activation_slopes", pass(2, s.elements(), dtype, bytes_of(s.channels, dtype)));
+}
 
 void channel_factor_forward(const Exec& exec, const ChannelFactorShape& s, DType dtype, const void*, const float*,
                             void*) {

@@ -17,6 +17,7 @@ namespace bantam::run {
 namespace {
 
 constexpr std::int64_t kImagesOfPart = 4;  // that have one sum
+constexpr std::int64_t kLanes = 4;         // of a row of windows, side by side
 
 /// The sign with which an eigenvector counts: whatever the solver found, and whichever of near-equal elements is the
 /// largest by a rounding.
@@ -28,6 +29,8 @@ double sign_of(const Eigen::VectorXd& vector) {
 }
 
 }  // namespace
+
+static_assert(PatchCovariance::kImagesAtOnce % kImagesOfPart == 0);
 
 PatchCovariance::PatchCovariance(const Shape& image, const Conv2dOptions& conv)
     : image_(image),
@@ -46,22 +49,32 @@ PatchCovariance::PatchCovariance(const Shape& image, const Conv2dOptions& conv)
         fmt::format("whiten: no window of {}x{} lies within an image of {}", kernel_.h, kernel_.w, to_string(image)));
 }
 
+std::int64_t PatchCovariance::padded_columns() const { return (columns_ + kLanes - 1) / kLanes * kLanes; }
+
+void PatchCovariance::gather_row(const float* image, std::int64_t row, double* patches) const {
+  const std::int64_t channels = image_[2], padded = padded_columns();
+  for (std::int64_t y = 0; y < kernel_.h; ++y) {
+    for (std::int64_t x = 0; x < kernel_.w; ++x) {
+      const float* const from = image + ((row * stride_.h + y * dilation_.h) * image_[1] + x * dilation_.w) * channels;
+      for (std::int64_t c = 0; c < channels; ++c, patches += padded)
+        for (std::int64_t column = 0; column < columns_; ++column)
+          patches[column] = from[column * stride_.w * channels + c];
+    }
+  }
+}
+
 void PatchCovariance::add_image(const float* image, double* sums) const {
-  const std::int64_t channels = image_[2];
-  std::vector<double> patch(static_cast<std::size_t>(patch_));
+  const std::int64_t padded = padded_columns();
+  std::vector<double> patches(static_cast<std::size_t>(patch_ * padded));  // the rest of a row is 0
   for (std::int64_t row = 0; row < rows_; ++row) {
-    for (std::int64_t column = 0; column < columns_; ++column) {
-      double* to = patch.data();
-      for (std::int64_t y = 0; y < kernel_.h; ++y) {
-        for (std::int64_t x = 0; x < kernel_.w; ++x, to += channels) {
-          const std::int64_t at =
-              (row * stride_.h + y * dilation_.h) * image_[1] + column * stride_.w + x * dilation_.w;
-          std::copy_n(image + at * channels, channels, to);
-        }
-      }
-      for (std::int64_t i = 0; i < patch_; ++i) {
-        const double own = patch[static_cast<std::size_t>(i)];
-        for (std::int64_t j = i; j < patch_; ++j) sums[i * patch_ + j] += own * patch[static_cast<std::size_t>(j)];
+    gather_row(image, row, patches.data());
+    for (std::int64_t i = 0; i < patch_; ++i) {
+      for (std::int64_t j = i; j < patch_; ++j) {
+        const double *const a = patches.data() + i * padded, *const b = patches.data() + j * padded;
+        double lanes[kLanes] = {};
+        for (std::int64_t column = 0; column < padded; column += kLanes)
+          for (std::int64_t l = 0; l < kLanes; ++l) lanes[l] += a[column + l] * b[column + l];
+        sums[i * patch_ + j] += (lanes[0] + lanes[1]) + (lanes[2] + lanes[3]);
       }
     }
   }

@@ -15,8 +15,11 @@ class PatchCovariance {
   /// `image`: (height, width, channels). Throws ConfigError where no window lies within it.
   PatchCovariance(const Shape& image, const Conv2dOptions& conv);
 
-  /// `images` (count, height, width, channels). Sums are float64, image by image and in their order: the same bits for
-  /// any number of threads.
+  /// Images are added in multiples of so many, but for the last: sums then have the same bits however many at once.
+  static constexpr std::int64_t kImagesAtOnce = 4;
+
+  /// `images` (count, height, width, channels). Sums are float64, in an order that the images alone decide: the same
+  /// bits for any number of threads.
   void add(std::span<const float> images, int threads);
 
   /// Elements of a patch: kernel × kernel × channels, in the order of a filter's weights.
@@ -26,6 +29,9 @@ class PatchCovariance {
   std::vector<double> mean() const;
 
  private:
+  std::int64_t padded_columns() const;
+  /// Element k of a row's windows at `patches` + k · padded_columns().
+  void gather_row(const float* image, std::int64_t row, double* patches) const;
   void add_image(const float* image, double* sums) const;
 
   Shape image_;

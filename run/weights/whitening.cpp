@@ -16,7 +16,13 @@
 namespace bantam::run {
 namespace {
 
-constexpr std::int64_t kBatch = 32;  // images that are read at once
+/// Images that are read at once. For a GPU, within some megabytes of the host's memory, so that all threads have work;
+/// on the CPU, few: its memory is the run's, whose peak is that of updates.
+std::int64_t images_at_once(Device device, const Shape& image) {
+  if (!device.is_cuda()) return 32;
+  constexpr std::int64_t kValues = std::int64_t{1} << 20, kMost = 1024, kEach = PatchCovariance::kImagesAtOnce;
+  return std::clamp(kValues / std::max<std::int64_t>(1, image.elements()), kEach, kMost) / kEach * kEach;
+}
 
 /// A layer that is whitened, and what its weight is made from.
 struct Whitened {
@@ -38,11 +44,11 @@ std::vector<Whitened> whitened_layers(Model& model) {
 }
 
 /// The first training images in order, on the CPU: normalised as in training, through the stages that evaluation keeps.
-std::unique_ptr<BatchSource> first_images(Runtime& runtime, const RunConfig& config) {
+std::unique_ptr<BatchSource> first_images(Runtime& runtime, const RunConfig& config, std::int64_t most) {
   PipelineOptions pipeline = config.data->pipeline;
   pipeline.evaluation.reset();  // whose normalization may be another
   pipeline = evaluation_pipeline(std::move(pipeline));
-  pipeline.batch_size = kBatch;
+  pipeline.batch_size = std::min(most, images_at_once(config.device, config.model.graph.input_shape()));
   pipeline.cache = CacheKind::off;
   pipeline.prefetch = {.depth = 0, .workers = 0};
   return std::make_unique<ImageBatchSource>(
@@ -53,10 +59,10 @@ std::unique_ptr<BatchSource> first_images(Runtime& runtime, const RunConfig& con
 }
 
 void read_images(Runtime& runtime, const RunConfig& config, std::span<Whitened> layers) {
-  const std::unique_ptr<BatchSource> source = first_images(runtime, config);
-  const Context context = Context::make(runtime, Device::cpu()).at(runtime.intern("whiten"));
   std::int64_t most = 0;
   for (const Whitened& layer : layers) most = std::max(most, layer.options.images);
+  const std::unique_ptr<BatchSource> source = first_images(runtime, config, most);
+  const Context context = Context::make(runtime, Device::cpu()).at(runtime.intern("whiten"));
   source->start(0, 0);
   Batch batch;
   for (std::int64_t done = 0; done < most && source->next(context, batch); done += batch.size) {

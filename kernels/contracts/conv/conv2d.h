@@ -58,20 +58,29 @@ struct Conv2dWeightGradient {
 using Conv2dGradWeight = void(const Exec&, const Conv2dShape&, DType dtype, const void* x, const void* dy,
                               const Conv2dWeightGradient&, Workspace);
 
+/// sums[c] = Σ over filters and taps of w·dw of input channel c: without groups. Where dw is the weight gradient that
+/// an array d in the place of x has, that is Σ over pixels of dx·d, dx being the input gradient, which need not be
+/// computed for it. float32 sums, added to where `accumulate`; w is `dtype`. Deterministic.
+using Conv2dInputSums = void(const Exec&, const Conv2dShape&, DType dtype, const void* w, const float* dw, float* sums,
+                             bool accumulate);
+
 namespace cpu {
 Conv2dForward conv2d_forward;
 Conv2dGradInput conv2d_grad_input;
 Conv2dGradWeight conv2d_grad_weight;
+Conv2dInputSums conv2d_input_sums;
 }  // namespace cpu
 namespace cuda {
 Conv2dForward conv2d_forward;
 Conv2dGradInput conv2d_grad_input;
 Conv2dGradWeight conv2d_grad_weight;
+Conv2dInputSums conv2d_input_sums;
 }  // namespace cuda
 namespace meta {
 Conv2dForward conv2d_forward;
 Conv2dGradInput conv2d_grad_input;
 Conv2dGradWeight conv2d_grad_weight;
+Conv2dInputSums conv2d_input_sums;
 }  // namespace meta
 
 }  // namespace bantam::kernels

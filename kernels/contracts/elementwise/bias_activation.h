@@ -43,17 +43,25 @@ using BiasActivationGrad = void(const Exec&, ActivationFunction f, const BiasSha
 /// Scratch bytes of `bias_activation_grad`; shape and target only.
 std::size_t bias_activation_grad_workspace_bytes(const BiasShape& shape, DeviceKind target);
 
+/// d = f'(x + b), of an f whose gradient reads its input (activation_grad_reads_input); computed in float32, rounded
+/// once. d may alias x.
+using BiasActivationSlopes = void(const Exec&, ActivationFunction f, const BiasShape&, DType dtype, const void* x,
+                                  const void* b, void* d);
+
 namespace cpu {
 BiasActivationForward bias_activation_forward;
 BiasActivationGrad bias_activation_grad;
+BiasActivationSlopes bias_activation_slopes;
 }  // namespace cpu
 namespace cuda {
 BiasActivationForward bias_activation_forward;
 BiasActivationGrad bias_activation_grad;
+BiasActivationSlopes bias_activation_slopes;
 }  // namespace cuda
 namespace meta {
 BiasActivationForward bias_activation_forward;
 BiasActivationGrad bias_activation_grad;
+BiasActivationSlopes bias_activation_slopes;
 }  // namespace meta
 
 }  // namespace bantam::kernels

@@ -123,6 +123,26 @@ void bias_activation_forward(const Exec& exec, ActivationFunction f, const BiasS
   });
 }
 
+void bias_activation_slopes(const Exec& exec, ActivationFunction f, const BiasShape& shape, DType dtype, const void* x,
+                            const void* b, void* d) {
+  dispatch_floating(dtype, [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    const T *from = static_cast<const T*>(x), *bias = static_cast<const T*>(b);
+    T* to = static_cast<T*>(d);
+    parallel_ranges(shape.elements(), kElementsOfPart, exec.threads, [&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t at = begin; at < end; at += kBlock) {
+        float values[kBlock], slopes[kBlock];
+        const std::int64_t count = std::min(kBlock, end - at);
+        widen(from + at, values, count);
+        add_bias(bias, at, count, shape.channels, values);
+        std::fill_n(slopes, count, 1.0f);
+        activation_slopes(f.kind, f.slope, values, slopes, slopes, count);
+        narrow(slopes, to + at, count);
+      }
+    });
+  });
+}
+
 void bias_activation_grad(const Exec& exec, ActivationFunction f, const BiasShape& shape, DType dtype,
                           const BiasActivationGradInputs& in, const BiasActivationGradients& to, Workspace workspace) {
   require_workspace(workspace, bias_activation_grad_workspace_bytes(shape, DeviceKind::cpu), "bias_activation_grad");

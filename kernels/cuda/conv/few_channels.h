@@ -15,4 +15,13 @@ bool few_channels_conv2d_forward(const Exec& exec, const Conv2dShape& shape, DTy
 bool few_channels_conv2d_grad_weight(const Exec& exec, const Conv2dShape& shape, DType dtype, const void* x,
                                      const void* dy, float* dw, bool accumulate, float* partials);
 
+/// y and winners of the 2x2 maxima of that convolution, as conv2d_pool_forward says. False as for forward.
+bool few_channels_conv2d_pool_forward(const Exec& exec, const Conv2dShape& shape, DType dtype, const void* x,
+                                      const void* w, void* y, std::uint16_t* winner);
+
+/// dw from the gradient of those maxima, as conv2d_pool_grad_weight says. False as for grad_weight.
+bool few_channels_conv2d_pool_grad_weight(const Exec& exec, const Conv2dShape& shape, DType dtype, const void* x,
+                                          const void* dy, const std::uint16_t* winner, float* dw, bool accumulate,
+                                          float* partials);
+
 }  // namespace bantam::kernels::cuda

@@ -1,8 +1,10 @@
 // 3x3 convolution of 8 to 32 input channels: each warp multiplies the patches of 64 pixels, read from a tile of the
 // image in shared memory, with all weights, whose fragments lie ready beside it, while the next tile is on its way.
+// With pooling, the 2x2 maxima of its pixels are stored in their place.
 #include "bantam/kernels/cuda/conv/few_channels_tile.cuh"
 #include "bantam/kernels/cuda/device/check.h"
 #include "bantam/kernels/cuda/device/shared_bytes.h"
+#include "bantam/kernels/cuda/mma/half_pair.cuh"
 
 namespace bantam::kernels::cuda {
 namespace {
@@ -88,10 +90,73 @@ __device__ void store_tile(T* __restrict__ y, const FewChannelsConvolution& g, T
   }
 }
 
+/// Where an output goes: y, and for pooled ones the winners or null.
+template <class T>
+struct FewChannelsOutput {
+  T* __restrict__ y;
+  std::uint16_t* __restrict__ winner;
+};
+
+/// Four values of a window in row order to the maximum, and the first one's place: of two channels.
+template <class Vector>
+__device__ uint2 maximum_of(const Vector (&window)[4]) {
+  Vector best = window[0];
+  std::uint32_t winner = 0;
+#pragma unroll
+  for (std::uint32_t place = 1; place < 4; ++place) {
+    const std::uint32_t exceeds = mask_exceeds(window[place], best);
+    const std::uint32_t bits = choose(exceeds, bits_of(window[place]), bits_of(best));
+    best = *reinterpret_cast<const Vector*>(&bits);
+    winner = choose(exceeds, place * 0x10001u, winner);
+  }
+  return {bits_of(best), winner};
+}
+
+/// Stores the 2x2 maxima of the warp's four rows of pixels, whose first is at `place`. Lanes of neighbouring columns
+/// exchange half of their pixels: the left one then has the whole window of columns 0 to 7, the right one of 8 to 15.
+template <class T, int kColumnTiles>
+__device__ void store_pooled_tile(const FewChannelsOutput<T>& to, const FewChannelsConvolution& g, TilePlace place,
+                                  int first_channel, const float (&sums)[kRowsPerWarp][kColumnTiles][4]) {
+  using Pair = HalfPair<T>;
+  using Vector = typename Pair::Vector;
+  const int lane = threadIdx.x % 32, pixel = lane / 4, channel = first_channel + lane % 4 * 8;
+  const bool right = pixel % 2 == 1;
+  const int pooled_h = g.out_h / 2, pooled_w = g.out_w / 2;
+  const int column = place.column / 2 + pixel / 2 + (right ? kFewColumns / 4 : 0);
+#pragma unroll
+  for (int pair = 0; pair < kRowsPerWarp / 2; ++pair) {
+    const int row = place.row / 2 + pair;
+    const std::int64_t at = ((place.image * pooled_h + row) * pooled_w + column) * g.out_channels + channel;
+#pragma unroll
+    for (int group = 0; group < kColumnTiles / 4; ++group) {
+      Pack<std::uint32_t, 4> best, winner;
+#pragma unroll
+      for (int j = 0; j < 4; ++j) {
+        Vector window[4];
+#pragma unroll
+        for (int r = 0; r < 2; ++r) {
+          const float(&s)[4] = sums[2 * pair + r][4 * group + j];
+          const std::uint32_t first = bits_of(Pair::pack(s[0], s[1])), second = bits_of(Pair::pack(s[2], s[3]));
+          const std::uint32_t own = right ? second : first;
+          const std::uint32_t other = __shfl_xor_sync(0xffffffffu, right ? first : second, 4);
+          window[2 * r] = Pair::of(right ? other : own);
+          window[2 * r + 1] = Pair::of(right ? own : other);
+        }
+        const uint2 maximum = maximum_of(window);
+        best.v[j] = maximum.x;
+        winner.v[j] = maximum.y;
+      }
+      if (row >= pooled_h || column >= pooled_w || channel + group * 32 >= g.out_channels) continue;
+      *reinterpret_cast<Pack<std::uint32_t, 4>*>(to.y + at + group * 32) = best;
+      if (to.winner != nullptr) *reinterpret_cast<Pack<std::uint32_t, 4>*>(to.winner + at + group * 32) = winner;
+    }
+  }
+}
+
 /// blockIdx.y: a group of 8·kColumnTiles output channels. Blocks alternate over the tiles.
-template <class T, int kChunks, int kColumnTiles>
+template <class T, int kChunks, int kColumnTiles, bool kPooled>
 __global__ void __launch_bounds__(kFewThreads, kBlocksPerMultiprocessor)
-    few_channels_forward(const T* __restrict__ x, const T* __restrict__ w, T* __restrict__ y,
+    few_channels_forward(const T* __restrict__ x, const T* __restrict__ w, const FewChannelsOutput<T> to,
                          const FewChannelsConvolution g) {
   using Tile = PatchTile<kChunks, kRows>;
   using Shared = ForwardShared<kChunks, kColumnTiles>;
@@ -117,49 +182,66 @@ __global__ void __launch_bounds__(kFewThreads, kBlocksPerMultiprocessor)
     multiply_tile<T, kChunks, kColumnTiles>(shared, current + in_tile, zeros, sums);
     TilePlace place = g.place_of(tile);
     place.row += warp * kRowsPerWarp;
-    store_tile<T, kColumnTiles>(y, g, place, first_channel, sums);
+    if constexpr (kPooled) {
+      store_pooled_tile<T, kColumnTiles>(to, g, place, first_channel, sums);
+    } else {
+      store_tile<T, kColumnTiles>(to.y, g, place, first_channel, sums);
+    }
     const std::uint32_t read = current;
     current = other;
     other = read;
   }
 }
 
-template <class T, int kChunks, int kColumnTiles>
-void launch(const Exec& exec, const FewChannelsConvolution& g, const void* x, const void* w, void* y) {
+template <bool kPooled, class T, int kChunks, int kColumnTiles>
+void launch(const Exec& exec, const FewChannelsConvolution& g, const void* x, const void* w,
+            const FewChannelsOutput<T>& to) {
   constexpr int kBytes = ForwardShared<kChunks, kColumnTiles>::kBytes;
-  auto* kernel = few_channels_forward<T, kChunks, kColumnTiles>;
+  auto* kernel = few_channels_forward<T, kChunks, kColumnTiles, kPooled>;
   allow_shared_bytes(exec, kernel, kBytes);
   int multiprocessors = 0;
   check_cuda(cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, exec.device.index),
              "cudaDeviceGetAttribute");
   const dim3 grid(static_cast<unsigned>(std::min(g.tiles, kBlocksPerMultiprocessor * multiprocessors)),
                   static_cast<unsigned>((g.out_channels + 8 * kColumnTiles - 1) / (8 * kColumnTiles)));
-  kernel<<<grid, kFewThreads, kBytes, stream_of(exec)>>>(static_cast<const T*>(x), static_cast<const T*>(w),
-                                                         static_cast<T*>(y), g);
+  kernel<<<grid, kFewThreads, kBytes, stream_of(exec)>>>(static_cast<const T*>(x), static_cast<const T*>(w), to, g);
   check_launch("few_channels_forward");
 }
 
-template <class T>
-void launch_typed(const Exec& exec, const Conv2dShape& shape, const void* x, const void* w, void* y) {
+template <bool kPooled, class T>
+void launch_typed(const Exec& exec, const Conv2dShape& shape, const void* x, const void* w, void* y,
+                  std::uint16_t* winner) {
   const FewChannelsConvolution geometry(shape, kFewChannelsForwardRows);
+  const FewChannelsOutput<T> to{static_cast<T*>(y), winner};
   with_chunks(shape.in_channels, [&](auto chunks) {
     constexpr int kChunks = decltype(chunks)::value;
-    if (geometry.out_channels <= 32) return launch<T, kChunks, 4>(exec, geometry, x, w, y);
-    launch<T, kChunks, 8>(exec, geometry, x, w, y);
+    if (geometry.out_channels <= 32) return launch<kPooled, T, kChunks, 4>(exec, geometry, x, w, to);
+    launch<kPooled, T, kChunks, 8>(exec, geometry, x, w, to);
   });
+}
+
+template <bool kPooled>
+bool forward(const Exec& exec, const Conv2dShape& shape, DType dtype, const void* x, const void* w, void* y,
+             std::uint16_t* winner) {
+  if (!has_warp_mma(exec) || !packs_aligned<std::uint32_t, 4>(x, w, y, winner)) return false;
+  if (dtype == DType::float16) {
+    launch_typed<kPooled, __half>(exec, shape, x, w, y, winner);
+  } else {
+    launch_typed<kPooled, __nv_bfloat16>(exec, shape, x, w, y, winner);
+  }
+  return true;
 }
 
 }  // namespace
 
 bool few_channels_conv2d_forward(const Exec& exec, const Conv2dShape& shape, DType dtype, const void* x, const void* w,
                                  void* y) {
-  if (!has_warp_mma(exec) || !packs_aligned<std::uint32_t, 4>(x, w, y)) return false;
-  if (dtype == DType::float16) {
-    launch_typed<__half>(exec, shape, x, w, y);
-  } else {
-    launch_typed<__nv_bfloat16>(exec, shape, x, w, y);
-  }
-  return true;
+  return forward<false>(exec, shape, dtype, x, w, y, nullptr);
+}
+
+bool few_channels_conv2d_pool_forward(const Exec& exec, const Conv2dShape& shape, DType dtype, const void* x,
+                                      const void* w, void* y, std::uint16_t* winner) {
+  return forward<true>(exec, shape, dtype, x, w, y, winner);
 }
 
 }  // namespace bantam::kernels::cuda

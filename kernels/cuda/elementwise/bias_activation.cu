@@ -109,6 +109,35 @@ struct SmoothRows {
   }
 };
 
+/// d = f'(x + b).
+template <class T>
+struct SlopeRows {
+  const T *x, *b;
+  ActivationSlopes slopes;
+  T* d;
+
+  template <int N>
+  __device__ KeptBias<N> start(std::int64_t c, std::integral_constant<int, N>) const {
+    return KeptBias<N>::of(b, c);
+  }
+  template <int N>
+  __device__ Pack<T, N> load(std::int64_t at) const {
+    return load_pack<N>(x + at);
+  }
+  template <int N>
+  __device__ void apply(const KeptBias<N>& kept, const Pack<T, N>& loaded, std::int64_t at) const {
+    float v[N], slope[N];
+    unpack<N>(loaded, v);
+#pragma unroll
+    for (int n = 0; n < N; ++n) {
+      v[n] += kept.bias[n];
+      slope[n] = 1.0f;
+    }
+    slopes(v, slope);
+    repack<N>(slope, d + at);
+  }
+};
+
 template <class T, int N>
 struct MaskedLoad {
   Pack<T, N> dy;
@@ -189,6 +218,17 @@ void bias_activation_forward(const Exec& exec, ActivationFunction f, const BiasS
     const SmoothRows<T> map{static_cast<const T*>(x), static_cast<const T*>(b), {f.kind, f.slope}, static_cast<T*>(y)};
     with_pack<T>([&](auto n) { map_rows<decltype(n)::value>(exec, shape.rows, shape.channels, map); }, shape.channels,
                  map.x, map.y);
+  });
+}
+
+void bias_activation_slopes(const Exec& exec, ActivationFunction f, const BiasShape& shape, DType dtype, const void* x,
+                            const void* b, void* d) {
+  if (shape.elements() <= 0) return;
+  dispatch_floating(dtype, [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    const SlopeRows<T> map{static_cast<const T*>(x), static_cast<const T*>(b), {f.kind, f.slope}, static_cast<T*>(d)};
+    with_pack<T>([&](auto n) { map_rows<decltype(n)::value>(exec, shape.rows, shape.channels, map); }, shape.channels,
+                 map.x, map.d);
   });
 }
 

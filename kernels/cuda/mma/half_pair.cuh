@@ -45,4 +45,20 @@ __device__ inline std::uint32_t mask_greater(Vector a, Vector b) {
   return __hgt2_mask(a, b);
 }
 
+/// All bits of an element set where a is larger than b, or the first NaN: what a maximum in order takes.
+template <class Vector>
+__device__ inline std::uint32_t mask_exceeds(Vector a, Vector b) {
+  return __hgtu2_mask(a, b) & __heq2_mask(b, b);
+}
+
+/// All bits of a 16-bit element set where it is that of `b`: numbers below 1,024, which are subnormal as float16.
+__device__ inline std::uint32_t mask_equal_numbers(std::uint32_t a, std::uint32_t b) {
+  return __heq2_mask(HalfPair<__half>::of(a), HalfPair<__half>::of(b));
+}
+
+/// Bits of `a` where the mask is set, of `b` elsewhere.
+__device__ inline std::uint32_t choose(std::uint32_t mask, std::uint32_t a, std::uint32_t b) {
+  return (a & mask) | (b & ~mask);
+}
+
 }  // namespace bantam::kernels::cuda

@@ -69,6 +69,33 @@ __global__ void __launch_bounds__(kPoolThreads)
   repack<N>(sum, dx + offset_in(at, p.h.in, p.w.in, at.row, at.column, p.channels));
 }
 
+/// Windows and strides of 2 from the first row and column on: a thread writes the four positions of a window, and those
+/// of a last row or column that is in none.
+template <class T, int N>
+__global__ void __launch_bounds__(kPoolThreads)
+    max_pool2_grad_kernel(const T* __restrict__ dy, const std::uint16_t* __restrict__ winner, T* __restrict__ dx,
+                          Pool p, std::uint32_t threads) {
+  const std::uint32_t thread = blockIdx.x * kPoolThreads + threadIdx.x;
+  if (thread >= threads) return;
+  const PoolPlace at = pool_place<N>(p, thread);
+  Pack<std::uint16_t, N> won{};
+  float g[N] = {};
+  if (at.row < p.h.out && at.column < p.w.out) {
+    const std::int64_t from = offset_in(at, p.h.out, p.w.out, at.row, at.column, p.channels);
+    won = *reinterpret_cast<const Pack<std::uint16_t, N>*>(winner + from);
+    unpack<N>(dy + from, g);
+  }
+#pragma unroll
+  for (int place = 0; place < 4; ++place) {
+    const int row = 2 * at.row + place / 2, column = 2 * at.column + place % 2;
+    if (row >= p.h.in || column >= p.w.in) continue;
+    float values[N];
+#pragma unroll
+    for (int n = 0; n < N; ++n) values[n] = won.v[n] == place ? 0.0f + g[n] : 0.0f;
+    repack<N>(values, dx + offset_in(at, p.h.in, p.w.in, row, column, p.channels));
+  }
+}
+
 template <class T, int N>
 __global__ void __launch_bounds__(kPoolThreads)
     avg_pool_kernel(const T* x, T* y, bool count_padding, Pool p, std::uint32_t threads) {
@@ -166,6 +193,17 @@ void launch_max_pool3_grad(const Exec& exec, const Pool2dShape& shape, const T* 
                         });
 }
 
+template <class T, int N>
+void launch_max_pool2_grad(const Exec& exec, const Pool2dShape& shape, const T* dy, const std::uint16_t* winner,
+                           T* dx) {
+  const Pool p = pool(shape);
+  launch_pool_places<N>(p, shape.batch, (p.h.in + 1) / 2, (p.w.in + 1) / 2,
+                        [&](unsigned blocks, std::uint32_t threads, const Pool& q, std::int64_t to, std::int64_t from) {
+                          max_pool2_grad_kernel<T, N><<<blocks, kPoolThreads, 0, stream_of(exec)>>>(
+                              dy + from, winner + from, dx + to, q, threads);
+                        });
+}
+
 bool is_two(const Pool2dShape& s) {
   return s.window_h == 2 && s.window_w == 2 && s.stride_h == 2 && s.stride_w == 2 && s.dilation_h == 1 &&
          s.dilation_w == 1;
@@ -204,6 +242,8 @@ void max_pool2d_grad_input(const Exec& exec, const Pool2dShape& shape, DType dty
       if (N > 1 && is_three(shape))
         return shape.pad_top == 1 ? launch_max_pool3_grad<T, N, 1>(exec, shape, gradient, winner, out)
                                   : launch_max_pool3_grad<T, N, 0>(exec, shape, gradient, winner, out);
+      if (two && shape.pad_top == 0 && shape.pad_left == 0)
+        return launch_max_pool2_grad<T, N>(exec, shape, gradient, winner, out);
       launch_pool<N>(pool(shape), shape.batch, true,
                      [&](unsigned blocks, std::uint32_t threads, const Pool& p, std::int64_t to, std::int64_t from) {
                        max_pool_grad_kernel<T, N, decltype(two)::value><<<blocks, kPoolThreads, 0, stream_of(exec)>>>(

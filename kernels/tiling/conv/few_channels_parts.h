@@ -38,16 +38,20 @@ inline bool has_few_channels_kernel(const Conv2dShape& s, DType dtype) {
          (s.out_h() + 32) * (s.out_w() + 32) * s.out_channels <= kMost;
 }
 
-/// Whether they run in place of a library's: where images are large, so that tiles hold outputs for at least three
-/// quarters, and there are tiles for about four on each multiprocessor of a large GPU; and where x is read at most
-/// twice, once for 64 output channels. Such convolutions are bound by bytes, and a library's GEMM has few terms in each
-/// of its sums. An estimate from 24 to 64 channels over 31x31, 1,536 images.
-inline bool prefers_few_channels_kernel(const Conv2dShape& s, DType dtype) {
-  if (!has_few_channels_kernel(s, dtype)) return false;
+/// Whether they read little more than once what they compute from, so that they are bound by bytes: images are large,
+/// so that tiles hold outputs for at least three quarters, and x is read at most twice, once for 64 output channels.
+inline bool suits_few_channels_kernel(const Conv2dShape& s, DType dtype) {
   const std::int64_t tiles = few_channels_image_tiles(s, kFewChannelsForwardRows);
   const std::int64_t places = tiles * kFewChannelsForwardRows * kFewChannelsTileWidth;
-  return s.out_channels <= 128 && s.out_h() * s.out_w() * 4 >= places * 3 &&
-         s.batch * tiles >= 4 * kReferenceMultiprocessors;
+  return has_few_channels_kernel(s, dtype) && s.out_channels <= 128 && s.out_h() * s.out_w() * 4 >= places * 3;
+}
+
+/// Whether they run in place of a library's: where there also are tiles for about four on each multiprocessor of a
+/// large GPU. A library's GEMM of such convolutions has few terms in each of its sums. An estimate from 24 to 64
+/// channels over 31x31, 1,536 images.
+inline bool prefers_few_channels_kernel(const Conv2dShape& s, DType dtype) {
+  return suits_few_channels_kernel(s, dtype) &&
+         few_channels_tiles(s, kFewChannelsForwardRows) >= 4 * kReferenceMultiprocessors;
 }
 
 /// Parts that grad_weight's sum over the tiles is cut into; each writes one partial dw, added in order: one, two or

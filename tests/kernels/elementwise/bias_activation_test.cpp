@@ -118,6 +118,34 @@ TEST_P(BiasActivationTest, ByHand) {
   EXPECT_NEAR(dx[2], 3 * (2.5 / 3 + 0.5), 1e-6);
 }
 
+/// Slopes are the gradient of dy = 1, of functions whose gradient reads its input; in place, too.
+TEST_P(BiasActivationTest, SlopesAreTheGradientOfOne) {
+  for (const ActivationFunction f : kFunctions) {
+    if (!activation_grad_reads_input(f.kind)) continue;
+    for (const DType dtype : kFloatingTypes) {
+      for (const BiasShape& shape : kShapes) {
+        if (shape.rows > 1000 && f.kind != Activation::gelu) continue;
+        Case c(f, shape, dtype);
+        c.dy.assign(c.dy.size(), 1.0f);
+        SCOPED_TRACE(c.name());
+        const DeviceBuffer x(device(), c.x, dtype), b(device(), c.b, dtype);
+        const GuardedBuffer d(device(), c.elements(), dtype);
+        BANTAM_KERNEL(exec(), bias_activation_slopes, f, shape, dtype, x.data(), b.data(), d.data());
+        EXPECT_EQ(d.download(), run(device(), c).dx);
+        BANTAM_KERNEL(exec(), bias_activation_slopes, f, shape, dtype, x.data(), b.data(), x.data());
+        EXPECT_EQ(x.download(), d.download());
+      }
+    }
+  }
+  Case c({Activation::hard_swish}, {.rows = 1, .channels = 4}, DType::float32);  // x/3 + 1/2 between -3 and 3
+  const DeviceBuffer x(device(), {-4, 0, 1, 2}, DType::float32), b(device(), {0, 0, 0.5f, 2}, DType::float32);
+  const DeviceBuffer d(device(), std::int64_t{4}, DType::float32);
+  BANTAM_KERNEL(exec(), bias_activation_slopes, c.f, c.shape, c.dtype, x.data(), b.data(), d.data());
+  const std::vector<float> slopes = d.download();
+  for (const auto& [i, expected] : {std::pair{0, 0.0f}, {1, 0.5f}, {2, 1.0f}, {3, 1.0f}})
+    EXPECT_NEAR(slopes[static_cast<std::size_t>(i)], expected, 1e-6) << i;
+}
+
 TEST_P(BiasActivationTest, MatchesReference) {
   for (const ActivationFunction f : kFunctions) {
     for (const DType dtype : kFloatingTypes) {

@@ -11,6 +11,7 @@
 
 #include "bantam/base/atomic_file.h"
 #include "bantam/kernels/contracts/conv/conv2d_inference.h"
+#include "bantam/kernels/contracts/pool/conv2d_pool.h"
 #include "bantam/kernels/contracts/conv/conv2d_statistics.h"
 #include "bantam/kernels/contracts/depthwise/depthwise_inference.h"
 #include "bantam/kernels/contracts/depthwise/norm_depthwise.h"
@@ -61,6 +62,7 @@ float storage[1];
 float* const kFloats = storage;
 void* const kSome = storage;
 auto* const kBytes = reinterpret_cast<std::uint8_t*>(storage);
+auto* const kWinners = reinterpret_cast<std::uint16_t*>(storage);
 
 struct WorkCase {
   const char* kernel;
@@ -128,6 +130,19 @@ void add_convolutions(std::vector<WorkCase>& cases) {
                                               {.dw = kFloats, .accumulate = true}, {});
                    },
                    4 * (96 + 256) + 8 * 216, 2 * 256 * 27, KernelKind::convolution});
+  cases.push_back(
+      {"conv2d_pool_forward",  // on the CPU what lies between is written and read
+       [](const Exec& e) { meta::conv2d_pool_forward(e, image_conv(), kHalf, kSome, kSome, kSome, kWinners, {}); },
+       2 * (96 + 216) + 2 * (64 + 2 * 256) + 2 * 64, 2 * 256 * 27, KernelKind::convolution});
+  cases.push_back({"conv2d_pool_grad_weight",
+                   [](const Exec& e) {
+                     meta::conv2d_pool_grad_weight(e, image_conv(), kHalf, kSome, kSome, kWinners, {.dw = kFloats}, {});
+                   },
+                   2 * 96 + 2 * (64 + 2 * 256) + 2 * 64 + 4 * 216, 2 * 256 * 27, KernelKind::convolution});
+  cases.push_back(
+      {"conv2d_input_sums",
+       [](const Exec& e) { meta::conv2d_input_sums(e, image_conv(), kHalf, kSome, kFloats, kFloats, false); },
+       2 * 216 + 4 * 216 + 4 * 3, 0});
   cases.push_back({"matmul",
                    [](const Exec& e) {
                      meta::matmul(e, {.m = 4, .n = 5, .k = 6}, kHalf, kSome, kSome,
@@ -322,6 +337,11 @@ void add_elementwise(std::vector<WorkCase>& cases) {
                                                 {.dx = kSome, .db = kFloats}, {});
                    },
                    2 * 2 * 80 + 10 + 4 * 8, 0, KernelKind::pass, 2});
+  cases.push_back({"bias_activation_slopes",
+                   [](const Exec& e) {
+                     meta::bias_activation_slopes(e, {Activation::gelu}, {10, 8}, kHalf, kSome, kSome, kSome);
+                   },
+                   2 * (2 * 80 + 8), 0});
   cases.push_back({"bias_forward", [](const Exec& e) { meta::bias_forward(e, 10, 8, kHalf, kSome, kSome, kSome); },
                    2 * (2 * 80 + 8), 0});
   cases.push_back(
