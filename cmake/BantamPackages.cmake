@@ -74,7 +74,7 @@ foreach(_target bantam_base bantam_memory bantam_engine bantam_data bantam_model
   if(NOT TARGET ${_target})
     continue()
   endif()
-  target_compile_options(${_target} PRIVATE $<$<CONFIG:Release>:-Os -ffunction-sections -fdata-sections>)
+  target_compile_options(${_target} PRIVATE $<$<CONFIG:Release>:-Oz -ffunction-sections -fdata-sections>)
   # Our sources have no assert(); those of header-only libraries, nlohmann's above all, carry their texts and every instance's name.
   target_compile_definitions(${_target} PRIVATE $<$<CONFIG:Release>:NDEBUG>)
   get_target_property(_sources ${_target} SOURCES)
