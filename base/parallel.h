@@ -11,18 +11,14 @@ namespace bantam {
 /// Runs `part(context, i)` for every i in [0, parts) on the calling thread and up to `threads` - 1 workers of the
 /// process' pool, in any order. The caller runs parts itself and waits only for parts that a worker has begun: a worker
 /// without a core delays nobody. Idle workers sleep after some microseconds. Of the exceptions thrown, that of the
-/// lowest i is rethrown after all parts have ended. Thread-safe; called from within a part, it runs on that thread
-/// alone.
+/// lowest i is rethrown after all parts have ended; on one thread the parts after one that throws are not begun.
+/// Thread-safe; called from within a part, it runs on that thread alone.
 void run_parts(std::int64_t parts, int threads, void (*part)(void* context, std::int64_t i), void* context);
 
-/// Runs `part(i)` for every i in [0, parts) on up to `threads` threads, in any order (`run_parts`). On one thread the
-/// parts after one that throws are not begun.
+/// Runs `part(i)` for every i in [0, parts) on up to `threads` threads, in any order (`run_parts`). One copy of the
+/// part's code, also for one thread.
 template <class Part>
 void parallel_parts(std::int64_t parts, int threads, Part&& part) {
-  if (parts <= 1 || threads <= 1) {
-    for (std::int64_t i = 0; i < parts; ++i) part(i);
-    return;
-  }
   using Callable = std::remove_reference_t<Part>;
   run_parts(
       parts, threads, [](void* context, std::int64_t i) { (*static_cast<Callable*>(context))(i); },

@@ -107,7 +107,8 @@ bantam_status bantam_model_get_info(const bantam_model* model, bantam_model_info
 }
 
 bantam_status bantam_model_class_names(const bantam_model* model, char** json) {
-  return guarded([&] { return_text(json, "json", nlohmann::json(required(model, "model").class_names).dump()); });
+  return guarded(
+      [&] { return_text(json, "json", nlohmann::ordered_json(required(model, "model").class_names).dump()); });
 }
 
 bantam_status bantam_model_save(bantam_model* model, const char* path) {

@@ -190,7 +190,7 @@ bantam_status bantam_model_parameter_names(bantam_model* model, char** json) {
     for (const Parameter& parameter :
          training(required(model, "model"), "bantam_model_parameter_names").model().parameters().all())
       names.push_back(parameter.name());
-    return_text(json, "json", nlohmann::json(names).dump());
+    return_text(json, "json", nlohmann::ordered_json(names).dump());
   });
 }
 

@@ -53,10 +53,36 @@ get_target_property(_fmt_headers fmt::fmt INTERFACE_INCLUDE_DIRECTORIES)
 target_include_directories(bantam_fmt SYSTEM PRIVATE ${_fmt_headers})
 set_target_properties(bantam_fmt PROPERTIES ARCHIVE_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR} POSITION_INDEPENDENT_CODE ON
   CXX_STANDARD 20)
+target_compile_options(bantam_fmt PRIVATE $<$<CONFIG:Release>:-Os -ffunction-sections -fdata-sections>)
 bantam_link_archives(fmt::fmt ${PROJECT_BINARY_DIR}/libbantam_fmt.a)
 add_dependencies(fmt::fmt bantam_fmt)
 
+# libjpeg-turbo's one object that chooses vector code refers to all of it, the encoder's too, which is 150 KB. The program encodes no
+# JPEG (scripts/dist.sh checks it): the encoder's symbols become one function that ends the program, and their objects are left out.
+set(_jpeg_encoder "^(jccolor|jcgray|jchuff|jcphuff|jcsample|jfdctflt|jfdctfst|jfdctint|jquantf|jquanti)-[a-z0-9]+[.]asm[.]o:$")
+function(bantam_leave_out_jpeg_encoder target)
+  get_target_property(_archive JPEG::JPEG IMPORTED_LOCATION)
+  execute_process(COMMAND ${CMAKE_NM} -g --defined-only ${_archive} OUTPUT_VARIABLE _listed RESULT_VARIABLE _failed ERROR_QUIET)
+  if(_failed)
+    return()  # a larger program, and no other difference
+  endif()
+  string(REPLACE "\n" ";" _listed "${_listed}")
+  set(_inside FALSE)
+  foreach(_line IN LISTS _listed)
+    if(_line MATCHES "[.]o:$")
+      string(REGEX MATCH "${_jpeg_encoder}" _inside "${_line}")
+    elseif(_inside AND _line MATCHES " [A-Z] ([A-Za-z0-9_]+)$")
+      target_link_options(${target} PRIVATE -Wl,--defsym=${CMAKE_MATCH_1}=bantam_left_out_code)
+      set(_some TRUE)
+    endif()
+  endforeach()
+  if(_some)
+    target_sources(${target} PRIVATE ${PROJECT_SOURCE_DIR}/cmake/left_out_code.cpp)
+  endif()
+endfunction()
+
 if(TARGET bantam)
+  bantam_leave_out_jpeg_encoder(bantam)
   # The map tells scripts/dist.sh whose archives are in the program, and thus whose licences go with it.
   set_target_properties(bantam PROPERTIES SKIP_BUILD_RPATH ON)
   target_link_options(bantam PRIVATE -static-libstdc++ -static-libgcc -Wl,-Map=${PROJECT_BINARY_DIR}/bantam.map
@@ -70,11 +96,16 @@ endif()
 set(_for_speed "^(images|augment|allocator|pages)/|^(checksum|parallel)[.]cpp$|^pipeline/(batch_plan|epoch_order)[.]"
   "|^delivery/(batch_mixer|direct_delivery|encoded_cache|sample_gather|sample_path)[.]")
 string(CONCAT _for_speed ${_for_speed})
+# IPA-SRA makes local copies of shared template instances, in every object that has one: without them the linker keeps one for all.
+set(_one_copy -ffunction-sections -fdata-sections $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-fno-ipa-sra>)
+foreach(_target bantam_kernels bantam_packing)
+  target_compile_options(${_target} PRIVATE $<$<AND:$<CONFIG:Release>,$<COMPILE_LANGUAGE:CXX>>:${_one_copy}>)
+endforeach()
 foreach(_target bantam_base bantam_memory bantam_engine bantam_data bantam_models bantam_run bantam_cli bantam)
   if(NOT TARGET ${_target})
     continue()
   endif()
-  target_compile_options(${_target} PRIVATE $<$<CONFIG:Release>:-Os -ffunction-sections -fdata-sections>)
+  target_compile_options(${_target} PRIVATE $<$<CONFIG:Release>:-Oz ${_one_copy}>)
   # Our sources have no assert(); those of header-only libraries, nlohmann's above all, carry their texts and every instance's name.
   target_compile_definitions(${_target} PRIVATE $<$<CONFIG:Release>:NDEBUG>)
   get_target_property(_sources ${_target} SOURCES)

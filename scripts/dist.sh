@@ -12,7 +12,7 @@ shift 2
 
 # Archives of what is linked; the compiler's own come with it. Header-only libraries have no archive in the link's map.
 archive_packages=(libyaml-cpp-dev zlib1g-dev libjpeg62-turbo-dev libpng-dev libarchive-dev liblzma-dev libzstd-dev libbz2-dev)
-header_packages=(libfmt-dev nlohmann-json3-dev libcli11-dev libeigen3-dev)
+header_packages=(libfmt-dev nlohmann-json3-dev libcli11-dev)
 newest_glibc=2.36
 
 die() {
@@ -65,6 +65,12 @@ copy_cuda_licence() {
     "of the CUDA Toolkit End User License Agreement allows." >"$2/cuda-runtime"
 }
 
+# BantamPackages.cmake leaves the vector code of libjpeg's encoder out.
+check_encodes_no_jpeg() {
+  [[ $(nm "$1") != *" jpeg_CreateCompress"* ]] ||
+    die "$1 encodes JPEG files, and BantamPackages.cmake leaves the encoder's vector code out"
+}
+
 missing=()
 for package in "${archive_packages[@]}"; do
   [[ -f /usr/share/doc/$package/copyright ]] || missing+=("$package")
@@ -82,6 +88,7 @@ rm -rf "$stage"
 mkdir -p "$stage"/{bin,share/completion}
 strip -o "$stage/bin/bantam" "$folder/bantam"
 check_needs_libc_alone "$stage/bin/bantam"
+check_encodes_no_jpeg "$folder/bantam"
 for shell in bash zsh fish; do "$stage/bin/bantam" completion $shell >"$stage/share/completion/bantam.$shell"; done
 copy_licences "$folder/bantam.map" "$stage/licences"
 cp LICENSE README.md CHANGELOG.md "$stage"

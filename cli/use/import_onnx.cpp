@@ -121,7 +121,8 @@ onnx::ImportedNetwork imported(const ImportOnnxOptions& options, const onnx::Mod
 std::string yaml_text(const std::string& name) {
   const auto is_plain = [](unsigned char c) { return std::isalnum(c) != 0 || c == '_' || c == '.' || c == '/'; };
   const bool plain = std::ranges::all_of(name, [&](char c) { return is_plain(c) || c == '-'; }) && is_plain(name[0]);
-  return plain ? name : nlohmann::json(name).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+  return plain ? name
+               : nlohmann::ordered_json(name).dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
 }
 
 bool is_onnx_file(const std::string& file) {

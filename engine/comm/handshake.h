@@ -10,7 +10,7 @@
 
 namespace bantam::handshake {
 
-using Json = nlohmann::json;
+using Json = nlohmann::ordered_json;
 
 /// Changes with what ranks say to each other. Frames up to the proofs' check are alike in all versions.
 constexpr int kProtocol = 1;

@@ -15,7 +15,7 @@ constexpr const char* kFormat = "bantam algorithms 1";
 }  // namespace
 
 AlgorithmMap read_algorithms(const std::filesystem::path& path, const std::string& device) {
-  const nlohmann::json file = nlohmann::json::parse(read_file(path), nullptr, false);
+  const nlohmann::ordered_json file = nlohmann::ordered_json::parse(read_file(path), nullptr, false);
   const auto has_text = [&](const char* key) { return file.contains(key) && file[key].is_string(); };
   if (!file.is_object() || !has_text("format") || file["format"] != kFormat || !has_text("device") ||
       !file.contains("choices") || !file["choices"].is_object())

@@ -19,7 +19,7 @@
 namespace bantam {
 namespace {
 
-using Json = nlohmann::json;
+using Json = nlohmann::ordered_json;
 
 struct NamedType {
   DType dtype;

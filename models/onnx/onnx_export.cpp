@@ -54,8 +54,8 @@ Model export_graph(const Graph& graph, const SafetensorsFile& weights, const Exp
   model.graph_name = "bantam";
   // Names of folders may have any bytes, strings of an ONNX file are UTF-8.
   if (!options.class_names.empty())
-    model.metadata["class_names"] =
-        nlohmann::json(options.class_names).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+    model.metadata["class_names"] = nlohmann::ordered_json(options.class_names)
+                                        .dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
   return model;
 }
 

@@ -12,7 +12,7 @@ namespace bantam::run {
 namespace {
 
 std::string text_of(const std::map<std::string, std::string>& choices) {
-  return nlohmann::json(choices).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+  return nlohmann::ordered_json(choices).dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
 }
 
 }  // namespace
@@ -38,7 +38,7 @@ void warm_up_in_rounds(const RunRanks& ranks, const RoundMember& member, const R
     warm = warm || mine;
     const std::string sent = broadcast_text(*ranks.link, mine ? text_of(choices.all()) : "", static_cast<int>(rank));
     if (!mine && cards[rank] == member.card)
-      choices.add(nlohmann::json::parse(sent).get<std::map<std::string, std::string>>());
+      choices.add(nlohmann::ordered_json::parse(sent).get<std::map<std::string, std::string>>());
   }
   if (!warm) warm_up();
 }

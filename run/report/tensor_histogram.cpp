@@ -21,7 +21,7 @@ namespace {
 
 constexpr std::size_t kMostUpdates = 8;
 
-ReportedHistogram parse_histogram(const nlohmann::json& line) {
+ReportedHistogram parse_histogram(const nlohmann::ordered_json& line) {
   ReportedHistogram read{.tensor = line.at("tensor").get<std::string>(),
                          .kind = line.at("kind").get<std::string>(),
                          .update = line.at("update").get<std::int64_t>(),
@@ -38,7 +38,7 @@ ReportedHistogram parse_histogram(const nlohmann::json& line) {
 
 ReportedHistogram parsed(const std::string& text, const std::filesystem::path& path, std::size_t number) {
   try {
-    return parse_histogram(nlohmann::json::parse(text));
+    return parse_histogram(nlohmann::ordered_json::parse(text));
   } catch (const std::exception& wrong) {
     throw DataError(fmt::format("{}:{}: expected a histogram: {}", path.string(), number, wrong.what()));
   }

@@ -17,7 +17,7 @@ namespace bantam::run {
 namespace {
 
 /// The numbers of `names` in a line, each with `prefix` in the line and with `title` in `values`.
-void read_numbers(const nlohmann::json& line, const std::vector<std::string>& names,
+void read_numbers(const nlohmann::ordered_json& line, const std::vector<std::string>& names,
                   std::pair<std::string_view, std::string_view> prefix_and_title,
                   std::map<std::string, double>& values) {
   const auto& [prefix, title] = prefix_and_title;
@@ -37,7 +37,7 @@ void read_log(const std::filesystem::path& path, const std::vector<std::string>&
   std::ifstream file(path);
   for (std::string text; std::getline(file, text);) {
     if (text.starts_with(R"({"kind":"update")")) continue;
-    const nlohmann::json line = nlohmann::json::parse(text, nullptr, false);
+    const nlohmann::ordered_json line = nlohmann::ordered_json::parse(text, nullptr, false);
     if (!line.is_object()) continue;
     read_numbers(line, names, {"", "train_"}, values);
     read_numbers(line, names, {"validation_", "validation_"}, values);

@@ -229,10 +229,10 @@ void check_weights(const RunConfig& config, const Located& located, SafetensorsF
 std::vector<std::string> names_in(const SafetensorsFile& file) {
   const auto found = file.metadata.find("class_names");
   if (found == file.metadata.end()) return {};
-  const nlohmann::json json = nlohmann::json::parse(found->second, nullptr, false);
+  const nlohmann::ordered_json json = nlohmann::ordered_json::parse(found->second, nullptr, false);
   std::vector<std::string> names;
   if (json.is_array())
-    for (const nlohmann::json& name : json)
+    for (const nlohmann::ordered_json& name : json)
       if (name.is_string()) names.push_back(name.get<std::string>());
   return std::ssize(names) == std::ssize(json) ? names : std::vector<std::string>();
 }

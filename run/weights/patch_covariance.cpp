@@ -4,14 +4,12 @@
 #include <algorithm>
 #include <cmath>
 
-#define EIGEN_MPL2_ONLY
-#include <Eigen/Eigenvalues>
-
 #include <fmt/format.h>
 
 #include "bantam/base/error.h"
 #include "bantam/base/parallel.h"
 #include "bantam/kernels/contracts/window.h"
+#include "bantam/run/weights/eigenvectors.h"
 
 namespace bantam::run {
 namespace {
@@ -21,10 +19,11 @@ constexpr std::int64_t kLanes = 4;         // of a row of windows, side by side
 
 /// The sign with which an eigenvector counts: whatever the solver found, and whichever of near-equal elements is the
 /// largest by a rounding.
-double sign_of(const Eigen::VectorXd& vector) {
-  const double least = 0.9 * vector.cwiseAbs().maxCoeff();
-  for (Eigen::Index i = 0; i < vector.size(); ++i)
-    if (std::abs(vector[i]) >= least) return vector[i] < 0 ? -1.0 : 1.0;
+double sign_of(std::span<const double> vector) {
+  double largest = 0;
+  for (const double value : vector) largest = std::max(largest, std::abs(value));
+  for (const double value : vector)
+    if (std::abs(value) >= 0.9 * largest) return value < 0 ? -1.0 : 1.0;
   return 1.0;
 }
 
@@ -110,19 +109,17 @@ std::vector<float> whitening_weights(std::span<const double> covariance, std::in
                                      double epsilon) {
   for (const double value : covariance)
     if (!std::isfinite(value)) throw DataError("whiten: the first training images have values that are not finite");
-  const Eigen::SelfAdjointEigenSolver<Eigen::MatrixXd> solver(
-      Eigen::Map<const Eigen::MatrixXd>(covariance.data(), patch, patch));
-  if (solver.info() != Eigen::Success) throw DataError("whiten: the eigenvectors of the patches were not found");
+  const Eigenvectors found = eigenvectors(covariance, patch);
   std::vector<float> weights(static_cast<std::size_t>(filters * patch));
   for (std::int64_t row = 0; row < filters / 2; ++row) {
-    const Eigen::Index at = patch - 1 - row;  // eigenvalues increase
-    const Eigen::VectorXd vector = solver.eigenvectors().col(at);
+    const std::span<const double> vector(found.vectors.data() + row * patch, static_cast<std::size_t>(patch));
     // A rounding may leave an eigenvalue of 0 below it.
-    const double factor = sign_of(vector) / std::sqrt(std::max(0.0, solver.eigenvalues()[at]) + epsilon);
+    const double value = std::max(0.0, found.values[static_cast<std::size_t>(row)]);
+    const double factor = sign_of(vector) / std::sqrt(value + epsilon);
     for (std::int64_t i = 0; i < patch; ++i) {
-      const auto value = static_cast<float>(factor * vector[i]);
-      weights[static_cast<std::size_t>(row * patch + i)] = value;
-      weights[static_cast<std::size_t>((filters / 2 + row) * patch + i)] = -value;
+      const auto weight = static_cast<float>(factor * vector[static_cast<std::size_t>(i)]);
+      weights[static_cast<std::size_t>(row * patch + i)] = weight;
+      weights[static_cast<std::size_t>((filters / 2 + row) * patch + i)] = -weight;
     }
   }
   return weights;

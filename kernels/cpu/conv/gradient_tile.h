@@ -40,14 +40,9 @@ template <class Vector, int R, int V>
       }
     }
   }
-#pragma GCC unroll 16
-  for (int r = 0; r < R; ++r) {
-#pragma GCC unroll 4
-    for (int v = 0; v < V; ++v) {
-      float* dw = tile.dw + (r * V + v) * kLanes;
-      store_vector(dw, tile.add ? load_vector<Vector>(dw) + sum[r][v] : sum[r][v]);
-    }
-  }
+  const auto at = [&](int r, int v) { return tile.dw + (r * V + v) * kLanes; };
+  if (tile.add) for_each_vector<R, V>([&](int r, int v) { sum[r][v] += load_vector<Vector>(at(r, v)); });
+  for_each_vector<R, V>([&](int r, int v) { store_vector(at(r, v), sum[r][v]); });
 }
 
 }  // namespace bantam::kernels::cpu

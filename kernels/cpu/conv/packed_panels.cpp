@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "bantam/base/parallel.h"
+#include "bantam/kernels/cpu/device/instruction_set.h"
 
 namespace bantam::kernels::cpu {
 namespace {
@@ -60,10 +61,8 @@ PanelKernels kernels_of() {
 
 PanelKernels fastest() {
 #if defined(__x86_64__)
-  const bool wide = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") &&
-                    __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512bw");
-  if (wide) return kernels_of<Avx512>();
-  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) return kernels_of<Avx2>();
+  if (has_avx512()) return kernels_of<Avx512>();
+  if (has_avx2()) return kernels_of<Avx2>();
 #endif
   return kernels_of<Plain>();
 }

@@ -67,25 +67,27 @@ template <class Vector>
   return v < zero ? low : high;
 }
 
+/// What follows a complete sum: bias, residual, activation, each over the whole tile.
+template <class Vector, int R, int V>
+[[gnu::always_inline]] inline void follow_sum(const PackedTile& tile, Vector (&sum)[R][V]) {
+  constexpr int kLanes = sizeof(Vector) / sizeof(float);
+  if (const float* bias = tile.bias; bias != nullptr)
+    for_each_vector<R, V>([&](int r, int v) { sum[r][v] += load_vector<Vector>(bias + v * kLanes); });
+  if (const float* residual = tile.residual; residual != nullptr)
+    for_each_vector<R, V>(
+        [&](int r, int v) { sum[r][v] += load_vector<Vector>(residual + (tile.y[r] - tile.y[0]) + v * kLanes); });
+  if (tile.clamps)
+    for_each_vector<R, V>([&](int r, int v) { sum[r][v] = clamped<Vector>(sum[r][v], tile.below, tile.top); });
+}
+
 template <class Vector, int R, int V>
 [[gnu::always_inline]] inline void multiply_packed(const PackedTile& tile) {
   constexpr int kLanes = sizeof(Vector) / sizeof(float);
   Vector sum[R][V] = {};
   sum_tile<Vector, R, V>(tile, sum);
-#pragma GCC unroll 16
-  for (int r = 0; r < R; ++r) {
-#pragma GCC unroll 4
-    for (int v = 0; v < V; ++v) {
-      float* y = tile.y[r] + v * kLanes;
-      Vector value = sum[r][v];
-      if (tile.add) value += load_vector<Vector>(y);
-      if (tile.last && tile.bias != nullptr) value += load_vector<Vector>(tile.bias + v * kLanes);
-      if (tile.last && tile.residual != nullptr)
-        value += load_vector<Vector>(tile.residual + (tile.y[r] - tile.y[0]) + v * kLanes);
-      if (tile.last && tile.clamps) value = clamped<Vector>(value, tile.below, tile.top);
-      store_vector(y, value);
-    }
-  }
+  if (tile.add) for_each_vector<R, V>([&](int r, int v) { sum[r][v] += load_vector<Vector>(tile.y[r] + v * kLanes); });
+  if (tile.last) follow_sum<Vector, R, V>(tile, sum);
+  for_each_vector<R, V>([&](int r, int v) { store_vector(tile.y[r] + v * kLanes, sum[r][v]); });
 }
 
 }  // namespace bantam::kernels::cpu

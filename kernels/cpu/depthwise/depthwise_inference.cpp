@@ -7,6 +7,7 @@
 #include "bantam/kernels/cpu/depthwise/depthwise_strip.h"
 #include "bantam/kernels/cpu/depthwise/depthwise_weights.h"
 #include "bantam/kernels/cpu/device/convert.h"
+#include "bantam/kernels/cpu/device/instruction_set.h"
 #include "bantam/kernels/cpu/elementwise/activation_math.h"
 #include "bantam/kernels/tiling/depthwise/depthwise_parts.h"
 
@@ -70,10 +71,8 @@ BANTAM_STRIP_TARGET(Plain, 16, );
 /// The widest that divides the channels; no lanes where none does.
 StripKernels strip_kernels(std::int64_t channels) {
 #if defined(__x86_64__)
-  const bool wide = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") &&
-                    __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512bw");
-  if (wide && channels % 16 == 0) return Avx512::kernels();
-  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && channels % 8 == 0) return Avx2::kernels();
+  if (has_avx512() && channels % 16 == 0) return Avx512::kernels();
+  if (has_avx2() && channels % 8 == 0) return Avx2::kernels();
 #endif
   return channels % 4 == 0 ? Plain::kernels() : StripKernels{};
 }

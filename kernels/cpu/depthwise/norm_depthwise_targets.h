@@ -6,6 +6,7 @@
 
 #include "bantam/kernels/contracts/depthwise/depthwise_conv2d.h"
 #include "bantam/kernels/cpu/depthwise/norm_depthwise_rows.h"
+#include "bantam/kernels/cpu/device/instruction_set.h"
 
 namespace bantam::kernels::cpu {
 
@@ -64,8 +65,7 @@ RowFunctions<T> row_functions(std::int64_t stride) {
 template <class T>
 RowFunctions<T> fastest_row_functions(const DepthwiseConv2dShape& s) {
 #if defined(__x86_64__)
-  static const bool wide = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") &&
-                           __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512bw");
+  static const bool wide = has_avx512();
   if (wide && s.channels % 16 == 0) return row_functions<SixteenLanes, T>(s.stride_h);
 #endif
   return row_functions<EightLanes, T>(s.stride_h);

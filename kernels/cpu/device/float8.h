@@ -105,26 +105,6 @@ template <class T>
   return readable >= kLanes ? load8(p) : load_lanes(p, lanes);
 }
 
-/// Fewer channels than lanes: rows run together, and the channels' values repeat.
-template <int K, class Fill, class Apply>
-void map_few_channels(std::int64_t rows, std::int64_t channels, int threads, Fill&& fill, Apply&& apply) {
-  const std::int64_t grain = 32768 / channels;
-  parallel_ranges(rows, grain, threads, [&](std::int64_t begin, std::int64_t end) {
-    float values[K][2 * kLanes], one[K];
-    for (std::int64_t i = 0; i < 2 * kLanes; ++i) {
-      fill(i % channels, one);
-      for (int k = 0; k < K; ++k) values[k][i] = one[k];
-    }
-    Float8 p[K];
-    const std::int64_t count = (end - begin) * channels;
-    for (std::int64_t i = 0; i < count; i += kLanes) {
-      const auto from = static_cast<std::int64_t>(static_cast<std::uint32_t>(i) % static_cast<std::uint32_t>(channels));
-      for (int k = 0; k < K; ++k) p[k] = load8(values[k] + from);
-      apply(begin * channels + i, std::min(kLanes, count - i), p);
-    }
-  });
-}
-
 /// Runs apply(offset, lanes, p) over a (rows, channels) array in steps of up to eight elements, in parallel over rows.
 /// p[k] holds the step's lanes of per-channel value k, which `fill(c, values)` computes for channel c. Each element is
 /// visited once, row after row: memory is read from its start to its end, as prefetchers like it. `apply` is copied:
@@ -133,28 +113,32 @@ template <int K, class Fill, class Apply>
 void map_channels(std::int64_t rows, std::int64_t channels, int threads, Fill&& fill, Apply&& apply) {
   constexpr std::int64_t kChunk = 1024;  // channels whose values are kept on the stack
   if (channels <= 0) return;
-  if (channels < kLanes) return map_few_channels<K>(rows, channels, threads, fill, apply);
-  const std::int64_t grain = std::max<std::int64_t>(1, 32768 / channels);
-  parallel_ranges(rows, grain, threads, [&](std::int64_t begin, std::int64_t end) {
-    const auto step = apply;                // a copy that no other thread sees: what it holds may stay in registers
+  // Fewer channels than lanes: eight rows are one, in which the channels' values repeat. The last may be shorter.
+  const std::int64_t width = channels < kLanes ? kLanes * channels : channels, all = rows * channels;
+  const std::int64_t grain = std::max<std::int64_t>(1, 32768 / width);
+  parallel_ranges((all + width - 1) / width, grain, threads, [&](std::int64_t begin, std::int64_t end) {
+    const auto step = apply;  // a copy that no other thread sees: what it holds may stay in registers
+    const auto end_of_row = [step](std::int64_t at, std::int64_t lanes, const Float8* p)
+        __attribute__((noinline, cold)) {
+      step(at, lanes, p);
+    };
     float values[K * kChunk] = {}, one[K];  // K groups of eight for every eight channels
-    for (std::int64_t c0 = 0; c0 < channels; c0 += kChunk) {
-      const std::int64_t chunk = std::min(kChunk, channels - c0);
+    for (std::int64_t c0 = 0; c0 < width; c0 += kChunk) {
+      const std::int64_t chunk = std::min(kChunk, width - c0);
       for (std::int64_t c = 0; c < chunk; ++c) {
-        fill(c0 + c, one);
+        fill(c0 + c < channels ? c0 + c : c % channels, one);
         for (int k = 0; k < K; ++k) values[c / kLanes * kLanes * K + k * kLanes + c % kLanes] = one[k];
       }
-      const std::int64_t whole = chunk / kLanes * kLanes;
       for (std::int64_t r = begin; r < end; ++r) {
+        const std::int64_t at = r * width + c0, used = std::min(chunk, all - at), whole = used / kLanes * kLanes;
         Float8 p[K];
-        for (std::int64_t c = 0; c < whole; c += kLanes) {
+        for (std::int64_t c = 0;; c += kLanes) {
 #pragma GCC unroll 8
           for (int k = 0; k < K; ++k) p[k] = load8(values + c * K + k * kLanes);
-          step(r * channels + c0 + c, kLanes, p);
+          if (c >= whole) break;
+          step(at + c, kLanes, p);
         }
-        if (whole == chunk) continue;
-        for (int k = 0; k < K; ++k) p[k] = load8(values + whole * K + k * kLanes);
-        step(r * channels + c0 + whole, chunk - whole, p);
+        if (whole < used) end_of_row(at + whole, used - whole, p);
       }
     }
   });

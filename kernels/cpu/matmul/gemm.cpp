@@ -7,6 +7,7 @@
 #include <array>
 #include <utility>
 
+#include "bantam/kernels/cpu/device/instruction_set.h"
 #include "bantam/kernels/cpu/device/thread_scratch.h"
 #include "bantam/kernels/cpu/matmul/gemm_tile.h"
 
@@ -151,10 +152,8 @@ void multiply(const GemmSize& size, MatrixView a, MatrixView b, float* c, std::i
 
 Gemm* fastest_gemm() {
 #if defined(__x86_64__)
-  const bool wide = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") &&
-                    __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512bw");
-  if (wide) return &multiply<Avx512>;
-  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) return &multiply<Avx2>;
+  if (has_avx512()) return &multiply<Avx512>;
+  if (has_avx2()) return &multiply<Avx2>;
 #endif
   return &multiply<Plain>;
 }

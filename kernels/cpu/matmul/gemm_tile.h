@@ -34,6 +34,16 @@ template <class Vector>
   std::memcpy(p, &v, sizeof(v));
 }
 
+/// Calls `body(r, v)` for each vector of a tile, unrolled: vectors stay in registers.
+template <int R, int V, class Body>
+[[gnu::always_inline]] inline void for_each_vector(Body&& body) {
+#pragma GCC unroll 16
+  for (int r = 0; r < R; ++r) {
+#pragma GCC unroll 4
+    for (int v = 0; v < V; ++v) body(r, v);
+  }
+}
+
 /// R rows times V vectors of columns; R·V sums stay in registers. `Packed`: A lies as (depth, R).
 template <class Vector, int R, int V, bool Packed>
 [[gnu::always_inline]] inline void multiply_tile(const GemmTile& tile) {
@@ -54,14 +64,9 @@ template <class Vector, int R, int V, bool Packed>
       for (int v = 0; v < V; ++v) sum[r][v] += left * right[v];
     }
   }
-#pragma GCC unroll 16
-  for (int r = 0; r < R; ++r) {
-#pragma GCC unroll 4
-    for (int v = 0; v < V; ++v) {
-      float* c = tile.c + r * tile.c_row + v * kLanes;
-      store_vector(c, tile.add ? load_vector<Vector>(c) + sum[r][v] : sum[r][v]);
-    }
-  }
+  const auto at = [&](int r, int v) { return tile.c + r * tile.c_row + v * kLanes; };
+  if (tile.add) for_each_vector<R, V>([&](int r, int v) { sum[r][v] += load_vector<Vector>(at(r, v)); });
+  for_each_vector<R, V>([&](int r, int v) { store_vector(at(r, v), sum[r][v]); });
 }
 
 /// Eight rows of eight values become columns.

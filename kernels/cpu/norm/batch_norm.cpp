@@ -29,10 +29,22 @@ Moments merge_parts(const float* partials, const float* origin, const BatchNormS
   return {origin[c] + mean, m2 / seen};
 }
 
-/// y = f(z); `inv_std(c)` returns a channel's factor.
-template <class InvStd>
+float inv_std_of(const RunningStatistics& running, std::int64_t c) {
+  return 1.0f / std::sqrt(running.variance[c] + running.epsilon);
+}
+
+/// A batch's statistics, or (without inv_std) the running ones.
+struct ChannelStatistics {
+  const float* mean;
+  const float* inv_std;
+  RunningStatistics running = {};
+
+  float inverse(std::int64_t c) const { return inv_std != nullptr ? inv_std[c] : inv_std_of(running, c); }
+};
+
+/// y = f(z).
 void normalise(const Exec& exec, const BatchNormShape& shape, DType dtype, const void* x, const BatchNormAffine& affine,
-               const float* mean, InvStd&& inv_std, void* y) {
+               const ChannelStatistics& statistics, void* y) {
   dispatch_floating(dtype, [&](auto tag) {
     using T = typename decltype(tag)::type;
     const T* from = static_cast<const T*>(x);
@@ -41,8 +53,8 @@ void normalise(const Exec& exec, const BatchNormShape& shape, DType dtype, const
       map_channels<3>(
           shape.rows, shape.channels, exec.threads,
           [&](std::int64_t c, float* p) {
-            p[0] = mean[c];
-            p[1] = inv_std(c) * scale_of(affine, c);
+            p[0] = statistics.mean[c];
+            p[1] = statistics.inverse(c) * scale_of(affine, c);
             p[2] = shift_of(affine, c);
           },
           [=](std::int64_t at, std::int64_t lanes, const Float8* p) {
@@ -81,8 +93,7 @@ void batch_norm_forward_training(const Exec& exec, const BatchNormShape& shape, 
 
 void batch_norm_apply(const Exec& exec, const BatchNormShape& shape, DType dtype, const void* x,
                       const BatchNormAffine& affine, const float* mean, const float* inv_std, void* y) {
-  normalise(
-      exec, shape, dtype, x, affine, mean, [&](std::int64_t c) { return inv_std[c]; }, y);
+  normalise(exec, shape, dtype, x, affine, {mean, inv_std}, y);
 }
 
 void batch_norm_backward_training(const Exec& exec, const BatchNormShape& shape, DType dtype, const NormOperand& norm,
@@ -107,15 +118,10 @@ void batch_norm_backward_training(const Exec& exec, const BatchNormShape& shape,
 
 void batch_norm_forward_inference(const Exec& exec, const BatchNormShape& shape, DType dtype, const void* x,
                                   const BatchNormAffine& affine, const RunningStatistics& running, void* y) {
-  const auto inv_std = [&](std::int64_t c) { return 1.0f / std::sqrt(running.variance[c] + running.epsilon); };
-  normalise(exec, shape, dtype, x, affine, running.mean, inv_std, y);
+  normalise(exec, shape, dtype, x, affine, {running.mean, nullptr, running}, y);
 }
 
 namespace {
-
-float inv_std_of(const RunningStatistics& running, std::int64_t c) {
-  return 1.0f / std::sqrt(running.variance[c] + running.epsilon);
-}
 
 /// dx = scale·inv_std·dy·f'(z).
 template <class T, class Function>
