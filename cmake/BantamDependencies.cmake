@@ -4,6 +4,7 @@ include(BantamOneDnn)
 find_package(yaml-cpp REQUIRED)
 find_package(fmt REQUIRED)
 find_package(nlohmann_json REQUIRED)
+find_package(Eigen3 REQUIRED NO_MODULE)  # eigenvectors of small symmetric matrices
 if(BANTAM_PROGRAM)
   find_package(CLI11 REQUIRED)
 endif()
