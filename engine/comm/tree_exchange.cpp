@@ -7,6 +7,7 @@
 #include <cstring>
 #include <string>
 
+#include "bantam/engine/comm/span_shares.h"
 #include "bantam/kernels/contracts/elementwise/elementwise.h"
 
 namespace bantam {
@@ -105,20 +106,7 @@ void add_tree(std::span<const Node> nodes, std::span<const T* const> sums, T* ou
   }
 }
 
-/// Elements of a plane: a piece of a rank's shard.
-struct Piece {
-  std::int64_t begin = 0, count = 0;
-};
-
-/// Piece number `round` of the shard of `rank` among `ranks`; none of its elements where the shard ends before.
-Piece piece_of(const TreePlane& plane, std::int64_t elements, int round, int rank, int ranks) {
-  const auto edge = [&](std::int64_t r) {
-    const std::int64_t lines = (plane.elements + kShardElements - 1) / kShardElements;
-    return std::min(plane.elements, lines * r / ranks * kShardElements);
-  };
-  const std::int64_t begin = std::min(edge(rank + 1), edge(rank) + elements * round);
-  return {begin, std::min(edge(rank + 1) - begin, elements)};
-}
+using Piece = SpanPart<std::int64_t>;  // of a rank's shard of a plane, in elements
 
 const std::byte* at(const void* array, std::int64_t element, DType type) {
   return static_cast<const std::byte*>(array) + static_cast<std::size_t>(element) * size_of(type);
@@ -155,7 +143,8 @@ struct TreeExchange::Impl {
   };
   Piece piece_for(const Round& round, int rank) const {
     const auto elements = static_cast<std::int64_t>(piece / size_of(round.plane->type));
-    return piece_of(*round.plane, elements, round.round, rank, ranks.size());
+    return piece_of_share(share_of_span(round.plane->elements, kShardElements, rank, ranks.size()), elements,
+                          std::int64_t{round.round});
   }
   int rounds_of(const TreePlane& plane) const;
   void check(const TreePlane& plane) const;
@@ -169,7 +158,7 @@ int TreeExchange::Impl::rounds_of(const TreePlane& plane) const {
   int rounds = 0;
   for (bool more = plane.elements > 0; more; rounds += more ? 1 : 0) {
     more = false;
-    for (int rank = 0; rank < ranks.size(); ++rank) more = more || piece_for({&plane, rounds}, rank).count > 0;
+    for (int rank = 0; rank < ranks.size(); ++rank) more = more || piece_for({&plane, rounds}, rank).size > 0;
   }
   return rounds;
 }
@@ -189,8 +178,8 @@ void TreeExchange::Impl::send_sums(const Round& round) {
   const TreePlane& plane = *round.plane;
   for (int rank = 0; rank < ranks.size(); ++rank) {
     const Piece part = piece_for(round, rank);
-    if (rank == ranks.rank() || part.count == 0) continue;
-    const std::size_t bytes = static_cast<std::size_t>(part.count) * size_of(plane.type);
+    if (rank == ranks.rank() || part.size == 0) continue;
+    const std::size_t bytes = static_cast<std::size_t>(part.size) * size_of(plane.type);
     for (const void* sum : plane.sums) out.push_back({rank, {at(sum, part.begin, plane.type), bytes}});
   }
 }
@@ -199,9 +188,9 @@ void TreeExchange::Impl::send_sums(const Round& round) {
 std::vector<const void*> TreeExchange::Impl::receive_sums(const Round& round, std::span<std::byte> workspace) {
   const TreePlane& plane = *round.plane;
   const Piece part = piece_for(round, ranks.rank());
-  const std::size_t bytes = static_cast<std::size_t>(part.count) * size_of(plane.type);
+  const std::size_t bytes = static_cast<std::size_t>(part.size) * size_of(plane.type);
   std::vector<const void*> places;
-  if (part.count == 0) return places;
+  if (part.size == 0) return places;
   for (int rank = 0; rank < ranks.size(); ++rank) {
     const auto& theirs = sums[static_cast<std::size_t>(rank)];
     for (std::size_t i = 0; i < theirs.size(); ++i) {
@@ -224,21 +213,21 @@ void TreeExchange::Impl::spread_root(const Round& round) {
     if (rank == ranks.rank()) continue;
     const Piece mine = piece_for(round, ranks.rank()), theirs = piece_for(round, rank);
     const std::size_t size = size_of(plane.type);
-    if (mine.count > 0)
-      out.push_back({rank, {at(plane.root, mine.begin, plane.type), static_cast<std::size_t>(mine.count) * size}});
-    if (theirs.count > 0)
-      in.push_back({rank, {at(plane.root, theirs.begin, plane.type), static_cast<std::size_t>(theirs.count) * size}});
+    if (mine.size > 0)
+      out.push_back({rank, {at(plane.root, mine.begin, plane.type), static_cast<std::size_t>(mine.size) * size}});
+    if (theirs.size > 0)
+      in.push_back({rank, {at(plane.root, theirs.begin, plane.type), static_cast<std::size_t>(theirs.size) * size}});
   }
 }
 
 void TreeExchange::Impl::finish(const Round& round, const std::vector<const void*>& places) {
   const TreePlane& plane = *round.plane;
   const Piece part = piece_for(round, ranks.rank());
-  if (part.count == 0) return;
+  if (part.size == 0) return;
   const auto add = [&]<class T>(T) {
     std::vector<const T*> sums;
     for (const void* place : places) sums.push_back(static_cast<const T*>(place));
-    add_tree<T>(nodes, sums, static_cast<T*>(plane.root) + part.begin, static_cast<std::size_t>(part.count),
+    add_tree<T>(nodes, sums, static_cast<T*>(plane.root) + part.begin, static_cast<std::size_t>(part.size),
                 reinterpret_cast<T*>(scratch.data()));
   };
   switch (plane.type) {

@@ -14,6 +14,7 @@
 #include "bantam/data/delivery/given_samples.h"
 #include "bantam/engine/graph/frozen_norms.h"
 #include "bantam/engine/graph/lower.h"
+#include "bantam/engine/graph/synchronise.h"
 #include "bantam/engine/step/muon.h"
 #include "bantam/engine/step/rule_values.h"
 #include "bantam/kernels/contracts/input/image_batch.h"
@@ -415,6 +416,8 @@ void read_sections(ConfigMap& root, RunConfig& config, DataSection section, cons
   if (!attempt.failed()) {
     attempt([&] { require_groups_match(root, config); });
     attempt([&] { require_exclusions_match(root, config); });
+    if (config.train.sync_batch_norm && !root.self().is_described())
+      config.model.graph = with_synchronised_norms(config.model.graph);
   }
   attempt([&] {
     if (has_training)

@@ -48,6 +48,7 @@ struct TrainConfig {
   std::int64_t accumulate = 1;  ///< batches an update, of each replica
   int replicas = 1;             ///< that run beside each other, a power of two
   DType gradients = DType::float32;  ///< of several replicas: what each sum of gradients is rounded to
+  bool sync_batch_norm = false;      ///< batch statistics are those of all replicas, each on a rank of its own
   SplitOptions split;
   LossOptions loss;
   OptimizerOptions optimizer;

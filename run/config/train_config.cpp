@@ -346,6 +346,15 @@ TrainConfig read_train_config(ConfigMap train, Device device) {
       {.min = 1, .max = 1'000'000}, 1);
   config.replicas = read_replicas(train);
   config.gradients = read_gradients(train);
+  config.sync_batch_norm = train.boolean(
+      {"sync_batch_norm",
+       "Batch norms of several replicas compute their statistics, and the sums of their gradients, over the batches of "
+       "all "
+       "replicas that run at the same time, as if they were one batch: for small batches a rank. Each replica needs a "
+       "rank of its own (--gpus, --ranks). Two small messages a norm and batch; norms run as passes of their own, in "
+       "no "
+       "fusion."},
+      false);
   config.split = read_split(train);
   attempt([&] { config.loss.loss = read_loss(train); });
   attempt([&] { config.loss.metrics = read_metrics(train); });

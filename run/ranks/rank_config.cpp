@@ -17,6 +17,7 @@
 #include "bantam/base/error.h"
 #include "bantam/engine/comm/collectives.h"
 #include "bantam/engine/comm/replica_shares.h"
+#include "bantam/engine/graph/norm_exchange.h"
 #include "bantam/engine/step/training_session.h"
 #include "bantam/run/fit/fitting.h"
 #include "bantam/run/ranks/rank_devices.h"
@@ -85,8 +86,9 @@ std::vector<double> speeds_of_ranks(const RunRanks& ranks, const RunConfig& conf
 void require_ranks(const RunConfig& config, int ranks) {
   require_limits(config, ranks);
   require_split(config, ranks);
-  if (ranks == 1) return;
   if (config.train.replicas < ranks) refuse_few_replicas(config, ranks);
+  if (config.train.sync_batch_norm) require_rank_each(config.train.replicas, ranks);
+  if (ranks == 1) return;
   if (config.data && config.data->pipeline.cache == CacheKind::disk && config.data->pipeline.cache_folder.empty())
     throw ConfigError(
         "data.pipeline.cache: disk packs samples into the run's folder, which rank 0 alone has: name a folder by "

@@ -11,6 +11,7 @@
 #include "bantam/engine/comm/device/failure_word.h"
 #include "bantam/engine/comm/device/nccl_link.h"
 #include "bantam/engine/comm/device/peer_regions.h"
+#include "bantam/engine/comm/span_shares.h"
 
 namespace bantam {
 namespace {
@@ -60,11 +61,7 @@ class PeerLink final : public DeviceLink {
 /// need whole multiprocessors, as libraries' matrix products do, would wait for blocks of an exchange to end.
 void PeerLink::copy_and_add(const kernels::Exec& exec, const kernels::SumSpan& span) const {
   const int rank = regions_.rank;
-  const std::uint64_t bytes = kernels::bytes_of({&span, 1}), lines = (bytes + kLine - 1) / kLine;
-  const auto edge = [&](int r) {
-    return std::min(bytes, lines * static_cast<std::uint64_t>(r) / static_cast<std::uint64_t>(tree_.ranks) * kLine);
-  };
-  const std::uint64_t begin = edge(rank), share = edge(rank + 1) - begin;
+  const auto [begin, share] = share_of_span(kernels::bytes_of({&span, 1}), kLine, rank, tree_.ranks);
   std::byte* copy = base(rank) + copies_;
   std::array<const void*, kernels::SumTree::kMostSums> sums = {};
   BANTAM_KERNEL(exec, meet_ranks, tree_, regions_);

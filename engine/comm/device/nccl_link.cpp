@@ -14,6 +14,7 @@
 
 #include "bantam/base/error.h"
 #include "bantam/engine/comm/collectives.h"
+#include "bantam/engine/comm/span_shares.h"
 #include "bantam/memory/pages/region_source.h"
 
 namespace bantam {
@@ -95,10 +96,7 @@ class NcclRanks {
   NcclComm comm_ = nullptr;
 };
 
-/// Bytes of a span.
-struct Part {
-  std::uint64_t begin = 0, bytes = 0;
-};
+using Part = SpanPart<std::uint64_t>;  // of a span, in bytes
 
 class NcclLink final : public DeviceLink {
  public:
@@ -134,7 +132,10 @@ class NcclLink final : public DeviceLink {
 
   int owner(int sum) const { return tree_.owners[static_cast<std::size_t>(sum)]; }
   std::uint64_t place(int sum) const { return tree_.places[static_cast<std::size_t>(sum)]; }
-  Part part_of(std::uint64_t bytes, int rank, std::uint64_t round) const;
+  /// Piece number `round` of the share of `rank`; of no size where the share ends before.
+  Part part_of(std::uint64_t bytes, int rank, std::uint64_t round) const {
+    return piece_of_share(share_of_span(bytes, kLine, rank, tree_.ranks), piece_, round);
+  }
   void send_all(const kernels::Exec& exec, const kernels::SumSpan& span);
   void divide(const kernels::Exec& exec, const kernels::SumSpan& span);
   void add(const kernels::Exec& exec, const kernels::SumSpan& span, const Part& part) const;
@@ -179,7 +180,7 @@ void NcclLink::add(const kernels::Exec& exec, const kernels::SumSpan& span, cons
     sums[static_cast<std::size_t>(i)] = own ? region_ + place(i) + span.offset + part.begin : received;
     if (!own) received += piece_;
   }
-  const auto elements = static_cast<std::int64_t>(part.bytes / size_of(span.dtype));
+  const auto elements = static_cast<std::int64_t>(part.size / size_of(span.dtype));
   BANTAM_KERNEL(exec, add_rank_sums, tree_, span.dtype, elements,
                 std::span(sums.data(), static_cast<std::size_t>(tree_.sums)), span.factor,
                 region_ + home_ + span.offset + part.begin);
@@ -197,37 +198,27 @@ void NcclLink::exchange(const kernels::Exec& exec, std::span<const kernels::SumS
 }
 
 void NcclLink::send_all(const kernels::Exec& exec, const kernels::SumSpan& span) {
-  const Part whole{.bytes = rounded(span)};
+  const Part whole{.size = rounded(span)};
   group(exec, [&](auto send, auto receive) {
     std::byte* into = workspace_;
     for (int i = 0; i < tree_.sums; ++i) {
       if (owner(i) != rank_) {
-        receive(into, whole.bytes, owner(i));
+        receive(into, whole.size, owner(i));
         into += piece_;
         continue;
       }
       for (int rank = 0; rank < tree_.ranks; ++rank)
-        if (rank != rank_) send(region_ + place(i) + span.offset, whole.bytes, rank);
+        if (rank != rank_) send(region_ + place(i) + span.offset, whole.size, rank);
     }
   });
   add(exec, span, whole);
-}
-
-/// Piece number `round` of the share of `rank`; no bytes where the share ends before.
-Part NcclLink::part_of(std::uint64_t bytes, int rank, std::uint64_t round) const {
-  const auto edge = [&](int r) {
-    const std::uint64_t lines = (bytes + kLine - 1) / kLine;
-    return std::min(bytes, lines * static_cast<std::uint64_t>(r) / static_cast<std::uint64_t>(tree_.ranks) * kLine);
-  };
-  const std::uint64_t begin = std::min(edge(rank) + round * piece_, edge(rank + 1));
-  return {begin, std::min(piece_, edge(rank + 1) - begin)};
 }
 
 void NcclLink::divide(const kernels::Exec& exec, const kernels::SumSpan& span) {
   const std::uint64_t bytes = rounded(span);
   const auto any = [&](std::uint64_t round) {
     for (int rank = 0; rank < tree_.ranks; ++rank)
-      if (part_of(bytes, rank, round).bytes > 0) return true;
+      if (part_of(bytes, rank, round).size > 0) return true;
     return false;
   };
   std::byte* const home = region_ + home_ + span.offset;
@@ -237,14 +228,14 @@ void NcclLink::divide(const kernels::Exec& exec, const kernels::SumSpan& span) {
       const Part mine = part_of(bytes, rank_, round);
       for (int i = 0; i < tree_.sums; ++i) {
         if (owner(i) != rank_) {
-          if (mine.bytes > 0) receive(into, mine.bytes, owner(i));
+          if (mine.size > 0) receive(into, mine.size, owner(i));
           into += piece_;
           continue;
         }
         for (int rank = 0; rank < tree_.ranks; ++rank) {
           const Part theirs = part_of(bytes, rank, round);
-          if (rank != rank_ && theirs.bytes > 0)
-            send(region_ + place(i) + span.offset + theirs.begin, theirs.bytes, rank);
+          if (rank != rank_ && theirs.size > 0)
+            send(region_ + place(i) + span.offset + theirs.begin, theirs.size, rank);
         }
       }
       if (round == 0) return;
@@ -252,11 +243,11 @@ void NcclLink::divide(const kernels::Exec& exec, const kernels::SumSpan& span) {
       for (int rank = 0; rank < tree_.ranks; ++rank) {
         const Part theirs = part_of(bytes, rank, round - 1);
         if (rank == rank_) continue;
-        if (finished.bytes > 0) send(home + finished.begin, finished.bytes, rank);
-        if (theirs.bytes > 0) receive(home + theirs.begin, theirs.bytes, rank);
+        if (finished.size > 0) send(home + finished.begin, finished.size, rank);
+        if (theirs.size > 0) receive(home + theirs.begin, theirs.size, rank);
       }
     });
-    if (const Part mine = part_of(bytes, rank_, round); mine.bytes > 0) add(exec, span, mine);
+    if (const Part mine = part_of(bytes, rank_, round); mine.size > 0) add(exec, span, mine);
   }
 }
 

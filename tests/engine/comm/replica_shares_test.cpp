@@ -5,6 +5,7 @@
 
 #include <gtest/gtest.h>
 
+#include "bantam/engine/comm/span_shares.h"
 #include "tests/engine/message_of.h"
 
 namespace bantam {
@@ -55,6 +56,34 @@ TEST(ReplicaShares, SumsAreTheLargestAlignedSubtrees) {
   EXPECT_EQ(sums_of({10, 6}), (std::vector<ReplicaSum>{{10, 1}, {12, 2}}));
   EXPECT_EQ(sums_of({3, 2}), (std::vector<ReplicaSum>{{3, 0}, {4, 0}}));
   EXPECT_EQ(sums_of({1, 14}), (std::vector<ReplicaSum>{{1, 0}, {2, 1}, {4, 2}, {8, 2}, {12, 1}, {14, 0}}));
+}
+
+TEST(SpanShares, AreWholeLinesAndTheirPieces) {
+  using Part = SpanPart<std::int64_t>;
+  const auto expect = [](const Part& found, std::int64_t begin, std::int64_t size) {
+    EXPECT_EQ(found.begin, begin);
+    EXPECT_EQ(found.size, size);
+  };
+  // 100 in lines of 16 are 7 lines, the last one of 4: 2, 2 and 3 of them.
+  const auto share = [](int rank) { return share_of_span<std::int64_t>(100, 16, rank, 3); };
+  expect(share(0), 0, 32);
+  expect(share(1), 32, 32);
+  expect(share(2), 64, 36);
+  expect(piece_of_share<std::int64_t>(share(2), 20, 0), 64, 20);
+  expect(piece_of_share<std::int64_t>(share(2), 20, 1), 84, 16);
+  expect(piece_of_share<std::int64_t>(share(2), 20, 2), 100, 0);
+  expect(share_of_span<std::int64_t>(5, 16, 0, 2), 0, 0);  // one line: the last rank has it
+  expect(share_of_span<std::int64_t>(5, 16, 1, 2), 0, 5);
+  expect(share_of_span<std::int64_t>(0, 16, 1, 2), 0, 0);
+  for (const std::uint64_t size : {1u, 255u, 256u, 257u, 100'000u}) {
+    std::uint64_t next = 0;
+    for (int rank = 0; rank < 7; ++rank) {
+      const SpanPart<std::uint64_t> part = share_of_span<std::uint64_t>(size, 256, rank, 7);
+      EXPECT_EQ(part.begin, next);
+      next += part.size;
+    }
+    EXPECT_EQ(next, size);
+  }
 }
 
 }  // namespace

@@ -9,6 +9,7 @@
 #include <gtest/gtest.h>
 
 #include "bantam/base/error.h"
+#include "bantam/engine/graph/synchronise.h"
 #include "bantam/run/ranks/rank_config.h"
 #include "tests/engine/comm/on_ranks.h"
 #include "tests/engine/message_of.h"
@@ -118,6 +119,20 @@ TEST_F(RanksOnGpus, NeedAReplicaEach) {
       message_of([] { require_ranks(tiny({"device=cuda"}), 3); }),
       "3 GPUs need as many replicas or more, but train.replicas is 1: each GPU computes whole replicas, of a batch "
       "each; add train.replicas=4 (a power of two), which makes an update of 4 batches");
+}
+
+TEST_F(RanksOnGpus, NeedOneReplicaEachForSynchronisedNorms) {
+  const RunConfig config = tiny({"device=cuda", "train.replicas=4", "train.sync_batch_norm=true"});
+  EXPECT_TRUE(has_synchronised_norms(config.model.graph));
+  EXPECT_NO_THROW(require_ranks(config, 4));
+  EXPECT_EQ(message_of([&] { require_ranks(config, 1); }),
+            "train.sync_batch_norm: batch norms of replicas exchange sums while these run side by side, each on a rank "
+            "of its own: train.replicas is 4, but there is 1 rank; start 4 ranks (--gpus 4 or --ranks 4), or set "
+            "train.replicas=1");
+  EXPECT_EQ(message_of([&] { require_ranks(config, 3); }),
+            "train.sync_batch_norm: batch norms of replicas exchange sums while these run side by side, each on a rank "
+            "of its own: train.replicas is 4, but there are 3 ranks; start 4 ranks (--gpus 4 or --ranks 4)");
+  EXPECT_NE(message_of([&] { require_ranks(config, 5); }).find("5 GPUs need as many replicas"), std::string::npos);
 }
 
 TEST_F(RanksOnGpus, HaveTheirOwnLimits) {
