@@ -9,6 +9,7 @@
 
 #include "bantam/kernels/reference/conv2d.h"
 #include "bantam/kernels/reference/pool2d.h"
+#include "bantam/kernels/tiling/conv/few_channels_parts.h"
 #include "tests/kernels/arrays.h"
 #include "tests/kernels/conv/conv2d_shapes.h"
 #include "tests/kernels/device_buffer.h"
@@ -158,8 +159,11 @@ TEST_P(Conv2dPoolTest, ForwardHasTheBitsOfTheKernelsOneAfterTheOther) {
       std::vector<float> x = random_values(s.x_elements(), 1, dtype), w = random_values(s.w_elements(), 2, dtype);
       for (std::vector<float>* values : {&x, &w})
         for (float& v : *values) v = std::round(v * 2) / 2;
-      x[x.size() / 3] = std::nanf("");
-      x[x.size() / 2] = std::numeric_limits<float>::infinity();
+      // Where the convolution alone runs the same kernel: zeros with which a library's fills up times infinity are NaN.
+      if (device().exec().device.kind == DeviceKind::cpu || kernels::cuda::prefers_few_channels_kernel(s, dtype)) {
+        x[x.size() / 3] = std::nanf("");
+        x[x.size() / 2] = std::numeric_limits<float>::infinity();
+      }
       const Pooled together = forward(device(), s, dtype, x, w), one_by_one = apart(device(), s, dtype, x, w);
       ASSERT_EQ(together.y.size(), one_by_one.y.size());
       std::size_t differ = 0;
