@@ -1,4 +1,4 @@
-// How an array is cut into shares, one a rank, and these into pieces that travel at once.
+// How an array is cut into shares, one a rank, and these into what travels at once.
 #pragma once
 
 #include <algorithm>

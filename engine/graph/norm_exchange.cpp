@@ -40,7 +40,7 @@ NormExchange::NormExchange(Model& model, Communicator* ranks, int replicas, std:
     : ranks_(ranks) {
   require_rank_each(replicas, static_cast<int>(dealt));
   const std::vector<ReplicaShare> shares = even_shares(replicas, replicas);
-  const Context context = model.context(Pass::train).at(model.runtime().intern("replicas/norms"));
+  const Context context = model.context(Pass::train).at(model.runtime().intern("replicas/exchange/norms"));
   if (context.device.kind != DeviceKind::cpu) {
     layout_ = {.shares = shares,
                .sum_places = std::vector<std::vector<int>>(dealt, {0}),

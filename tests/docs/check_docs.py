@@ -13,7 +13,7 @@ Marks are HTML comments on the line before a fenced block, which GitHub does not
     <!-- file: net.yaml --> the block is written to that file, for the commands that follow
     <!-- new file: a/b.h --> anywhere on a page: `a/b.h` is a file that the reader is to write, so it need not be there
 
-A page's blocks run in order in a temporary folder with the tree's configs/, examples/ and build/ (the program and the examples' programs, by
+A page's blocks run in order in a temporary folder with the tree's configs/, benchmarks/, examples/ and build/ (the program and the examples' programs, by
 default those beside it), without a GPU. Output is compared in shape: numbers
 with their units (also byte units and times), absolute paths, rules of dashes and white space match whatever stands there; `…` matches the rest
 of a line, and alone on a line any number of lines. Everything else has to be equal.
@@ -155,6 +155,8 @@ def check_output(block, output):
 def prepare_folder(folder, source, program, examples):
     """What a reader has after `make build`, as far as commands need it."""
     shutil.copytree(source / "configs", folder / "configs")
+    if (source / "benchmarks").is_dir():  # the self-test has none
+        shutil.copytree(source / "benchmarks", folder / "benchmarks", ignore=shutil.ignore_patterns("peers"))
     (folder / "build").mkdir()
     (folder / "build" / "bantam").symlink_to(program.resolve())
     (folder / "build" / "examples").symlink_to((examples or program.parent / "examples").resolve())
