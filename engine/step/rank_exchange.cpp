@@ -182,10 +182,8 @@ void RankExchange::time_waits(bool times) {
 
 std::vector<double> RankExchange::waits() const {
   std::vector<double> seconds;
-  if (!marks_) return seconds;
-  const std::vector<std::int64_t> times = marks_->times();
-  for (std::size_t i = 0; i + 1 < times.size(); i += 2)
-    seconds.push_back(1e-9 * static_cast<double>(times[i + 1] - times[i]));
+  for (std::int64_t i = 0; marks_ && i + 1 < marks_->marks(); i += 2)
+    if (const auto wait = marks_->seconds_between(i, i + 1)) seconds.push_back(*wait);
   return seconds;
 }
 

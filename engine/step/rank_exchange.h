@@ -52,8 +52,8 @@ class RankExchange {
   /// While true, the model's stream is marked where it comes to wait for the exchange, and where it goes on: for
   /// measurements. Marks are made anew at each call.
   void time_waits(bool times);
-  /// Seconds of the waits since, one of each finish(), in order; of a recorded one those of the last replay. Waits for
-  /// the stream.
+  /// Seconds of the waits since, one of each finish(), in order; of a recorded one those of the last replay, and
+  /// nothing of one that was not replayed. Waits for the stream.
   std::vector<double> waits() const;
   /// While true, sums of other ranks are left out: for measurements.
   void skip(bool skips) { skips_ = skips; }

@@ -143,6 +143,18 @@ double event_seconds(void* begin, void* end) {
   return 1e-3 * static_cast<double>(milliseconds);
 }
 
+bool event_seconds_if_done(void* begin, void* end, double& seconds) {
+  float milliseconds = 0;
+  const cudaError_t status = cudaEventElapsedTime(&milliseconds, as_event(begin), as_event(end));
+  if (status == cudaErrorInvalidResourceHandle || status == cudaErrorNotReady) {
+    (void)cudaGetLastError();  // an answer, no error
+    return false;
+  }
+  check(status, "cudaEventElapsedTime");
+  seconds = 1e-3 * static_cast<double>(milliseconds);
+  return true;
+}
+
 void event_destroy(int, void* event) noexcept { (void)cudaEventDestroy(as_event(event)); }
 
 void event_record(int device, void* event, void* stream) {

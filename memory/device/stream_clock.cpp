@@ -23,6 +23,15 @@ std::int64_t StreamClock::mark() {
   return static_cast<std::int64_t>(host_.size()) - 1;
 }
 
+std::optional<double> StreamClock::seconds_between(std::int64_t begin, std::int64_t end) const {
+  const auto from = static_cast<std::size_t>(begin), to = static_cast<std::size_t>(end);
+  if (!stream_.device.is_cuda()) return 1e-9 * static_cast<double>(host_.at(to) - host_.at(from));
+  synchronize(stream_);
+  double seconds = 0;
+  if (!cuda_backend::event_seconds_if_done(events_.at(from), events_.at(to), seconds)) return std::nullopt;
+  return seconds;
+}
+
 std::vector<std::int64_t> StreamClock::times() const {
   if (!stream_.device.is_cuda()) return host_;
   synchronize(stream_);

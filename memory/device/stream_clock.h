@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "bantam/memory/device/device.h"
@@ -21,8 +22,11 @@ class StreamClock {
   /// Marks the place after the stream's work so far; returns the mark's number: 0, 1, …
   std::int64_t mark();
   /// Nanoseconds of every mark: on the CPU of the steady clock, on CUDA since the first mark (each to half a
-  /// microsecond). Waits for the stream. Recorded marks must have been passed.
+  /// microsecond). Waits for the stream. Every mark must have been passed: those within recorded work were replayed.
   std::vector<std::int64_t> times() const;
+  /// Seconds from one mark to another; nothing where one of them has not been passed. Waits for the stream.
+  std::optional<double> seconds_between(std::int64_t begin, std::int64_t end) const;
+  std::int64_t marks() const { return static_cast<std::int64_t>(host_.size() + events_.size()); }
 
  private:
   Stream stream_;

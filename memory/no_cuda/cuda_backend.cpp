@@ -32,8 +32,10 @@ void device_synchronize(int) { refuse(); }
 int device_of_address(const void*) { return -1; }
 void* event_create(int, bool) { refuse(); }
 double event_seconds(void*, void*) { refuse(); }
+bool event_seconds_if_done(void*, void*, double&) { refuse(); }
 void event_destroy(int, void*) noexcept {}
 void event_record(int, void*, void*) { refuse(); }
+void event_mark(int, void*, void*) { refuse(); }
 bool event_done(void*) { refuse(); }
 void event_synchronize(void*) { refuse(); }
 void stream_wait(int, void*, void*) { refuse(); }

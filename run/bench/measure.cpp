@@ -98,8 +98,8 @@ StepMeasurement measure_session(StepSession& session, const RunConfig& config, c
   return measured;
 }
 
-/// Seconds that an update waits for its exchange, on the rank that waits least: the median of some.
-double wait_for_exchange(StepSession& session, const StepCase& options, const RunRanks& ranks) {
+/// Milliseconds that an update waits for its exchange, on the rank that waits least: the median of some.
+std::optional<double> wait_for_exchange(StepSession& session, const StepCase& options, const RunRanks& ranks) {
   constexpr int kLaunches = 10;
   session.step().time_exchange_waits(true);
   if (options.mode == StepMode::captured) session.start_capturing();
@@ -107,15 +107,13 @@ double wait_for_exchange(StepSession& session, const StepCase& options, const Ru
   for (int launch = 0; launch < kLaunches; ++launch) {
     (void)session.run(session.steps_a_launch());
     std::vector<double> waits = session.step().exchange_waits();
-    for (const std::vector<std::byte>& bytes : all_gather(*ranks.link, std::as_bytes(std::span(waits)))) {
-      std::vector<double> others(waits.size());
-      std::memcpy(others.data(), bytes.data(), std::min(bytes.size(), std::span(others).size_bytes()));
-      for (std::size_t i = 0; i < waits.size(); ++i) waits[i] = std::min(waits[i], others[i]);
-    }
+    waits.resize(static_cast<std::size_t>(fewest(ranks, static_cast<std::int64_t>(waits.size()))));
+    for (double& wait : waits) wait = -slowest(ranks, -wait);
     least.insert(least.end(), waits.begin(), waits.end());
   }
   session.step().time_exchange_waits(false);
-  return least.empty() ? 0 : median(std::move(least));
+  if (least.empty()) return std::nullopt;
+  return 1e3 * median(std::move(least));
 }
 
 /// One replica on each.
@@ -160,7 +158,7 @@ RanksMeasurement measure_step_on_ranks(const RunConfig& config, const StepCase& 
   if (!own.device.is_cuda()) return measured;
   measured.transport = step.transport();
   measured.exchange_ms = 1e3 * slowest(ranks, step.time_exchange(kExchanges));
-  measured.wait_ms = 1e3 * wait_for_exchange(session, options, ranks);
+  measured.wait_ms = wait_for_exchange(session, options, ranks);
   step.skip_exchange(true);
   if (options.mode == StepMode::captured) session.start_capturing();
   measured.alone_ms = 1e3 * median(Windows(session, ranks).measure(seconds));

@@ -45,7 +45,7 @@ __device__ inline std::uint32_t mask_greater(Vector a, Vector b) {
   return __hgt2_mask(a, b);
 }
 
-/// All bits of an element set where a is larger than b, or the first NaN: what a maximum in order takes.
+/// All bits of an element set where a is larger than b, or the first NaN: what a maximum in order accepts.
 template <class Vector>
 __device__ inline std::uint32_t mask_exceeds(Vector a, Vector b) {
   return __hgtu2_mask(a, b) & __heq2_mask(b, b);

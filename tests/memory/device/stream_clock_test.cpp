@@ -20,6 +20,8 @@ TEST(StreamClock, MarksAreNumberedAndTimesPass) {
   ASSERT_EQ(times.size(), 3u);
   EXPECT_GE(times[1] - times[0], 5'000'000);
   EXPECT_GE(times[2], times[1]);
+  EXPECT_EQ(clock.marks(), 3);
+  EXPECT_EQ(clock.seconds_between(0, 1), 1e-9 * static_cast<double>(times[1] - times[0]));
 }
 
 }  // namespace

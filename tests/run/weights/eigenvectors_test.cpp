@@ -42,7 +42,9 @@ void expect_eigenvectors(const std::vector<double>& matrix, std::int64_t n) {
   const double rounding = 4 * static_cast<double>(n) * std::numeric_limits<double>::epsilon();
   for (std::int64_t i = 0; i < n; ++i) {
     const double value = found.values[static_cast<std::size_t>(i)];
-    if (i > 0) EXPECT_LE(value, found.values[static_cast<std::size_t>(i - 1)]);
+    if (i > 0) {
+      EXPECT_LE(value, found.values[static_cast<std::size_t>(i - 1)]);
+    }
     for (std::int64_t j = 0; j < n; ++j) {
       double image = 0, dot = 0;
       for (std::int64_t k = 0; k < n; ++k) {
