@@ -59,13 +59,15 @@ TEST_F(MeasureTest, RanksMeasureTogether) {
 }
 
 TEST_F(MeasureTest, TheHiddenShareIsOfTheExchange) {
-  const auto hidden = [](double step, double alone, double exchange) {
-    return RanksMeasurement{.step = {.ms_per_step = step}, .exchange_ms = exchange, .alone_ms = alone}.hidden();
+  const auto hidden = [](double exchange, std::optional<double> wait) {
+    return RanksMeasurement{.exchange_ms = exchange, .wait_ms = wait}.hidden();
   };
-  EXPECT_DOUBLE_EQ(*hidden(11, 10, 4), 0.75);
-  EXPECT_DOUBLE_EQ(*hidden(15, 10, 4), 0) << "the step waits for more than the exchange";
-  EXPECT_DOUBLE_EQ(*hidden(9.9, 10, 4), 1) << "noise";
-  EXPECT_EQ(hidden(10, 10, 0), std::nullopt);
+  ASSERT_TRUE(hidden(4, 1));
+  EXPECT_DOUBLE_EQ(*hidden(4, 1), 0.75);
+  EXPECT_DOUBLE_EQ(*hidden(4, 0), 1);
+  EXPECT_DOUBLE_EQ(*hidden(4, 5), 0) << "the step waits for more than the exchange";
+  EXPECT_EQ(hidden(4, std::nullopt), std::nullopt);
+  EXPECT_EQ(hidden(0, 0.1), std::nullopt);
 }
 
 TEST_F(MeasureTest, RoundsOfResidentBatches) {
