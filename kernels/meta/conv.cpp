@@ -3,8 +3,8 @@
 
 #include "bantam/kernels/contracts/conv/conv2d.h"
 #include "bantam/kernels/contracts/conv/conv2d_inference.h"
-#include "bantam/kernels/contracts/pool/conv2d_pool.h"
 #include "bantam/kernels/contracts/conv/conv2d_statistics.h"
+#include "bantam/kernels/contracts/pool/conv2d_pool.h"
 #include "bantam/kernels/meta/work.h"
 
 namespace bantam::kernels::meta {

@@ -31,7 +31,7 @@ struct RanksMeasurement {
   std::optional<double> exchange_ms, alone_ms, wait_ms;
   std::string transport;  ///< TrainingStep::transport
 
-  /// The share of the exchange that the step does beside its other work: 1 - wait / exchange. What it takes from that
+  /// The share of the exchange that the step does beside its other work: 1 - wait / exchange. What it costs that
   /// work (memory, links and the card's power are shared) is in the step's time: compare with `alone_ms`.
   std::optional<double> hidden() const;
 };

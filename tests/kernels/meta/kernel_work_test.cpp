@@ -11,7 +11,6 @@
 
 #include "bantam/base/atomic_file.h"
 #include "bantam/kernels/contracts/conv/conv2d_inference.h"
-#include "bantam/kernels/contracts/pool/conv2d_pool.h"
 #include "bantam/kernels/contracts/conv/conv2d_statistics.h"
 #include "bantam/kernels/contracts/depthwise/depthwise_inference.h"
 #include "bantam/kernels/contracts/depthwise/norm_depthwise.h"
@@ -44,6 +43,7 @@
 #include "bantam/kernels/contracts/norm/group_norm.h"
 #include "bantam/kernels/contracts/norm/sync_norm.h"
 #include "bantam/kernels/contracts/pointwise/pointwise_norm.h"
+#include "bantam/kernels/contracts/pool/conv2d_pool.h"
 #include "bantam/kernels/contracts/pool/norm_pool.h"
 #include "bantam/kernels/contracts/separable/separable_block.h"
 #include "bantam/kernels/contracts/update/muon.h"
