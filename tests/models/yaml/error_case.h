@@ -19,7 +19,7 @@ struct Case {
 
 inline void PrintTo(const Case& c, std::ostream* out) { *out << c.name; }
 
-inline std::string name_of_case(const testing::TestParamInfo<Case>& info) { return info.param.name; }
+inline std::string name_of_case(const ::testing::TestParamInfo<Case>& info) { return info.param.name; }
 
 inline std::string error_of(const std::string& yaml) {
   try {

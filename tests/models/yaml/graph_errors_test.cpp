@@ -1,14 +1,14 @@
 // Graphs that cannot be: each mistake is reported at its place, in a block's list with the place of its use.
-#include <ctime>
 
 #include <gtest/gtest.h>
 
+#include "tests/cpu_seconds.h"
 #include "tests/models/yaml/error_case.h"
 
 namespace bantam::models {
 namespace {
 
-class BadGraphs : public testing::TestWithParam<Case> {};
+class BadGraphs : public ::testing::TestWithParam<Case> {};
 
 TEST_P(BadGraphs, AreReportedWhereTheyStand) { expect_reported(GetParam()); }
 
@@ -24,7 +24,7 @@ std::string block(const std::string& parameters, const std::string& entry, const
 
 INSTANTIATE_TEST_SUITE_P(
     Names, BadGraphs,
-    testing::Values(
+    ::testing::Values(
         Case{"unknown_input", layers("relu: {name: first}\n    - tanh: {inputs: [frist]}"), "5:23",
              "no layer or block before this one is named 'frist'; did you mean 'first'?"},
         Case{"a_later_layer", layers("relu: {inputs: [tanh]}\n    - tanh"), "4:23", "there are input"},
@@ -56,19 +56,19 @@ INSTANTIATE_TEST_SUITE_P(
 
 INSTANTIATE_TEST_SUITE_P(
     Words, BadGraphs,
-    testing::Values(Case{"repeat_0", layers("relu: {repeat: 0}"), "4:22", "expected an integer from 1 to"},
-                    Case{"repeat_negative", layers("relu: {repeat: $(2 - 3)}"), "4:22", "got -1"},
-                    Case{"repeat_half", layers("relu: {repeat: 2.5}"), "4:22", "got 2.5"},
-                    Case{"when_number", layers("relu: {when: 1}"), "4:20", "expected true or false, got 1"},
-                    Case{"nothing_left", layers("relu: {when: false}"), "3:3", "at least one layer"},
-                    Case{"nothing_left_in_a_block", layers("block: {body: [relu: {when: false}]}"), "3:3",
-                         "at least one layer"},
-                    Case{"option_of_a_layer", layers("relu: {repeats: 2}"), "4:14", "did you mean 'repeat'?"}),
+    ::testing::Values(Case{"repeat_0", layers("relu: {repeat: 0}"), "4:22", "expected an integer from 1 to"},
+                      Case{"repeat_negative", layers("relu: {repeat: $(2 - 3)}"), "4:22", "got -1"},
+                      Case{"repeat_half", layers("relu: {repeat: 2.5}"), "4:22", "got 2.5"},
+                      Case{"when_number", layers("relu: {when: 1}"), "4:20", "expected true or false, got 1"},
+                      Case{"nothing_left", layers("relu: {when: false}"), "3:3", "at least one layer"},
+                      Case{"nothing_left_in_a_block", layers("block: {body: [relu: {when: false}]}"), "3:3",
+                           "at least one layer"},
+                      Case{"option_of_a_layer", layers("relu: {repeats: 2}"), "4:14", "did you mean 'repeat'?"}),
     name_of_case);
 
 INSTANTIATE_TEST_SUITE_P(
     Blocks, BadGraphs,
-    testing::Values(
+    ::testing::Values(
         Case{"size", block("{n: null}", "conv2d: {filters: $(n), kernel: 9}", "b: {n: 2}"), "7:11",
              "a window of 9x9 does not fit"},
         Case{"size_has_the_use", block("{n: null}", "conv2d: {filters: $(n), kernel: 9}", "b: {n: 2}"), "7:11",
@@ -107,7 +107,7 @@ INSTANTIATE_TEST_SUITE_P(
 
 INSTANTIATE_TEST_SUITE_P(
     Expressions, BadGraphs,
-    testing::Values(
+    ::testing::Values(
         Case{"syntax", block("{n: 1}", "conv2d: {filters: $(2 * + n), kernel: 1}", "b"), "7:35",
              "expected a value, got '+'"},
         Case{"quoted", block("{n: 1}", "conv2d: {filters: \"$(max(n, 0 ? 1))\", kernel: 1}", "b"), "7:41",
@@ -157,10 +157,10 @@ std::string tower(int blocks, const std::string& use) {
 }
 
 double seconds_until_refused(const std::string& yaml, const std::string& message) {
-  const std::clock_t begin = std::clock();
-  const std::string text = error_of(yaml);
+  std::string text;
+  const double seconds = testing::cpu_seconds([&] { text = error_of(yaml); });
   EXPECT_NE(text.find(message), std::string::npos) << text.substr(0, 500);
-  return static_cast<double>(std::clock() - begin) / CLOCKS_PER_SEC;
+  return seconds;
 }
 
 TEST(BadGraphs, TooDeepNestingIsRefused) {
