@@ -122,7 +122,7 @@ void map_channels(std::int64_t rows, std::int64_t channels, int threads, Fill&& 
         __attribute__((noinline, cold)) {
       step(at, lanes, p);
     };
-    float values[K * kChunk] = {}, one[K];  // K groups of eight for every eight channels
+    float values[K * (kChunk + kLanes)] = {}, one[K];  // K groups of eight for every eight channels, and one after them
     for (std::int64_t c0 = 0; c0 < width; c0 += kChunk) {
       const std::int64_t chunk = std::min(kChunk, width - c0);
       for (std::int64_t c = 0; c < chunk; ++c) {
