@@ -68,6 +68,8 @@ RankExchange::RankExchange(Model& model, const ReplicaOptions& options, RegionLa
                            .region_bytes = region_.bytes(),
                            .largest_span = largest,
                            .transport = transport == nullptr ? "" : transport});
+  if (link_->take_turns() && !buckets_.empty())
+    buckets_ = {{.elements = model.parameters().trainable_elements(), .end = model.parameters().spans().size()}};
   model_.runtime().note_overhead(context.device, link_->workspace_bytes() > 0 ? "NCCL" : "peer memory");
   (void)time(1);  // kernels and connections are there before anything is recorded
 }
@@ -108,12 +110,6 @@ std::uint64_t RankExchange::copy_bytes() const {
     if (bytes >= kLeastCopied && bytes <= kMostCopied) most = std::max(most, bytes);
   }
   return most == 0 ? 0 : align(most / layout_.shares.size() + 256);
-}
-
-std::vector<std::uint64_t> RankExchange::bucket_bytes() const {
-  std::vector<std::uint64_t> bytes;
-  for (const Bucket& bucket : buckets_) bytes.push_back(bytes_of(bucket));
-  return bytes;
 }
 
 ReplicaPlanes RankExchange::planes(int index) const {

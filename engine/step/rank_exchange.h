@@ -61,8 +61,6 @@ class RankExchange {
   void skip_once(bool skips) { skips_once_ = skips; }
   /// DeviceLink::name; empty on meta devices.
   std::string transport() const { return link_ ? link_->name() : ""; }
-  /// Bytes of gradients of each bucket, as they travel.
-  std::vector<std::uint64_t> bucket_bytes() const;
 
  private:
   struct Bucket {

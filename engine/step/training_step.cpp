@@ -118,6 +118,9 @@ struct WithoutOthers {
   bool after;
 };
 
+/// Null where there is one replica, or no other GPU.
+RankExchange* exchange_of(const std::unique_ptr<ReplicaTree>& tree) { return tree ? tree->device_exchange() : nullptr; }
+
 }  // namespace
 
 TrainingStep::TrainingStep(Model& model, Optimizer& optimizer, LossOptions loss, const ReplicaOptions& replicas)
@@ -339,26 +342,25 @@ void TrainingStep::end_replicas(bool exchanges) {
 
 double TrainingStep::time_exchange(int times) {
   if (accumulating_) throw Error("training step: time_exchange() between micro_batch() and update()");
-  RankExchange* const exchange = tree_ ? tree_->device_exchange() : nullptr;
-  return exchange != nullptr ? exchange->time(times) : 0;
+  return exchange_of(tree_) != nullptr ? exchange_of(tree_)->time(times) : 0;
 }
 
 void TrainingStep::skip_exchange(bool skips) {
-  if (tree_ && tree_->device_exchange() != nullptr) tree_->device_exchange()->skip(skips);
+  if (exchange_of(tree_) != nullptr) exchange_of(tree_)->skip(skips);
   skips_exchange_ = skips;
   if (norms_) norms_->skip(skips);
 }
 
 void TrainingStep::time_exchange_waits(bool times) {
-  if (tree_ && tree_->device_exchange() != nullptr) tree_->device_exchange()->time_waits(times);
+  if (exchange_of(tree_) != nullptr) exchange_of(tree_)->time_waits(times);
 }
 
 std::vector<double> TrainingStep::exchange_waits() const {
-  return tree_ && tree_->device_exchange() != nullptr ? tree_->device_exchange()->waits() : std::vector<double>();
+  return exchange_of(tree_) != nullptr ? exchange_of(tree_)->waits() : std::vector<double>();
 }
 
 std::string TrainingStep::transport() const {
-  return tree_ && tree_->device_exchange() != nullptr ? tree_->device_exchange()->transport() : "";
+  return exchange_of(tree_) != nullptr ? exchange_of(tree_)->transport() : "";
 }
 
 void TrainingStep::discard() {

@@ -33,6 +33,7 @@ class PeerLink final : public DeviceLink {
   }
 
   std::string name() const override { return "peer memory"; }
+  bool take_turns() const override { return peers_->take_turns(); }
   void exchange(const kernels::Exec& exec, std::span<const kernels::SumSpan> spans, bool beside_work) override {
     if (beside_work && spans.size() == 1 && can_copy(spans[0])) return copy_and_add(exec, spans[0]);
     BANTAM_KERNEL(exec, exchange_sums, tree_, regions_, spans, blocks_);

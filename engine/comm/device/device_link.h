@@ -44,6 +44,9 @@ class DeviceLink {
   /// can, which takes longer and disturbs them less. Throws CudaError.
   virtual void exchange(const kernels::Exec& exec, std::span<const kernels::SumSpan> spans,
                         bool beside_work = false) = 0;
+  /// Whether ranks share a GPU as processes, which take turns on it, of about 2 ms each: an exchange waits for such a
+  /// turn, so few exchanges are then better than early ones.
+  virtual bool take_turns() const { return false; }
   /// Bytes of device memory beside the regions, as far as the link itself allocated them.
   virtual std::uint64_t workspace_bytes() const { return 0; }
 };

@@ -72,7 +72,7 @@ bool is_here(const Facts& other, const Facts& mine) {
 struct PeerRegions::Impl {
   Addresses addresses = {};
   std::vector<std::unique_ptr<ImportedPages>> imported;  // by rank; null: this process'
-  bool share_a_device = false;
+  bool take_turns = false;
 
   std::string map(Communicator& ranks, Device device, const PageRange& range, DescriptorMail& mail,
                   const std::vector<Facts>& all);
@@ -124,7 +124,7 @@ std::string PeerRegions::Impl::map(Communicator& ranks, Device device, const Pag
 PeerRegions::PeerRegions(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 PeerRegions::~PeerRegions() = default;
 const PeerRegions::Addresses& PeerRegions::addresses() const { return impl_->addresses; }
-bool PeerRegions::share_a_device() const { return impl_->share_a_device; }
+bool PeerRegions::take_turns() const { return impl_->take_turns; }
 
 std::unique_ptr<PeerRegions> PeerRegions::connect(Communicator& ranks, Device device, void* region, std::uint64_t bytes,
                                                   std::string& why) {
@@ -154,7 +154,8 @@ std::unique_ptr<PeerRegions> PeerRegions::connect(Communicator& ranks, Device de
     if (facts.boot != mine.boot) trouble = fmt::format("rank {} is on another host", rank);
     if (facts.page_bytes == 0 && !is_here(facts, mine)) trouble = "its device's memory cannot be shared";
     for (std::size_t other = 0; other < rank; ++other)
-      impl->share_a_device = impl->share_a_device || (facts.bus == all[other].bus && facts.boot == all[other].boot);
+      impl->take_turns = impl->take_turns || (facts.bus == all[other].bus && facts.boot == all[other].boot &&
+                                              facts.process != all[other].process);
   }
   why = trouble_of_all(ranks, trouble);
   if (!why.empty()) return nullptr;

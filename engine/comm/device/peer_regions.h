@@ -29,8 +29,8 @@ class PeerRegions {
   PeerRegions& operator=(const PeerRegions&) = delete;
 
   const Addresses& addresses() const;
-  /// Whether two ranks compute on one device: their kernels then take turns.
-  bool share_a_device() const;
+  /// Whether two ranks are processes of their own on one device, whose kernels take turns on it.
+  bool take_turns() const;
 
  private:
   struct Impl;

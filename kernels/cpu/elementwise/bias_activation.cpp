@@ -99,26 +99,35 @@ void gradient_rows(ActivationFunction f, std::int64_t channels, const Operands<T
   }
 }
 
+/// Calls work(at, count, values) with x + b of elements [at, at + count), count at most kBlock; out's are what it
+/// leaves in values.
+template <class T, class Work>
+void map_biased(const Exec& exec, const BiasShape& shape, const void* x, const void* b, void* out, Work work) {
+  const T *from = static_cast<const T*>(x), *bias = static_cast<const T*>(b);
+  T* to = static_cast<T*>(out);
+  parallel_ranges(shape.elements(), kElementsOfPart, exec.threads, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t at = begin; at < end; at += kBlock) {
+      float values[kBlock];
+      const std::int64_t count = std::min(kBlock, end - at);
+      widen(from + at, values, count);
+      add_bias(bias, at, count, shape.channels, values);
+      work(at, count, values);
+      narrow(values, to + at, count);
+    }
+  });
+}
+
 }  // namespace
 
 void bias_activation_forward(const Exec& exec, ActivationFunction f, const BiasShape& shape, DType dtype, const void* x,
                              const void* b, void* y, std::uint8_t* mask) {
   dispatch_floating(dtype, [&](auto tag) {
     using T = typename decltype(tag)::type;
-    const T *from = static_cast<const T*>(x), *bias = static_cast<const T*>(b);
-    T* to = static_cast<T*>(y);
-    parallel_ranges(shape.elements(), kElementsOfPart, exec.threads, [&](std::int64_t begin, std::int64_t end) {
-      for (std::int64_t at = begin; at < end; at += kBlock) {
-        float values[kBlock];
-        const std::int64_t count = std::min(kBlock, end - at);
-        widen(from + at, values, count);
-        add_bias(bias, at, count, shape.channels, values);
-        if (is_piecewise(f.kind))
-          piecewise_values({PiecewiseLinear::of(f)}, values, count, mask != nullptr ? mask + at / kLanes : nullptr);
-        else
-          activation_values(f.kind, f.slope, values, values, count);
-        narrow(values, to + at, count);
-      }
+    map_biased<T>(exec, shape, x, b, y, [&](std::int64_t at, std::int64_t count, float* values) {
+      if (is_piecewise(f.kind))
+        piecewise_values({PiecewiseLinear::of(f)}, values, count, mask != nullptr ? mask + at / kLanes : nullptr);
+      else
+        activation_values(f.kind, f.slope, values, values, count);
     });
   });
 }
@@ -127,18 +136,11 @@ void bias_activation_slopes(const Exec& exec, ActivationFunction f, const BiasSh
                             const void* b, void* d) {
   dispatch_floating(dtype, [&](auto tag) {
     using T = typename decltype(tag)::type;
-    const T *from = static_cast<const T*>(x), *bias = static_cast<const T*>(b);
-    T* to = static_cast<T*>(d);
-    parallel_ranges(shape.elements(), kElementsOfPart, exec.threads, [&](std::int64_t begin, std::int64_t end) {
-      for (std::int64_t at = begin; at < end; at += kBlock) {
-        float values[kBlock], slopes[kBlock];
-        const std::int64_t count = std::min(kBlock, end - at);
-        widen(from + at, values, count);
-        add_bias(bias, at, count, shape.channels, values);
-        std::fill_n(slopes, count, 1.0f);
-        activation_slopes(f.kind, f.slope, values, slopes, slopes, count);
-        narrow(slopes, to + at, count);
-      }
+    map_biased<T>(exec, shape, x, b, d, [&](std::int64_t, std::int64_t count, float* values) {
+      float slopes[kBlock];
+      std::fill_n(slopes, count, 1.0f);
+      activation_slopes(f.kind, f.slope, values, slopes, slopes, count);
+      std::copy_n(slopes, count, values);
     });
   });
 }

@@ -38,7 +38,7 @@ __global__ void __launch_bounds__(kMomentChannels* kMomentThreads)
   wait_then_let_next_start();
   __shared__ double shared[3][kMomentThreads][kMomentChannels + 1];
   const int first_channel = static_cast<int>(blockIdx.x) * kMomentChannels;
-  const FinishStatistics finish{out.epsilon, out.update, out.running_mean, out.running_variance, out.mean, out.inv_std};
+  const FinishStatistics finish = FinishStatistics::of(out);
   const auto mean_of = [](float origin, float apart) { return static_cast<double>(origin) + apart; };
   const int c = min(first_channel + static_cast<int>(threadIdx.x), channels - 1), row = static_cast<int>(threadIdx.y);
   const double first = mean_of(partials[c], partials[channels + c]);

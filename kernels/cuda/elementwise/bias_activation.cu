@@ -83,12 +83,10 @@ struct KeptBias {
   }
 };
 
-/// y = f(x + b) for any other f, which has no bits: rows of packs.
+/// Rows of packs of x, to which a thread adds what it keeps of b.
 template <class T>
-struct SmoothRows {
+struct BiasedRows {
   const T *x, *b;
-  ActivationValues f;
-  T* y;
 
   template <int N>
   __device__ KeptBias<N> start(std::int64_t c, std::integral_constant<int, N>) const {
@@ -99,11 +97,23 @@ struct SmoothRows {
     return load_pack<N>(x + at);
   }
   template <int N>
-  __device__ void apply(const KeptBias<N>& kept, const Pack<T, N>& loaded, std::int64_t at) const {
-    float v[N];
+  static __device__ void add(const KeptBias<N>& kept, const Pack<T, N>& loaded, float (&v)[N]) {
     unpack<N>(loaded, v);
 #pragma unroll
     for (int n = 0; n < N; ++n) v[n] += kept.bias[n];
+  }
+};
+
+/// y = f(x + b) for any other f, which has no bits.
+template <class T>
+struct SmoothRows : BiasedRows<T> {
+  ActivationValues f;
+  T* y;
+
+  template <int N>
+  __device__ void apply(const KeptBias<N>& kept, const Pack<T, N>& loaded, std::int64_t at) const {
+    float v[N];
+    this->add(kept, loaded, v);
     f(v);
     repack<N>(v, y + at);
   }
@@ -111,28 +121,16 @@ struct SmoothRows {
 
 /// d = f'(x + b).
 template <class T>
-struct SlopeRows {
-  const T *x, *b;
+struct SlopeRows : BiasedRows<T> {
   ActivationSlopes slopes;
   T* d;
 
   template <int N>
-  __device__ KeptBias<N> start(std::int64_t c, std::integral_constant<int, N>) const {
-    return KeptBias<N>::of(b, c);
-  }
-  template <int N>
-  __device__ Pack<T, N> load(std::int64_t at) const {
-    return load_pack<N>(x + at);
-  }
-  template <int N>
   __device__ void apply(const KeptBias<N>& kept, const Pack<T, N>& loaded, std::int64_t at) const {
     float v[N], slope[N];
-    unpack<N>(loaded, v);
+    this->add(kept, loaded, v);
 #pragma unroll
-    for (int n = 0; n < N; ++n) {
-      v[n] += kept.bias[n];
-      slope[n] = 1.0f;
-    }
+    for (int n = 0; n < N; ++n) slope[n] = 1.0f;
     slopes(v, slope);
     repack<N>(slope, d + at);
   }
@@ -215,7 +213,8 @@ void bias_activation_forward(const Exec& exec, ActivationFunction f, const BiasS
   dispatch_floating(dtype, [&](auto tag) {
     using T = typename decltype(tag)::type;
     if (is_piecewise(f.kind)) return run_forward<T>(exec, shape, MaskedValues{PiecewiseLinear::of(f)}, x, b, y, mask);
-    const SmoothRows<T> map{static_cast<const T*>(x), static_cast<const T*>(b), {f.kind, f.slope}, static_cast<T*>(y)};
+    const SmoothRows<T> map{
+        {static_cast<const T*>(x), static_cast<const T*>(b)}, {f.kind, f.slope}, static_cast<T*>(y)};
     with_pack<T>([&](auto n) { map_rows<decltype(n)::value>(exec, shape.rows, shape.channels, map); }, shape.channels,
                  map.x, map.y);
   });
@@ -226,7 +225,7 @@ void bias_activation_slopes(const Exec& exec, ActivationFunction f, const BiasSh
   if (shape.elements() <= 0) return;
   dispatch_floating(dtype, [&](auto tag) {
     using T = typename decltype(tag)::type;
-    const SlopeRows<T> map{static_cast<const T*>(x), static_cast<const T*>(b), {f.kind, f.slope}, static_cast<T*>(d)};
+    const SlopeRows<T> map{{static_cast<const T*>(x), static_cast<const T*>(b)}, {f.kind, f.slope}, static_cast<T*>(d)};
     with_pack<T>([&](auto n) { map_rows<decltype(n)::value>(exec, shape.rows, shape.channels, map); }, shape.channels,
                  map.x, map.d);
   });

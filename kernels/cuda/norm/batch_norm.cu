@@ -108,12 +108,7 @@ void batch_norm_forward_training(const Exec& exec, const BatchNormShape& shape, 
   if (shape.rows <= 0 || shape.channels <= 0) return;
   require_workspace(workspace, batch_norm_workspace_bytes(shape, dtype, DeviceKind::cuda),
                     "batch_norm_forward_training");
-  const FinishStatistics finish{.epsilon = statistics.epsilon,
-                                .update = statistics.update,
-                                .running_mean = statistics.running_mean,
-                                .running_variance = statistics.running_variance,
-                                .saved_mean = statistics.mean,
-                                .saved_inv_std = statistics.inv_std};
+  const FinishStatistics finish = FinishStatistics::of(statistics);
   dispatch_floating(dtype, [&](auto tag) {
     using T = typename decltype(tag)::type;
     with_pack<T>(

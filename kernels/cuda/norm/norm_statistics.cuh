@@ -15,6 +15,9 @@ struct FinishStatistics {
   float* saved_mean;
   float* saved_inv_std;
 
+  __host__ __device__ static FinishStatistics of(const StatisticsOutput& out) {
+    return {out.epsilon, out.update, out.running_mean, out.running_variance, out.mean, out.inv_std};
+  }
   __device__ static float moved(float running, double batch, double rate) {
     return static_cast<float>((1.0 - rate) * running + rate * batch);
   }

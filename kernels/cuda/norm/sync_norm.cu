@@ -48,12 +48,7 @@ void pack_moments(const Exec& exec, std::int64_t channels, std::int64_t rows, co
 
 void unpack_moments(const Exec& exec, std::int64_t channels, const double* message, const StatisticsOutput& statistics,
                     float* inv_rows) {
-  const FinishStatistics finish{.epsilon = statistics.epsilon,
-                                .update = statistics.update,
-                                .running_mean = statistics.running_mean,
-                                .running_variance = statistics.running_variance,
-                                .saved_mean = statistics.mean,
-                                .saved_inv_std = statistics.inv_std};
+  const FinishStatistics finish = FinishStatistics::of(statistics);
   unpack_moments_kernel<<<stride_blocks(std::max<std::int64_t>(channels, 1), kThreads), kThreads, 0, stream_of(exec)>>>(
       channels, message, finish, inv_rows);
   check_launch("unpack_moments");

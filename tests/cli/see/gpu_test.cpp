@@ -45,6 +45,21 @@ TEST_F(Gpu, AFinishedRunGoesOnToTheSameBits) {
   EXPECT_EQ(read("parts/weights.safetensors"), whole);
 }
 
+TEST_F(Gpu, RanksThatShareItHaveTheBitsOfOne) {
+  const auto run = [&](const std::string& name, const std::string& gpus, std::vector<std::string> more) {
+    more.insert(more.end(), {"train.replicas=2", "train.epochs=1", "--gpus", gpus});
+    const Outcome outcome = train(name, more);
+    EXPECT_EQ(outcome.code, 0) << outcome.err;
+    return outcome.code == 0 ? read(name + "/weights.safetensors") : name;
+  };
+  const std::string one = run("one", "1", {});
+  EXPECT_EQ(run("two", "0,0", {}), one);
+  EXPECT_EQ(run("two_planned", "0,0", {"train.mode=planned"}), one);
+  const std::string halves = run("halves_one", "1", {"train.gradients=float16"});
+  EXPECT_NE(halves, one);
+  EXPECT_EQ(run("halves", "0,0", {"train.gradients=float16"}), halves);
+}
+
 TEST_F(Gpu, TheClosingObjectTellsOfHostMemoryToo) {
   const Outcome outcome = train("run", {"--device", "cuda:0"});
   ASSERT_EQ(outcome.code, 0) << outcome.err;
