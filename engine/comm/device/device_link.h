@@ -41,7 +41,7 @@ class DeviceLink {
   virtual std::string name() const = 0;
   /// As kernels::exchange_sums, in order of exec.stream. Every rank enqueues the same, in the same order on each stream
   /// of its own. `beside_work`: other kernels fill the device meanwhile, so bytes travel by copy engines where they
-  /// can, which takes longer and disturbs them less. Throws CudaError.
+  /// can, which is slower and disturbs them less. Throws CudaError.
   virtual void exchange(const kernels::Exec& exec, std::span<const kernels::SumSpan> spans,
                         bool beside_work = false) = 0;
   /// Whether ranks share a GPU as processes, which take turns on it, of about 2 ms each: an exchange waits for such a
