@@ -93,8 +93,8 @@ if(TARGET bantam)
 endif()
 
 # For size is compiled what no step waits for. For speed as ever: kernels, allocators, the planner's search, samples on their way.
-set(_for_speed "^(images|augment|allocator|pages)/|^(checksum|parallel)[.]cpp$|^pipeline/(batch_plan|epoch_order)[.]"
-  "|^delivery/(batch_mixer|direct_delivery|encoded_cache|sample_gather|sample_path)[.]")
+set(_for_speed "^(cpu|cuda|contracts|tiling|images|augment|allocator|pages)/|^(checksum|parallel|boxes|ejection|placement|search)[.]cpp$"
+  "|^pipeline/(batch_plan|epoch_order)[.]|^delivery/(batch_mixer|direct_delivery|encoded_cache|sample_gather|sample_path)[.]")
 string(CONCAT _for_speed ${_for_speed})
 # IPA-SRA makes local copies of shared template instances, in every object that has one: without them the linker keeps one for all.
 set(_one_copy -ffunction-sections -fdata-sections $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-fno-ipa-sra>)
@@ -104,20 +104,18 @@ if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")  # passes that run at -Oz, too, althoug
   list(APPEND _small -fno-gcse -fno-tree-pre -fno-reorder-blocks-and-partition)
   list(APPEND _fast -fgcse -ftree-pre -freorder-blocks-and-partition)
 endif()
-foreach(_target bantam_kernels bantam_packing)
-  target_compile_options(${_target} PRIVATE $<$<AND:$<CONFIG:Release>,$<COMPILE_LANGUAGE:CXX>>:${_one_copy}>)
-endforeach()
-foreach(_target bantam_base bantam_memory bantam_engine bantam_data bantam_models bantam_run bantam_cli bantam)
+foreach(_target bantam_base bantam_packing bantam_memory bantam_kernels bantam_engine bantam_data bantam_models bantam_run bantam_cli bantam)
   if(NOT TARGET ${_target})
     continue()
   endif()
-  target_compile_options(${_target} PRIVATE $<$<CONFIG:Release>:${_small} ${_one_copy}>)
+  target_compile_options(${_target} PRIVATE $<$<AND:$<CONFIG:Release>,$<COMPILE_LANGUAGE:CXX>>:${_small} ${_one_copy}>)
   # Our sources have no assert(); those of header-only libraries, nlohmann's above all, carry their texts and every instance's name.
   target_compile_definitions(${_target} PRIVATE $<$<CONFIG:Release>:NDEBUG>)
   get_target_property(_sources ${_target} SOURCES)
   list(FILTER _sources INCLUDE REGEX "${_for_speed}")
   get_target_property(_folder ${_target} SOURCE_DIR)
   list(TRANSFORM _sources PREPEND "${_folder}/")
+  list(FILTER _sources EXCLUDE REGEX "[.]cu$")
   if(_sources)
     set_source_files_properties(${_sources} TARGET_DIRECTORY ${_target} PROPERTIES COMPILE_OPTIONS "$<$<CONFIG:Release>:${_fast}>")
   endif()
