@@ -110,7 +110,7 @@ foreach(_target bantam_base bantam_packing bantam_memory bantam_kernels bantam_e
   endif()
   target_compile_options(${_target} PRIVATE $<$<AND:$<CONFIG:Release>,$<COMPILE_LANGUAGE:CXX>>:${_small} ${_one_copy}>)
   # Our sources have no assert(); those of header-only libraries, nlohmann's above all, carry their texts and every instance's name.
-  target_compile_definitions(${_target} PRIVATE $<$<CONFIG:Release>:NDEBUG>)
+  target_compile_definitions(${_target} PRIVATE $<$<AND:$<CONFIG:Release>,$<COMPILE_LANGUAGE:CXX>>:NDEBUG>)
   get_target_property(_sources ${_target} SOURCES)
   list(FILTER _sources INCLUDE REGEX "${_for_speed}")
   get_target_property(_folder ${_target} SOURCE_DIR)
