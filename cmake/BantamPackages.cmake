@@ -57,12 +57,12 @@ target_compile_options(bantam_fmt PRIVATE $<$<CONFIG:Release>:-Os -ffunction-sec
 bantam_link_archives(fmt::fmt ${PROJECT_BINARY_DIR}/libbantam_fmt.a)
 add_dependencies(fmt::fmt bantam_fmt)
 
-# libjpeg-turbo's one object that chooses vector code refers to all of it, the encoder's too, which is 150 KB. The program encodes no
-# JPEG (scripts/dist.sh checks it): the encoder's symbols become one function that ends the program, and their objects are left out.
-set(_jpeg_encoder "^(jccolor|jcgray|jchuff|jcphuff|jcsample|jfdctflt|jfdctfst|jfdctint|jquantf|jquanti)-[a-z0-9]+[.]asm[.]o:$")
-function(bantam_leave_out_jpeg_encoder target)
-  get_target_property(_archive JPEG::JPEG IMPORTED_LOCATION)
-  execute_process(COMMAND ${CMAKE_NM} -g --defined-only ${_archive} OUTPUT_VARIABLE _listed RESULT_VARIABLE _failed ERROR_QUIET)
+# Code of archives that is linked because one object refers to all of it, and that never runs here: 260 KB. Its symbols stand for
+# functions of left_out_code.cpp, so that the linker takes none of the objects.
+# bantam_leave_out(target archive objects stand_in): `objects` is a regular expression for their names.
+function(bantam_leave_out target archive objects stand_in)
+  execute_process(COMMAND ${CMAKE_CXX_COMPILER} -print-file-name=${archive} OUTPUT_VARIABLE _path OUTPUT_STRIP_TRAILING_WHITESPACE)
+  execute_process(COMMAND ${CMAKE_NM} -g --defined-only ${_path} OUTPUT_VARIABLE _listed RESULT_VARIABLE _failed ERROR_QUIET)
   if(_failed)
     return()  # a larger program, and no other difference
   endif()
@@ -70,19 +70,21 @@ function(bantam_leave_out_jpeg_encoder target)
   set(_inside FALSE)
   foreach(_line IN LISTS _listed)
     if(_line MATCHES "[.]o:$")
-      string(REGEX MATCH "${_jpeg_encoder}" _inside "${_line}")
+      string(REGEX MATCH "^(${objects})[.]o:$" _inside "${_line}")
     elseif(_inside AND _line MATCHES " [A-Z] ([A-Za-z0-9_]+)$")
-      target_link_options(${target} PRIVATE -Wl,--defsym=${CMAKE_MATCH_1}=bantam_left_out_code)
-      set(_some TRUE)
+      target_link_options(${target} PRIVATE -Wl,--defsym=${CMAKE_MATCH_1}=${stand_in})
     endif()
   endforeach()
-  if(_some)
-    target_sources(${target} PRIVATE ${PROJECT_SOURCE_DIR}/cmake/left_out_code.cpp)
-  endif()
 endfunction()
 
 if(TARGET bantam)
-  bantam_leave_out_jpeg_encoder(bantam)
+  target_sources(bantam PRIVATE ${PROJECT_SOURCE_DIR}/cmake/left_out_code.cpp)
+  # The encoders of JPEG and bzip2: scripts/dist.sh checks that nothing calls them.
+  bantam_leave_out(bantam libjpeg.a "(jccolor|jcgray|jchuff|jcphuff|jcsample|jfdctflt|jfdctfst|jfdctint|jquantf|jquanti)-[a-z0-9]+[.]asm"
+    bantam_left_out_code)
+  bantam_leave_out(bantam libbz2.a "compress|blocksort" bantam_left_out_code)
+  # Zstandard before version 0.8 (2016): such a file is refused, as where there is no memory for it.
+  bantam_leave_out(bantam libzstd.a "zstd_v0[0-9]" bantam_left_out_format)
   # The map tells scripts/dist.sh whose archives are in the program, and thus whose licences go with it.
   set_target_properties(bantam PROPERTIES SKIP_BUILD_RPATH ON)
   target_link_options(bantam PRIVATE -static-libstdc++ -static-libgcc -Wl,-Map=${PROJECT_BINARY_DIR}/bantam.map
