@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "bantam/base/once.h"
 #include "bantam/data/files/file_bytes.h"
+#include "bantam/data/files/once.h"
 
 namespace bantam {
 

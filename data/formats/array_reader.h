@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "bantam/base/once.h"
 #include "bantam/data/files/npy_array.h"
+#include "bantam/data/files/once.h"
 #include "bantam/data/formats/sample_reader.h"
 
 namespace bantam {

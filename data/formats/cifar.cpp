@@ -11,11 +11,11 @@
 #include <fmt/format.h>
 
 #include "bantam/base/error.h"
-#include "bantam/base/once.h"
 #include "bantam/base/parallel.h"
 #include "bantam/base/sha256.h"
 #include "bantam/base/text.h"
 #include "bantam/data/files/archive.h"
+#include "bantam/data/files/once.h"
 #include "bantam/data/files/pickle.h"
 
 namespace bantam {

@@ -21,8 +21,8 @@
 #include <fmt/format.h>
 
 #include "bantam/base/error.h"
-#include "bantam/base/once.h"
 #include "bantam/base/text.h"
+#include "bantam/data/files/once.h"
 #include "bantam/data/formats/csv_table.h"
 #include "bantam/data/formats/held_out.h"
 #include "bantam/data/formats/image_files.h"

@@ -12,8 +12,8 @@
 #include <fmt/format.h>
 
 #include "bantam/base/error.h"
-#include "bantam/base/once.h"
 #include "bantam/base/philox.h"
+#include "bantam/data/files/once.h"
 
 namespace bantam {
 namespace {

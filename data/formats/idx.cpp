@@ -19,9 +19,9 @@
 
 #include "bantam/base/config/config.h"
 #include "bantam/base/error.h"
-#include "bantam/base/once.h"
 #include "bantam/base/text.h"
 #include "bantam/data/files/file_bytes.h"
+#include "bantam/data/files/once.h"
 #include "bantam/data/formats/sample_reader.h"
 
 namespace bantam {

@@ -10,7 +10,7 @@
 #include <string_view>
 #include <vector>
 
-#include "bantam/base/once.h"
+#include "bantam/data/files/once.h"
 #include "bantam/data/formats/sample_reader.h"
 
 namespace bantam {

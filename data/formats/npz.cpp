@@ -3,7 +3,7 @@
 #include <utility>
 
 #include "bantam/base/config/config.h"
-#include "bantam/base/once.h"
+#include "bantam/data/files/once.h"
 #include "bantam/data/files/zip.h"
 #include "bantam/data/formats/array_reader.h"
 #include "bantam/data/formats/held_out.h"

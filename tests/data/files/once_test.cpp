@@ -1,4 +1,4 @@
-#include "bantam/base/once.h"
+#include "bantam/data/files/once.h"
 
 #include <atomic>
 #include <stdexcept>
