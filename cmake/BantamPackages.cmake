@@ -57,12 +57,12 @@ target_compile_options(bantam_fmt PRIVATE $<$<CONFIG:Release>:-Os -ffunction-sec
 bantam_link_archives(fmt::fmt ${PROJECT_BINARY_DIR}/libbantam_fmt.a)
 add_dependencies(fmt::fmt bantam_fmt)
 
-# libjpeg-turbo's one object that chooses vector code refers to all of it, the encoder's too, which is 150 KB. The program encodes no
-# JPEG (scripts/dist.sh checks it): the encoder's symbols become one function that ends the program, and their objects are left out.
-set(_jpeg_encoder "^(jccolor|jcgray|jchuff|jcphuff|jcsample|jfdctflt|jfdctfst|jfdctint|jquantf|jquanti)-[a-z0-9]+[.]asm[.]o:$")
-function(bantam_leave_out_jpeg_encoder target)
-  get_target_property(_archive JPEG::JPEG IMPORTED_LOCATION)
-  execute_process(COMMAND ${CMAKE_NM} -g --defined-only ${_archive} OUTPUT_VARIABLE _listed RESULT_VARIABLE _failed ERROR_QUIET)
+# Code of archives that is linked because one object refers to all of it, and that never runs here: 260 KB. Its symbols stand for
+# functions of left_out_code.cpp, so that the linker takes none of the objects.
+# bantam_leave_out(target archive objects stand_in): `objects` is a regular expression for their names.
+function(bantam_leave_out target archive objects stand_in)
+  execute_process(COMMAND ${CMAKE_CXX_COMPILER} -print-file-name=${archive} OUTPUT_VARIABLE _path OUTPUT_STRIP_TRAILING_WHITESPACE)
+  execute_process(COMMAND ${CMAKE_NM} -g --defined-only ${_path} OUTPUT_VARIABLE _listed RESULT_VARIABLE _failed ERROR_QUIET)
   if(_failed)
     return()  # a larger program, and no other difference
   endif()
@@ -70,19 +70,21 @@ function(bantam_leave_out_jpeg_encoder target)
   set(_inside FALSE)
   foreach(_line IN LISTS _listed)
     if(_line MATCHES "[.]o:$")
-      string(REGEX MATCH "${_jpeg_encoder}" _inside "${_line}")
+      string(REGEX MATCH "^(${objects})[.]o:$" _inside "${_line}")
     elseif(_inside AND _line MATCHES " [A-Z] ([A-Za-z0-9_]+)$")
-      target_link_options(${target} PRIVATE -Wl,--defsym=${CMAKE_MATCH_1}=bantam_left_out_code)
-      set(_some TRUE)
+      target_link_options(${target} PRIVATE -Wl,--defsym=${CMAKE_MATCH_1}=${stand_in})
     endif()
   endforeach()
-  if(_some)
-    target_sources(${target} PRIVATE ${PROJECT_SOURCE_DIR}/cmake/left_out_code.cpp)
-  endif()
 endfunction()
 
 if(TARGET bantam)
-  bantam_leave_out_jpeg_encoder(bantam)
+  target_sources(bantam PRIVATE ${PROJECT_SOURCE_DIR}/cmake/left_out_code.cpp)
+  # The encoders of JPEG and bzip2: scripts/dist.sh checks that nothing calls them.
+  bantam_leave_out(bantam libjpeg.a "(jccolor|jcgray|jchuff|jcphuff|jcsample|jfdctflt|jfdctfst|jfdctint|jquantf|jquanti)-[a-z0-9]+[.]asm"
+    bantam_left_out_code)
+  bantam_leave_out(bantam libbz2.a "compress|blocksort" bantam_left_out_code)
+  # Zstandard before version 0.8 (2016): such a file is refused, as where there is no memory for it.
+  bantam_leave_out(bantam libzstd.a "zstd_v0[0-9]" bantam_left_out_format)
   # The map tells scripts/dist.sh whose archives are in the program, and thus whose licences go with it.
   set_target_properties(bantam PROPERTIES SKIP_BUILD_RPATH ON)
   target_link_options(bantam PRIVATE -static-libstdc++ -static-libgcc -Wl,-Map=${PROJECT_BINARY_DIR}/bantam.map
@@ -93,26 +95,30 @@ if(TARGET bantam)
 endif()
 
 # For size is compiled what no step waits for. For speed as ever: kernels, allocators, the planner's search, samples on their way.
-set(_for_speed "^(images|augment|allocator|pages)/|^(checksum|parallel)[.]cpp$|^pipeline/(batch_plan|epoch_order)[.]"
-  "|^delivery/(batch_mixer|direct_delivery|encoded_cache|sample_gather|sample_path)[.]")
+set(_for_speed "^(cpu|cuda|contracts|tiling|images|augment|allocator|pages)/|^(checksum|parallel|boxes|ejection|placement|search)[.]cpp$"
+  "|^pipeline/(batch_plan|epoch_order)[.]|^delivery/(batch_mixer|direct_delivery|encoded_cache|sample_gather|sample_path)[.]")
 string(CONCAT _for_speed ${_for_speed})
 # IPA-SRA makes local copies of shared template instances, in every object that has one: without them the linker keeps one for all.
 set(_one_copy -ffunction-sections -fdata-sections $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-fno-ipa-sra>)
-foreach(_target bantam_kernels bantam_packing)
-  target_compile_options(${_target} PRIVATE $<$<AND:$<CONFIG:Release>,$<COMPILE_LANGUAGE:CXX>>:${_one_copy}>)
-endforeach()
-foreach(_target bantam_base bantam_memory bantam_engine bantam_data bantam_models bantam_run bantam_cli bantam)
+set(_small -Oz)
+set(_fast -O2)
+if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")  # passes that run at -Oz, too, although they make code and unwind tables larger (1 %)
+  list(APPEND _small -fno-gcse -fno-tree-pre -fno-reorder-blocks-and-partition)
+  list(APPEND _fast -fgcse -ftree-pre -freorder-blocks-and-partition)
+endif()
+foreach(_target bantam_base bantam_packing bantam_memory bantam_kernels bantam_engine bantam_data bantam_models bantam_run bantam_cli bantam)
   if(NOT TARGET ${_target})
     continue()
   endif()
-  target_compile_options(${_target} PRIVATE $<$<CONFIG:Release>:-Oz ${_one_copy}>)
+  target_compile_options(${_target} PRIVATE $<$<AND:$<CONFIG:Release>,$<COMPILE_LANGUAGE:CXX>>:${_small} ${_one_copy}>)
   # Our sources have no assert(); those of header-only libraries, nlohmann's above all, carry their texts and every instance's name.
-  target_compile_definitions(${_target} PRIVATE $<$<CONFIG:Release>:NDEBUG>)
+  target_compile_definitions(${_target} PRIVATE $<$<AND:$<CONFIG:Release>,$<COMPILE_LANGUAGE:CXX>>:NDEBUG>)
   get_target_property(_sources ${_target} SOURCES)
   list(FILTER _sources INCLUDE REGEX "${_for_speed}")
   get_target_property(_folder ${_target} SOURCE_DIR)
   list(TRANSFORM _sources PREPEND "${_folder}/")
+  list(FILTER _sources EXCLUDE REGEX "[.]cu$")
   if(_sources)
-    set_source_files_properties(${_sources} TARGET_DIRECTORY ${_target} PROPERTIES COMPILE_OPTIONS $<$<CONFIG:Release>:-O2>)
+    set_source_files_properties(${_sources} TARGET_DIRECTORY ${_target} PROPERTIES COMPILE_OPTIONS "$<$<CONFIG:Release>:${_fast}>")
   endif()
 endforeach()

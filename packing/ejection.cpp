@@ -195,13 +195,11 @@ EjectionSearch::Spot EjectionSearch::lightest_spot(std::size_t buffer) {
 
 // Each into the lowest gap among those that lay lower: often below the arena that was asked for.
 void EjectionSearch::let_down() {
-  std::vector<std::size_t> order(problem_.count());
-  std::iota(order.begin(), order.end(), std::size_t{0});
-  std::ranges::stable_sort(order, {}, [&](std::size_t b) { return bottom_[b]; });
+  const std::vector<Index> order = sorted_by_key(problem_.count(), [&](std::size_t i) { return bottom_[i]; });
   std::ranges::fill(placed_, 0);
-  for (const std::size_t buffer : order)
-    each_gap(buffer, [&](Bytes lowest, Bytes) {
-      put(buffer, lowest);
+  for (const Index buffer : order)
+    each_gap(at(buffer), [&](Bytes lowest, Bytes) {
+      put(at(buffer), lowest);
       return false;
     });
 }

@@ -75,16 +75,23 @@ class FreeSpace {
 
 }  // namespace
 
+std::vector<Index> sorted_indices(std::vector<std::pair<std::int64_t, Index>> keyed) {
+  std::ranges::sort(keyed);
+  std::vector<Index> indices(keyed.size());
+  std::ranges::transform(keyed, indices.begin(), [](const auto& pair) { return pair.second; });
+  return indices;
+}
+
 void place_over_time(const Problem& problem, bool backwards, Placement& out) {
   const auto begin = [&](Index b) { return backwards ? -problem.upper[at(b)] : problem.lower[at(b)]; };
   const auto end = [&](Index b) { return backwards ? -problem.lower[at(b)] : problem.upper[at(b)]; };
   std::vector<Index> begins(problem.count());
   std::iota(begins.begin(), begins.end(), 0);
-  std::vector<Index> ends = begins;
   std::ranges::stable_sort(begins, [&](Index a, Index b) {
     return begin(a) != begin(b) ? begin(a) < begin(b) : problem.size[at(a)] > problem.size[at(b)];
   });
-  std::ranges::stable_sort(ends, {}, end);
+  const std::vector<Index> ends =
+      sorted_by_key(problem.count(), [&](std::size_t i) { return end(static_cast<Index>(i)); });
   FreeSpace space;
   out.offset.resize(problem.count());
   out.height = 0;
@@ -251,12 +258,9 @@ SkylinePlacer::SkylinePlacer(const Problem& problem)
   std::partial_sum(live_.begin(), live_.end(), live_.begin());
   std::partial_sum(first_of_lower_.begin(), first_of_lower_.end(), first_of_lower_.begin());
   std::partial_sum(first_of_upper_.begin(), first_of_upper_.end(), first_of_upper_.begin());
-  by_lower_.resize(problem.count());
-  std::iota(by_lower_.begin(), by_lower_.end(), 0);
-  std::ranges::stable_sort(by_lower_, {}, [&](Index b) { return problem.lower[at(b)]; });
-  ending_.resize(problem.count());
-  std::iota(ending_.begin(), ending_.end(), std::size_t{0});
-  std::ranges::stable_sort(ending_, {}, [&](std::size_t position) { return problem.upper[at(by_lower_[position])]; });
+  by_lower_ = sorted_by_key(problem.count(), [&](std::size_t i) { return problem.lower[i]; });
+  const auto upper = [&](std::size_t position) { return problem.upper[at(by_lower_[position])]; };
+  for (const Index position : sorted_by_key(problem.count(), upper)) ending_.push_back(at(position));
 }
 
 // Everything waits.

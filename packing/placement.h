@@ -30,14 +30,23 @@ struct Placement {
   std::uint64_t height = std::numeric_limits<std::uint64_t>::max();
 };
 
+/// The indices of pairs (key, index), least key first; of equal keys, least index.
+std::vector<Index> sorted_indices(std::vector<std::pair<std::int64_t, Index>> keyed);
+
+/// The indices [0, count) by integers key(i), least first; of equals in their order.
+template <typename Key>
+std::vector<Index> sorted_by_key(std::size_t count, Key key) {
+  std::vector<std::pair<std::int64_t, Index>> keyed(count);
+  for (std::size_t i = 0; i < count; ++i) keyed[i] = {static_cast<std::int64_t>(key(i)), static_cast<Index>(i)};
+  return sorted_indices(std::move(keyed));
+}
+
 /// Calls visit(i, j), until it says false, for each pair of buffers alive together.
 template <typename Visit>
 void each_pair(const Problem& problem, Visit visit) {
   const auto at = [](Index index) { return static_cast<std::size_t>(index); };
-  std::vector<Index> by_lower(problem.count()), live;
-  std::iota(by_lower.begin(), by_lower.end(), 0);
-  std::ranges::stable_sort(by_lower, {}, [&](Index b) { return problem.lower[at(b)]; });
-  for (const Index b : by_lower) {
+  std::vector<Index> live;
+  for (const Index b : sorted_by_key(problem.count(), [&](std::size_t i) { return problem.lower[i]; })) {
     std::erase_if(live, [&](Index other) { return problem.upper[at(other)] <= problem.lower[at(b)]; });
     for (const Index other : live)
       if (!visit(b, other)) return;

@@ -39,13 +39,12 @@ struct Section {
 
 /// The buffers of some size, parted at times that no buffer lives across: each part has the arena to itself.
 std::vector<Section> part_at_gaps(std::span<const PlannerBuffer> buffers) {
-  std::vector<std::size_t> order;
-  for (std::size_t i = 0; i < buffers.size(); ++i)
-    if (buffers[i].size > 0) order.push_back(i);
-  std::ranges::stable_sort(order, {}, [&](std::size_t i) { return buffers[i].lower; });
   std::vector<Section> sections;
   std::int64_t end = 0;
-  for (const std::size_t i : order) {
+  for (const planner::Index index :
+       planner::sorted_by_key(buffers.size(), [&](std::size_t i) { return buffers[i].lower; })) {
+    const auto i = static_cast<std::size_t>(index);
+    if (buffers[i].size == 0) continue;
     if (sections.empty() || buffers[i].lower >= end) {
       sections.emplace_back();
       end = buffers[i].upper;

@@ -244,9 +244,7 @@ double thread_seconds() {
 void keep_if_best(const Problem& problem, const Placement& found, Placement& best, const Stop& stop) {
   if (found.height >= best.height) return;
   best = found;
-  std::vector<Index> order(problem.count());
-  std::iota(order.begin(), order.end(), 0);
-  std::ranges::stable_sort(order, {}, [&](Index b) { return found.offset[static_cast<std::size_t>(b)]; });
+  const std::vector<Index> order = sorted_by_key(problem.count(), [&](std::size_t i) { return found.offset[i]; });
   Placement lower;
   GapPlacer gaps(problem);
   if (problem.count() > kMany) gaps.list_neighbours();

@@ -1,12 +1,12 @@
 // From flags to a profile.
 #include "bantam/cli/config/profile_flag.h"
 
-#include <algorithm>
 #include <vector>
 
 #include <fmt/format.h>
 
 #include "bantam/base/error.h"
+#include "bantam/base/stable_sort.h"
 #include "bantam/base/text.h"
 
 namespace bantam::cli {
@@ -19,7 +19,7 @@ void require_device_name(const std::string& text) {
     (void)parse_device(text);
   } catch (const DeviceError&) {
     std::vector<std::string> profiles = device_profile_names();
-    std::ranges::stable_sort(profiles, {}, [&](const std::string& name) { return edit_distance(text, name); });
+    sort_stably(profiles, {}, [&](const std::string& name) { return edit_distance(text, name); });
     throw ConfigError(fmt::format("--device: '{}' is no device (auto, cpu, cuda:N)\nand no profile; there are\n  {}",
                                   text, join(profiles, ", ", ", ")));
   }

@@ -8,6 +8,7 @@
 #include <fmt/ranges.h>
 
 #include "bantam/base/byte_size.h"
+#include "bantam/base/stable_sort.h"
 #include "bantam/base/text.h"
 #include "bantam/cli/print/fitted_text.h"
 
@@ -160,7 +161,7 @@ std::string classes_text(const DataReport& report, std::size_t most_of_name) {
   std::vector<std::size_t> order(train.class_counts.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
   const bool all = order.size() <= kAll;
-  if (!all) std::ranges::stable_sort(order, std::greater<>(), [&](std::size_t c) { return train.class_counts[c]; });
+  if (!all) order = stable_order(train.class_counts, std::greater<>());
   std::vector<Table::Column> columns = {{"class", Align::left}};
   for (const DataReport::Split& split : report.splits) columns.push_back({split.name});
   Table table(std::move(columns));

@@ -234,7 +234,7 @@ std::uint64_t NpyArray::resident_bytes() const {
 }
 
 void NpyArray::load() const {
-  std::call_once(loaded_, [this] {
+  loaded_.run([this] {
     const std::int64_t whole = data_offset_ + data_bytes_;
     file_->fetch(whole + 1);  // one more tells whether there is more, and lets checksums be compared
     if (const std::int64_t bytes = file_->size(); bytes != whole)

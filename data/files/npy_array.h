@@ -3,12 +3,12 @@
 
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "bantam/data/files/file_bytes.h"
+#include "bantam/data/files/once.h"
 
 namespace bantam {
 
@@ -62,7 +62,7 @@ class NpyArray {
   NpyType type_;
   std::vector<std::int64_t> extents_;
   std::int64_t row_values_ = 1, data_offset_ = 0, data_bytes_ = 0;
-  mutable std::once_flag loaded_;
+  mutable Once loaded_;
 };
 
 }  // namespace bantam

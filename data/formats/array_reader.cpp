@@ -86,7 +86,7 @@ void ArrayReader::check(bool, int) const {
 }
 
 void ArrayReader::open() const {
-  std::call_once(opened_, [this] {
+  opened_.run([this] {
     facts_ = {};
     facts_.targets.clear();
     open_images();

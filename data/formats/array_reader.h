@@ -4,12 +4,12 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "bantam/data/files/npy_array.h"
+#include "bantam/data/files/once.h"
 #include "bantam/data/formats/sample_reader.h"
 
 namespace bantam {
@@ -60,7 +60,7 @@ class ArrayReader : public SampleReader {
   SplitArrays arrays_;
   ArrayOptions options_;
   std::shared_ptr<const ArrayReader> training_;
-  mutable std::once_flag opened_;
+  mutable Once opened_;
   mutable std::optional<NpyArray> images_, labels_, targets_;
   mutable DatasetFacts facts_;
 };

@@ -5,7 +5,6 @@
 #include <array>
 #include <cstring>
 #include <map>
-#include <mutex>
 #include <set>
 #include <utility>
 
@@ -16,6 +15,7 @@
 #include "bantam/base/sha256.h"
 #include "bantam/base/text.h"
 #include "bantam/data/files/archive.h"
+#include "bantam/data/files/once.h"
 #include "bantam/data/files/pickle.h"
 
 namespace bantam {
@@ -160,7 +160,7 @@ class CifarReader : public SampleReader {
   std::vector<CifarBatch> batches_;
   fs::path given_;
   std::int64_t records_;
-  mutable std::once_flag opened_;
+  mutable Once opened_;
   mutable Place place_;
   mutable bool from_python_ = false;  // an archive's
   mutable std::vector<std::unique_ptr<FileBytes>> files_;
@@ -177,7 +177,7 @@ void CifarReader::fail_missing(const std::string& reason, const CifarBatch& batc
 }
 
 void CifarReader::open(int threads) const {
-  std::call_once(opened_, [this, threads] {
+  opened_.run([this, threads] {
     files_.clear();
     place_ = find_place(set_, given_);
     if (place_.form == Form::archive) return open_archive();

@@ -14,7 +14,6 @@
 #include <filesystem>
 #include <iterator>
 #include <memory>
-#include <mutex>
 #include <set>
 #include <unordered_map>
 #include <utility>
@@ -23,6 +22,7 @@
 
 #include "bantam/base/error.h"
 #include "bantam/base/text.h"
+#include "bantam/data/files/once.h"
 #include "bantam/data/formats/csv_table.h"
 #include "bantam/data/formats/held_out.h"
 #include "bantam/data/formats/image_files.h"
@@ -94,7 +94,7 @@ class CsvSet {
   const CsvOptions& options() const { return options_; }
   const CsvTable& table(CsvPart part) const {
     if (part != kTrain) (void)table(kTrain);
-    std::call_once(once_[part], [&] { tables_[part] = part == kTrain ? load_training() : load_other(part); });
+    once_[part].run([&] { tables_[part] = part == kTrain ? load_training() : load_other(part); });
     return tables_[part];
   }
   /// Numbers of the training file's rows, where a share of it is held out.
@@ -116,7 +116,7 @@ class CsvSet {
   void number_labels(CsvTable& table) const;
 
   CsvOptions options_;
-  mutable std::array<std::once_flag, kParts> once_;
+  mutable std::array<Once, kParts> once_;
   mutable std::array<CsvTable, kParts> tables_;
   mutable Parts parts_;
   mutable std::vector<std::string> classes_;

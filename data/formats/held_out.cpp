@@ -6,7 +6,6 @@
 #include <cmath>
 #include <iterator>
 #include <map>
-#include <mutex>
 #include <numeric>
 #include <utility>
 
@@ -14,6 +13,7 @@
 
 #include "bantam/base/error.h"
 #include "bantam/base/philox.h"
+#include "bantam/data/files/once.h"
 
 namespace bantam {
 namespace {
@@ -25,12 +25,12 @@ class LaterReader : public WrappedReader {
 
  private:
   const SampleReader& inner() const override {
-    std::call_once(once_, [this] { reader_ = make_(); });
+    once_.run([this] { reader_ = make_(); });
     return *reader_;
   }
 
   std::function<std::shared_ptr<const SampleReader>()> make_;
-  mutable std::once_flag once_;
+  mutable Once once_;
   mutable std::shared_ptr<const SampleReader> reader_;
 };
 
@@ -93,11 +93,11 @@ std::vector<std::int32_t> labels_of(const SampleReader& reader) {
 struct Choice {
   std::shared_ptr<const SampleReader> all;
   double share;
-  std::once_flag once;
+  Once once;
   Parts parts;
 
   const Parts& made() {
-    std::call_once(once, [this] { parts = hold_out(all->facts().size, labels_of(*all), share); });
+    once.run([this] { parts = hold_out(all->facts().size, labels_of(*all), share); });
     return parts;
   }
 };

@@ -11,7 +11,6 @@
 #include <array>
 #include <cstring>
 #include <filesystem>
-#include <mutex>
 #include <optional>
 #include <utility>
 
@@ -22,6 +21,7 @@
 #include "bantam/base/error.h"
 #include "bantam/base/text.h"
 #include "bantam/data/files/file_bytes.h"
+#include "bantam/data/files/once.h"
 #include "bantam/data/formats/sample_reader.h"
 
 namespace bantam {
@@ -179,7 +179,7 @@ class IdxReader : public SampleReader {
   }
   /// Opens both files and compares their headers, once.
   void open_headers() const {
-    std::call_once(headers_, [this] {
+    headers_.run([this] {
       auto images = std::make_unique<IdxFile>(options_.path, images_name(), 3);
       auto labels = std::make_unique<IdxFile>(options_.path, labels_name(), 1);
       if (images->count() != labels->count())
@@ -193,7 +193,7 @@ class IdxReader : public SampleReader {
     });
   }
   void open() const {
-    std::call_once(opened_, [this] {
+    opened_.run([this] {
       open_headers();
       images_->open_items();
       labels_->open_items();
@@ -202,7 +202,7 @@ class IdxReader : public SampleReader {
 
   IdxOptions options_;
   IdxSplit split_;
-  mutable std::once_flag headers_, opened_;
+  mutable Once headers_, opened_;
   mutable std::unique_ptr<IdxFile> images_, labels_;
 };
 

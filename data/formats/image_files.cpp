@@ -160,7 +160,7 @@ void ImageFileReader::read(std::int64_t index, std::span<const std::span<std::by
 }
 
 std::uint64_t ImageFileReader::encoded_bytes(std::int64_t index) const {
-  std::call_once(measured_, [this] {
+  measured_.run([this] {
     for (std::int64_t i = 0, size = facts().size; i < size; ++i) bytes_.push_back(stored_bytes(i));
   });
   return bytes_[static_cast<std::size_t>(index)];

@@ -5,12 +5,12 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
-#include <mutex>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "bantam/data/files/once.h"
 #include "bantam/data/formats/sample_reader.h"
 
 namespace bantam {
@@ -63,7 +63,7 @@ class ImageFileReader : public SampleReader {
   /// Of sample `index`'s files.
   virtual std::uint64_t stored_bytes(std::int64_t index) const = 0;
 
-  mutable std::once_flag measured_;
+  mutable Once measured_;
   mutable std::vector<std::uint64_t> bytes_;  // of each sample
 };
 

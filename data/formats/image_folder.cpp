@@ -9,7 +9,6 @@
 #include <cstring>
 #include <filesystem>
 #include <memory>
-#include <mutex>
 #include <span>
 #include <string_view>
 #include <utility>
@@ -18,6 +17,7 @@
 
 #include "bantam/base/error.h"
 #include "bantam/base/text.h"
+#include "bantam/data/files/once.h"
 #include "bantam/data/formats/held_out.h"
 #include "bantam/data/formats/image_files.h"
 
@@ -34,7 +34,7 @@ class ClassFolders {
       : folder_(std::move(folder)), classes_(std::move(classes)), training_(std::move(training)) {}
 
   const std::vector<std::string>& classes() const {
-    std::call_once(classes_found_, [this] { find_classes(); });
+    classes_found_.run([this] { find_classes(); });
     return classes_;
   }
   std::int64_t size() const { return std::ssize(listed().names); }
@@ -61,7 +61,7 @@ class ClassFolders {
           folder_.string()));
   }
   const ImageFiles& listed() const {
-    std::call_once(listed_, [this] { list(); });
+    listed_.run([this] { list(); });
     return files_;
   }
   void list() const {
@@ -93,7 +93,7 @@ class ClassFolders {
   mutable std::vector<std::string> classes_;
   std::shared_ptr<const ClassFolders> training_;
   bool chosen_ = !classes_.empty();  // other folders are not read
-  mutable std::once_flag classes_found_, listed_;
+  mutable Once classes_found_, listed_;
   mutable ImageFiles files_;                 // names relative to their class' folder, class after class
   mutable std::vector<std::int64_t> first_;  // of each class
 };

@@ -1,9 +1,9 @@
 // An archive of NumPy arrays as a data set, such as Keras's mnist.npz.
 #include <filesystem>
-#include <mutex>
 #include <utility>
 
 #include "bantam/base/config/config.h"
+#include "bantam/data/files/once.h"
 #include "bantam/data/files/zip.h"
 #include "bantam/data/formats/array_reader.h"
 #include "bantam/data/formats/held_out.h"
@@ -16,13 +16,13 @@ class Archive {
  public:
   explicit Archive(std::filesystem::path path) : path_(std::move(path)) {}
   const ZipFile& zip() {
-    std::call_once(opened_, [this] { zip_ = std::make_unique<ZipFile>(path_); });
+    opened_.run([this] { zip_ = std::make_unique<ZipFile>(path_); });
     return *zip_;
   }
 
  private:
   std::filesystem::path path_;
-  std::once_flag opened_;
+  Once opened_;
   std::unique_ptr<ZipFile> zip_;
 };
 

@@ -8,7 +8,6 @@
 #include <filesystem>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <span>
 #include <string_view>
 #include <utility>
@@ -17,6 +16,7 @@
 
 #include "bantam/base/error.h"
 #include "bantam/base/text.h"
+#include "bantam/data/files/once.h"
 #include "bantam/data/formats/held_out.h"
 #include "bantam/data/formats/image_files.h"
 
@@ -58,7 +58,7 @@ class ImageMaskPairs {
 
  private:
   const std::vector<Pair>& listed() const {
-    std::call_once(once_, [this] { list(); });
+    once_.run([this] { list(); });
     return pairs_;
   }
   void list() const {
@@ -98,7 +98,7 @@ class ImageMaskPairs {
   }
 
   PairFolders folders_;
-  mutable std::once_flag once_;
+  mutable Once once_;
   mutable std::vector<Pair> pairs_;
   mutable IgnoredFiles ignored_;
 };

@@ -13,6 +13,7 @@
 #include <fmt/format.h>
 
 #include "bantam/base/error.h"
+#include "bantam/base/stable_sort.h"
 #include "bantam/base/text.h"
 #include "bantam/run/weights/torch_archive.h"
 #include "bantam/run/weights/torch_pickle.h"
@@ -242,7 +243,7 @@ TorchFile read_torch_file(const std::filesystem::path& path, const std::string& 
     else
       file.others.push_back(name);
   // Each storage is read once, however many tensors share it, and in whatever order.
-  std::ranges::stable_sort(tensors, {}, [](const auto& tensor) { return storage_key(*tensor.second); });
+  sort_stably(tensors, {}, [](const auto& tensor) { return storage_key(*tensor.second); });
   TensorReader reader(archive);
   for (const auto& [name, tensor] : tensors) file.tensors.emplace(name, reader.read(name, *tensor));
   return file;
