@@ -169,7 +169,7 @@ void improve(const Problem& problem, std::uint64_t seed, int workers, Budget& bu
   std::vector<Subject> subjects{{.joiner = {}, .problem = problem, .placement = best}};
   construct_boxes(problem, budget, subjects, best);
   if (best.height <= budget.goal) return;
-  std::ranges::rotate(subjects, subjects.begin() + 1);  // the boxes first
+  std::rotate(subjects.begin(), subjects.begin() + 1, subjects.end());  // the boxes first
   Stages(problem, seed, workers, budget, best).run(subjects);
 }
 

@@ -88,7 +88,7 @@ struct RowGrad {
 void grad_block(const RowGrad r, std::int64_t label, const float* l, float* dl, std::int64_t n) {
   const bool has_label = label >= 0 && label < n;
   const float label_logit = has_label ? l[label] : 0.0f;
-  const auto [top, log_sum] = r.log_sum_exp;
+  const float top = r.log_sum_exp.top, log_sum = r.log_sum_exp.log_sum;
 #pragma omp simd
   for (std::int64_t i = 0; i < n; ++i) dl[i] = (exp_bounded(l[i] - top - log_sum) - r.off) * r.factor;
   if (has_label) dl[label] = (exp_bounded(label_logit - top - log_sum) - r.on) * r.factor;
