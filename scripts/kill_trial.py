@@ -76,13 +76,16 @@ class Trial:
             self.whole[variant] = (time.monotonic() - begin, found)
         return self.whole[variant]
 
+    def staged(self):
+        """Checkpoints that are not whole: one that is being saved, or that a session which was killed has left."""
+        try:
+            return {name for name in os.listdir(self.run_dir / "checkpoints") if name.startswith(".update-")}
+        except OSError:
+            return set()
+
     def phase(self, size_before):
         """Where the run is, from what it has written."""
-        try:
-            names = os.listdir(self.run_dir / "checkpoints")
-        except OSError:
-            names = []
-        if any(name.startswith(".update-") for name in names):
+        if self.staged() - self.staged_before:
             return "saving"
         metrics = self.run_dir / "metrics.jsonl"
         size = metrics.stat().st_size if metrics.exists() else 0
@@ -153,6 +156,7 @@ class Trial:
                 break
             metrics = self.run_dir / "metrics.jsonl"
             size_before = metrics.stat().st_size if metrics.exists() else 0
+            self.staged_before = self.staged()
             process = self.session(variant)
             if reason := self.disturb(process, seconds, size_before):
                 return reason

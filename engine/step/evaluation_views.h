@@ -16,11 +16,11 @@ class Graph;
 class Loss;
 class TrainingStep;
 
-/// Views of an image as the model reads it: itself, crops of its size from the image with a border, and, with `flip`,
-/// the mirror image of each of these.
+/// Views of an image: itself, crops of its size from the image with a border and, with `flip`, each of them mirrored.
 struct EvaluationViews {
+  /// Where a crop begins in the image with its border.
   struct Crop {
-    std::int64_t top = 0, left = 0;  ///< in the image with its border: 0 to 2 * padding
+    std::int64_t top = 0, left = 0;  ///< 0 to 2 * padding
     bool operator==(const Crop&) const = default;
   };
   bool flip = true;
