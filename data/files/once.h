@@ -12,8 +12,8 @@ namespace bantam {
 /// instead of reporting an error.
 class Once {
  public:
-  /// Runs `work()`, unless a call before has done so. Other threads wait meanwhile. What `work` throws is passed on,
-  /// and the next caller runs it again.
+  /// Runs `work()`, unless a call before has done so. Other threads wait meanwhile. What `work` throws is passed on;
+  /// the work then counts as not done.
   template <class Work>
   void run(Work&& work) {
     if (done_.load(std::memory_order_acquire)) return;

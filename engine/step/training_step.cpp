@@ -342,25 +342,28 @@ void TrainingStep::end_replicas(bool exchanges) {
 
 double TrainingStep::time_exchange(int times) {
   if (accumulating_) throw Error("training step: time_exchange() between micro_batch() and update()");
-  return exchange_of(tree_) != nullptr ? exchange_of(tree_)->time(times) : 0;
+  RankExchange* const exchange = exchange_of(tree_);
+  return exchange != nullptr ? exchange->time(times) : 0;
 }
 
 void TrainingStep::skip_exchange(bool skips) {
-  if (exchange_of(tree_) != nullptr) exchange_of(tree_)->skip(skips);
+  if (RankExchange* const exchange = exchange_of(tree_)) exchange->skip(skips);
   skips_exchange_ = skips;
   if (norms_) norms_->skip(skips);
 }
 
 void TrainingStep::time_exchange_waits(bool times) {
-  if (exchange_of(tree_) != nullptr) exchange_of(tree_)->time_waits(times);
+  if (RankExchange* const exchange = exchange_of(tree_)) exchange->time_waits(times);
 }
 
 std::vector<double> TrainingStep::exchange_waits() const {
-  return exchange_of(tree_) != nullptr ? exchange_of(tree_)->waits() : std::vector<double>();
+  const RankExchange* const exchange = exchange_of(tree_);
+  return exchange != nullptr ? exchange->waits() : std::vector<double>();
 }
 
 std::string TrainingStep::transport() const {
-  return exchange_of(tree_) != nullptr ? exchange_of(tree_)->transport() : "";
+  const RankExchange* const exchange = exchange_of(tree_);
+  return exchange != nullptr ? exchange->transport() : "";
 }
 
 void TrainingStep::discard() {

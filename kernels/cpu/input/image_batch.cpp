@@ -5,6 +5,7 @@
 
 #include "bantam/base/parallel.h"
 #include "bantam/kernels/cpu/device/convert.h"
+#include "bantam/kernels/cpu/input/source_position.h"
 
 namespace bantam::kernels::cpu {
 namespace {
@@ -46,16 +47,6 @@ void change_values(const ImagePlacement& p, std::int64_t count, float* y) {
   if (offset == 0.0f && factor == 1.0f) return;
 #pragma omp simd
   for (std::int64_t k = 0; k < count; ++k) y[k] = (y[k] + offset) * factor;
-}
-
-/// Position in [0, extent) that `position` reads, or -1 where it reads zero.
-std::int64_t source_position(std::int64_t position, std::int64_t extent, PadMode mode) {
-  if (position >= 0 && position < extent) return position;
-  if (mode == PadMode::zero) return -1;
-  if (extent == 1) return 0;
-  const std::int64_t period = 2 * (extent - 1);
-  const std::int64_t p = ((position % period) + period) % period;
-  return p < extent ? p : period - p;
 }
 
 /// One pixel at a time: flipped or padded runs of pixels. Output column j reads column first + step·j of `row`.

@@ -8,18 +8,10 @@
 
 #include "bantam/base/error.h"
 #include "bantam/base/parallel.h"
+#include "bantam/kernels/cpu/input/source_position.h"
 
 namespace bantam::kernels::cpu {
 namespace {
-
-/// Position in [0, extent) that `position` reads, or -1 where it reads zero.
-std::int64_t source_position(std::int64_t position, std::int64_t extent, PadMode mode) {
-  if (position >= 0 && position < extent) return position;
-  if (mode == PadMode::zero) return -1;
-  if (extent == 1) return 0;
-  const std::int64_t period = 2 * (extent - 1), p = ((position % period) + period) % period;
-  return p < extent ? p : period - p;
-}
 
 /// Of each output column the one that it reads.
 std::vector<std::int64_t> source_columns(const ImageViewShape& s) {
