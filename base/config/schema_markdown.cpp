@@ -251,8 +251,13 @@ class Page {
     const std::string name = links ? fmt::format("[{}](#{})", code(key.name), key.name) : code(prefix + key.name);
     text_ += fmt::format("| {} | {} | {} | {} | {} |\n", name, cell(type_of(key.value)), cell(default_of(key)),
                          cell(short_range(key.value)), cell(linked(key.meaning)));
-    if (inner_maps && is_section(key))
+    if (!inner_maps) return;
+    if (is_section(key))
       for (const auto& inner : key.value.map->keys) row(*inner, prefix + key.name + ".", true);
+    // The keys of a list's maps: `rename[].from`. Entries of a table have sections of their own.
+    if (const auto& list = key.value.list;
+        list && list->items.map && !list->items.map->any && list->items.tables.empty())
+      for (const auto& inner : list->items.map->keys) row(*inner, prefix + key.name + "[].", true);
   }
 
   const ConfigSchema& schema_;

@@ -324,6 +324,7 @@ PipelineOptions read_pipeline(const ConfigNode& stages, const DatasetFacts& fact
 }
 
 EvaluationStages read_evaluation_stages(const ConfigNode& stages, const DatasetFacts& facts) {
+  describe_stages(stages, facts);
   Reading reading;
   reading.facts = facts;
   for (const ConfigNode& item : stages.items()) {

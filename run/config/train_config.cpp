@@ -289,7 +289,7 @@ DType read_gradients(ConfigMap& train) {
       {"gradients",
        "Of several replicas: the type that gradients are added in among them. float16 halves the bytes that travel "
        "between ranks; each replica's gradients and each sum are rounded to it, on any number of ranks, also on one. "
-       "What exceeds 65504 is not finite, so the update is skipped, and the loss scale halved; what is under 6e-8 is "
+       "What exceeds 65504 is not finite, so the update is skipped, and the loss scale halved; what is under 3e-8 is "
        "lost: best with precision mixed_float16, which scales the loss. Needs half as much memory as the gradients "
        "more, for each sum that travels.",
        "float16"},

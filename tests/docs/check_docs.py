@@ -3,6 +3,7 @@
 
     check_docs.py run --source TREE --program BANTAM [--examples FOLDER] PAGE…   runs the marked blocks of each page
     check_docs.py show --source TREE --program BANTAM PAGE   the same, printing each command and its real output
+    check_docs.py update --source TREE --program BANTAM PAGE…   writes today's numbers into the blocks marked `exact`
     check_docs.py links --source TREE                        every relative link, #anchor and `folder/file.h` of README and docs/
     check_docs.py self-test                                  a changed expected line, exit code or link must fail
 
@@ -10,6 +11,7 @@ Marks are HTML comments on the line before a fenced block, which GitHub does not
 
     <!-- test -->           a ```sh block, which must exit with 0; a ```text block that follows is its expected output
     <!-- test: exit 4 -->   the same, with another exit code
+    <!-- test: exact -->    the same, and the numbers have to be equal, too: plans, counts of parameters (also `exit 4, exact`)
     <!-- file: net.yaml --> the block is written to that file, for the commands that follow
     <!-- new file: a/b.h --> anywhere on a page: `a/b.h` is a file that the reader is to write, so it need not be there
 
@@ -53,6 +55,11 @@ class Block:
     text: list[str]
     expected: list[str] | None = None
     expected_line: int = 0
+
+    @property
+    def exact(self):
+        """Whether the page's numbers have to be those of the output."""
+        return "exact" in self.argument.split(", ")
 
 
 @dataclass
@@ -110,28 +117,44 @@ def expected_pattern(line):
     return ".*".join(re.escape(shape(part)) if part.strip() else "" for part in line.split("…")).replace(".*", "\\s*.*\\s*")
 
 
-def compare(expected, actual):
-    """None where the shapes agree, else the index of the first expected line that nothing matches."""
-    actual = [shape(line) for line in actual if line.strip()]
+def align(expected, actual):
+    """(index of an expected line, index of the actual line of its shape)… where the shapes agree, else None and the index of the
+    first expected line that nothing matches."""
+    actual = [(i, shape(line)) for i, line in enumerate(actual) if line.strip()]
     expected = [(i, line) for i, line in enumerate(expected) if line.strip()]
-    reachable, furthest = {0}, expected[0][0] if expected else 0
+    reachable, furthest, steps = {0: 0}, expected[0][0] if expected else 0, []  # actual lines used: those used a line before
     for i, line in expected:
         if line.strip() == "…":
-            reachable = set(range(min(reachable), len(actual) + 1))
-            continue
-        pattern = re.compile(expected_pattern(line))
-        reachable = {at + 1 for at in reachable if at < len(actual) and pattern.fullmatch(actual[at])}
-        if not reachable:
-            return i
-        furthest = i
-    return None if len(actual) in reachable else furthest
+            first = min(reachable)
+            reachable = {at: max(before for before in reachable if before <= at) for at in range(first, len(actual) + 1)}
+        else:
+            pattern = re.compile(expected_pattern(line))
+            reachable = {at + 1: at for at in reachable if at < len(actual) and pattern.fullmatch(actual[at][1])}
+            if not reachable:
+                return None, i
+            furthest = i
+        steps.append((i, line.strip() != "…", reachable))
+    if len(actual) not in reachable:
+        return None, furthest
+    pairs, at = [], len(actual)
+    for i, is_line, before in reversed(steps):
+        if is_line:
+            pairs.append((i, actual[at - 1][0]))
+        at = before[at]
+    return pairs[::-1], None
+
+
+def same_text(expected, actual):
+    """Whether a line agrees but for white space and what its `…` stand for."""
+    parts = [re.escape(re.sub(r"\s+", " ", part).strip()) for part in expected.split("…")]
+    return re.fullmatch(r"\s*.*\s*".join(parts), re.sub(r"\s+", " ", actual).strip()) is not None
 
 
 def run_block(block, folder, environment):
     """Runs a block's commands and returns what they print."""
-    match = re.fullmatch(r"(?:exit (\d+))?", block.argument)
+    match = re.fullmatch(r"(?:exit (\d+))?(?:(?:^|, )exact)?", block.argument)
     if not match:
-        raise DocsError(f"line {block.line}: unknown mark '{block.argument}': expected 'test' or 'test: exit N'")
+        raise DocsError(f"line {block.line}: unknown mark '{block.argument}': expected 'test', 'test: exit N', 'test: exact' or 'test: exit N, exact'")
     try:
         done = subprocess.run(["bash", "-euo", "pipefail", "-c", "\n".join(block.text)], cwd=folder, env=environment, text=True, check=False,
                               stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=SECONDS_A_BLOCK)
@@ -143,13 +166,30 @@ def run_block(block, folder, environment):
 
 
 def check_output(block, output):
-    """Throws where the output is not of the page's shape."""
+    """Throws where the output is not the page's: of its shape, and, if the block says so, with its numbers."""
     if block.expected is None:
         return
-    wrong = compare(block.expected, output.splitlines())
+    printed = output.splitlines()
+    pairs, wrong = align(block.expected, printed)
+    if pairs is not None and block.exact:
+        wrong = next((i for i, at in pairs if not same_text(block.expected[i], printed[at])), None)
     if wrong is not None:
+        hint = "\n  (check_docs.py update writes numbers anew)" if pairs is not None else ""
         raise DocsError(f"line {block.expected_line + wrong}: the output is not (any more)\n    {block.expected[wrong]}\n"
-                        f"  what the commands print now:\n{output}")
+                        f"  what the commands print now:\n{output}{hint}")
+
+
+def updated(lines, block, output):
+    """Puts an exact block's lines of today in place of the page's; those with `…` or another shape stay."""
+    printed = output.splitlines()
+    pairs, wrong = align(block.expected, printed)
+    if pairs is None:
+        raise DocsError(f"line {block.expected_line + wrong}: the output has another shape: change it by hand\n{output}")
+    for i, at in pairs:
+        if not same_text(block.expected[i], printed[at]):
+            if "…" in block.expected[i]:
+                raise DocsError(f"line {block.expected_line + i}: has `…`: change it by hand\n{printed[at]}")
+            lines[block.expected_line + i - 1] = printed[at].rstrip()
 
 
 def prepare_folder(folder, source, program, examples):
@@ -163,9 +203,10 @@ def prepare_folder(folder, source, program, examples):
     (folder / "examples").symlink_to((source / "examples").resolve())
 
 
-def run_page(page, source, program, show=False, examples=None):
+def run_page(page, source, program, command="run", examples=None):
     """Runs a page's blocks in order; returns how many commands blocks there were."""
-    blocks = read_blocks(page.read_text(encoding="utf-8").splitlines())
+    lines = page.read_text(encoding="utf-8").splitlines()
+    blocks = read_blocks(lines)
     tests = [block for block in blocks if block.kind == "test"]
     with tempfile.TemporaryDirectory(prefix="bantam-docs-") as name:
         folder = Path(name)
@@ -177,22 +218,26 @@ def run_page(page, source, program, show=False, examples=None):
                 (folder / block.argument).write_text("\n".join(block.text) + "\n", encoding="utf-8")
                 continue
             output = run_block(block, folder, environment)
-            if show:
+            if command == "show":
                 print("\n".join(["$ " + line for line in block.text]) + "\n" + output, flush=True)
-            else:
+            elif command == "run":
                 check_output(block, output)
+            elif block.exact and block.expected is not None:
+                updated(lines, block, output)
+    if command == "update":
+        page.write_text("\n".join(lines) + "\n", encoding="utf-8")
     return len(tests)
 
 
 def run_pages(arguments):
-    """The commands `run` and `show`."""
+    """The commands `run`, `show` and `update`."""
     failures = 0
     for name in arguments.pages:
         try:
-            count = run_page(arguments.source / name, arguments.source, arguments.program, arguments.command == "show", arguments.examples)
+            count = run_page(arguments.source / name, arguments.source, arguments.program, arguments.command, arguments.examples)
             if count == 0:
                 raise DocsError("no block is marked as tested")
-            print(f"{name}: {count} blocks ran as the page says")
+            print(f"{name}: {count} blocks " + ("brought up to date" if arguments.command == "update" else "ran as the page says"))
         except DocsError as error:
             failures += 1
             print(f"{name}: {error}")
@@ -286,6 +331,14 @@ end
 ```sh
 exit 4
 ```
+<!-- test: exact -->
+```sh
+echo "12  layers"; echo "1.5 s, 3 MiB"
+```
+```text
+12 layers
+… 3 MiB
+```
 """
 
 
@@ -293,7 +346,7 @@ def check_sample(folder, text):
     """Whether a page with this text passes."""
     (folder / "page.md").write_text(text, encoding="utf-8")
     try:
-        return run_page(folder / "page.md", folder, folder / "program") == 2
+        return run_page(folder / "page.md", folder, folder / "program") == 3
     except DocsError:
         return False
 
@@ -305,9 +358,18 @@ def self_test_pages(folder):
     expect(check_sample(folder, SAMPLE_PAGE), "the sample page passes")
     for old, new in [("peak: 3,000", "peek: 3,000"), ("tiny on cpu, /else", "tiny on gpu, /else"), ("GiB, 1.5s", "GiB held, 1.5s"), ("…\nend", "…\nEnd"),
                      ("…\nend", "end"), ("…\nend", "…\nend\nmore"), ("test: exit 4", "test"), ("exit 4\n```", "exit 5\n```"),
-                     ("<!-- test -->", "<!-- test: often -->"), ("echo end", "echo end; false")]:
+                     ("<!-- test -->", "<!-- test: often -->"), ("\n12 layers", "\n13 layers"), ("… 3 MiB", "… 4 MiB"), ("echo end", "echo end; false")]:
         expect(old in SAMPLE_PAGE, f"the sample page has '{old}'")
         expect(not check_sample(folder, SAMPLE_PAGE.replace(old, new, 1)), f"'{old}' changed to '{new}' is noticed")
+
+
+def self_test_update(folder):
+    """Numbers of an exact block are written anew, and nothing else."""
+    stale = SAMPLE_PAGE.replace("\n12 layers", "\n11 layers")
+    (folder / "page.md").write_text(stale, encoding="utf-8")
+    run_page(folder / "page.md", folder, folder / "program", "update")
+    text = (folder / "page.md").read_text(encoding="utf-8")
+    expect(text == SAMPLE_PAGE.replace("\n12 layers", "\n12  layers"), "an update writes the exact block's number, and nothing else")
 
 
 def self_test_shapes():
@@ -338,6 +400,7 @@ def self_test(_):
         folder = Path(name).resolve()
         self_test_shapes()
         self_test_pages(folder)
+        self_test_update(folder)
         self_test_links(folder)
     print("self-test: changed pages and broken links are noticed")
     return 0
@@ -346,7 +409,7 @@ def self_test(_):
 def main():
     parser = argparse.ArgumentParser(description="Documentation checks.")
     commands = parser.add_subparsers(dest="command", required=True)
-    for name in ("run", "show"):
+    for name in ("run", "show", "update"):
         command = commands.add_parser(name)
         command.add_argument("--program", type=Path, required=True)
         command.add_argument("--examples", type=Path)
@@ -354,7 +417,7 @@ def main():
         command.set_defaults(function=run_pages)
     commands.add_parser("links").set_defaults(function=check_links)
     commands.add_parser("self-test").set_defaults(function=self_test)
-    for name in ("run", "show", "links"):
+    for name in ("run", "show", "update", "links"):
         commands.choices[name].add_argument("--source", type=Path, required=True)
     arguments = parser.parse_args()
     try:
