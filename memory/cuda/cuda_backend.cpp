@@ -137,22 +137,15 @@ void* event_create(int device, bool timed) {
   return event;
 }
 
-double event_seconds(void* begin, void* end) {
-  float milliseconds = 0;
-  check(cudaEventElapsedTime(&milliseconds, as_event(begin), as_event(end)), "cudaEventElapsedTime");
-  return 1e-3 * static_cast<double>(milliseconds);
-}
-
-bool event_seconds_if_done(void* begin, void* end, double& seconds) {
+std::optional<double> event_seconds(void* begin, void* end) {
   float milliseconds = 0;
   const cudaError_t status = cudaEventElapsedTime(&milliseconds, as_event(begin), as_event(end));
   if (status == cudaErrorInvalidResourceHandle || status == cudaErrorNotReady) {
     (void)cudaGetLastError();  // an answer, no error
-    return false;
+    return std::nullopt;
   }
   check(status, "cudaEventElapsedTime");
-  seconds = 1e-3 * static_cast<double>(milliseconds);
-  return true;
+  return 1e-3 * static_cast<double>(milliseconds);
 }
 
 void event_destroy(int, void* event) noexcept { (void)cudaEventDestroy(as_event(event)); }

@@ -1,23 +1,18 @@
-// What the driver counts: NVML, loaded at run time, and whether a context exists. Nothing here makes a context.
-#include <array>
+// What the driver counts, and whether a context exists. Nothing here makes a context.
 #include <optional>
 #include <vector>
 
 #include <cuda.h>
 #include <cudaTypedefs.h>
-#include <cuda_runtime_api.h>
-#include <dlfcn.h>
 
 #include "bantam/memory/cuda/driver_entry.h"
+#include "bantam/memory/cuda/nvml_library.h"
 #include "bantam/memory/device/cuda_backend.h"
 
 namespace bantam::cuda_backend {
 namespace {
 
-// NVML's interface, as far as it is used: the library comes with the driver, its header with the toolkit's optional
-// parts, so that the few declarations stand here. Its layouts are fixed: a changed one gets a new version and name.
-using NvmlDevice = struct NvmlDeviceHandle*;
-constexpr int kNvmlSuccess = 0, kNvmlInsufficientSize = 7;
+constexpr int kNvmlInsufficientSize = 7;
 constexpr unsigned long long kNvmlNotAvailable = ~0ull;
 
 struct NvmlProcessInfo {
@@ -33,36 +28,22 @@ struct NvmlMemory {
 };
 constexpr unsigned int kNvmlMemoryVersion = sizeof(NvmlMemory) | (2u << 24);
 
-/// The library, started once a process and left so: it holds nothing on any device.
-class Nvml {
+/// What of NVML counts memory.
+class MemoryCounts {
  public:
-  Nvml() {
-    void* library = dlopen("libnvidia-ml.so.1", RTLD_NOW | RTLD_LOCAL);
-    if (library == nullptr) return;
-    int (*start)() = nullptr;
-    const bool bound = bind(library, "nvmlInit_v2", start) &&
-                       bind(library, "nvmlDeviceGetHandleByPciBusId_v2", find_by_pci_) &&
-                       bind(library, "nvmlDeviceGetComputeRunningProcesses_v3", processes_) &&
-                       bind(library, "nvmlDeviceGetMemoryInfo_v2", memory_);
-    usable_ = bound && start() == kNvmlSuccess;
+  MemoryCounts() {
+    const NvmlLibrary& library = NvmlLibrary::instance();
+    usable_ = library.find("nvmlDeviceGetComputeRunningProcesses_v3", processes_) &&
+              library.find("nvmlDeviceGetMemoryInfo_v2", memory_);
   }
 
-  static const Nvml& instance() {
-    static const Nvml nvml;
-    return nvml;
+  static const MemoryCounts& instance() {
+    static const MemoryCounts counts;
+    return counts;
   }
 
-  /// By the bus, not by number: CUDA_VISIBLE_DEVICES renumbers CUDA's devices, and not NVML's.
   std::optional<NvmlDevice> find(int device) const {
-    if (!usable_) return std::nullopt;
-    std::array<char, 32> bus{};
-    if (cudaDeviceGetPCIBusId(bus.data(), static_cast<int>(bus.size()), device) != cudaSuccess) {
-      (void)cudaGetLastError();  // an answer, no error
-      return std::nullopt;
-    }
-    NvmlDevice found = nullptr;
-    if (find_by_pci_(bus.data(), &found) != kNvmlSuccess) return std::nullopt;
-    return found;
+    return usable_ ? NvmlLibrary::instance().device(device) : std::nullopt;
   }
 
   std::vector<NvmlProcessInfo> processes(NvmlDevice device) const {
@@ -87,14 +68,7 @@ class Nvml {
   }
 
  private:
-  template <class Function>
-  static bool bind(void* library, const char* symbol, Function& function) {
-    function = reinterpret_cast<Function>(dlsym(library, symbol));
-    return function != nullptr;
-  }
-
   bool usable_ = false;
-  int (*find_by_pci_)(const char*, NvmlDevice*) = nullptr;
   int (*processes_)(NvmlDevice, unsigned int*, NvmlProcessInfo*) = nullptr;
   int (*memory_)(NvmlDevice, NvmlMemory*) = nullptr;
 };
@@ -102,19 +76,19 @@ class Nvml {
 }  // namespace
 
 std::optional<std::uint64_t> process_bytes(int device, int pid) {
-  const Nvml& nvml = Nvml::instance();
-  const std::optional<NvmlDevice> handle = nvml.find(device);
+  const MemoryCounts& counts = MemoryCounts::instance();
+  const std::optional<NvmlDevice> handle = counts.find(device);
   if (!handle) return std::nullopt;
-  for (const NvmlProcessInfo& process : nvml.processes(*handle))
+  for (const NvmlProcessInfo& process : counts.processes(*handle))
     if (process.pid == static_cast<unsigned int>(pid) && process.used_bytes != kNvmlNotAvailable)
       return process.used_bytes;
   return std::nullopt;
 }
 
 std::optional<std::uint64_t> card_used_bytes(int device) {
-  const Nvml& nvml = Nvml::instance();
-  const std::optional<NvmlDevice> handle = nvml.find(device);
-  return handle ? nvml.used(*handle) : std::nullopt;
+  const MemoryCounts& counts = MemoryCounts::instance();
+  const std::optional<NvmlDevice> handle = counts.find(device);
+  return handle ? counts.used(*handle) : std::nullopt;
 }
 
 bool has_context(int device) {

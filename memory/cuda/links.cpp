@@ -7,10 +7,10 @@
 #include <string_view>
 
 #include <cuda_runtime_api.h>
-#include <dlfcn.h>
 #include <fmt/format.h>
 
 #include "bantam/base/error.h"
+#include "bantam/memory/cuda/nvml_library.h"
 #include "bantam/memory/device/cuda_backend.h"
 
 namespace bantam {
@@ -22,9 +22,10 @@ void check(cudaError_t status, const char* call) {
   throw CudaError(fmt::format("{} failed: {}: {}", call, cudaGetErrorName(status), cudaGetErrorString(status)));
 }
 
-// NVML's interface, as far as it is used here (memory/cuda/nvml.cpp has the rest, and says why).
-using NvmlDevice = struct NvmlDeviceHandle*;
-constexpr int kNvmlSuccess = 0;
+using cuda_backend::kNvmlSuccess;
+using cuda_backend::NvmlDevice;
+using cuda_backend::NvmlLibrary;
+
 constexpr unsigned int kNvmlMostLinks = 18;          // of a GPU
 constexpr int kNvmlEnabled = 1;                      // of nvmlEnableState_t
 constexpr int kNvmlCapsNvlink = 2, kNvmlCapsOk = 0;  // of nvmlGpuP2PCapsIndex_t and nvmlGpuP2PStatus_t
@@ -76,26 +77,20 @@ struct Nvlinks {
   std::vector<std::string> peers;  ///< the bus names at the other ends: GPUs or switches
 };
 
-class Nvml {
+/// What of NVML tells of links.
+class LinkFacts {
  public:
-  Nvml() {
-    void* library = dlopen("libnvidia-ml.so.1", RTLD_NOW | RTLD_LOCAL);
-    if (library == nullptr) return;
-    int (*start)() = nullptr;
-    const bool bound = bind(library, "nvmlInit_v2", start) &&
-                       bind(library, "nvmlDeviceGetHandleByPciBusId_v2", find_by_pci_) &&
-                       bind(library, "nvmlDeviceGetTopologyCommonAncestor", common_ancestor_) &&
-                       bind(library, "nvmlDeviceGetP2PStatus", p2p_status_) &&
-                       bind(library, "nvmlDeviceGetNvLinkState", link_state_) &&
-                       bind(library, "nvmlDeviceGetNvLinkRemotePciInfo_v2", link_peer_);
-    usable_ = bound && start() == kNvmlSuccess;
+  LinkFacts() {
+    const NvmlLibrary& library = NvmlLibrary::instance();
+    usable_ = library.find("nvmlDeviceGetTopologyCommonAncestor", common_ancestor_) &&
+              library.find("nvmlDeviceGetP2PStatus", p2p_status_) &&
+              library.find("nvmlDeviceGetNvLinkState", link_state_) &&
+              library.find("nvmlDeviceGetNvLinkRemotePciInfo_v2", link_peer_);
   }
 
   /// Null where NVML does not know the device.
   NvmlDevice find(int device) const {
-    NvmlDevice found = nullptr;
-    if (usable_) (void)find_by_pci_(bus_of(device).c_str(), &found);
-    return found;
+    return usable_ ? NvmlLibrary::instance().device(device).value_or(nullptr) : nullptr;
   }
 
   std::string path(NvmlDevice a, NvmlDevice b) const {
@@ -124,14 +119,7 @@ class Nvml {
   }
 
  private:
-  template <class Function>
-  static bool bind(void* library, const char* symbol, Function& function) {
-    function = reinterpret_cast<Function>(dlsym(library, symbol));
-    return function != nullptr;
-  }
-
   bool usable_ = false;
-  int (*find_by_pci_)(const char*, NvmlDevice*) = nullptr;
   int (*common_ancestor_)(NvmlDevice, NvmlDevice, int*) = nullptr;
   int (*p2p_status_)(NvmlDevice, NvmlDevice, int, int*) = nullptr;
   int (*link_state_)(NvmlDevice, unsigned int, int*) = nullptr;
@@ -157,12 +145,12 @@ std::vector<GpuLink> gpu_links() {
   std::vector<GpuLink> links;
   const int count = cuda_backend::availability().devices;
   if (count < 2) return links;
-  static const Nvml nvml;
+  const LinkFacts facts;
   std::vector<NvmlDevice> devices;
   std::vector<Nvlinks> nvlinks;
   for (int device = 0; device < count; ++device) {
-    devices.push_back(nvml.find(device));
-    nvlinks.push_back(nvml.links(devices.back()));
+    devices.push_back(facts.find(device));
+    nvlinks.push_back(facts.links(devices.back()));
   }
   const auto at = [](int device) { return static_cast<std::size_t>(device); };
   for (int from = 0; from < count; ++from)
@@ -171,8 +159,8 @@ std::vector<GpuLink> gpu_links() {
       links.push_back(
           {.from = from,
            .to = to,
-           .nvlinks = nvlinks_between(nvlinks[at(from)], nvlinks[at(to)], bus_name(bus_of(to)), nvml.by_nvlink(a, b)),
-           .path = nvml.path(a, b),
+           .nvlinks = nvlinks_between(nvlinks[at(from)], nvlinks[at(to)], bus_name(bus_of(to)), facts.by_nvlink(a, b)),
+           .path = facts.path(a, b),
            .peer_access =
                attribute(cudaDevP2PAttrAccessSupported, from, to) && attribute(cudaDevP2PAttrAccessSupported, to, from),
            .atomics = attribute(cudaDevP2PAttrNativeAtomicSupported, from, to)});

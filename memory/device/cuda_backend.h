@@ -70,10 +70,8 @@ void device_synchronize(int device);
 int device_of_address(const void* address);
 
 void* event_create(int device, bool timed = false);
-/// Between two timed events of the device, both done.
-double event_seconds(void* begin, void* end);
-/// False where one of them has not been recorded, or is not done.
-bool event_seconds_if_done(void* begin, void* end, double& seconds);
+/// Between two timed events of the device; none where one of them has not been recorded, or is not done.
+std::optional<double> event_seconds(void* begin, void* end);
 void event_destroy(int device, void* event) noexcept;
 void event_record(int device, void* event, void* stream);
 /// A timed event; in recorded work it is recorded anew at each replay.

@@ -27,9 +27,7 @@ std::optional<double> StreamClock::seconds_between(std::int64_t begin, std::int6
   const auto from = static_cast<std::size_t>(begin), to = static_cast<std::size_t>(end);
   if (!stream_.device.is_cuda()) return 1e-9 * static_cast<double>(host_.at(to) - host_.at(from));
   synchronize(stream_);
-  double seconds = 0;
-  if (!cuda_backend::event_seconds_if_done(events_.at(from), events_.at(to), seconds)) return std::nullopt;
-  return seconds;
+  return cuda_backend::event_seconds(events_.at(from), events_.at(to));
 }
 
 std::vector<std::int64_t> StreamClock::times() const {
@@ -38,7 +36,7 @@ std::vector<std::int64_t> StreamClock::times() const {
   std::vector<std::int64_t> times;
   double seconds = 0;  // a sum of short differences: one long one would be a coarse float
   for (std::size_t i = 0; i < events_.size(); ++i) {
-    if (i > 0) seconds += cuda_backend::event_seconds(events_[i - 1], events_[i]);
+    if (i > 0) seconds += cuda_backend::event_seconds(events_[i - 1], events_[i]).value();
     times.push_back(std::llround(1e9 * seconds));
   }
   return times;

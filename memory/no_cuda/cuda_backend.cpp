@@ -31,8 +31,7 @@ void stream_synchronize(int, void*) { refuse(); }
 void device_synchronize(int) { refuse(); }
 int device_of_address(const void*) { return -1; }
 void* event_create(int, bool) { refuse(); }
-double event_seconds(void*, void*) { refuse(); }
-bool event_seconds_if_done(void*, void*, double&) { refuse(); }
+std::optional<double> event_seconds(void*, void*) { refuse(); }
 void event_destroy(int, void*) noexcept {}
 void event_record(int, void*, void*) { refuse(); }
 void event_mark(int, void*, void*) { refuse(); }

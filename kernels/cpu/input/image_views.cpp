@@ -8,7 +8,7 @@
 
 #include "bantam/base/error.h"
 #include "bantam/base/parallel.h"
-#include "bantam/kernels/cpu/input/source_position.h"
+#include "bantam/kernels/tiling/image/source_position.h"
 
 namespace bantam::kernels::cpu {
 namespace {

@@ -5,7 +5,7 @@
 #include "bantam/base/error.h"
 #include "bantam/kernels/contracts/input/image_views.h"
 #include "bantam/kernels/cuda/device/vectorized.cuh"
-#include "bantam/kernels/cuda/input/source_position.cuh"
+#include "bantam/kernels/tiling/image/source_position.h"
 
 namespace bantam::kernels::cuda {
 namespace {
