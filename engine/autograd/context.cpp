@@ -21,7 +21,7 @@ Scratch::Scratch(BfcAllocator& allocator, std::size_t bytes, Stream stream, cons
 Scratch::~Scratch() {
   try {
     if (data_ != nullptr) allocator_.free(data_, stream_);
-  } catch (const Error&) {  // as Storage's: the call that broke the device has thrown
+  } catch (...) {  // as Storage's: the call that broke the device has thrown
   }
 }
 

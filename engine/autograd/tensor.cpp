@@ -21,7 +21,7 @@ Storage::~Storage() {
   try {
     if (allocator_ != nullptr) allocator_->free(data_, stream_);
     if (deleter_) deleter_(data_);
-  } catch (const Error&) {  // a broken device: the call that broke it has thrown, and a destructor must not
+  } catch (...) {  // a broken device: the call that broke it has thrown, and a destructor must not
   }
 }
 

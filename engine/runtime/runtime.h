@@ -92,9 +92,9 @@ class Runtime {
 
   /// The limit of the process on a device, or of a share's pool; 0: none.
   std::uint64_t limit(Device device);
-  /// Raises or lowers it (0: none; a share always has one), at any time and from any thread. Lowering releases idle
-  /// memory to the device; throws OutOfMemory with what is needed, changing nothing, where live memory does not allow
-  /// it.
+  /// Raises or lowers it (0: none; a share always has one), from any thread, and on a GPU at any time but while a step
+  /// is recorded. Lowering releases idle memory to the device; throws OutOfMemory with what is needed, changing
+  /// nothing, where live memory does not allow it.
   void set_limit(Device device, std::uint64_t bytes);
   /// Throws OutOfMemory, with the limit that would do, unless a pool of `pool_bytes` fits under the device's limit.
   void require_pool(Device device, std::uint64_t pool_bytes);

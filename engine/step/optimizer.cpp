@@ -55,7 +55,8 @@ Optimizer::~Optimizer() = default;
 
 void Optimizer::set_metric_slot(int slot) { metric_slot_ = slot % kernels::kMetricSlots; }
 
-Optimizer::Optimizer(Model& model, OptimizerOptions options) : model_(model), options_(options) {
+Optimizer::Optimizer(Model& model, OptimizerOptions options)
+    : model_(model), options_(options), kernel_kind_(kernel_kind(options_)) {
   check_options(options_);
   if (const auto conflict = conflict_with(options_, model_.options().precision))
     throw ConfigError("optimizer: " + conflict->text);
@@ -198,7 +199,7 @@ void Optimizer::run_kernels(const Context& context, int rate, kernels::UpdateRow
   auto* control = control_.as<kernels::UpdateControl>();
   BANTAM_KERNEL(context.exec, begin_update, arena, model_.parameters().partial_gradients().sums(), control,
                 kernels::Workspace{partials_.data(), partials_.bytes()});
-  kernels::OptimizerKind kind = kernel_kind(options_);
+  kernels::OptimizerKind kind = kernel_kind_;
   if (options_.rule) {
     run_rule(context, arena);
     // The rest of an update: compute copies and running statistics. w - 0·g = w.
@@ -245,6 +246,9 @@ void Optimizer::warm_up() {
   const Context context = model_.context(Pass::train).at(model_.runtime().intern("optimizer"));
   ParameterArena& parameters = model_.parameters();
   const kernels::UpdateControl before = control();
+  kernels::UpdateControl moving = before;  // groups that are frozen for now are not looked at by the finite check
+  for (const Group& kind : kinds_) moving.updates = std::max(moving.updates, kind.frozen_updates);
+  upload_control(moving);
   const float not_finite = std::numeric_limits<float>::infinity();
   parameters.end_accumulation(context);
   for (const Parameter& parameter : parameters.all()) {
@@ -291,11 +295,18 @@ void Optimizer::set_values(std::span<const UpdateValues> values) {
   for (const UpdateValues& of_update : values) {
     assign_values(next, of_update);
     check_options(next);
-    if (of_update.momentum > 0.0f && slots_.empty() && !options_.rule)
-      throw ConfigError("optimizer: momentum needs a slot of its own: sgd's options have no momentum");
+    if (of_update.momentum > 0.0f && !has_momentum_slot())
+      throw ConfigError("optimizer: momentum needs a slot of its own: the optimizer's options have no momentum");
   }
   options_ = std::move(next);
   if (fill_groups(values)) upload_groups();
+}
+
+bool Optimizer::has_momentum_slot() const {
+  if (options_.rule) return true;
+  if (options_.kind != OptimizerKind::rmsprop) return !slots_.empty();
+  return kernel_kind_ == kernels::OptimizerKind::rmsprop_momentum ||
+         kernel_kind_ == kernels::OptimizerKind::rmsprop_centered_momentum;
 }
 
 /// The table's values for these updates, the last ones for all beyond; whether any of them is another than before.

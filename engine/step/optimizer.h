@@ -23,6 +23,7 @@ BANTAM_API_BEGIN
 namespace bantam {
 struct Metrics;
 namespace kernels {
+enum class OptimizerKind : std::uint8_t;
 struct BANTAM_INTERNAL UpdateControl;
 struct BANTAM_INTERNAL UpdateGroup;
 struct BANTAM_INTERNAL UpdateRow;
@@ -261,7 +262,8 @@ class Optimizer {
   /// one, at most kMostRates. Throws as set_learning_rate does.
   void set_learning_rates(std::span<const float> rates);
   /// The same for all that may change: `update(i)` uses values[i]. values() is the last of them. Momentum needs its
-  /// slot from the beginning: an sgd whose options have neither momentum nor a schedule of it accepts 0 only.
+  /// slot from the beginning: an sgd or rmsprop whose options have neither momentum nor a schedule of it accepts 0
+  /// only.
   void set_values(std::span<const UpdateValues> values);
   UpdateValues values() const;
   float learning_rate() const { return options_.learning_rate; }
@@ -300,10 +302,12 @@ class Optimizer {
   void run_rule(const Context& context, const kernels::UpdateArena& arena) const;
   void add_norms(const Context& context, const std::vector<kernels::ArenaSpan>& spans);
   bool keeps(std::size_t slot, const Parameter& parameter) const;
+  bool has_momentum_slot() const;
   float* slot(std::size_t i) const { return i < slots_.size() ? slots_[i].as<float>() : nullptr; }
 
   Model& model_;
   OptimizerOptions options_;
+  const kernels::OptimizerKind kernel_kind_;  // of the options at first: slots are its
   std::vector<Group> kinds_;                  // of the arena's spans
   std::vector<std::int32_t> group_of_span_;   // index into kinds_
   std::vector<kernels::UpdateGroup> groups_;  // (kMostRates, kinds_); muon: then those of the rest, likewise

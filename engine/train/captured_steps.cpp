@@ -91,6 +91,7 @@ bool CapturedSteps::replay(std::int64_t count) {
     drop();  // the arena is not where it was
     return false;
   }
+  recordings_ = 0;
   batches_.advance(count * accumulate_);
   note_launch();
   return true;

@@ -59,7 +59,7 @@ class CapturedSteps {
 
  private:
   static constexpr int kAhead = 3;          // launches that the host may be ahead
-  static constexpr int kMostFailures = 16;  // recordings that were of no more use when they were needed
+  static constexpr int kMostFailures = 16;  // recordings in a row that were of no more use when they were needed
 
   void run_directly();
   void update_once(const Context& context, std::int64_t first, std::int64_t count, bool recording = false);
@@ -77,7 +77,7 @@ class CapturedSteps {
   bool wanted_;         // the mode says so, and the device can
   bool captures_;       // false: all run directly
   bool warm_ = false;   // all that updates run has run
-  int recordings_ = 0;  // made so far
+  int recordings_ = 0;  // made since one was replayed
   std::unique_ptr<CapturedUpdates> many_, one_;
   std::vector<Event> launched_;  // of the last launches, round robin
   std::size_t launches_ = 0;

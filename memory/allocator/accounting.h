@@ -136,8 +136,8 @@ class AllocationTrace {
   /// of their end). Memory that was live before and still is has made no call, and is not here.
   std::vector<TraceInterval> intervals() const;
 
-  /// Internal: the allocator's side. `reserve` may throw std::bad_alloc; after it one call is noted without.
-  void reserve();
+  /// Internal: the allocator's side. `reserve` may throw std::bad_alloc; after it so many calls are noted without.
+  void reserve(std::uint64_t calls = 1);
   void note(TraceEvent event) noexcept {
     event.phase = phase_;
     event.nanoseconds = nanoseconds();

@@ -6,8 +6,9 @@
 
 namespace bantam {
 
-void AllocationTrace::reserve() {
-  if (events_.size() == events_.capacity()) events_.reserve(std::max<std::size_t>(256, events_.size() * 2));
+void AllocationTrace::reserve(std::uint64_t calls) {
+  const std::size_t need = events_.size() + static_cast<std::size_t>(calls);
+  if (need > events_.capacity()) events_.reserve(std::max({std::size_t{256}, need, events_.size() * 2}));
 }
 
 std::vector<TraceInterval> AllocationTrace::intervals() const {

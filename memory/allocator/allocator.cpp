@@ -42,7 +42,7 @@ struct BfcAllocator::Impl {
   bool reserve_pool(std::uint64_t bytes);
   bool reserve_arena(std::uint64_t bytes, Stream stream);
   bool release_arena();
-  bool begin_placement(std::shared_ptr<const PlacementPlan> plan, Stream stream);
+  std::uint64_t begin_placement(std::shared_ptr<const PlacementPlan> plan, Stream stream);
   /// The live planned allocation at `address`, which lies in the arena; throws as `live_chunk` does.
   const PlacementArena::Placed& live_place(const void* address, const char* call) const;
   MemoryStats stats() const;
@@ -206,14 +206,15 @@ BfcAllocator::Impl::Impl(std::unique_ptr<MemorySource> source, Device the_device
 void* BfcAllocator::Impl::allocate(std::size_t bytes, const Stream& stream, AllocationTag tag) {
   const std::optional<std::size_t> rounded = round_up(bytes);
   bool source_refused = false;
-  if (trace != nullptr) trace->reserve();
+  if (trace != nullptr)
+    trace->reserve(counters.live_allocations + 2);  // also for the frees to come: they must not fail
   if (rounded && arena.follows(stream))
     if (void* placed = place(*rounded, bytes, tag); placed != nullptr) return placed;
   structure.reserve();
   const FreeState own = frees.enter(stream);
   ChunkId id = rounded ? find(*rounded, own, source_refused) : kNoChunk;
   if (id == kNoChunk && rounded && arena_would_help(*rounded) && release_arena())
-    id = find(*rounded, own, source_refused);
+    id = find(*rounded, frees.enter(stream), source_refused);  // its slot may be that of the arena's stream now
   if (id == kNoChunk)
     throw out_of_memory(options.name, {bytes, tag, source_refused, supply->page_bytes()}, stats(), holders());
   structure.allocate(id, *rounded, bytes, tag);
@@ -346,19 +347,19 @@ void BfcAllocator::let_go_of_arena() {
   impl_->arena.let_go();
 }
 
-bool BfcAllocator::begin_placement(std::shared_ptr<const PlacementPlan> plan, Stream stream) {
+std::uint64_t BfcAllocator::begin_placement(std::shared_ptr<const PlacementPlan> plan, Stream stream) {
   const std::lock_guard lock(impl_->mutex);
   return impl_->begin_placement(std::move(plan), stream);
 }
 
-void BfcAllocator::end_placement() {
+void BfcAllocator::end_placement(std::uint64_t placement) {
   const std::lock_guard lock(impl_->mutex);
-  impl_->arena.end();
+  if (impl_->arena.following(placement)) impl_->arena.end();
 }
 
-bool BfcAllocator::placing() const {
+bool BfcAllocator::placing(std::uint64_t placement) const {
   const std::lock_guard lock(impl_->mutex);
-  return impl_->arena.following();
+  return impl_->arena.following(placement);
 }
 
 bool BfcAllocator::Impl::reserve_pool(std::uint64_t bytes) {
@@ -401,10 +402,10 @@ bool BfcAllocator::Impl::release_arena() {
   return true;
 }
 
-bool BfcAllocator::Impl::begin_placement(std::shared_ptr<const PlacementPlan> plan, Stream stream) {
-  if (arena.begin(std::move(plan), stream)) return true;
-  ++counters.departures;
-  return false;
+std::uint64_t BfcAllocator::Impl::begin_placement(std::shared_ptr<const PlacementPlan> plan, Stream stream) {
+  const std::uint64_t placement = arena.begin(std::move(plan), stream);
+  if (placement == 0) ++counters.departures;
+  return placement;
 }
 
 void BfcAllocator::Impl::depart() {

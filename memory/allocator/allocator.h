@@ -122,12 +122,13 @@ class BfcAllocator {
   /// `stream`, stays until `let_go_of_arena`.
   bool hold_arena(const void* address, std::uint64_t bytes, Stream stream);
   void let_go_of_arena();
-  /// PlacementScope's: follows `plan` from its first entry on; false where that cannot be (then nothing has changed but
-  /// the count of departures).
-  bool begin_placement(std::shared_ptr<const PlacementPlan> plan, Stream stream);
-  void end_placement();
-  /// Whether a plan is being followed: not before it began, and not after a departure from it.
-  bool placing() const;
+  /// PlacementScope's: follows `plan` from its first entry on; returns a number for it, or 0 where that cannot be (then
+  /// nothing has changed but the count of departures).
+  std::uint64_t begin_placement(std::shared_ptr<const PlacementPlan> plan, Stream stream);
+  /// Nothing where that plan is not followed any more.
+  void end_placement(std::uint64_t placement);
+  /// Whether that plan is being followed: not after a departure from it, also where another one has begun since.
+  bool placing(std::uint64_t placement) const;
 
   /// Notes every later allocation and free in `trace` (AllocationTrace), which must live as long; null ends it.
   void set_trace(AllocationTrace* trace);

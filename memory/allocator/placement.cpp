@@ -53,10 +53,10 @@ PlacementPlan::PlacementPlan(std::span<const PlannerBuffer> buffers, const Arena
 PlacementScope::PlacementScope(BfcAllocator& allocator, std::shared_ptr<const PlacementPlan> plan, Stream stream)
     : allocator_(allocator),
       wanted_(plan != nullptr),
-      on_(wanted_ && allocator.begin_placement(std::move(plan), stream)) {}
+      placement_(wanted_ ? allocator.begin_placement(std::move(plan), stream) : 0) {}
 
 PlacementScope::~PlacementScope() {
-  if (on_) allocator_.end_placement();
+  if (placement_ != 0) allocator_.end_placement(placement_);
 }
 
 ArenaHold::ArenaHold(BfcAllocator& allocator, const void* address, std::uint64_t bytes, Stream stream)
@@ -66,6 +66,6 @@ ArenaHold::~ArenaHold() {
   if (acquired_) allocator_.let_go_of_arena();
 }
 
-bool PlacementScope::departed() const { return wanted_ && !(on_ && allocator_.placing()); }
+bool PlacementScope::departed() const { return wanted_ && !(placement_ != 0 && allocator_.placing(placement_)); }
 
 }  // namespace bantam

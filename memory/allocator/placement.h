@@ -61,7 +61,7 @@ class PlacementScope {
  private:
   BfcAllocator& allocator_;
   bool wanted_;
-  bool on_;
+  std::uint64_t placement_;  // 0: none of ours
 };
 
 /// While it lives, an allocator's idle arena is not released: for launching work that was recorded in it

@@ -16,14 +16,14 @@ void PlacementArena::set(ChunkId chunk, std::uintptr_t address, std::uint64_t by
   plan_.reset();
 }
 
-bool PlacementArena::begin(std::shared_ptr<const PlacementPlan> plan, Stream stream) {
+std::uint64_t PlacementArena::begin(std::shared_ptr<const PlacementPlan> plan, Stream stream) {
   const bool usable = chunk_ != kNoChunk && plan_ == nullptr && idle() && plan->arena_bytes() <= bytes_;
-  if (!usable || !same_stream(stream, stream_)) return false;
+  if (!usable || !same_stream(stream, stream_)) return 0;
   if (placed_.size() < plan->size()) placed_.resize(plan->size());
   live_.reserve(plan->size(), address_of());
   plan_ = std::move(plan);
   next_ = 0;
-  return true;
+  return ++placements_;
 }
 
 bool PlacementArena::hold(std::uintptr_t address, std::uint64_t bytes, Stream stream) {

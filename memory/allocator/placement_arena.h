@@ -40,11 +40,13 @@ class PlacementArena {
   std::uintptr_t address() const { return address_; }
   bool contains(const void* address) const { return reinterpret_cast<std::uintptr_t>(address) - address_ < bytes_; }
 
-  /// Follows `plan` from its first entry on, where it can (PlacementScope).
-  bool begin(std::shared_ptr<const PlacementPlan> plan, Stream stream);
+  /// Follows `plan` from its first entry on, where it can (PlacementScope); returns its number, from 1, else 0.
+  std::uint64_t begin(std::shared_ptr<const PlacementPlan> plan, Stream stream);
   /// Ends it. Live places stay.
   void end() { plan_.reset(); }
   bool following() const { return plan_ != nullptr; }
+  /// Whether the plan being followed is the one of that number.
+  bool following(std::uint64_t placement) const { return plan_ != nullptr && placements_ == placement; }
   /// Whether requests on `stream` are the plan's.
   bool follows(Stream stream) const { return plan_ != nullptr && same_stream(stream, stream_); }
 
@@ -70,6 +72,7 @@ class PlacementArena {
   Stream stream_;
   bool acquired_ = false;
   std::shared_ptr<const PlacementPlan> plan_;
+  std::uint64_t placements_ = 0;  // plans that were begun
   Place next_ = 0;
   std::vector<Placed> placed_;  // by place; grows to the longest plan's length
   AddressMap live_;             // from addresses to places

@@ -137,7 +137,7 @@ std::string to_json(const MemoryReport& report) {
                                {"category", to_string(holder.category)},
                                {"bytes", holder.bytes},
                                {"allocations", holder.allocations}});
-  return json.dump();
+  return json.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);  // names may be of any bytes
 }
 
 }  // namespace bantam

@@ -193,5 +193,35 @@ TEST_P(OptimizerTest, OptionsOutOfTheirRangesAreRefused) {
     EXPECT_THROW(Trained(runtime(), device(), options), ConfigError) << &options - bad;
 }
 
+TEST_P(OptimizerTest, RmspropHasMomentumFromTheBeginningOrNever) {
+  const auto options = [](float momentum) {
+    return OptimizerOptions{.kind = OptimizerKind::rmsprop, .learning_rate = 0.01f, .momentum = momentum};
+  };
+  Trained without(runtime(), device(), options(0.0f)), with(runtime(), device(), options(0.9f));
+  UpdateValues values = without.optimizer.values();
+  values.momentum = 0.5f;
+  EXPECT_THROW(without.optimizer.set_values({&values, 1}), ConfigError);
+  // A momentum of 0 for one update leaves the velocity that update's step.
+  values = with.optimizer.values();
+  const auto train = [&](int update, float momentum) {
+    values.momentum = momentum;
+    with.optimizer.set_values({&values, 1});
+    const std::vector<float> before = with.values();
+    with.update(gradient_of(update));
+    std::vector<float> step = with.values();
+    for (std::size_t i = 0; i < step.size(); ++i) step[i] = before[i] - step[i];
+    return step;
+  };
+  const std::vector<float> first = train(0, 0.9f), alone = train(1, 0.0f), next = train(2, 0.5f);
+  Trained plain(runtime(), device(), options(0.0f));
+  for (int update = 0; update < 2; ++update) plain.update(gradient_of(update));
+  const std::vector<float> before = plain.values();
+  plain.update(gradient_of(2));
+  const std::vector<float> after = plain.values();
+  for (std::size_t i = 0; i < next.size(); ++i)
+    EXPECT_NEAR(next[i], 0.5f * alone[i] + (before[i] - after[i]), kTolerance) << i;
+  EXPECT_NE(first, alone);
+}
+
 }  // namespace
 }  // namespace bantam

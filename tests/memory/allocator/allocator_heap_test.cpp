@@ -7,6 +7,7 @@
 
 #include <gtest/gtest.h>
 
+#include "bantam/memory/allocator/accounting.h"
 #include "bantam/memory/allocator/allocator.h"
 #include "bantam/memory/pages/paged_source.h"
 
@@ -82,6 +83,20 @@ TEST(AllocatorHeap, the_fast_path_takes_no_heap_memory) {
       ASSERT_EQ(calls, 0u) << "step " << i;
   }
   EXPECT_LT(slow, 100u) << "the pool should have settled at " << before_stats.pool_bytes;
+}
+
+// Frees come from destructors: where they are traced, the allocations before made the room.
+TEST(AllocatorHeap, frees_take_no_heap_memory_where_they_are_traced) {
+  BfcAllocator allocator(make_device_source(Device::meta_of(Device::cuda())), Device::cpu(), {});
+  AllocationTrace trace;
+  std::vector<void*> live;
+  live.push_back(allocator.allocate(256, {}, kTag));
+  allocator.set_trace(&trace);
+  for (int i = 0; i < 1000; ++i) live.push_back(allocator.allocate(256, {}, kTag));
+  const std::uint64_t before = heap_calls;
+  for (void* block : live) allocator.free(block, {});
+  EXPECT_EQ(heap_calls, before);
+  EXPECT_EQ(trace.events().size(), 2001u);
 }
 
 }  // namespace

@@ -223,5 +223,22 @@ TEST_F(AllocatorStreamsTest, a_failing_record_changes_nothing) {
   allocator_->free(block, a_);
 }
 
+// States of more than eight streams share what the allocator remembers of them.
+TEST_F(AllocatorStreamsTest, an_arena_is_released_in_order_however_many_streams_there_are) {
+  for (std::uint32_t last = 10; last < 27; ++last) {
+    make({.limit_bytes = 4 * kMiB});
+    use_and_put(get(256, a_), a_);
+    ASSERT_TRUE(allocator_->reserve_arena(3 * kMiB, b_));
+    for (std::uint32_t id = 10; id <= last; ++id) get(256, SimulatedStreams::stream(id));
+    const testing::Point work = streams_->submit(b_);  // in the arena
+    const Stream asks = SimulatedStreams::stream(last);
+    const std::uint64_t waits = streams_->device_waits + streams_->host_waits;
+    get(2 * kMiB, asks);
+    EXPECT_GT(streams_->device_waits + streams_->host_waits, waits) << last - 7 << " streams";
+    streams_->submit(asks, {work});
+    streams_->run_all();
+  }
+}
+
 }  // namespace
 }  // namespace bantam

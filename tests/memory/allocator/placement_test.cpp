@@ -381,5 +381,24 @@ TEST_F(PlacementTest, an_acquired_arena_stays_where_it_is) {
   EXPECT_FALSE(ArenaHold(allocator_, address, 256, {}).acquired());
 }
 
+TEST_F(PlacementTest, a_scope_that_departed_is_no_longer_concerned) {
+  const std::vector<PlannerBuffer> buffers = {{0, 0, 10, 1024}, {1, 1, 9, 512}};
+  const auto plan = std::make_shared<const PlacementPlan>(buffers, solve_arena(buffers, {.alignment = 256}));
+  reserve(plan->arena_bytes());
+  auto first = std::make_unique<PlacementScope>(allocator_, plan, Stream{});
+  void* const other = allocator_.allocate(256, {}, kTag);  // not the plan's
+  EXPECT_TRUE(first->departed());
+  const PlacementScope second(allocator_, plan, {});
+  EXPECT_FALSE(second.departed());
+  EXPECT_TRUE(first->departed()) << "another one follows the plan, not this one";
+  first.reset();
+  EXPECT_FALSE(second.departed()) << "its end is not another's";
+  void* const placed = allocator_.allocate(1024, {}, kTag);
+  EXPECT_EQ(number(placed), arena_);
+  EXPECT_FALSE(second.departed());
+  allocator_.free(placed, {});
+  allocator_.free(other, {});
+}
+
 }  // namespace
 }  // namespace bantam

@@ -117,5 +117,12 @@ TEST(MemoryReport, OfNothingIsZero) {
   EXPECT_EQ(nlohmann::json::parse(to_json(report))["in_use_bytes"], 0);
 }
 
+TEST_F(MemoryReportTest, NamesOfAnyBytesAreReported) {
+  void* const block = allocator_.allocate(100, stream_, {Category::other, "caf\xe9"});
+  const std::string text = to_json(memory_report(allocator_, {{"caf\xe9", 7}}));
+  EXPECT_EQ(nlohmann::json::parse(text)["overhead"].at(0)["name"], "caf\xef\xbf\xbd");
+  allocator_.free(block, stream_);
+}
+
 }  // namespace
 }  // namespace bantam::testing
