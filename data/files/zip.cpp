@@ -132,24 +132,25 @@ class DeflatedBytes : public FileBytes {
 
   [[noreturn]] void fail(const std::string& reason) const {
     throw DataError(fmt::format("{}: cannot be decompressed: {}, after {} decompressed bytes", name(), reason,
-                                format_count(size())));
+                                format_count(static_cast<std::int64_t>(stream_.total_out))));
   }
   /// At least one byte.
   std::size_t inflate(std::span<std::uint8_t> out) {
     stream_.next_out = out.data();
     stream_.avail_out = static_cast<unsigned>(out.size());
     while (stream_.avail_out == out.size()) {
-      if (stream_.avail_in == 0) refill();
+      if (stream_.avail_in == 0 && consumed_ < member_.stored) refill();
+      // Without input, too: zlib may still hold what follows from what it has read, as the rest of a long match.
       const int code = ::inflate(&stream_, Z_NO_FLUSH);
       const bool got = stream_.avail_out < out.size();
       if (code == Z_STREAM_END && !got) fail("it ends early");
+      if (code == Z_BUF_ERROR) fail("it is cut short");  // neither input nor output is left
       if (code != Z_OK && code != Z_STREAM_END) fail(stream_.msg != nullptr ? stream_.msg : "it is damaged");
     }
     return out.size() - stream_.avail_out;
   }
   void refill() {
     in_.resize(static_cast<std::size_t>(std::min(kAtOnce / 16, member_.stored - consumed_)));
-    if (in_.empty()) fail("it is cut short");
     stored_->read(consumed_, in_);
     consumed_ += std::ssize(in_);
     stream_.next_in = in_.data();

@@ -1,5 +1,6 @@
 // .npz archives that the test writes, stored and deflated, with Keras's names and others; every way in which they can
 // be wrong; and training on them.
+#include "bantam/data/files/zip.h"
 #include "tests/data/formats/array_files.h"
 #include "tests/data/formats/short_run.h"
 
@@ -109,6 +110,49 @@ TEST_P(NpzTest, MutatedFilesAreReadOrRefused) {
   EXPECT_GT(testing::read_damaged(
                 path(), whole, 1000, [&] { testing::read_all(open()); }, path().string()),
             300);
+}
+
+constexpr std::size_t kPiece = std::size_t{1} << 20;  // decompressed at once
+
+/// The only member of the archive `path`, to its last byte.
+std::vector<std::uint8_t> member_bytes(const std::filesystem::path& path, std::size_t size) {
+  const std::unique_ptr<FileBytes> file = ZipFile(path).open("zeros");
+  file->fetch(static_cast<std::int64_t>(size));
+  std::vector<std::uint8_t> bytes(static_cast<std::size_t>(file->size()));
+  file->read(0, bytes);
+  return bytes;
+}
+
+// Zeros are deflated into matches of up to 258 bytes. Where one lies across the end of the first MiB, all input may be
+// consumed before the rest of its bytes is asked for.
+TEST_P(NpzTest, AMatchAcrossTheEndOfAPieceIsReadWhole) {
+  for (std::size_t size = kPiece - 3; size <= kPiece + 299; size += 7) {
+    const std::vector<std::uint8_t> zeros(size);
+    put({{"zeros", testing::raw(zeros)}});
+    EXPECT_EQ(member_bytes(path(), size), zeros) << size;
+  }
+}
+
+TEST(NpzSizes, OfADeflatedMemberThatAreNotTheStreamsAreTold) {
+  const TemporaryFolder folder;
+  const std::filesystem::path path = folder.path() / "set.npz";
+  const std::size_t size = kPiece + 100;
+  const std::string whole = testing::zip_archive({{"zeros", std::string(size, '\0')}}, true);
+  const auto error = [&](std::size_t field, int change) {  // of a field of the directory's entry
+    std::string other = whole;
+    const std::size_t at = other.rfind("PK\1\2") + field;
+    std::uint32_t value = 0;
+    std::memcpy(&value, &other[at], sizeof value);
+    value += static_cast<std::uint32_t>(change);
+    std::memcpy(&other[at], &value, sizeof value);
+    write_file(path, other);
+    return message_of<DataError>([&] { (void)member_bytes(path, size + 1); });
+  };
+  constexpr std::size_t kStored = 20, kSize = 24;
+  EXPECT_CONTAINS(error(kStored, -20), "set.npz(zeros): cannot be decompressed: it is cut short, after 1,0");
+  EXPECT_CONTAINS(error(kStored, -900), "it is cut short, after ");
+  EXPECT_CONTAINS(error(kSize, 1), "it ends early, after 1,048,676 decompressed bytes");
+  EXPECT_CONTAINS(error(kSize, -1), "its checksum is another");
 }
 
 TEST_P(NpzTest, ANetworkLearnsFromThem) {
