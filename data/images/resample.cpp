@@ -20,6 +20,9 @@ typedef std::int32_t IntLanes __attribute__((vector_size(kLanes * sizeof(std::in
 typedef std::int16_t ShortLanes __attribute__((vector_size(kLanes * sizeof(std::int16_t))));
 typedef std::uint8_t ByteLanes __attribute__((vector_size(kLanes)));
 
+/// Most channels that are filtered at once.
+constexpr std::int64_t kMostChannels = 4;
+
 /// How pixels of `channels` lie in lanes: a pixel of a row takes 1 or 4, and rows beside it fill the others.
 template <int channels>
 struct LanesOf {
@@ -67,6 +70,7 @@ struct Workspace {
   std::vector<float> ring;   ///< rows of output width that the next output row may need
   std::vector<const float*> rows;
   std::vector<std::size_t> columns;
+  Image group_in, group_out;  ///< some of the channels of images that have more than kMostChannels
 
   static Workspace& of_this_thread() {
     thread_local Workspace workspace;
@@ -210,6 +214,49 @@ void copy_window(const Rows& in, const Sampling& sampling, Image& out) {
     std::memcpy(out.pixels.data() + static_cast<std::size_t>(y) * out.row_bytes(), in.at(y), out.row_bytes());
 }
 
+/// `in` as images of at most kMostChannels.
+void filter_channels(const Rows& in, Workspace& work, Image& out) {
+  switch (out.channels) {
+    case 1:
+      return filter<1>(in, work, out);
+    case 2:
+      return filter<2>(in, work, out);
+    case 3:
+      return filter<3>(in, work, out);
+    default:
+      return filter<kMostChannels>(in, work, out);
+  }
+}
+
+/// Channels that are each `step` bytes after those of the pixel before: `channels` of each of `pixels`.
+struct ChannelGroup {
+  std::int64_t pixels, channels;
+
+  void copy(const std::uint8_t* from, std::int64_t from_step, std::uint8_t* to, std::int64_t to_step) const {
+    for (std::int64_t x = 0; x < pixels; ++x, from += from_step, to += to_step)
+      for (std::int64_t c = 0; c < channels; ++c) to[c] = from[c];
+  }
+};
+
+/// A group of channels after the other, each as an image of its own.
+void filter_groups(const Rows& in, Workspace& work, Image& out) {
+  const std::int64_t step = out.channels;
+  for (std::int64_t first = 0; first < step; first += kMostChannels) {
+    const std::int64_t channels = std::min(kMostChannels, step - first);
+    work.group_in.reshape({in.count, in.pixels}, channels);
+    work.group_out.reshape(out.size, channels);
+    const std::size_t in_bytes = work.group_in.row_bytes(), out_bytes = work.group_out.row_bytes();
+    for (std::int64_t y = 0; y < in.count; ++y)
+      ChannelGroup{in.pixels, channels}.copy(
+          in.at(y) + first, step, work.group_in.pixels.data() + static_cast<std::size_t>(y) * in_bytes, channels);
+    filter_channels({work.group_in.pixels.data(), in_bytes, in.count, in.pixels}, work, work.group_out);
+    for (std::int64_t y = 0; y < out.size.height; ++y)
+      ChannelGroup{out.size.width, channels}.copy(
+          work.group_out.pixels.data() + static_cast<std::size_t>(y) * out_bytes, channels,
+          out.pixels.data() + static_cast<std::size_t>(y) * out.row_bytes() + first, step);
+  }
+}
+
 void filter_window(const Rows& in, const ReducedWindow& place, const Sampling& sampling, Image& out) {
   Workspace& work = Workspace::of_this_thread();
   work.across.set({.pixels = in.pixels,
@@ -223,16 +270,10 @@ void filter_window(const Rows& in, const ReducedWindow& place, const Sampling& s
                  .window = sampling.window.height,
                  .size = sampling.size.height,
                  .denominator = place.denominator});
-  switch (out.channels) {
-    case 1:
-      return filter<1>(in, work, out);
-    case 2:
-      return filter<2>(in, work, out);
-    case 3:
-      return filter<3>(in, work, out);
-    default:
-      return filter<4>(in, work, out);
-  }
+  if (out.channels > kMostChannels)
+    filter_groups(in, work, out);
+  else
+    filter_channels(in, work, out);
 }
 
 }  // namespace

@@ -30,6 +30,25 @@ TEST_P(LoaderParity, BatchesHaveTheCpusBits) {
   }
 }
 
+// More channels than are resampled at once.
+TEST_P(LoaderParity, ManyChannelsHaveTheCpusBits) {
+  if (GetParam().is_cuda() && cuda_device_count() == 0) GTEST_SKIP() << "no CUDA device: skipped";
+  Runtime runtime({.threads = 2});
+  const auto set = ramp_dataset(runtime, 101, {30, 35, 6});
+  for (const CacheKind cache : {CacheKind::ram, CacheKind::off, CacheKind::device}) {
+    PipelineOptions options = with_workers(full(), 3, 3);
+    options.cache = cache;
+    options.batch_size = 32;
+    options.normalize = {.scale = 1.0 / 255};
+    options.augmentations.insert(options.augmentations.begin(), resize({.height = 24, .width = 28}));
+    const auto epoch = [&](Device device) {
+      ImageBatchSource source(runtime, set, {.pipeline = options, .device = device, .seed = 8});
+      return whole_epoch(source, Context::make(runtime, device), 2);
+    };
+    EXPECT_EQ(epoch(GetParam()), epoch(Device::cpu())) << static_cast<int>(cache);
+  }
+}
+
 /// Keeps a device busy: some milliseconds of zeroing, queued on a stream.
 class BusyStream {
  public:

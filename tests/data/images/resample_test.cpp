@@ -87,7 +87,7 @@ Image plainly(const Image& in, const Sampling& sampling) {
 }
 
 TEST(Resample, AsPlainly) {
-  for (const std::int64_t channels : {1, 2, 3, 4}) {
+  for (const std::int64_t channels : {1, 2, 3, 4, 5, 6, 8, 9}) {
     const Image in = noise_image({40, 53}, channels);
     for (const Sampling& sampling :
          {Sampling{0, 0, {40, 53}, {10, 12}}, Sampling{3, 2, {37, 51}, {38, 50}}, Sampling{39, 52, {1, 1}, {9, 7}},
@@ -96,6 +96,24 @@ TEST(Resample, AsPlainly) {
       const Difference difference = difference_of(resampled(in, sampling), plainly(in, sampling));
       EXPECT_LE(difference.most, 1);
       EXPECT_LT(difference.mean, 0.1) << sampling.size.height << " " << sampling.size.width;
+    }
+  }
+}
+
+// Channels do not mix: each of many is as in an image of its own, to the bit.
+TEST(Resample, ManyChannelsAreEachAsAlone) {
+  const ImageSize size{23, 31};
+  const Sampling sampling{2, 3, {20, 27}, {13, 40}, true};
+  for (const std::size_t channels : {3, 5, 7, 13}) {
+    const Image in = noise_image(size, static_cast<std::int64_t>(channels)), all = resampled(in, sampling);
+    ASSERT_EQ(all.pixels.size(), 13u * 40 * channels);
+    for (std::size_t c = 0; c < channels; ++c) {
+      Image one, seen;
+      one.reshape(size, 1);
+      seen.reshape(sampling.size, 1);
+      for (std::size_t i = 0; i < one.pixels.size(); ++i) one.pixels[i] = in.pixels[i * channels + c];
+      for (std::size_t i = 0; i < seen.pixels.size(); ++i) seen.pixels[i] = all.pixels[i * channels + c];
+      EXPECT_EQ(seen.pixels, resampled(one, sampling).pixels) << c << " of " << channels;
     }
   }
 }
