@@ -11,6 +11,7 @@
 
 #include "bantam/base/error.h"
 #include "bantam/base/text.h"
+#include "bantam/data/formats/class_names.h"
 #include "bantam/data/formats/held_out.h"
 
 namespace bantam {
@@ -240,7 +241,7 @@ ArrayOptions read_array_options(ConfigMap& data) {
           {"nhwc", "nchw"}, "nhwc") == "nchw";
   if (const auto classes = data.find({"classes", "Names of the labels 0, 1, ….", "[cat, dog]",
                                       "their numbers, to the greatest of the training samples"}))
-    options.classes = classes->as_texts();
+    options.classes = read_class_names(*classes);
   return options;
 }
 

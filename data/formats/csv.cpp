@@ -23,6 +23,7 @@
 #include "bantam/base/error.h"
 #include "bantam/base/text.h"
 #include "bantam/data/files/once.h"
+#include "bantam/data/formats/class_names.h"
 #include "bantam/data/formats/csv_table.h"
 #include "bantam/data/formats/held_out.h"
 #include "bantam/data/formats/image_files.h"
@@ -394,13 +395,6 @@ void read_sample_columns(ConfigMap& data, CsvOptions& options) {
     if (options.standardize)
       data.node("standardize").fail_at_key("standardize is for features; images have `normalize`");
   }
-}
-
-std::vector<std::string> read_class_names(const ConfigNode& node) {
-  std::vector<std::string> names = node.as_texts();
-  if (names.empty() || std::set<std::string>(names.begin(), names.end()).size() != names.size())
-    node.fail("expected at least one class, and each once");
-  return names;
 }
 
 void find_files(ConfigMap& data, CsvOptions& options) {

@@ -22,6 +22,7 @@
 #include "bantam/base/text.h"
 #include "bantam/data/files/file_bytes.h"
 #include "bantam/data/files/once.h"
+#include "bantam/data/formats/class_names.h"
 #include "bantam/data/formats/sample_reader.h"
 
 namespace bantam {
@@ -221,9 +222,8 @@ SampleSplits idx_format(ConfigMap& data) {
                          "data/fashion-mnist"})};
   options.classes = data.texts({"classes", "Names of the labels 0, 1, …: 1 to 256 of them.", "[cat, dog]"},
                                {"0", "1", "2", "3", "4", "5", "6", "7", "8", "9"});
-  if (options.classes.empty() || options.classes.size() > 256)
-    data.node("classes").fail(
-        fmt::format("{} class names; labels are bytes: expected 1 to 256", options.classes.size()));
+  if (const std::string fault = fault_of_class_names(options.classes, 256); !fault.empty())  // labels are bytes
+    data.node("classes").fail(fault);
   if (const auto size =
           data.find({"image_size", "Height and width that the files' images must have.", "28 | [24, 28]", kAsFiles}))
     options.image_size = size->as_pair(kSide);

@@ -18,6 +18,7 @@
 #include "bantam/base/error.h"
 #include "bantam/base/text.h"
 #include "bantam/data/files/once.h"
+#include "bantam/data/formats/class_names.h"
 #include "bantam/data/formats/held_out.h"
 #include "bantam/data/formats/image_files.h"
 
@@ -187,10 +188,8 @@ SampleSplits image_folder_format(ConfigMap& data) {
   std::vector<std::string> classes;
   if (const auto chosen =
           data.find({"classes", "Class folders to be read, in the order of their numbers. Other folders are not.",
-                     "[cat, dog]", "all, sorted by name"})) {
-    classes = chosen->as_texts();
-    if (classes.empty()) chosen->fail("expected at least one class");
-  }
+                     "[cat, dog]", "all, sorted by name"}))
+    classes = read_class_names(*chosen);
   const fs::path folder = read_folder(path);
   const PartFolders parts = find_parts(folder, names);
   if (parts.train.empty()) path.fail("has no folder 'train'; name that of the training samples by data.train");

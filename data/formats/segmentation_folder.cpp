@@ -17,6 +17,7 @@
 #include "bantam/base/error.h"
 #include "bantam/base/text.h"
 #include "bantam/data/files/once.h"
+#include "bantam/data/formats/class_names.h"
 #include "bantam/data/formats/held_out.h"
 #include "bantam/data/formats/image_files.h"
 
@@ -166,11 +167,7 @@ std::vector<std::string> read_mask_classes(ConfigMap& data) {
   const ConfigNode node = data.node(
       {"classes", "How many classes there are, or their names, in the order of the masks' numbers: 0 is the first.",
        "2 | [background, road]"});
-  if (node.is_list()) {
-    std::vector<std::string> names = node.as_texts();
-    if (names.empty() || names.size() > 256) node.fail("expected 1 to 256 class names");
-    return names;
-  }
+  if (node.is_list()) return read_class_names(node, 256);
   std::vector<std::string> names;
   for (std::int64_t c = 0, count = node.as_integer({.min = 1, .max = 256}); c < count; ++c)
     names.push_back(fmt::format("{}", c));

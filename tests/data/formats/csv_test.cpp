@@ -248,6 +248,7 @@ TEST_F(CsvTest, WrongKeysAreErrorsAtTheirPlace) {
   EXPECT_CONTAINS(error<ConfigError>(files + "separator: '|'"), "needs `label: COLUMN`");
   EXPECT_CONTAINS(error<ConfigError>(files + "label: y, delimiter: ab"), "expected one character or tab");
   EXPECT_CONTAINS(error<ConfigError>(files + "label: y, classes: [p, p]"), "each once");
+  EXPECT_CONTAINS(error<ConfigError>(files + "label: y, classes: [p, q, '']"), "the name of class 2 is empty");
   EXPECT_CONTAINS(error<ConfigError>(files + "label: -1"), "t.yaml:1:");
 }
 

@@ -268,10 +268,15 @@ TEST_P(IdxTest, AFolderInPlaceOfAFileIsRefused) {
   EXPECT_CONTAINS(error(), file("train-images-idx3-ubyte").string() + ": cannot be");
 }
 
-TEST_P(IdxTest, NoClassesAreRefusedAtTheirPlace) {
-  const std::string yaml = "data: {format: idx, path: x, classes: [], pipeline: [batch: {size: 8}]}";
-  const ConfigNode data = ConfigDocument::parse(yaml, "test.yaml").map().node("data");
-  EXPECT_CONTAINS(message_of<ConfigError>([&] { (void)read_data_config(data); }), "expected 1 to 256");
+TEST_P(IdxTest, NoClassesOrTwoOfOneNameAreRefusedAtTheirPlace) {
+  const auto error = [](const std::string& classes) {
+    const std::string yaml = "data: {format: idx, path: x, classes: [" + classes + "], pipeline: [batch: {size: 8}]}";
+    const ConfigNode data = ConfigDocument::parse(yaml, "test.yaml").map().node("data");
+    return message_of<ConfigError>([&] { (void)read_data_config(data); });
+  };
+  EXPECT_CONTAINS(error(""), "expected 1 to 256");
+  EXPECT_CONTAINS(error("a, b, c, b"), "test.yaml:1:39: error: classes 1 and 3 are both called 'b': name each once");
+  EXPECT_CONTAINS(error("a, ''"), "the name of class 1 is empty");
 }
 
 struct Losses : Callback {

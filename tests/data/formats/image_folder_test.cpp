@@ -226,6 +226,8 @@ TEST_F(ImageFolderTest, AMissingFolderIsAnErrorAtTheKey) {
   EXPECT_CONTAINS(error<ConfigError>("split: 1"), "t.yaml:1:");
   EXPECT_CONTAINS(error<ConfigError>("channels: 2"), "1 (grey), 3 (RGB) or 4 (RGBA)");
   EXPECT_CONTAINS(error<ConfigError>("classes: []"), "at least one class");
+  EXPECT_CONTAINS(error<ConfigError>("classes: [ant, bee, ant]"), "classes 0 and 2 are both called 'ant': name each");
+  EXPECT_CONTAINS(error<ConfigError>("classes: [ant, '']"), "the name of class 1 is empty");
   EXPECT_CONTAINS(error("validation: none"), "none: cannot be listed: No such file");
 }
 

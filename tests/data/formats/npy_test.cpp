@@ -239,6 +239,9 @@ TEST_F(NpyTest, SplitsAndLabelsThatDoNotFitAreTold) {
   EXPECT_CONTAINS(error(), "y.npy: cannot be read: No such file");
   EXPECT_CONTAINS(error(", layout: nchw"), "y.npy: cannot be read");
   const auto config_error = [&](const std::string& keys) { return message_of<ConfigError>([&] { (void)open(keys); }); };
+  EXPECT_CONTAINS(config_error("images: $/x.npy, labels: $/y.npy, classes: [a, b, b]"),
+                  "classes 1 and 2 are both called 'b'");
+  EXPECT_CONTAINS(config_error("images: $/x.npy, labels: $/y.npy, classes: []"), "at least one class name");
   EXPECT_CONTAINS(config_error("images: $/x.npy"), "expected the key 'labels' or 'targets' beside 'images'");
   EXPECT_CONTAINS(config_error("train: {images: a, labels: b}, test: {images: a, labels: b}, split: 0.2"), "t.yaml:1:");
   EXPECT_CONTAINS(config_error("train: {images: a, label: b}"), "label");

@@ -84,6 +84,7 @@ TEST_P(NpzTest, OtherNamesAndASplit) {
   };
   EXPECT_CONTAINS(refused("{images: pictures}"), "expected the key 'labels' or 'targets'");
   EXPECT_CONTAINS(refused("{images: pictures, labels: kinds, test_images: pictures}"), "expected 'test_labels'");
+  EXPECT_CONTAINS(refused("{images: pictures, labels: kinds}, classes: [a, b, a]"), "are both called 'a'");
   EXPECT_CONTAINS(refused("{image: pictures, labels: kinds}"), "images");
 }
 

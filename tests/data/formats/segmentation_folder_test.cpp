@@ -102,6 +102,7 @@ TEST_F(SegmentationFolderTest, WrongKeysAndFoldersAreNamed) {
   EXPECT_CONTAINS(error<ConfigError>("channels: 3"), "missing key 'classes'");
   EXPECT_CONTAINS(error<ConfigError>("classes: 300"), "t.yaml:1:");
   EXPECT_CONTAINS(error<ConfigError>("classes: []"), "1 to 256 class names");
+  EXPECT_CONTAINS(error<ConfigError>("classes: [sky, sky]"), "classes 0 and 1 are both called 'sky'");
   put({"val/images/a.jpg", "val/masks/a.png"});
   EXPECT_CONTAINS(error<ConfigError>(), "no folder 'train'");
   put({"train/images/a.jpg", "train/masks/a.png"});

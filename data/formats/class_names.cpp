@@ -1,0 +1,33 @@
+// Two classes of one name would be told apart by nothing that a user sees.
+#include "bantam/data/formats/class_names.h"
+
+#include <string_view>
+#include <unordered_map>
+
+#include <fmt/format.h>
+
+#include "bantam/base/text.h"
+
+namespace bantam {
+
+std::string fault_of_class_names(std::span<const std::string> names, std::size_t most) {
+  if (most > 0 && (names.empty() || names.size() > most))
+    return fmt::format("{} class names; expected 1 to {} class names", names.size(), most);
+  if (names.empty()) return "expected at least one class name";
+  std::unordered_map<std::string_view, std::size_t> seen;
+  for (std::size_t c = 0; c < names.size(); ++c) {
+    if (names[c].empty()) return fmt::format("the name of class {} is empty", c);
+    const auto [first, is_new] = seen.emplace(names[c], c);
+    if (!is_new)
+      return fmt::format("classes {} and {} are both called '{}': name each once", first->second, c, shown(names[c]));
+  }
+  return "";
+}
+
+std::vector<std::string> read_class_names(const ConfigNode& node, std::size_t most) {
+  std::vector<std::string> names = node.as_texts();
+  if (const std::string fault = fault_of_class_names(names, most); !fault.empty()) node.fail(fault);
+  return names;
+}
+
+}  // namespace bantam

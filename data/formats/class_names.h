@@ -1,0 +1,20 @@
+// Internal: names of classes, as a format's key gives them.
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "bantam/base/config/config.h"
+
+namespace bantam {
+
+/// What is wrong with names of classes in the order of their numbers: that there are none, or more than `most` (0: any
+/// number), that one is empty, or that two classes have the same. Empty: nothing is.
+std::string fault_of_class_names(std::span<const std::string> names, std::size_t most = 0);
+
+/// The names in a list. Throws ConfigError at its place where something is wrong with them.
+std::vector<std::string> read_class_names(const ConfigNode& node, std::size_t most = 0);
+
+}  // namespace bantam
