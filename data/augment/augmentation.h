@@ -29,7 +29,7 @@ struct AugmentedSample {
   std::span<const SampleField> fields;            ///< images first, then the targets
   std::span<const std::span<std::byte>> buffers;  ///< one a field, to be changed in place; sizes stay
   std::int64_t index = 0;                         ///< in its split
-  std::int64_t epoch = 0;
+  std::int64_t epoch = 0;                         ///< from 0, also where the sample comes again within it
 };
 
 /// Which sample is changed, and when: for stages whose choices follow from more than their random numbers.
@@ -75,8 +75,8 @@ class Augmentation {
 
   /// Whether `apply` does something: where neither of the other forms does it all.
   virtual bool has_host_form() const { return !has_region_form() && !has_device_form(); }
-  /// Host form. `random` is keyed by (seed, epoch, name, sample): neither workers nor the sample's place in the epoch
-  /// change it.
+  /// Host form. `random` is keyed by (seed, epoch, name, sample), and how often the sample came before in the epoch
+  /// (data.sampling): neither workers nor the sample's place in the epoch change it.
   virtual void apply(AugmentedSample& sample, PhiloxSequence& random) const {
     (void)sample;
     (void)random;

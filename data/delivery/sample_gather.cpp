@@ -22,9 +22,8 @@ struct Rows {
     return row;
   }
   std::int64_t sample(std::size_t i) const { return places.samples[i]; }
-  std::int64_t epoch(std::size_t i) const {
-    constexpr int kPassBits = 32;  // above those of epochs
-    return places.epoch + (std::int64_t{places.passes.empty() ? 0 : places.passes[i]} << kPassBits);
+  SampleTime time(std::size_t i) const {
+    return {.epoch = places.epoch, .pass = places.passes.empty() ? 0 : places.passes[i]};
   }
 };
 
@@ -46,13 +45,13 @@ std::size_t gather_decoded(const SamplePath& path, Rows& rows, std::size_t begin
       for (const StoredRgb& image : batch.decode(std::span(files).subspan(done))) {
         fetched[done].image = image;
         const std::size_t i = begin + done;
-        if (!path.read_fetched(rows.sample(i), rows.epoch(i), fetched[done], rows.at(i))) broken.push_back(i);
+        if (!path.read_fetched(rows.sample(i), rows.time(i), fetched[done], rows.at(i))) broken.push_back(i);
         ++done;
       }
     }
   }
   // Another sample in its place, which needs a batch of its own, or the error.
-  for (const std::size_t i : broken) path.read(rows.sample(i), rows.epoch(i), rows.at(i));
+  for (const std::size_t i : broken) path.read(rows.sample(i), rows.time(i), rows.at(i));
   return begin + count;
 }
 
@@ -68,7 +67,7 @@ void SampleGather::gather(const EpochPlaces& places, std::span<std::byte* const>
       if (together) {
         i = gather_decoded(path_, rows, i, last);
       } else {
-        path_.read(rows.sample(i), rows.epoch(i), rows.at(i));
+        path_.read(rows.sample(i), rows.time(i), rows.at(i));
         ++i;
       }
     }

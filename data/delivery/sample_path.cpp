@@ -84,8 +84,7 @@ auto named_by(const SampleReader& reader, std::int64_t sample, const Call& call)
 
 /// What the stage makes of a sample's image: one that does not suit it, or that would become too large, is an error of
 /// the sample.
-Sampling sampling_of(const Augmentation& stage, const SampleVisit& visit, ImageSize size) {
-  PhiloxSequence random = stage_random(stage, visit.seed, visit.epoch, visit.sample);
+Sampling sampling_of(const Augmentation& stage, const SampleVisit& visit, PhiloxSequence random, ImageSize size) {
   Sampling sampling;
   try {
     sampling = stage.region_at(visit, size, random);
@@ -129,13 +128,13 @@ SamplePath::SamplePath(std::shared_ptr<const SampleReader> reader, Stages stages
   }
 }
 
-void SamplePath::read(std::int64_t index, std::int64_t epoch, std::span<const std::span<std::byte>> fields) const {
-  if (broken_ == nullptr) return read_one({index, index, epoch}, fields, nullptr);
+void SamplePath::read(std::int64_t index, SampleTime time, std::span<const std::span<std::byte>> fields) const {
+  if (broken_ == nullptr) return read_one({index, index, time}, fields, nullptr);
   std::string first;
   for (std::int64_t tried = 0; tried < facts_.size; ++tried) {
     const std::int64_t stored = (index + tried) % facts_.size;
     try {
-      return read_one({stored, index, epoch}, fields, nullptr);
+      return read_one({stored, index, time}, fields, nullptr);
     } catch (const DataError& error) {
       broken_->add(reader_.get(), stored, {reader_->name_of(stored), error.what()});
       if (broken_->place() == BrokenSamples::Place::zeros) {
@@ -159,11 +158,11 @@ void SamplePath::fetch(std::int64_t index, FetchedSample& sample) const {
   }
 }
 
-bool SamplePath::read_fetched(std::int64_t index, std::int64_t epoch, FetchedSample& sample,
+bool SamplePath::read_fetched(std::int64_t index, SampleTime time, FetchedSample& sample,
                               std::span<const std::span<std::byte>> fields) const {
   if (!sample.is_fetched) return false;
   try {
-    read_one({index, index, epoch}, fields, &sample);
+    read_one({index, index, time}, fields, &sample);
   } catch (const DataError&) {
     return false;
   }
@@ -189,9 +188,9 @@ void SamplePath::read_one(const Place& place, std::span<const std::span<std::byt
 
 void SamplePath::read_straight(const Place& place, std::span<const std::span<std::byte>> fields) const {
   reader_->read(place.stored, fields);
-  AugmentedSample sample{.fields = fields_, .buffers = fields, .index = place.index, .epoch = place.epoch};
+  AugmentedSample sample{.fields = fields_, .buffers = fields, .index = place.index, .epoch = place.time.epoch};
   for (const auto& stage : stages_.stages) {
-    PhiloxSequence random = stage_random(*stage, stages_.seed, place.epoch, place.index);
+    PhiloxSequence random = random_of(*stage, place);
     stage->apply(sample, random);
   }
 }
@@ -262,7 +261,7 @@ std::size_t SamplePath::decode(Work& work, const StoredRgb& decoded) const {
   Sampling whole{.window = size, .size = size};
   const bool window = first != nullptr && first->has_region_form();
   if (window) {
-    whole = sampling_of(*first, visit_of(work), size);
+    whole = sampling_of(*first, visit_of(work.place), random_of(*first, work.place), size);
     if (by_gpu)
       decode_sampled(decoded, channels, whole, s.decoded, s.now[0]);
     else
@@ -289,14 +288,19 @@ std::size_t SamplePath::decode(Work& work, const StoredRgb& decoded) const {
   return window ? 1 : 0;
 }
 
-SampleVisit SamplePath::visit_of(const Work& work) const {
-  return {.seed = stages_.seed, .epoch = work.place.epoch, .sample = work.place.index};
+SampleVisit SamplePath::visit_of(const Place& place) const {
+  return {.seed = stages_.seed, .epoch = place.time.epoch, .sample = place.index};
+}
+
+PhiloxSequence SamplePath::random_of(const Augmentation& stage, const Place& place) const {
+  return stage_random(stage, stages_.seed, place.time.random_key(), place.index);
 }
 
 void SamplePath::take_region(Work& work, const Augmentation& stage) const {
   Scratch& s = work.scratch;
-  const Sampling sampling =
-      named_by(*reader_, work.place.stored, [&] { return sampling_of(stage, visit_of(work), s.now[0].size); });
+  const Sampling sampling = named_by(*reader_, work.place.stored, [&] {
+    return sampling_of(stage, visit_of(work.place), random_of(stage, work.place), s.now[0].size);
+  });
   if (changes_nothing(sampling, s.now[0].size)) return;
   for (std::size_t f = 0; f < stored_.size(); ++f) {
     if (!moves_[f]) continue;
@@ -315,8 +319,9 @@ void SamplePath::apply(Work& work, const Augmentation& stage) const {
     s.fields[f].shape = s.fields[f].shape.with(0, s.now[f].size.height).with(1, s.now[f].size.width);
     s.spans[f] = std::as_writable_bytes(std::span(s.now[f].pixels));
   }
-  AugmentedSample sample{.fields = s.fields, .buffers = s.spans, .index = work.place.index, .epoch = work.place.epoch};
-  PhiloxSequence random = stage_random(stage, stages_.seed, work.place.epoch, work.place.index);
+  AugmentedSample sample{
+      .fields = s.fields, .buffers = s.spans, .index = work.place.index, .epoch = work.place.time.epoch};
+  PhiloxSequence random = random_of(stage, work.place);
   stage.apply(sample, random);
 }
 
@@ -345,7 +350,7 @@ class ReadThrough : public WrappedReader {
 
   DatasetFacts facts() const override { return path_.facts(); }
   void read(std::int64_t index, std::span<const std::span<std::byte>> fields) const override {
-    path_.read(index, 0, fields);
+    path_.read(index, {}, fields);
   }
   void fetch(std::int64_t index, std::span<std::vector<std::byte>> fields) const override {
     fetch_by_reading(index, fields);

@@ -22,7 +22,19 @@ struct FetchedSample {
   StoredRgb image;          ///< without pixels: to be decoded by the CPU
 };
 
-/// What it writes depends on (reader, stages, seed, epoch, sample) only. Thread-safe; each thread keeps the images it
+/// When a sample is read: the epoch, and how many times that has had the sample before.
+struct SampleTime {
+  std::int64_t epoch = 0;
+  std::int64_t pass = 0;
+
+  /// Keys the random numbers of stages, so that they are other ones each time; the epoch's own number the first time.
+  std::int64_t random_key() const {
+    constexpr int kPassBits = 32;  // above those of epochs
+    return epoch + (pass << kPassBits);
+  }
+};
+
+/// What it writes depends on (reader, stages, seed, time, sample) only. Thread-safe; each thread keeps the images it
 /// works on, so that no sample after the first few allocates memory.
 class SamplePath {
  public:
@@ -46,7 +58,7 @@ class SamplePath {
   /// stages change pixels.
   bool is_slow() const { return !straight_ || !stages_.stages.empty(); }
   /// Writes sample `index`, one buffer a field. Throws DataError, and what reader and stages throw.
-  void read(std::int64_t index, std::int64_t epoch, std::span<const std::span<std::byte>> fields) const;
+  void read(std::int64_t index, SampleTime time, std::span<const std::span<std::byte>> fields) const;
 
   /// What decodes several samples' images together; null: each is decoded as it is read.
   GpuDecoder* decoder() const { return fetches_ && decodes_ ? stages_.decoder.get() : nullptr; }
@@ -54,7 +66,7 @@ class SamplePath {
   void fetch(std::int64_t index, FetchedSample& sample) const;
   /// The same as `read` of a sample that was fetched, and perhaps decoded. False, with nothing promised of `fields`,
   /// where `read` is to find out what is wrong with it, or to replace it.
-  bool read_fetched(std::int64_t index, std::int64_t epoch, FetchedSample& sample,
+  bool read_fetched(std::int64_t index, SampleTime time, FetchedSample& sample,
                     std::span<const std::span<std::byte>> fields) const;
 
  private:
@@ -62,7 +74,8 @@ class SamplePath {
   /// Random numbers are those of `index` where another sample is read in its place, so that they do not depend on
   /// whether a cache or this path has replaced it.
   struct Place {
-    std::int64_t stored, index, epoch;
+    std::int64_t stored, index;
+    SampleTime time;
   };
   void read_one(const Place& place, std::span<const std::span<std::byte>> fields, FetchedSample* fetched) const;
   void read_straight(const Place& place, std::span<const std::span<std::byte>> fields) const;
@@ -70,7 +83,8 @@ class SamplePath {
   std::size_t decode(Work& work) const;
   std::size_t decode(Work& work, const StoredRgb& decoded) const;
   void read_values(Work& work) const;
-  SampleVisit visit_of(const Work& work) const;
+  SampleVisit visit_of(const Place& place) const;
+  PhiloxSequence random_of(const Augmentation& stage, const Place& place) const;
   void take_region(Work& work, const Augmentation& stage) const;
   void apply(Work& work, const Augmentation& stage) const;
   void finish(const Work& work) const;

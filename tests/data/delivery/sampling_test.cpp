@@ -2,6 +2,8 @@
 // not go together; and stages that draw anew where a sample comes again.
 #include <algorithm>
 #include <map>
+#include <mutex>
+#include <set>
 
 #include "bantam/base/error.h"
 #include "bantam/data/delivery/data_config.h"
@@ -117,6 +119,48 @@ TEST_P(SamplingTest, StagesDrawAnewWhereASampleComesAgain) {
     EXPECT_EQ(often[1].images[i * values + 1], often[0].images[i * values + 1]) << i;
   }
   EXPECT_GT(changed, 45);  // 53 · 255 / 256 are expected
+}
+
+/// What stages were told of the samples that they saw.
+struct ToldEpochs {
+  std::mutex mutex;
+  std::set<std::int64_t> applied, chosen;
+};
+
+/// Host form, or region form of whole images: keeps the epochs.
+class Listener : public Augmentation {
+ public:
+  Listener(std::shared_ptr<ToldEpochs> told, bool region) : told_(std::move(told)), region_(region) {}
+  std::string_view name() const override { return region_ ? "region_listener" : "listener"; }
+  bool has_region_form() const override { return region_; }
+  void apply(AugmentedSample& sample, PhiloxSequence&) const override {
+    const std::lock_guard lock(told_->mutex);
+    told_->applied.insert(sample.epoch);
+  }
+  Sampling region_at(const SampleVisit& visit, ImageSize size, PhiloxSequence&) const override {
+    const std::lock_guard lock(told_->mutex);
+    told_->chosen.insert(visit.epoch);
+    return {.window = size, .size = size};
+  }
+
+ private:
+  std::shared_ptr<ToldEpochs> told_;
+  bool region_;
+};
+
+TEST_P(SamplingTest, StagesAreToldTheEpochWhereASampleComesAgain) {
+  using Epochs = std::set<std::int64_t>;
+  for (const bool region : {false, true}) {
+    const auto told = std::make_shared<ToldEpochs>();
+    PipelineOptions pipeline = with_workers(plain(), 2, 3);
+    if (region) pipeline.augmentations.push_back(std::make_shared<Listener>(told, true));
+    pipeline.augmentations.push_back(std::make_shared<Listener>(told, false));
+    pipeline.sampling.repeat = 3;
+    const auto made = source(pipeline);
+    for (const std::int64_t epoch : {5, 6}) EXPECT_EQ(std::ssize(labels_in(whole_epoch(*made, context(), epoch))), 159);
+    EXPECT_EQ(told->applied, (Epochs{5, 6}));
+    EXPECT_EQ(told->chosen, region ? Epochs({5, 6}) : Epochs());
+  }
 }
 
 DataOptions read(const std::string& keys) {
