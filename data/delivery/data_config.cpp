@@ -296,6 +296,14 @@ SampleSplits read_source(ConfigMap& map, const SampleSplits* given, std::string&
   return *given;
 }
 
+/// Samples that are given, and formats of a program's own, may have none held out.
+void check_held_out(ConfigMap& data, const DataOptions& options) {
+  if (options.source.validation != nullptr || !options.validation.from_test() || data.self().is_described()) return;
+  data.find("validation")
+      .value_or(data.self())
+      .fail("there are no held-out samples: give some, or data.validation: {split: 0.1}");
+}
+
 DataOptions read_data_section(const ConfigNode& data, StagesFor use, const SampleSplits* given) {
   ConfigMap map = data.as_map();
   map.describe("The data set, and its way into batches. See DATA.md.",
@@ -315,6 +323,7 @@ DataOptions read_data_section(const ConfigNode& data, StagesFor use, const Sampl
   options.verify =
       map.boolean({"verify", "Check the published SHA-256 of the files first, where there are some."}, false);
   options.validation = read_validation(map, format, options.source.names_validation);
+  check_held_out(map, options);
   options.skips_broken =
       map.choice({"on_error",
                   "A sample that cannot be read or decoded. fail: the run ends with an error that names it; skip: the "

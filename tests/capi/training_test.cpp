@@ -87,6 +87,28 @@ TEST(CapiTraining, WithoutHeldOutSamplesNothingIsEvaluated) {
   EXPECT_EQ(std::count(heard.kinds.begin(), heard.kinds.end(), BANTAM_EVENT_EVALUATED), 0);
 }
 
+TEST(CapiTraining, HeldOutSamplesThatAreNotThereAreAskedFor) {
+  const Halves halves(64);
+  const std::vector<bantam_array> arrays = halves.bytes_batch();
+  bantam_samples train = BANTAM_INIT(bantam_samples);
+  train.arrays = arrays.data();
+  train.array_count = arrays.size();
+  const char* overrides[] = {"data.validation={from: test}"};
+  bantam_config_options options = BANTAM_INIT(bantam_config_options);
+  options.train = &train;
+  options.overrides = overrides;
+  options.override_count = 1;
+  bantam_config* config = nullptr;
+  expect_error(bantam_config_from_text(kSmall, &options, &config), BANTAM_CONFIG_ERROR,
+               "command line: error: there are no held-out samples: give some, or data.validation: {split: 0.1}\n"
+               "   data.validation={from: test}\n"
+               "                   ^");
+  EXPECT_EQ(config, nullptr);
+  options.validation = &train;
+  expect_ok(bantam_config_from_text(kSmall, &options, &config));
+  const Owned<bantam_config> owned(config);
+}
+
 // A run that a callback stops, and goes on with the same samples, ends with the bits of one that was not stopped.
 TEST(CapiTraining, StopsAndGoesOn) {
   const Folder folder;
