@@ -221,17 +221,19 @@ void read_evaluation(ConfigMap& data, const DatasetFacts& facts, DataOptions& op
   if (!node->is_described()) options.pipeline.evaluation = std::move(read);
 }
 
-/// Those that the limit keeps: the first ones, or, where these would be of one class, evenly spread ones.
-std::shared_ptr<const SampleReader> all_training(const DataOptions& options) {
-  const std::shared_ptr<const SampleReader>& train = options.source.train;
-  if (options.limit == 0) return train;
-  if (!train->sorted_by_class()) return first_samples(train, options.limit);
-  const std::int64_t size = train->facts().size;
-  if (size <= options.limit) return train;
+/// Those that a limit keeps (0: all): the first ones, or, where these would be of one class, evenly spread ones.
+std::shared_ptr<const SampleReader> limited(const std::shared_ptr<const SampleReader>& samples, std::int64_t most) {
+  if (most == 0) return samples;
+  if (!samples->sorted_by_class()) return first_samples(samples, most);
+  const std::int64_t size = samples->facts().size;
+  if (size <= most) return samples;
   std::vector<std::int32_t> spread;
-  for (std::int64_t i = 0; i < options.limit; ++i)
-    spread.push_back(static_cast<std::int32_t>(i * size / options.limit));
-  return chosen_samples(train, std::move(spread));
+  for (std::int64_t i = 0; i < most; ++i) spread.push_back(static_cast<std::int32_t>(i * size / most));
+  return chosen_samples(samples, std::move(spread));
+}
+
+std::shared_ptr<const SampleReader> all_training(const DataOptions& options) {
+  return limited(options.source.train, options.limit);
 }
 
 /// Of `samples`: at least one, and not all.
@@ -261,12 +263,11 @@ std::shared_ptr<const SampleReader> test_reader(const DataOptions& options) {
   return options.validation.from_test() ? nullptr : options.source.validation;
 }
 
-/// Most validation samples that are evaluated.
+/// Most validation samples that are evaluated; 0: all are.
 std::int64_t evaluated_samples(const DataOptions& options) {
-  std::int64_t most = std::numeric_limits<std::int64_t>::max();
-  if (options.evaluation.samples > 0) most = options.evaluation.samples;
-  if (options.evaluation.batches > 0) most = std::min(most, options.evaluation.batches * evaluated_batch(options));
-  return most;
+  const std::int64_t samples = options.evaluation.samples;
+  const std::int64_t of_batches = options.evaluation.batches * evaluated_batch(options);
+  return samples > 0 && of_batches > 0 ? std::min(samples, of_batches) : std::max(samples, of_batches);
 }
 
 }  // namespace
@@ -366,7 +367,7 @@ DatasetFacts validation_facts(const DataOptions& options) {
                        : options.validation.own != nullptr ? options.validation.own->facts()
                                                            : options.source.validation->facts();
   if (options.validation.split > 0) facts.size = held_out(options.validation, facts.size);
-  facts.size = std::min(facts.size, evaluated_samples(options));
+  if (const std::int64_t most = evaluated_samples(options); most > 0) facts.size = std::min(facts.size, most);
   return facts;
 }
 
@@ -384,7 +385,7 @@ DatasetFacts batch_facts(const DataOptions& options) {
 
 SampleSplits open_splits(const DataOptions& options, std::uint64_t seed) {
   SampleSplits splits = split_training(options, seed);
-  splits.validation = first_samples(splits.validation, evaluated_samples(options));
+  splits.validation = limited(splits.validation, evaluated_samples(options));
   splits.test = test_reader(options);
   return splits;
 }

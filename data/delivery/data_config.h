@@ -31,8 +31,8 @@ struct ValidationOptions {
 /// Of the validation samples, but not of the test samples.
 struct EvaluationOptions {
   std::int64_t batch_size = 0;  ///< also of the test samples; 0: that of training
-  std::int64_t samples = 0;     ///< only the first so many; 0: all
-  std::int64_t batches = 0;     ///< only the first so many batches; 0: all
+  std::int64_t samples = 0;     ///< only so many, chosen as by DataOptions::limit; 0: all
+  std::int64_t batches = 0;     ///< only so many batches of them; 0: all
 };
 
 /// Who decodes JPEG files.
@@ -58,7 +58,7 @@ enum class DecodeKind : std::uint8_t {
 ///       evaluation: {pipeline: […]}  # stages of validation samples that do not follow from training's
 struct DataOptions {
   SampleSplits source;     ///< of all samples
-  std::int64_t limit = 0;  ///< of training samples; 0: all
+  std::int64_t limit = 0;  ///< first training samples, or spread ones where they are sorted by class; 0: all
   bool verify = false;
   DecodeKind decode = DecodeKind::automatic;
   bool skips_broken = false;  ///< samples that cannot be read or decoded; else the first one is an error

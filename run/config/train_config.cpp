@@ -125,7 +125,8 @@ void read_evaluation(const ConfigNode& node, TrainConfig& config) {
                     "2epochs | 500updates"},
                    {.min = 1, .seconds = false}, Duration::epochs(1));
   if (const auto limit = map.find({"limit",
-                                   "Only the first so many validation samples, or batches of them. The test set is "
+                                   "Only so many validation samples, or batches of them: the first ones; evenly spread "
+                                   "ones where samples stand class after class, as with data.limit. The test set is "
                                    "evaluated whole.",
                                    "1000 | 10batches", "all"}))
     read_limit(*limit, config.evaluation);

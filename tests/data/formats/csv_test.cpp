@@ -2,6 +2,7 @@
 // line and column; mutated files end in an error or in rows.
 #include <algorithm>
 #include <cmath>
+#include <set>
 
 #include <fmt/format.h>
 
@@ -323,6 +324,34 @@ TEST(CsvLimit, KeepsRowsOfAllClassesOfASortedFile) {
   EXPECT_EQ(limited("one", "test: one.csv"), (Labels{0, 0, 0, 0, 0, 0}));
   Labels split = limited("sorted", "split: 0.25");
   EXPECT_EQ(split, (Labels{1, 1, 0, 0, 2, 2})) << "also after a split";
+}
+
+TEST(CsvLimit, EvaluatesRowsOfAllClassesOfASortedFile) {
+  const TemporaryFolder folder;
+  std::string sorted = "x,label\n", mixed = sorted;
+  for (int row = 0; row < 12; ++row) {
+    sorted += fmt::format("{},{}\n", row, row < 4 ? "bee" : row < 8 ? "ant" : "cat");
+    mixed += fmt::format("{},{}\n", row, row % 3 == 2 ? "bee" : "cat");
+  }
+  write_file(folder.path() / "sorted.csv", sorted);
+  write_file(folder.path() / "mixed.csv", mixed);
+  const auto evaluated = [&](const std::string& keys, const EvaluationOptions& limit) {
+    DataOptions options = testing::data_of(
+        "format: csv, path: $, train: sorted.csv, label: label, pipeline: [batch: {size: 2}], " + keys, folder.path());
+    options.evaluation = limit;
+    const SampleSplits splits = open_splits(options, 1);
+    EXPECT_EQ(validation_facts(options).size, splits.validation->facts().size);
+    return labels_of(*splits.validation);
+  };
+  EXPECT_EQ(evaluated("test: sorted.csv", {.samples = 6}), (Labels{1, 1, 0, 0, 2, 2}));
+  EXPECT_EQ(evaluated("test: sorted.csv", {.batches = 2}), (Labels{1, 1, 0, 2}));
+  EXPECT_EQ(evaluated("test: sorted.csv", {.samples = 30}), (Labels{1, 1, 1, 1, 0, 0, 0, 0, 2, 2, 2, 2}));
+  EXPECT_EQ(evaluated("test: mixed.csv", {.samples = 4}), (Labels{2, 2, 1, 2}));
+  const Labels seen = evaluated("test: mixed.csv, validation: {split: 0.75}", {.samples = 5});
+  EXPECT_EQ(std::set<std::int32_t>(seen.begin(), seen.end()).size(), 3u) << "also of a split";
+  EXPECT_EQ(evaluated("test: mixed.csv, validation: {path: $/sorted.csv, label: label}", {.samples = 3}),
+            (Labels{1, 0, 2}))
+      << "also of another set";
 }
 
 }  // namespace
