@@ -171,7 +171,7 @@ class Event:
     def memory_report(self, device="cpu"):
         """The run's memory now. Only while the callback runs."""
         if not self._engine:
-            raise Error("this event has no engine")
+            raise Error("this event has no engine: reports can be read while the callback runs, from the event 'begin' on")
         return json.loads(_library.text("engine_memory_report", self._engine, device.encode()))
 
 
@@ -184,12 +184,18 @@ class _Heard:
 
     def hear(self, _, pointer):
         try:
-            event = pointer.contents
             return 1 if self.raised is not None or (self.callback is not None and
-                                                    self.callback(_event(event)) is False) else 0
+                                                    self.tell(_event(pointer.contents)) is False) else 0
         except BaseException as error:  # also KeyboardInterrupt: raised again once the run has stopped
             self.raised = self.raised or error
             return 1
+
+    def tell(self, event):
+        """The callback's answer. An event that the callback keeps has no engine any more: the run's may be gone."""
+        try:
+            return self.callback(event)
+        finally:
+            object.__setattr__(event, "_engine", None)
 
     def check(self):
         if self.raised is not None:

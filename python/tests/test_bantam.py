@@ -122,6 +122,21 @@ class Training(unittest.TestCase):
         for report in reports:
             self.assertEqual(sum(holder["bytes"] for holder in report["holders"]), report["in_use_bytes"])
 
+    def test_an_event_that_is_kept_has_no_report(self):
+        kept = []
+
+        def keep(event):
+            kept.append(event)
+            if event.kind == "epoch_end":
+                event.memory_report()
+                with self.assertRaisesRegex(bantam.Error, "while the callback runs"):
+                    kept[0].memory_report()  # of an earlier call
+
+        bantam.train(CONFIG, self.data, folder=self.at("run"), callback=keep)
+        for event in kept:
+            with self.assertRaisesRegex(bantam.Error, "while the callback runs"):
+                event.memory_report()
+
     def test_arrays_are_kept_as_long_as_they_are_read(self):
         config = bantam.Config(CONFIG, data=stripes(512, 1))
         gc.collect()
