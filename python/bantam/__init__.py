@@ -265,11 +265,14 @@ def train(config, data=None, validation=None, *, callback=None, folder=None, ove
 
     data, validation: (images, labels), a dict of arrays, or an iterator of such batches, which is read into memory; None:
     what the configuration names. With `steps_per_epoch`, `data` (and `validation`, None or a list) are functions that
-    return an iterator of batches as the network reads them: one an epoch, streamed, and nothing is saved.
+    return an iterator of batches as the network reads them: one an epoch, streamed, and nothing is saved; folder, overwrite,
+    resume, threads, batch_size and class_names cannot be given then.
     callback: called with Events; returning False stops the run, which is then saved; exceptions stop it, too.
     """
     heard = _Heard(callback)
     if steps_per_epoch is not None:
+        _refuse_with_a_stream(folder=folder, overwrite=overwrite, resume=resume, threads=threads, batch_size=batch_size,
+                              class_names=class_names)
         return _train_on_stream(Model(config, overrides=overrides), data, validation, steps_per_epoch, heard)
     read = _config(config, data=_gathered(data), validation=_gathered(validation), class_names=class_names,
                    batch_size=batch_size, overrides=overrides)
@@ -284,6 +287,15 @@ def train(config, data=None, validation=None, *, callback=None, folder=None, ove
     path = _library.taken(saved)
     heard.check()
     return _run(result, path)
+
+
+def _refuse_with_a_stream(**given):
+    """Arguments of `train` that say nothing to a training on a stream; None, False and 0 are as good as not given."""
+    names = [name for name, value in given.items()
+             if not (value is None or (isinstance(value, (int, np.bool_, np.integer)) and not value))]
+    if names:
+        raise BadArgument("with steps_per_epoch nothing is saved, and batches are trained on as they come: expected no " +
+                          ", ".join(names))
 
 
 class _Stream:

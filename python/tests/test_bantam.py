@@ -95,6 +95,24 @@ class Training(unittest.TestCase):
         with self.assertRaisesRegex(KeyError, "of the program"):
             bantam.train(CONFIG, broken, steps_per_epoch=2)
 
+    def test_a_stream_refuses_what_is_for_runs_that_are_saved(self):
+        images, labels = self.data
+
+        def epoch():
+            yield images[:64].astype(np.float32) / 255, labels[:64]
+
+        given = {"folder": self.at("run"), "overwrite": True, "resume": True, "threads": 2, "batch_size": 16,
+                 "class_names": np.array(["horizontal", "vertical"])}
+        for name, value in given.items():
+            with self.assertRaisesRegex(bantam.BadArgument, f"with steps_per_epoch .*: expected no {name}$"):
+                bantam.train(CONFIG, epoch, steps_per_epoch=1, **{name: value})
+        with self.assertRaisesRegex(bantam.BadArgument, "expected no folder, resume$"):
+            bantam.train(CONFIG, epoch, steps_per_epoch=1, folder=self.at("run"), resume=True)
+        self.assertFalse(os.path.exists(self.at("run")))
+        run = bantam.train(CONFIG, epoch, steps_per_epoch=1, folder=None, overwrite=False, resume=False, threads=0,
+                           batch_size=0, class_names=None)
+        self.assertEqual(run.updates, 4)
+
     def test_stops_and_goes_on(self):
         whole = bantam.train(CONFIG, self.data, folder=self.at("whole"))
         stopped = bantam.train(CONFIG, self.data, folder=self.at("parts"), callback=lambda event: event.kind != "epoch_end")
