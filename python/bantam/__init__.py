@@ -176,7 +176,7 @@ class Event:
 
 
 class _Heard:
-    """Passes events to a callback; what it raises, or that it returns False, stops the run."""
+    """Passes events to a callback; what it raises, or that it returns False (NumPy's too), stops the run."""
 
     def __init__(self, callback):
         self.callback, self.raised = callback, None
@@ -184,8 +184,10 @@ class _Heard:
 
     def hear(self, _, pointer):
         try:
-            return 1 if self.raised is not None or (self.callback is not None and
-                                                    self.tell(_event(pointer.contents)) is False) else 0
+            if self.raised is not None:
+                return 1
+            answer = None if self.callback is None else self.tell(_event(pointer.contents))
+            return 1 if isinstance(answer, (bool, np.bool_)) and not answer else 0
         except BaseException as error:  # also KeyboardInterrupt: raised again once the run has stopped
             self.raised = self.raised or error
             return 1

@@ -123,6 +123,15 @@ class Training(unittest.TestCase):
         images = self.held_out[0]
         np.testing.assert_array_equal(rest.model.predict(images), whole.model.predict(images))
 
+    def test_the_answers_of_a_callback(self):
+        for answer, stops in ((False, True), (np.False_, True), (np.float32(1) < 0, True), (np.True_, False), (None, False),
+                              (0, False), (np.int64(0), False)):
+            heard = []
+            run = bantam.train(CONFIG, self.data, folder=self.at("run"), overwrite=True,
+                               callback=lambda event: heard.append(event.kind) or answer)
+            self.assertEqual(run.stopped, stops, repr(answer))
+            self.assertEqual(run.updates == 4 * 512 // 32, not stops, repr(answer))
+
     def test_a_callback_that_raises(self):
         def callback(event):
             if event.kind == "progress":
