@@ -377,9 +377,10 @@ class Model(_library.Handle):
 
     @classmethod
     def open(cls, path, *, checkpoint=None, config=None, engine=None, threads=0, batch_size=0):
-        """Of a run's folder, a checkpoint, or a weights file (then `config` is the path of its configuration)."""
+        """Of a run's folder, a checkpoint, or a weights file (then `config` is the path of its configuration).
+        `checkpoint`: of a run's folder, "last", "best" or a number of updates; None: the run's weights."""
         model = cls.__new__(cls)
-        options = _library.OpenOptions(checkpoint=checkpoint.encode() if checkpoint else None,
+        options = _library.OpenOptions(checkpoint=None if checkpoint is None else str(checkpoint).encode(),
                                        config=_library.path_bytes(config), threads=threads, batch_size=batch_size)
         _library.Handle.__init__(model, "model_open", engine._handle if engine else None, _library.path_bytes(path), options)
         model._read_info()

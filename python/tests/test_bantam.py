@@ -164,6 +164,20 @@ class Training(unittest.TestCase):
             with self.assertRaisesRegex(bantam.Error, "while the callback runs"):
                 event.memory_report()
 
+    def test_a_checkpoint_by_its_number(self):
+        run = bantam.train(CONFIG, self.data, folder=self.at("run"), overrides=["checkpoint={every: 1epoch, min_interval: 0s, keep_last: 4}"])
+        images = self.held_out[0]
+        first = min(int(name.split("-")[1]) for name in os.listdir(self.at("run/checkpoints")))
+        self.assertLess(first, 64)
+        early, last = (bantam.Model.open(self.at("run"), checkpoint=at).predict(images) for at in (first, np.int64(64)))
+        np.testing.assert_array_equal(last, run.model.predict(images))
+        np.testing.assert_array_equal(early, bantam.Model.open(self.at("run"), checkpoint=str(first)).predict(images))
+        self.assertTrue((early != last).any())
+        with self.assertRaisesRegex(bantam.Error, "no checkpoint of 17 updates"):
+            bantam.Model.open(self.at("run"), checkpoint=17)
+        with self.assertRaisesRegex(bantam.Error, "no checkpoint of 0 updates"):
+            bantam.Model.open(self.at("run"), checkpoint=0)
+
     def test_arrays_are_kept_as_long_as_they_are_read(self):
         config = bantam.Config(CONFIG, data=stripes(512, 1))
         gc.collect()
