@@ -228,7 +228,7 @@ typedef struct bantam_train_options {
   size_t struct_size;
   const char* folder; /* of the run; null: runs/<name>-<date-time> */
   int32_t overwrite;  /* not 0: replaces a run that is in the folder */
-  int32_t resume;     /* not 0: goes on with the run in the folder (where there is none yet, a new one begins) */
+  int32_t resume;     /* not 0: goes on with the run in the folder; where there is none, a new one begins */
   int32_t threads;    /* of the CPU; 0: all processors */
   bantam_on_event on_event;
   void* user;

@@ -1,7 +1,6 @@
 // Whole runs: run::train, its events and its outcome.
 #include "bantam/run/train.h"
 
-#include <filesystem>
 #include <optional>
 #include <string>
 
@@ -32,12 +31,11 @@ class RunEvents : public run::RunObserver {
   bantam_engine engine_;
 };
 
-/// The run to go on with; nothing where there is none in the folder, or none is asked for.
+/// The run to go on with; nothing where none is asked for, or none is in the folder, which may be there all the same.
 std::optional<run::RunDirectory> resumed_run(const bantam_train_options& options) {
   if (options.resume == 0) return std::nullopt;
   if (options.folder == nullptr) throw BadArgument("options.resume needs options.folder: the run to go on with");
-  std::error_code error;
-  if (!std::filesystem::exists(options.folder, error)) return std::nullopt;
+  if (!run::RunDirectory::holds_run(options.folder)) return std::nullopt;
   return run::RunDirectory::open(options.folder);
 }
 

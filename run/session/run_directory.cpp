@@ -105,10 +105,12 @@ void RunDirectory::remove_temporaries() const noexcept {
   }
 }
 
-bool RunDirectory::has_files() const {
-  const auto has = [this](const char* file) { return is_there(path_ / file); };
+bool RunDirectory::holds_run(const fs::path& path) {
+  const auto has = [&path](const char* file) { return is_there(path / file); };
   return std::ranges::any_of(kBeginning, has) || std::ranges::any_of(kFiles, has);
 }
+
+bool RunDirectory::has_files() const { return holds_run(path_); }
 
 void RunDirectory::clear() const {
   for (const char* file : kBeginning) remove_file(path_ / file);

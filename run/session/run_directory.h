@@ -27,6 +27,9 @@ class RunDirectory {
   /// The folder of an earlier run, or one of its checkpoints, from which it shall go on. Throws DataError where there
   /// is no run, ConfigError where another process uses it.
   static RunDirectory open(const std::filesystem::path& path);
+  /// Whether any file of a run is in the folder, also of one that was removed in part, or the folder is a checkpoint.
+  /// Locks nothing. Throws DataError.
+  static bool holds_run(const std::filesystem::path& path);
   ~RunDirectory();
   RunDirectory(RunDirectory&&) = default;
   RunDirectory& operator=(RunDirectory&&) = delete;

@@ -2,6 +2,7 @@
 // predictions.
 #include <atomic>
 #include <cstring>
+#include <fstream>
 
 #include <nlohmann/json.hpp>
 
@@ -130,6 +131,33 @@ TEST(CapiTraining, StopsAndGoesOn) {
   options.resume = 1;
   expect_error(bantam_train(config.get(), &options, nullptr, nullptr), BANTAM_BAD_ARGUMENT,
                "options.resume needs options.folder: the run to go on with");
+}
+
+// `resume` begins a run where the folder holds none, whatever else lies there, and never one in the place of a run that
+// has lost its configuration.
+TEST(CapiTraining, ResumeBeginsARunWhereThereIsNone) {
+  const Folder folder;
+  const Halves halves(64);
+  const Owned<bantam_config> config = config_with(halves);
+  for (const char* name : {"none", "empty", "notes"}) {
+    if (name != std::string("none")) std::filesystem::create_directory(folder.at(name));
+    if (name == std::string("notes")) std::ofstream(folder.path / name / "notes.txt") << "of the program's user";
+    Heard heard, again;
+    const bantam_train_result result = run(config.get(), folder.at(name), heard, true);
+    EXPECT_EQ(result.epochs, 3) << name;
+    EXPECT_EQ(result.finished_before, 0) << name;
+    EXPECT_EQ(run(config.get(), folder.at(name), again, true).finished_before, 1) << name;
+  }
+  EXPECT_EQ(predictions(folder.at("empty"), halves), predictions(folder.at("none"), halves));
+  std::filesystem::remove(folder.path / "empty" / "config.yaml");
+  const std::string path = folder.at("empty");
+  bantam_train_options options = BANTAM_INIT(bantam_train_options);
+  options.folder = path.c_str();
+  options.resume = 1;
+  options.overwrite = 1;
+  expect_error(bantam_train(config.get(), &options, nullptr, nullptr), BANTAM_DATA_ERROR,
+               "--resume: " + path + " holds no run (there is no config.yaml)");
+  EXPECT_TRUE(std::filesystem::exists(folder.path / "empty" / "weights.safetensors"));
 }
 
 /// Samples that a callback makes.
