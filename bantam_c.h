@@ -290,8 +290,8 @@ typedef struct bantam_model_info {
   int64_t input_shape[BANTAM_MAX_RANK];
   int32_t output_rank;
   int64_t output_shape[BANTAM_MAX_RANK];
-  int64_t parameters;
-  int32_t trains; /* not 0: bantam_model_create made it */
+  int64_t parameters; /* without running statistics */
+  int32_t trains;     /* not 0: bantam_model_create made it */
   char device[32];
 } bantam_model_info;
 

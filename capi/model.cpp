@@ -7,6 +7,7 @@
 
 #include "bantam/capi/handles.h"
 #include "bantam/capi/status.h"
+#include "bantam/engine/graph/frozen_norms.h"
 #include "bantam/run/session/run_record.h"
 #include "bantam/run/use/trained_model.h"
 #include "bantam/run/weights/initial_weights.h"
@@ -33,6 +34,14 @@ std::unique_ptr<bantam_model> created(bantam_engine* engine, const run::RunConfi
   return model;
 }
 
+/// Of the network itself: a weights file also has running statistics, which are none.
+std::int64_t parameter_count(const Graph& graph) {
+  ParameterArena parameters;
+  BufferArena buffers;
+  declare_tensors(graph, parameters, buffers);
+  return parameters.parameter_count();
+}
+
 std::unique_ptr<bantam_model> opened(bantam_engine* engine, const std::filesystem::path& path,
                                      const bantam_open_options& options) {
   run::TrainedModel trained = run::open_trained_model(path, {.checkpoint = options.checkpoint ? options.checkpoint : "",
@@ -48,7 +57,7 @@ std::unique_ptr<bantam_model> opened(bantam_engine* engine, const std::filesyste
   model->predictor = std::make_unique<Predictor>(
       *model->runtime, trained.config.device, trained.config.model.graph, model->weights,
       PredictorOptions{.precision = trained.config.precision, .most_batch = model->most_batch});
-  for (const auto& [name, tensor] : model->weights.tensors) model->parameters += tensor.shape.elements();
+  model->parameters = parameter_count(trained.config.model.graph);
   return model;
 }
 

@@ -133,6 +133,29 @@ TEST(CapiTraining, StopsAndGoesOn) {
                "options.resume needs options.folder: the run to go on with");
 }
 
+std::int64_t parameters_of(const bantam_model* model) {
+  bantam_model_info info = BANTAM_INIT(bantam_model_info);
+  expect_ok(bantam_model_get_info(model, &info));
+  return info.parameters;
+}
+
+// Running statistics are in the weights file, and are no parameters.
+TEST(CapiTraining, ParametersAreTheSameNumberEverywhere) {
+  const Folder folder;
+  const Halves halves(64);
+  const Owned<bantam_config> config =
+      config_with(halves, {},
+                  "device: cpu\nmodel: {input: [4, 4, 1], layers: [conv2d: {filters: 3, kernel: 3}, "
+                  "batch_norm, flatten, dense: {units: 2}]}\ntrain: {epochs: 1}\n");
+  const std::int64_t parameters = (9 * 3 + 3) + 2 * 3 + (2 * 2 * 3 * 2 + 2);  // the filters' bias, too; 6 statistics
+  Heard heard;
+  EXPECT_EQ(run(config.get(), folder.at("run"), heard).parameters, parameters);
+  EXPECT_EQ(parameters_of(model_of(config.get()).get()), parameters);
+  bantam_model* opened = nullptr;
+  expect_ok(bantam_model_open(nullptr, folder.at("run").c_str(), nullptr, &opened));
+  EXPECT_EQ(parameters_of(Owned<bantam_model>(opened).get()), parameters);
+}
+
 // `resume` begins a run where the folder holds none, whatever else lies there, and never one in the place of a run that
 // has lost its configuration.
 TEST(CapiTraining, ResumeBeginsARunWhereThereIsNone) {
