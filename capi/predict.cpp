@@ -65,7 +65,9 @@ void for_inputs(const bantam_model& model, const HostArray& samples, std::int32_
   if (input != BANTAM_INPUT_NETWORK && input != BANTAM_INPUT_DATA)
     throw BadArgument(fmt::format("bantam_model_predict: {} is no BANTAM_INPUT_…", input));
   if (input == BANTAM_INPUT_NETWORK) return for_network_inputs(model, samples, use);
-  const auto reader = images_reader(samples);
+  // Stages that mix targets (mixup, cutmix, one_hot) ask for the number of classes, though only the images count here.
+  const Shape& output = model.config.model.graph.output_shape();
+  const auto reader = images_reader(samples, output.rank() > 0 ? output[-1] : 1);
   const PipelineOptions stages = stages_for(model.config, reader->facts(), model.most_batch);
   ImageBatchSource source(*model.runtime, reader, {.pipeline = stages, .device = model.config.device});
   const Context context = float_context(model).at(model.runtime->intern("input"));

@@ -101,6 +101,13 @@ SampleField target_field(const HostArray& target) {
   return {target.name, shape, expected};
 }
 
+/// "0", "1", … of `classes` classes.
+std::vector<std::string> numbers_up_to(std::int64_t classes) {
+  std::vector<std::string> names;
+  for (std::int64_t c = 0; c < classes; ++c) names.push_back(std::to_string(c));
+  return names;
+}
+
 /// Numbers up to the greatest label of arrays; of masks, and of labels that a callback makes, classes have to be named.
 std::vector<std::string> numbered_classes(const HostArray& labels) {
   if (labels.data == nullptr || labels.shape.rank() != 1)
@@ -115,9 +122,7 @@ std::vector<std::string> numbered_classes(const HostArray& labels) {
           fmt::format("sample {} has the label {}; expected class numbers from 0 to {}", i, label, kMostClasses - 1));
     greatest = std::max(greatest, label);
   }
-  std::vector<std::string> names;
-  for (std::int32_t c = 0; c <= greatest; ++c) names.push_back(std::to_string(c));
-  return names;
+  return numbers_up_to(std::int64_t{greatest} + 1);
 }
 
 std::vector<std::string> class_names(const bantam_samples& samples, const std::vector<HostArray>& arrays,
@@ -147,7 +152,7 @@ std::shared_ptr<const SampleReader> samples_reader(const bantam_samples& given, 
   return std::make_shared<ProgramReader>(lent, std::move(arrays), std::move(facts));
 }
 
-std::shared_ptr<const SampleReader> images_reader(const HostArray& images) {
+std::shared_ptr<const SampleReader> images_reader(const HostArray& images, std::int64_t classes) {
   class Unlabelled : public ProgramReader {
    public:
     using ProgramReader::ProgramReader;
@@ -156,7 +161,8 @@ std::shared_ptr<const SampleReader> images_reader(const HostArray& images) {
       std::ranges::fill(fields[1], std::byte{0});
     }
   };
-  DatasetFacts facts{.size = images.samples(), .image_shape = image_shape(images)};
+  DatasetFacts facts{
+      .size = images.samples(), .image_shape = image_shape(images), .class_names = numbers_up_to(classes)};
   facts.image_dtype = images.dtype;
   return std::make_shared<Unlabelled>(nullptr, std::vector{images}, std::move(facts));
 }

@@ -15,7 +15,8 @@ namespace bantam::capi {
 std::shared_ptr<const SampleReader> samples_reader(const bantam_samples& samples,
                                                    const SampleReader* training = nullptr);
 
-/// The images of an array alone, each with a label 0, in the caller's memory, which must outlive the reader.
-std::shared_ptr<const SampleReader> images_reader(const HostArray& images);
+/// The images of an array alone, each with a label 0 of `classes`, which are named by their numbers, in the caller's
+/// memory, which must outlive the reader.
+std::shared_ptr<const SampleReader> images_reader(const HostArray& images, std::int64_t classes);
 
 }  // namespace bantam::capi
