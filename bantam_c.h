@@ -293,6 +293,7 @@ typedef struct bantam_model_info {
   int64_t parameters; /* without running statistics */
   int32_t trains;     /* not 0: bantam_model_create made it */
   char device[32];
+  int64_t repeated_batches; /* for how many bantam_batches.next may be asked once more: an update's; 0: for none */
 } bantam_model_info;
 
 BANTAM_C_API bantam_status bantam_model_get_info(const bantam_model* model, bantam_model_info* info);
@@ -334,7 +335,11 @@ typedef struct bantam_batches {
   int64_t last_batch_size; /* 0: batch_size */
   /* The next batch of `epoch`: sets arrays[0 … *count), of which there is room for 8, whose memory stays as it is until
    * the next call. Called in order, by the thread that trains; batch 0 comes again at each epoch's beginning. Not 0:
-   * training ends with an error, which bantam_set_error may describe. */
+   * training ends with an error, which bantam_set_error may describe.
+   * The order has two exceptions, each from an update's first batch on. An update for which memory ends is repeated
+   * (memory.on_oom): its batches, bantam_model_info's repeated_batches at most, are asked for once more. The batches of
+   * an update that was not finite are asked for to see where, after later ones as well; a program that cannot go back
+   * returns not 0, and the search is left out. */
   int32_t (*next)(void* user, int64_t epoch, int64_t batch, bantam_array* arrays, size_t* count);
   void* user;
 } bantam_batches;

@@ -111,6 +111,8 @@ bantam_status bantam_model_get_info(const bantam_model* model, bantam_model_info
     facts.parameters = model->parameters;
     facts.trains = model->session != nullptr ? 1 : 0;
     copy_text(facts.device, sizeof facts.device, to_string(config.device));
+    if (config.memory.on_oom != OnOutOfMemory::fail)
+      facts.repeated_batches = config.train.accumulate * config.train.replicas;
     write_struct(&required(info, "info"), facts, "info");
   });
 }

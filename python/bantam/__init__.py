@@ -300,11 +300,18 @@ def _refuse_with_a_stream(**given):
                           ", ".join(names))
 
 
-class _Stream:
-    """Batches of a function that returns an iterator, as the library asks for them, one after another."""
+class _CannotGoBack(Exception):
+    """A batch is asked for once more that is not kept."""
 
-    def __init__(self, make, batches):
-        self.make, self.raised, self.current = make, None, None
+
+class _Stream:
+    """Batches of a function that returns an iterator, as the library asks for them: one after another. Those of the update
+    under way, `an_update` of them, are asked for once more where it is repeated, as its memory has ended; those of the
+    update before, where it was not finite. `evaluates`: batch 0 begins an evaluation, and each one has epoch 0."""
+
+    def __init__(self, make, batches, *, an_update=1, evaluates=False):
+        self.make, self.raised, self.an_update, self.evaluates = make, None, an_update, evaluates
+        self.epoch, self.number, self.kept = None, -1, {}  # of the batch that was read last; batches by number
         iterator = iter(make())
         first = next(iterator)
         self.begun = itertools.chain([first], iterator)  # of the first epoch; its first batch says how large they are
@@ -313,28 +320,45 @@ class _Stream:
 
     def next(self, _, epoch, batch, arrays, count):
         try:
-            if batch == 0:
-                self.iterator, self.begun = self.begun or iter(self.make()), None
-            self.current = _arrays.Arrays(_arrays.named(next(self.iterator)))
-            for i in range(self.current.count):
-                arrays[i] = self.current.list[i]  # what it points to lives as long as `current`
-            count[0] = self.current.count
+            given = self.batch(epoch, batch)
+            for i in range(given.count):
+                arrays[i] = given.list[i]  # what it points to lives as long as the batch is kept
+            count[0] = given.count
             return 0
         except StopIteration:
             _library.LIBRARY.bantam_set_error(b"the iterator has no more batches")
+        except _CannotGoBack:  # not `raised`: a search for what is not finite goes without it
+            _library.LIBRARY.bantam_set_error(b"the stream cannot go back to batch %d" % batch)
         except BaseException as error:
             self.raised = error
         return 1
+
+    def batch(self, epoch, number):
+        if number == 0 and (self.evaluates or epoch != self.epoch):
+            self.iterator, self.begun = self.begun or iter(self.make()), None
+            self.epoch, self.number, self.kept = epoch, -1, {}
+        if epoch == self.epoch and number in self.kept:
+            return self.kept[number]
+        if (epoch, number) != (self.epoch, self.number + 1):
+            raise _CannotGoBack
+        first = number - number % self.an_update  # of the update under way
+        self.kept = {at: batch for at, batch in self.kept.items() if at >= first - self.an_update}
+        if number > first:  # the iterator may write this batch over the last one
+            self.kept[self.number] = self.kept[self.number].copy()
+        read = _arrays.Arrays(_arrays.named(next(self.iterator)))
+        self.kept = {at: batch for at, batch in self.kept.items() if not batch.shares_memory(read)}
+        self.kept[number], self.number = read, number
+        return read
 
 
 def _train_on_stream(model, data, validation, steps, heard):
     if not callable(data):
         raise BadArgument("with steps_per_epoch, data is a function that returns an iterator of batches")
-    stream = _Stream(data, steps)
+    stream = _Stream(data, steps, an_update=max(1, model._repeated_batches))
     held_out = None
     if validation is not None:
         batches = list(validation)
-        held_out = _Stream(lambda: batches, len(batches))
+        held_out = _Stream(lambda: batches, len(batches), evaluates=True)
         held_out.struct.last_batch_size = len(_arrays.named(batches[-1])["images"])
     result = _library.TrainResult()
     try:
@@ -392,6 +416,7 @@ class Model(_library.Handle):
         self.input_shape = tuple(info.input_shape[:info.input_rank])
         self.output_shape = tuple(info.output_shape[:info.output_rank])
         self.parameters, self.device, self.trains = info.parameters, info.device.decode(), bool(info.trains)
+        self._repeated_batches = info.repeated_batches
         self.class_names = json.loads(_library.text("model_class_names", self._handle))
 
     def step(self, images, labels=None, *, read=True):

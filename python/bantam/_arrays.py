@@ -61,6 +61,13 @@ class Arrays:
             fill(entry, name, array)
         self.count = len(self.kept)
 
+    def copy(self):
+        """The same values in memory of its own."""
+        return Arrays({name: array.copy() for name, array in self.kept.items()})
+
+    def shares_memory(self, other):
+        return any(np.may_share_memory(one, two) for one in self.kept.values() for two in other.kept.values())
+
 
 def fill(entry, name, array):
     entry.name = name.encode()

@@ -128,7 +128,7 @@ class OpenOptions(Struct):
 class ModelInfo(Struct):
     _fields_ = [SIZED, ("input_rank", c.c_int32), ("input_shape", c.c_int64 * 8), ("output_rank", c.c_int32),
                 ("output_shape", c.c_int64 * 8), ("parameters", c.c_int64), ("trains", c.c_int32),
-                ("device", c.c_char * 32)]
+                ("device", c.c_char * 32), ("repeated_batches", c.c_int64)]
 
 
 class MetricsStruct(Struct):

@@ -1,14 +1,17 @@
 """The Python package as its users have it: trains to an accuracy, plans, streams, stops, resumes, predicts, saves."""
 
 import gc
+import json
 import os
 import tempfile
 import threading
 import unittest
+import unittest.mock
 
 import numpy as np
 
 import bantam
+from bantam import _library
 
 CONFIG = {
     "device": "cpu",
@@ -112,6 +115,73 @@ class Training(unittest.TestCase):
         run = bantam.train(CONFIG, epoch, steps_per_epoch=1, folder=None, overwrite=False, resume=False, threads=0,
                            batch_size=0, class_names=None)
         self.assertEqual(run.updates, 4)
+
+    def test_an_update_of_a_stream_is_repeated(self):
+        images, labels = stripes(256, 5)
+        config = {"device": "cpu", "memory": {"on_oom": "accumulate"},
+                  "model": {"input": [12, 12, 1], "layers": ["flatten", {"dense": {"units": 256, "activation": "relu"}},
+                                                             {"dense": {"units": 2}}]},
+                  "train": {"epochs": 2, "accumulate": 2, "optimizer": {"sgd": {"learning_rate": 0.05}}}}
+
+        def train(room):
+            """With `room` more bytes than are in use once the second update is under way; None: without a limit."""
+            engine, read, buffer = [], [], np.empty((64, 12, 12, 1), np.float32)
+
+            def epoch():
+                for i in range(0, 256, 64):
+                    if i == 192 and room and len(read) == 3:
+                        in_use = json.loads(_library.text("engine_memory_report", engine[0], b"cpu"))["in_use_bytes"]
+                        _library.call("engine_set_limit", engine[0], b"cpu", in_use + room)
+                    read.append(i // 64)
+                    buffer[:] = images[i:i + 64].astype(np.float32) / 255  # over the batch before
+                    yield buffer, labels[i:i + 64]
+
+            class Stream(bantam._Stream):
+                def next(self, _, epoch, batch, *arrays):
+                    asked.append((epoch, batch))
+                    return super().next(_, epoch, batch, *arrays)
+
+            asked = []
+            with unittest.mock.patch.object(bantam, "_Stream", Stream):
+                run = bantam.train(config, epoch, steps_per_epoch=4, callback=lambda event: engine.append(event._engine))
+            self.assertEqual(read, 2 * [0, 1, 2, 3])
+            self.assertEqual(run.updates, 4)
+            return asked, run.model.predict(images.astype(np.float32) / 255, as_input=True)
+
+        in_order = [(epoch, batch) for epoch in range(2) for batch in range(4)]
+        asked, expected = train(None)
+        self.assertEqual(asked, in_order)
+        # A batch has 36 KiB, its hidden values and their gradients 64 KiB each: half of these fit.
+        asked, outputs = train(112 << 10)
+        self.assertEqual(asked[:4] + asked[-6:], in_order[:4] + in_order[2:])
+        self.assertLessEqual(set(asked[4:-6]), set(in_order[2:4]))  # where half is too much still
+        # Halved micro-batches add the same gradients in another order.
+        np.testing.assert_allclose(outputs, expected, atol=1e-5)
+        self.assertGreater(np.abs(expected).max(), 0.05)
+
+    def test_a_stream_of_which_an_update_is_not_finite(self):
+        images, labels = self.data[0].astype(np.float32) / 255, self.data[1]
+        images[5, 3, 3, 0] = np.nan
+
+        def epoch():
+            calls.append(1)
+            for i in range(0, 512, 64):
+                yield images[i:i + 64], labels[i:i + 64]
+
+        def one_buffer():
+            buffer = np.empty((64, 12, 12, 1), np.float32)
+            for i in range(0, 512, 64):
+                buffer[:] = images[i:i + 64]
+                yield buffer, labels[i:i + 64]
+
+        # The search begins when update 2 has read its batch already; after the last update of an epoch nothing has.
+        for steps in (8, 1):
+            calls = []
+            with self.assertRaisesRegex(bantam.NotFiniteError, "first not finite is 'images' .* in place 5 of the update"):
+                bantam.train(CONFIG, epoch, steps_per_epoch=steps)
+            self.assertEqual(len(calls), 1)
+        with self.assertRaisesRegex(bantam.NotFiniteError, "update 1 of .* the stream cannot go back to batch 0"):
+            bantam.train(CONFIG, one_buffer, steps_per_epoch=8)
 
     def test_stops_and_goes_on(self):
         whole = bantam.train(CONFIG, self.data, folder=self.at("whole"))

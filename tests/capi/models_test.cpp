@@ -128,6 +128,7 @@ TEST(CapiModels, FactsAndReports) {
   EXPECT_EQ(info.parameters, 16 * 8 + 8 + 8 * 2 + 2);
   EXPECT_EQ(info.trains, 1);
   EXPECT_STREQ(info.device, "cpu");
+  EXPECT_EQ(info.repeated_batches, 0);
   char* json = nullptr;
   expect_ok(bantam_engine_memory_report(engine.get(), "cpu", &json));
   const auto report = nlohmann::json::parse(text_of(json));
@@ -144,6 +145,22 @@ TEST(CapiModels, FactsAndReports) {
   expect_ok(bantam_config_resolved(config.get(), &json));
   EXPECT_NE(text_of(json).find("learning_rate: 0.02"), std::string::npos);
   EXPECT_EQ(bantam_c_version(), BANTAM_C_VERSION);
+}
+
+// The batches of an update, where one for which memory ends is repeated.
+TEST(CapiModels, RepeatedBatchesAreThoseOfAnUpdate) {
+  const auto repeated = [](std::vector<const char*> overrides) {
+    bantam_config_options options = BANTAM_INIT(bantam_config_options);
+    options.overrides = overrides.data();
+    options.override_count = overrides.size();
+    const Owned<bantam_config> config = config_of(kSmall, &options);
+    bantam_model_info info = BANTAM_INIT(bantam_model_info);
+    expect_ok(bantam_model_get_info(model_of(config.get()).get(), &info));
+    return info.repeated_batches;
+  };
+  EXPECT_EQ(repeated({"memory.on_oom=accumulate"}), 1);
+  EXPECT_EQ(repeated({"memory.on_oom=accumulate", "train.accumulate=3", "train.replicas=2"}), 6);
+  EXPECT_EQ(repeated({"train.accumulate=3"}), 0);
 }
 
 TEST(CapiModels, TwoThreadsTrainTwoModels) {
