@@ -11,6 +11,7 @@
 #include "bantam/base/sha256.h"
 #include "bantam/base/text.h"
 #include "bantam/engine/train/safetensors.h"
+#include "bantam/run/weights/torch_file.h"
 
 namespace bantam::run {
 namespace {
@@ -39,9 +40,8 @@ std::string text_of(const LoadedWeights& loaded, const std::filesystem::path& pa
 
 }  // namespace
 
-/// Files of PyTorch are zip archives, or, before PyTorch 1.6, pickles.
 void refuse_other_formats(std::string_view bytes, const std::filesystem::path& path) {
-  if (!bytes.starts_with("PK\3\4") && !bytes.starts_with("\x80\x02")) return;
+  if (!is_torch_file(bytes)) return;
   throw DataError(
       fmt::format("{}: is a file of PyTorch, not safetensors\n  `bantam import {} -o weights.safetensors` makes one of "
                   "it, for a network of torchvision",

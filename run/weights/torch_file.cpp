@@ -249,4 +249,9 @@ TorchFile read_torch_file(const std::filesystem::path& path, const std::string& 
   return file;
 }
 
+bool is_torch_file(std::string_view first_bytes) {
+  if (first_bytes.size() >= kTorchFileBegin && first_bytes[kTorchFileBegin - 1] == '{') return false;
+  return first_bytes.starts_with("PK") || first_bytes.starts_with("\x80\x02");
+}
+
 }  // namespace bantam::run

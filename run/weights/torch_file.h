@@ -1,9 +1,11 @@
 // PyTorch's files, .pt and .pth: tensors of what torch.save wrote, without PyTorch, and without executing anything.
 #pragma once
 
+#include <cstddef>
 #include <filesystem>
 #include <map>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "bantam/engine/train/safetensors.h"
@@ -24,5 +26,11 @@ struct TorchFile {
 /// what needs more memory than the file's size explains. Where the file is a dictionary of dictionaries, the one with
 /// tensors is found; `key`, where it is not empty, says which: "state_dict_ema", "checkpoint.model". Throws DataError.
 TorchFile read_torch_file(const std::filesystem::path& path, const std::string& key = "");
+
+/// How many bytes is_torch_file() reads.
+inline constexpr std::size_t kTorchFileBegin = 9;
+/// Whether a file that begins with these bytes is PyTorch's: a zip archive, or, before PyTorch 1.6, a pickle.
+/// Safetensors files begin with the length of their header, in 8 bytes that may be any, and the header's `{`.
+bool is_torch_file(std::string_view first_bytes);
 
 }  // namespace bantam::run

@@ -230,12 +230,12 @@ Identified identify(const Shapes& shapes, const std::filesystem::path& path, con
   fail_no_network(*best, path, options, side);
 }
 
-bool is_zip(const std::filesystem::path& path) {
+/// The first bytes of a file, as many as is_torch_file() reads.
+std::string begin_of(const std::filesystem::path& path) {
   const auto file = open_plain_bytes(path);
-  std::vector<std::uint8_t> begin(static_cast<std::size_t>(std::min<std::int64_t>(file->size(), 2)));
+  std::vector<std::uint8_t> begin(std::min(static_cast<std::size_t>(file->size()), kTorchFileBegin));
   file->read(0, begin);
-  // A pickle, too: read_torch_file says what it is.
-  return begin == std::vector<std::uint8_t>{'P', 'K'} || begin == std::vector<std::uint8_t>{0x80, 0x02};
+  return {begin.begin(), begin.end()};
 }
 
 /// Drops what data-parallel and compiled modules put before every name; returns it.
@@ -255,7 +255,7 @@ std::string drop_prefix(Tensors& tensors) {
 
 ConvertedWeights read_state_dict(const std::filesystem::path& path, const std::string& key) {
   ConvertedWeights read;
-  if (is_zip(path)) {
+  if (is_torch_file(begin_of(path))) {
     TorchFile file = read_torch_file(path, key);
     read.file.tensors = std::move(file.tensors);
     read.found_at = std::move(file.found_at);

@@ -1,7 +1,9 @@
 // A folder of a test's own, and small configurations on generated images.
 #pragma once
 
+#include <cstdint>
 #include <cstdlib>
+#include <cstring>
 #include <filesystem>
 #include <string>
 #include <vector>
@@ -10,6 +12,7 @@
 #include <nlohmann/json.hpp>
 
 #include "bantam/base/atomic_file.h"
+#include "bantam/engine/train/safetensors.h"
 #include "bantam/run/config/run_config.h"
 
 namespace bantam::run {
@@ -33,6 +36,22 @@ class RunTest : public ::testing::Test {
         lines.back().erase(of_session);
     }
     return lines;
+  }
+  /// The safetensors file with a note of such a length in its metadata that its header has `bytes` bytes, a multiple of
+  /// 8: the file's first eight bytes are that number.
+  static void write_with_header_of(const std::filesystem::path& to, SafetensorsFile file, std::uint64_t bytes) {
+    const auto header = [&] {
+      write_safetensors(to, file);
+      const std::string written = read_file(to);
+      std::uint64_t length = 0;
+      std::memcpy(&length, written.data(), sizeof(length));
+      return length;
+    };
+    file.metadata["note"] = "";
+    const std::uint64_t least = header();
+    ASSERT_LE(least, bytes);
+    file.metadata["note"].resize(bytes - least, '-');
+    ASSERT_EQ(header(), bytes);
   }
   /// A network of some hundred parameters; an epoch is 6 updates of 16 images; 20 images are for validation.
   static RunConfig tiny(const std::vector<std::string>& overrides = {}) {

@@ -159,6 +159,16 @@ TEST_F(TrainedModelTest, WhatIsMissingIsNamedBesideWhatThereIs) {
   EXPECT_TRUE(has(fails<DataError>(path("old.pt"), {.config = path("r/config.yaml")}), "a file of PyTorch"));
 }
 
+/// The lengths of its header begin as a pickle and as a zip archive do (ModelWeightsTest).
+TEST_F(TrainedModelTest, ARunsOwnFileIsNoneOfPyTorchsWhateverTheLengthOfItsHeader) {
+  run("r");
+  const SafetensorsFile file = read_safetensors(path("r/weights.safetensors"));
+  for (const std::uint64_t header : {65536 + 640, 19280}) {
+    write_with_header_of(path("r/weights.safetensors"), file, header);
+    EXPECT_EQ(bytes_of(open_trained_model(path("r")).weights), bytes_of(file)) << header;
+  }
+}
+
 TEST_F(TrainedModelTest, WeightsOfAnotherNetworkAreRefusedByName) {
   run("r");
   const std::vector<std::string> wider = {"model.layers.0.conv2d.filters=5"};

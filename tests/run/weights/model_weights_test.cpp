@@ -168,6 +168,19 @@ TEST_F(ModelWeightsTest, WhatIsWrongIsNamed) {
             std::string::npos);
 }
 
+/// The length of a safetensors file's header comes first: of 65536 + 640 bytes it begins as a pickle of PyTorch does
+/// (80 02), of 19280 as a zip archive (PK). The header itself begins with `{`.
+TEST_F(ModelWeightsTest, ItsOwnFileIsNoneOfPyTorchsWhateverTheLengthOfItsHeader) {
+  const SafetensorsFile file = read_safetensors(first());
+  for (const std::uint64_t header : {65536 + 640, 19280}) {
+    const std::string name = path("w.safetensors").string();
+    write_with_header_of(name, file, header);
+    (void)run("second", still("model.weights=" + name));
+    EXPECT_EQ(told_.messages.back(), "weights: 8 of 8 tensors from " + name) << header;
+    std::filesystem::remove_all(path("second"));
+  }
+}
+
 /// The map that a run writes reads as what it was made from, quotes included.
 TEST_F(ModelWeightsTest, TheYamlReadsBack) {
   models::ModelWeights weights{.file = "it's.safetensors", .sha256 = std::string(64, 'a')};

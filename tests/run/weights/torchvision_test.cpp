@@ -124,6 +124,15 @@ TEST_F(TorchvisionTest, ExportAndImportAreInverse) {
   }
 }
 
+/// The lengths of its header begin as a pickle and as a zip archive do (ModelWeightsTest).
+TEST_F(TorchvisionTest, ASafetensorsFileIsReadWhateverTheLengthOfItsHeader) {
+  const SafetensorsFile file = export_torchvision(write_counted("resnet18_cifar", 5)).file;
+  for (const std::uint64_t header : {65536 + 640, 19280}) {
+    write_with_header_of(path("t.safetensors"), file, header);
+    EXPECT_EQ(import_torchvision(path("t.safetensors")).classes, 5) << header;
+  }
+}
+
 TEST_F(TorchvisionTest, NamesOfParallelModulesAndOtherHeads) {
   SafetensorsFile file = export_torchvision(write_counted("resnet18_cifar", 5)).file, parallel;
   for (auto& [name, tensor] : file.tensors) parallel.tensors["module." + name] = std::move(tensor);
