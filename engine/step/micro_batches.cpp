@@ -95,7 +95,13 @@ bool MicroBatches::accumulate(std::int64_t count, std::int64_t samples,
     throw Error(fmt::format("an update of {} batches on a rank with {} replicas: expected a multiple", count, own));
   std::int64_t done = first_sample;
   for (std::int64_t i = 0; i < count; ++i) {
-    const std::optional<Batch> batch = next(i);
+    std::optional<Batch> batch;
+    try {
+      batch = next(i);
+    } catch (...) {  // of a data source, say: the next update is not to train on what came before
+      step_.discard();
+      throw;
+    }
     if (!batch) {
       step_.discard();
       return false;

@@ -316,7 +316,7 @@ void TrainingStep::micro_batch(const Batch& batch, std::int64_t first_sample, st
     run_part(part, batch.size, [&] { forward_and_backward(batch, first_sample, effective_batch); });
   } catch (...) {  // out of memory, say: nothing of the effective batch stays, so that it can be tried again in smaller
                    // micro-batches
-    if (recorded_updates_ == kNotRecording) discard();
+    discard();
     throw;
   }
 }
@@ -327,7 +327,7 @@ void TrainingStep::begin_replica() {
     const kernels::KernelPhaseScope phase(model_.runtime().exec(model_.device()).log, kernels::KernelPhase::update);
     tree_->begin();
   } catch (...) {
-    if (recorded_updates_ == kNotRecording) discard();
+    discard();
     throw;
   }
 }
@@ -367,6 +367,7 @@ std::string TrainingStep::transport() const {
 }
 
 void TrainingStep::discard() {
+  if (recorded_updates_ != kNotRecording) return;  // capture() discards them
   const Context context = model_.context(Pass::train);
   if (tree_) tree_->reset();
   model_.parameters().begin_accumulation();
@@ -439,7 +440,7 @@ void TrainingStep::update() {
     end_replicas();
     run_part(StepPart::update, 0, [this, rate] { optimizer_.update(rate, ring_->rows()); });
   } catch (...) {  // not for memory: it allocates none
-    if (!recording) discard();
+    discard();
     throw;
   }
   if (tree_) tree_->reset();

@@ -331,8 +331,8 @@ class MicroBatches {
   void train(const Batch& batch, std::int64_t first_sample, std::int64_t effective_batch);
   /// Forward and backward of an effective batch of `samples` samples (0: `count` times those of the first batch) in
   /// `count` batches: `next(i)` returns the i-th, which is released before the next is asked for, or nothing to stop;
-  /// then the effective batch so far is forgotten, and false is returned. Where it throws, too, it is forgotten, unless
-  /// it was `next` that threw. An update is to follow. A step of several replicas has as many of the batches in each of
+  /// then the effective batch so far is forgotten, and false is returned. Where it throws, or `next` does, it is
+  /// forgotten, too. An update is to follow. A step of several replicas has as many of the batches in each of
   /// its own (0 samples: the other ranks' have as many); `first_sample`: place of the first sample in the effective
   /// batch. Throws Error where they cannot be divided so.
   bool accumulate(std::int64_t count, std::int64_t samples,

@@ -754,7 +754,7 @@ std::int64_t Trainer::run_update(const EpochState& state) {
 /// After a failed update, of which nothing stays: halves the micro-batch where that is wanted and possible.
 bool Trainer::go_on_smaller(const EpochState& state, const OutOfMemory& error) {
   if (options_.on_oom == OnOutOfMemory::fail) return false;
-  step_.discard();  // also where the source failed between micro-batches
+  step_.discard();
   if (!micro_batches_.halve(train_.batch_size())) {
     tell_smaller();
     return false;

@@ -3,6 +3,7 @@
 #include <atomic>
 #include <cstring>
 #include <fstream>
+#include <iterator>
 
 #include <nlohmann/json.hpp>
 
@@ -330,6 +331,39 @@ TEST(CapiTraining, BatchesComeFromAStream) {
   batches.last_batch_size = 17;
   expect_error(bantam_model_train(model.get(), &batches, nullptr, nullptr, nullptr, nullptr), BANTAM_BAD_ARGUMENT,
                "train: last_batch_size must be from 1 to batch_size");
+}
+
+/// A model that has trained on the stream's first `batches` batches by two, then on the first one by a step.
+std::string weights_after_a_step(const Folder& folder, Stream& stream, std::int64_t batches, bantam_status expected) {
+  const char* const overrides[] = {"train.accumulate=2", "train.epochs=1"};
+  bantam_config_options options = BANTAM_INIT(bantam_config_options);
+  options.overrides = overrides;
+  options.override_count = 2;
+  const Owned<bantam_model> model = model_of(config_of(kSmall, &options).get());
+  bantam_batches given = BANTAM_INIT(bantam_batches);
+  given.batches = batches;
+  given.batch_size = 16;
+  given.last_batch_size = batches > 3 ? 8 : 16;
+  given.next = Stream::next;
+  given.user = &stream;
+  EXPECT_EQ(bantam_model_train(model.get(), &given, nullptr, nullptr, nullptr, nullptr), expected);
+  bantam_array arrays[8] = {};
+  std::size_t count = 0;
+  EXPECT_EQ(Stream::next(&stream, 0, 0, arrays, &count), 0);
+  expect_ok(bantam_model_step(model.get(), arrays, count, nullptr));
+  expect_ok(bantam_model_save(model.get(), folder.at("w.safetensors").c_str()));
+  std::ifstream file(folder.at("w.safetensors"), std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+// Batch 2 has been seen where batch 3 fails: the step that follows has nothing of it.
+TEST(CapiTraining, AfterAStreamThatFailsAStepHasItsOwnGradientsAlone) {
+  const Folder folder;
+  const Halves halves(56);
+  Stream stream{halves};
+  const std::string never_seen = weights_after_a_step(folder, stream, 2, BANTAM_OK);
+  stream.broken = 3;
+  EXPECT_EQ(weights_after_a_step(folder, stream, 4, BANTAM_DATA_ERROR), never_seen);
 }
 
 }  // namespace

@@ -292,6 +292,36 @@ TEST_P(TrainerTest, AStopForgetsTheUpdateUnderWay) {
   EXPECT_EQ(whole.weights(), parts.weights());
 }
 
+/// Throws in the place of one batch.
+class FailingSource : public MemorySource {
+ public:
+  using MemorySource::MemorySource;
+  bool next(const Context& context, Batch& batch) override {
+    if (fetched++ == fails_at) throw DataError("the camera is off");
+    return MemorySource::next(context, batch);
+  }
+  std::int64_t fetched = 0, fails_at = -1;
+};
+
+/// The source fails at the second batch of the second update, and the program goes on with a step of its own: with the
+/// bits of one that has never seen the batch before.
+TEST_P(TrainerTest, ASourceThatFailsLeavesNothingOfTheUpdateUnderWay) {
+  TrainedModel failed(runtime(), device()), whole(runtime(), device());
+  FailingSource four({8, 8, 3}, 5, 32, 8);
+  four.fails_at = 3;
+  MemorySource two({8, 8, 3}, 5, 16, 8);
+  Trainer first(failed.step, four, nullptr, {.accumulate = 2});
+  EXPECT_THROW((void)first.run(), DataError);
+  EXPECT_EQ(first.so_far().updates, 1);
+  (void)Trainer(whole.step, two, nullptr, {.accumulate = 2}).run();
+  for (TrainedModel* model : {&failed, &whole}) {
+    (void)model->step.read_metrics();
+    model->step.step(testing::make_batch(model->model.context(Pass::train), {8, 8, 3}, 5, 100, 8));
+    EXPECT_EQ(model->step.read_metrics().at(0).samples, 8);
+  }
+  EXPECT_EQ(failed.weights(), whole.weights());
+}
+
 TEST_P(TrainerTest, TheOptionsMayAskForAStopAndTheEvaluationIsTold) {
   struct Evaluations : Callback {
     void on_evaluation(const EvaluationEvent& event) override { told.push_back(event.batch); }
