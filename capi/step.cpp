@@ -123,8 +123,9 @@ bantam_status bantam_model_evaluate(bantam_model* model, const bantam_array* bat
     bantam_model& asked = required(model, "model");
     TrainingSession& session = training(asked, "bantam_model_evaluate");
     require_no_micro_batch(asked, "bantam_model_evaluate");
+    check_struct(&required(metrics, "metrics"), "metrics");  // first: what is counted is read in any case
     session.step().evaluate(batch_of(session, batch, count, "batch's"));
-    write_struct(&required(metrics, "metrics"), told(session.step().read_evaluation(), 0), "metrics");
+    write_struct(metrics, told(session.step().read_evaluation(), 0), "metrics");
   });
 }
 

@@ -561,9 +561,21 @@ void Trainer::evaluate_test(TrainResult& result) {
   for (Callback* callback : callbacks_) callback->on_test(event);
 }
 
+namespace {
+
+/// What was counted before an evaluation's error is not part of the next one.
+void forget_evaluation(TrainingStep& step) noexcept {
+  try {
+    (void)step.take_evaluation_sums();
+  } catch (const std::exception&) {  // the device has failed: there is no next one, and the first error is told
+  }
+}
+
+}  // namespace
+
 /// Runs the batches of `source`, for as long as `go_on` says so before each; on the weights' averages where they are
 /// what is evaluated.
-Metrics Trainer::evaluate_while(BatchSource& source, const std::function<bool(std::int64_t done)>& go_on) {
+Metrics Trainer::evaluate_while(BatchSource& source, const std::function<bool(std::int64_t done)>& go_on) try {
   const Context context = step_.model().context(Pass::evaluate).at(step_.model().runtime().intern("input"));
   const std::optional<EmaOptions>& ema = step_.optimizer().options().ema;
   std::optional<AveragedWeights> averages;
@@ -580,6 +592,9 @@ Metrics Trainer::evaluate_while(BatchSource& source, const std::function<bool(st
     micro_batches_.evaluate(batch, may_halve);
   batch = {};
   return step_.read_evaluation();
+} catch (...) {
+  forget_evaluation(step_);
+  throw;
 }
 
 /// Each replica has a part of the batches and sums of its own, which are added as those of updates are.

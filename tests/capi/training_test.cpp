@@ -366,5 +366,28 @@ TEST(CapiTraining, AfterAStreamThatFailsAStepHasItsOwnGradientsAlone) {
   EXPECT_EQ(weights_after_a_step(folder, stream, 4, BANTAM_DATA_ERROR), never_seen);
 }
 
+// The validation of a run fails at its second batch: an evaluation of 8 samples counts those 8. One without a place for
+// its result counts nothing.
+TEST(CapiTraining, AfterAValidationThatFailsAnEvaluationCountsItsOwnSamples) {
+  const Halves halves(56), eight(8);
+  const Owned<bantam_model> model = model_of(config_of(kSmall).get());
+  Stream stream{halves}, failing{halves};
+  failing.broken = 1;
+  bantam_batches train = BANTAM_INIT(bantam_batches);
+  train.batches = 3;
+  train.batch_size = 16;
+  train.next = Stream::next;
+  train.user = &stream;
+  bantam_batches validation = train;
+  validation.user = &failing;
+  expect_error(bantam_model_train(model.get(), &train, &validation, nullptr, nullptr, nullptr), BANTAM_DATA_ERROR,
+               "validation, batch 1 of epoch 1: the program's callback returned 9");
+  const std::vector<bantam_array> batch = eight.batch();
+  expect_error(bantam_model_evaluate(model.get(), batch.data(), 2, nullptr), BANTAM_BAD_ARGUMENT, "metrics is null");
+  bantam_metrics metrics = BANTAM_INIT(bantam_metrics);
+  expect_ok(bantam_model_evaluate(model.get(), batch.data(), 2, &metrics));
+  EXPECT_EQ(metrics.samples, 8);
+}
+
 }  // namespace
 }  // namespace bantam::testing

@@ -322,6 +322,28 @@ TEST_P(TrainerTest, ASourceThatFailsLeavesNothingOfTheUpdateUnderWay) {
   EXPECT_EQ(failed.weights(), whole.weights());
 }
 
+/// With images as they are, in views, and of two replicas: the next evaluation counts its own samples alone.
+TEST_P(TrainerTest, AnEvaluationThatFailsLeavesNothingToTheNextOne) {
+  const auto expect_whole = [&](const LossOptions& loss, const ReplicaOptions& replicas) {
+    Model model(runtime(), device(), testing::small_network(), {.seed = 2});
+    Optimizer optimizer(model, {});
+    TrainingStep step(model, optimizer, loss, replicas);
+    MemorySource train({8, 8, 3}, 5, 32, 8);
+    FailingSource validation({8, 8, 3}, 5, 32, 8);
+    Trainer trainer(step, train, nullptr, {});
+    const Metrics before = trainer.evaluate(validation);
+    validation.fetched = 0;
+    validation.fails_at = 1;
+    EXPECT_THROW((void)trainer.evaluate(validation), DataError);
+    const Metrics after = trainer.evaluate(validation);
+    EXPECT_EQ(after.samples, 32);
+    EXPECT_EQ(after.loss, before.loss);
+  };
+  expect_whole({}, {});
+  expect_whole({.views = EvaluationViews{}}, {});
+  expect_whole({}, {.replicas = 2});
+}
+
 TEST_P(TrainerTest, TheOptionsMayAskForAStopAndTheEvaluationIsTold) {
   struct Evaluations : Callback {
     void on_evaluation(const EvaluationEvent& event) override { told.push_back(event.batch); }
