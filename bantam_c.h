@@ -132,8 +132,8 @@ typedef struct bantam_config_options {
   const char* const* overrides;
   size_t override_count;
   /* The program's samples, in the place of the section `data`; null: those that the configuration names. Without
-   * `validation` the configuration's `data.validation: {split: …}` holds samples out, or nothing is evaluated. Where
-   * there is no `data.pipeline`, samples are shuffled, uint8 images scaled to [0, 1], and batches made ahead. */
+   * `validation`, whose images have the type of `train`'s, `data.validation: {split: …}` holds samples out, or nothing
+   * is evaluated. Without `data.pipeline` samples are shuffled, uint8 images scaled to [0, 1], batches made ahead. */
   const bantam_samples* train;
   const bantam_samples* validation;
   int64_t batch_size; /* with `train`: in the place of the configuration's; 0: that, or 32 where it has no pipeline */

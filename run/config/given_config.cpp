@@ -23,10 +23,20 @@ std::string default_pipeline(const DatasetFacts& facts, std::int64_t batch_size)
   return fmt::format("[shuffle, {}{{batch: {{size: {}}}}}, prefetch]", scaled, batch_size > 0 ? batch_size : kUsual);
 }
 
+/// One pipeline scales the pixels of both splits: bytes to [0, 1] is nothing for floats that are there already.
+void require_one_type(const SampleSplits& samples) {
+  if (samples.validation == nullptr) return;
+  const DType train = samples.train->facts().image_dtype, validation = samples.validation->facts().image_dtype;
+  if (train != validation)
+    throw DataError(fmt::format("the validation images are {}, the training images {}: expected one type",
+                                to_string(validation), to_string(train)));
+}
+
 }  // namespace
 
 RunConfig parse_run_config(std::string_view text, const std::filesystem::path& path,
                            std::span<const std::string> overrides, const GivenData& given) {
+  require_one_type(given.samples);
   ConfigDocument document = ConfigDocument::parse(text, path.string(), with_one_length(text, overrides));
   SampleSplits samples = given.samples;
   if (!has_key(document, "data.pipeline"))

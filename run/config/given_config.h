@@ -20,7 +20,8 @@ struct GivenData {
 
 /// As parse_run_config of a text. The section `data` may be missing; without a pipeline samples are shuffled, bytes
 /// scaled to [0, 1], and batches made ahead. What is added stands in the document, so that its resolved text shows it.
-/// Throws ConfigError, and what the samples' facts throw.
+/// Throws ConfigError, DataError where the images of the splits have different types, and what the samples' facts
+/// throw.
 RunConfig parse_run_config(std::string_view text, const std::filesystem::path& path,
                            std::span<const std::string> overrides, const GivenData& given);
 

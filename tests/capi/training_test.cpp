@@ -79,6 +79,31 @@ TEST(CapiTraining, ArraysAreSplitTrainedOnAndPredicted) {
     EXPECT_EQ(outputs[2 * i + 1] > outputs[2 * i], halves.labels[i] == 1) << i;
 }
 
+// A pipeline scales bytes: floats of 0 to 1 would be evaluated as bytes of 0 and 1.
+TEST(CapiTraining, ValidationImagesHaveTheTypeOfTrainingImages) {
+  const Halves halves(64);
+  const auto status_of = [&](const std::vector<bantam_array>& train, const std::vector<bantam_array>& validation) {
+    bantam_samples first = BANTAM_INIT(bantam_samples), second = BANTAM_INIT(bantam_samples);
+    first.arrays = train.data();
+    second.arrays = validation.data();
+    first.array_count = second.array_count = 2;
+    bantam_config_options options = BANTAM_INIT(bantam_config_options);
+    options.train = &first;
+    options.validation = &second;
+    bantam_config* made = nullptr;
+    const bantam_status status = bantam_config_from_text(kSmall, &options, &made);
+    const Owned<bantam_config> config(made);
+    return status;
+  };
+  const std::vector<bantam_array> bytes = halves.bytes_batch(), floats = halves.batch();
+  expect_ok(status_of(bytes, bytes));
+  expect_ok(status_of(floats, floats));
+  expect_error(status_of(bytes, floats), BANTAM_DATA_ERROR,
+               "the validation images are float32, the training images uint8: expected one type");
+  expect_error(status_of(floats, bytes), BANTAM_DATA_ERROR,
+               "the validation images are uint8, the training images float32: expected one type");
+}
+
 TEST(CapiTraining, WithoutHeldOutSamplesNothingIsEvaluated) {
   const Folder folder;
   const Halves halves(64);
