@@ -147,7 +147,7 @@ void ConfigMap::fail_missing(std::string_view key) const {
 
 ConfigNode ConfigMap::add_default(std::string_view key, std::unique_ptr<Data> value) {
   value->key = key;
-  value->key_mark = self_.data_->has_key ? self_.data_->key_mark : self_.data_->mark;
+  value->key_mark = self_.data_->entry_mark();
   value->mark = value->key_mark;
   for (const auto& item : value->children) item->mark = value->mark;
   value->has_key = value->is_default = true;

@@ -304,9 +304,7 @@ ConfigNode::Named ConfigNode::as_named() const {
 
 void ConfigNode::fail(std::string_view message) const { fail_at(data_->mark, message); }
 
-void ConfigNode::fail_at_key(std::string_view message) const {
-  fail_at(data_->has_key ? data_->key_mark : data_->mark, message);
-}
+void ConfigNode::fail_at_key(std::string_view message) const { fail_at(data_->entry_mark(), message); }
 
 void ConfigNode::fail_unknown(std::string_view what, std::string_view name, std::span<const std::string> valid) const {
   std::string advice;

@@ -97,6 +97,11 @@ void fail_at(const ConfigMark& mark, std::string_view message) {
   throw ConfigError(text);
 }
 
+const ConfigMark& ConfigNode::Data::entry_mark() const {
+  const auto typed = [](const ConfigMark& at) { return at.source != nullptr && at.source->command_line; };
+  return has_key && (typed(key_mark) || !typed(mark)) ? key_mark : mark;
+}
+
 std::string path_of(const ConfigNode::Data& node) {
   if (!node.parent) return "";
   std::string step = node.key;

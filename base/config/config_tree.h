@@ -62,6 +62,10 @@ struct ConfigNode::Data {
   std::unordered_map<std::string_view, Data*> by_key;  // of maps: their children, whose keys the views point into
   std::unique_ptr<Data> options;  // of a plain name: the map of options it stands for, filled with defaults
   ValueFacts* facts = nullptr;    // in a description: where to note what the value is read as (config_schema.h)
+
+  /// Where errors about the whole entry point: its key, or its value where the command line has replaced that of a key
+  /// of the file.
+  const ConfigMark& entry_mark() const;
 };
 
 /// Owns the tree and all sources its marks point into.

@@ -43,6 +43,26 @@ TEST(Override, ReplacesValues) {
   EXPECT_EQ(document.map().map("data").text("path"), "/tmp/a=b");
 }
 
+/// What is wrong about an entry as a whole is told of where its value stands: not of a key of the file whose value the
+/// command line has replaced.
+TEST(Override, ErrorsAboutAReplacedValuePointIntoTheCommandLine) {
+  const auto error = [](const std::vector<std::string>& overrides) -> std::string {
+    const ConfigDocument document = load(overrides);
+    const std::vector<std::string> known = {"sgd"};
+    try {
+      document.map().map("train").node("optimizer").fail_unknown("optimizer", "it", known);
+    } catch (const ConfigError& thrown) {
+      return thrown.what();
+    }
+  };
+  EXPECT_TRUE(error({}).starts_with("t.yaml:3:3: error: ")) << error({});
+  EXPECT_TRUE(error({"train.epochs=7"}).starts_with("t.yaml:3:3: error: "));
+  for (const char* value : {"train.optimizer=nope", "train.optimizer={nope: {}}", "train={optimizer: nope}"})
+    EXPECT_TRUE(error({value}).starts_with("command line: error: ")) << error({value});
+  EXPECT_TRUE(error({"train.optimizer=nope"}).ends_with("\n   train.optimizer=nope\n                   ^~~~"))
+      << error({"train.optimizer=nope"});
+}
+
 TEST(Override, ReachesListEntriesByNameAndIndex) {
   const auto document = load({"data.pipeline.batch.size=64", "data.pipeline.cache=device", "layers.2.dense.units=100"});
   const auto pipeline = document.map().map("data").list("pipeline");
