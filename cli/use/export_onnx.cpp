@@ -3,6 +3,7 @@
 
 #include <cstdio>
 #include <filesystem>
+#include <vector>
 
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
@@ -82,6 +83,21 @@ void add_onnx_flags(CLI::App& command, OnnxFileOptions& options) {
   only(command.add_option("--config", options.config, "Configuration of a weights file"));
 }
 
+namespace {
+
+/// Throws ConfigError where the file to write is one that has been read: a run's weights or what belongs to them.
+void require_other_file(const OnnxFileOptions& options, const run::TrainedModel& trained) {
+  std::vector<std::filesystem::path> read = {trained.weights_file, options.config};
+  if (!trained.run.empty())
+    for (const char* name : {"config.yaml", "run.json"}) read.push_back(trained.run / name);
+  std::error_code error;
+  for (const std::filesystem::path& file : read)
+    if (std::filesystem::equivalent(file, options.file, error))
+      throw ConfigError(fmt::format("--onnx names a file that is read: {}", printable(file.string())));
+}
+
+}  // namespace
+
 int export_onnx(OnnxFileOptions options) {
   if (options.input != "nchw" && options.input != "nhwc")
     throw ConfigError(fmt::format("--input: expected nchw or nhwc, got '{}'", shown(options.input)));
@@ -92,6 +108,7 @@ int export_onnx(OnnxFileOptions options) {
   options.model.config = options.config;
   options.model.with_data = options.onnx.preprocessing;
   const run::TrainedModel trained = run::open_trained_model(options.path, options.model);
+  require_other_file(options, trained);
   const run::OnnxNetwork network = run::onnx_network(trained, options.onnx);
   const std::string bytes = onnx::serialize(network.model);
   write_file_atomically(options.file, bytes);

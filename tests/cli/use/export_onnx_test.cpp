@@ -119,5 +119,20 @@ TEST_F(ExportOnnxTest, WhatIsWrongHasAnExitCode) {
   EXPECT_FALSE(std::filesystem::exists(path("x.onnx")));
 }
 
+/// Also by another name of the file, and of a file of weights with its configuration.
+TEST_F(ExportOnnxTest, WhatIsReadIsNotReplaced) {
+  std::filesystem::create_symlink(path("r"), path("link"));
+  std::filesystem::copy_file(path("r/weights.safetensors"), path("alone.safetensors"));
+  for (const std::string file : {"weights.safetensors", "config.yaml", "run.json"}) {
+    const std::string before = read("r/" + file);
+    fails({"r", "--onnx", "r/" + file}, 2, "--onnx names a file that is read: r/" + file);
+    fails({"r", "--onnx", "link/" + file}, 2, "--onnx names a file that is read: r/" + file);
+    EXPECT_EQ(read("r/" + file), before);
+  }
+  const std::string before = read("net.yaml");
+  fails({"alone.safetensors", "--config", "net.yaml", "--onnx", "net.yaml"}, 2, "--onnx names a file that is read");
+  EXPECT_EQ(read("net.yaml"), before);
+}
+
 }  // namespace
 }  // namespace bantam::cli
