@@ -118,8 +118,11 @@ bantam_status bantam_model_get_info(const bantam_model* model, bantam_model_info
 }
 
 bantam_status bantam_model_class_names(const bantam_model* model, char** json) {
-  return guarded(
-      [&] { return_text(json, "json", nlohmann::ordered_json(required(model, "model").class_names).dump()); });
+  return guarded([&] {
+    using Json = nlohmann::ordered_json;
+    const Json names = required(model, "model").class_names;
+    return_text(json, "json", names.dump(-1, ' ', false, Json::error_handler_t::replace));  // a folder's name is any
+  });
 }
 
 bantam_status bantam_model_save(bantam_model* model, const char* path) {

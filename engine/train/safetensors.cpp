@@ -274,17 +274,29 @@ void check_tiling(const std::filesystem::path& path, std::vector<std::pair<std::
   if (end != size) damaged(path, fmt::format("{} bytes of data belong to no tensor", size - end));
 }
 
+/// As it is: another name would not be found again. Throws DataError where it is not UTF-8.
+std::string quoted_name(const std::string& name) {
+  try {
+    return Json(name).dump();
+  } catch (const Json::type_error&) {
+    throw DataError(fmt::format("tensor '{}': expected a name in UTF-8, as safetensors files have it", shown(name)));
+  }
+}
+
 /// One JSON object. Put together entry by entry, in the order that files have had from the beginning: a tree that keeps
 /// an order looks through all of its keys for each new one.
 std::string header_text(std::span<const NamedTensor> tensors, const std::map<std::string, std::string>& metadata) {
-  const auto quoted = [](std::string_view text) { return Json(text).dump(); };
+  // JSON is UTF-8. Texts of the metadata may hold names of files, which are any bytes.
+  const auto quoted = [](std::string_view text) {
+    return Json(text).dump(-1, ' ', false, Json::error_handler_t::replace);
+  };
   std::string text = "{\"__metadata__\":{";
   for (const auto& [key, value] : metadata)
     if (key != kChecksum) text += fmt::format("{}:{},", quoted(key), quoted(value));
   text += fmt::format("{}:{}}}", quoted(kChecksum), quoted(checksum_of(tensors)));
   std::uint64_t offset = 0;
   for (const NamedTensor& tensor : tensors) {
-    text += fmt::format(R"(,{}:{{"dtype":"{}","shape":[{}],"data_offsets":[{},{}]}})", quoted(tensor.name),
+    text += fmt::format(R"(,{}:{{"dtype":"{}","shape":[{}],"data_offsets":[{},{}]}})", quoted_name(tensor.name),
                         type_name(tensor.dtype), fmt::join(tensor.shape.extents(), ","), offset,
                         offset + tensor.bytes.size());
     offset += tensor.bytes.size();

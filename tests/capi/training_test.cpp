@@ -297,6 +297,19 @@ TEST(CapiTraining, ACallbackMakesSamples) {
   EXPECT_EQ(text_of(json), "[\"top\",\"bottom\"]");
 }
 
+// Of folders they are any bytes, in JSON they are UTF-8.
+TEST(CapiTraining, ClassNamesThatAreNotUtf8) {
+  const Halves halves(64);
+  const char* const names[] = {"top", "caf\xe9"};
+  Made made{halves};
+  Owned<bantam_config> config;
+  expect_ok(config_made(made, names, config));
+  const Owned<bantam_model> model = model_of(config.get());
+  char* json = nullptr;
+  expect_ok(bantam_model_class_names(model.get(), &json));
+  EXPECT_EQ(text_of(json), "[\"top\",\"caf\xef\xbf\xbd\"]");
+}
+
 TEST(CapiTraining, ACallbackSaysWhyItFails) {
   const Folder folder;
   const Halves halves(64);

@@ -53,6 +53,18 @@ TEST_F(ImportOnnxTest, ARunGoesOutAndComesBack) {
       << trained.out << trained.err;
 }
 
+/// Another program's file may name classes in any encoding.
+TEST_F(ImportOnnxTest, ClassNamesThatAreNotUtf8) {
+  std::string bytes = read("net.onnx");
+  const std::size_t names = bytes.find("[\"", bytes.find("class_names"));
+  ASSERT_NE(names, std::string::npos);
+  bytes[names + 2] = '\xe9';
+  write("net.onnx", bytes);
+  const Outcome imported = run({"import", "net.onnx", "-o", "back"});
+  EXPECT_EQ(imported.code, 0) << imported.err;
+  EXPECT_EQ(run({"inspect", "back.safetensors"}).code, 0);
+}
+
 TEST_F(ImportOnnxTest, OtherClassesLeaveTheHeadOut) {
   const Outcome imported = run({"import", "net.onnx", "-o", "three.yaml", "--classes", "3", "--json"});
   ASSERT_EQ(imported.code, 0) << imported.err;

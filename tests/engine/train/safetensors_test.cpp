@@ -373,5 +373,17 @@ TEST_P(SafetensorsTest, FilesWithoutAChecksumAreRead) {
   EXPECT_EQ(weights(other), weights(model));
 }
 
+/// Names of files are any bytes; JSON is UTF-8. A tensor under another name would not be found again.
+TEST_P(SafetensorsTest, TextsThatAreNotUtf8) {
+  SafetensorsFile file;
+  file.metadata["class_names"] = "caf\xe9";
+  write_safetensors(folder_ / "a", file);
+  EXPECT_EQ(read_safetensors(folder_ / "a").metadata.at("class_names"), "caf\xef\xbf\xbd");
+  file.tensors["caf\xe9"] = {DType::uint8, {1}, std::vector<std::byte>(1)};
+  EXPECT_NE(error_of([&] { write_safetensors(folder_ / "b", file); }).find("expected a name in UTF-8"),
+            std::string::npos);
+  EXPECT_FALSE(fs::exists(folder_ / "b"));
+}
+
 }  // namespace
 }  // namespace bantam
