@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include "bantam/engine/layers/norm_options.h"
 #include "bantam/models/onnx/onnx_export.h"
 #include "bantam/models/onnx/onnx_import.h"
 #include "bantam/models/zoo/zoo.h"
@@ -83,6 +84,26 @@ TEST(OnnxRoundTrip, KeepsTheNamesAndKindsOfLayers) {
     std::ranges::replace(own, '/', '.');
     ASSERT_TRUE(network.weights.tensors.contains(own + last)) << own + last;
     EXPECT_EQ(network.weights.tensors.at(own + last).bytes, tensor.bytes) << name;
+  }
+}
+
+// Outputs do not show it: a network that is imported and trained moves its running statistics as before.
+TEST(OnnxRoundTrip, KeepsTheMomentumOfBatchNorms) {
+  for (const char* momentum : {"0.97", "0.9", "0.5", "0.999"}) {
+    const Graph graph = models::model_from(fmt::format("model: {{input: [9, 7, 3], layers: [{{conv2d: {{filters: 4, "
+                                                       "kernel: 3}}}}, {{batch_norm: {{momentum: {}}}}}]}}",
+                                                       momentum))
+                            .graph;
+    Runtime runtime;
+    const std::vector<float> images = models::uniform(kImages * graph.input_shape().elements(), -1.0f, 1.0f, 1);
+    const SafetensorsFile weights = models::random_weights(runtime, graph, images);
+    const ImportedNetwork network = import_model(parse(serialize(export_graph(graph, weights, {})), "exported.onnx"));
+    const Graph imported = testing::graph_of(network);
+    const BatchNormOptions *before = batch_norm_options(*graph.node(graph.output()).layer),
+                           *after = batch_norm_options(*imported.node(imported.output()).layer);
+    ASSERT_NE(before, nullptr);
+    ASSERT_NE(after, nullptr) << network.yaml;
+    EXPECT_NEAR(after->rate, before->rate, 6e-8f) << network.yaml;  // 1 - momentum, rounded to float32 on the way
   }
 }
 
