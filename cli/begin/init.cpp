@@ -34,6 +34,8 @@ struct InitOptions {
 
 int run_init(const InitOptions& options) {
   const bool to_terminal = options.out == "-";
+  if (to_terminal && options.json)
+    throw ConfigError("--json does not go with --out -, which prints the configuration itself");
   if (!to_terminal && !options.overwrite && std::filesystem::exists(options.out))
     throw ConfigError(fmt::format("--out: {} is there already; expected a new file, or --overwrite", options.out));
   const std::string data = options.data.empty() ? "" : " --data " + options.data;

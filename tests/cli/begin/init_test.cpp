@@ -148,6 +148,13 @@ TEST_F(Init, WithoutDataThereAreGeneratedImages) {
   EXPECT_EQ(run({"train", "generated.yaml", "--fast-dev-run", "1", "--threads", "1", "--device", "cpu"}).code, 0);
 }
 
+TEST_F(Init, TheConfigurationItselfIsNoJson) {
+  const Outcome outcome = run({"init", "--out", "-", "--json"});
+  EXPECT_EQ(outcome.code, 2);
+  EXPECT_EQ(outcome.out, "");
+  expect_in(outcome.err, "--json does not go with --out -");
+}
+
 TEST_F(Init, RefusesWhatItCannotUse) {
   fs::create_directories(path("empty"));
   const Outcome nothing = run({"init", "--data", "empty"}), missing = run({"init", "--data", "none"});
