@@ -12,7 +12,6 @@
 
 #include "bantam/base/atomic_file.h"
 #include "bantam/base/byte_size.h"
-#include "bantam/base/clock.h"
 #include "bantam/base/error.h"
 #include "bantam/engine/step/evaluation_views.h"
 #include "bantam/engine/step/random_batch.h"
@@ -23,7 +22,6 @@
 #include "bantam/run/fit/rehearsal_runtime.h"
 #include "bantam/run/ranks/stop_agreement.h"
 #include "bantam/run/weights/initial_weights.h"
-#include "bantam/run/weights/whitening.h"
 
 namespace bantam::run {
 namespace fs = std::filesystem;
@@ -163,12 +161,8 @@ void TrainingRun::share_state() {
 }
 
 void TrainingRun::load_beginning() {
-  BeginningWeights weights = begin_with_weights(session_.model(), config_);
-  if (weights.text.empty()) {
-    const auto begin = std::chrono::steady_clock::now();
-    weights.text = whiten(session_.model(), config_);
-    whiten_seconds_ = seconds_since(begin);
-  }
+  const BeginningWeights weights = begin_as_run(session_.model(), config_);
+  whiten_seconds_ = weights.whiten_seconds;
   if (weights.text.empty()) return;
   if (weights.warns)
     observer_.on_warning(weights.text);

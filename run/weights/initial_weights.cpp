@@ -2,16 +2,19 @@
 #include "bantam/run/weights/initial_weights.h"
 
 #include <algorithm>
+#include <chrono>
 #include <system_error>
 
 #include <fmt/format.h>
 
 #include "bantam/base/atomic_file.h"
+#include "bantam/base/clock.h"
 #include "bantam/base/error.h"
 #include "bantam/base/sha256.h"
 #include "bantam/base/text.h"
 #include "bantam/engine/train/safetensors.h"
 #include "bantam/run/weights/torch_file.h"
+#include "bantam/run/weights/whitening.h"
 
 namespace bantam::run {
 namespace {
@@ -61,6 +64,15 @@ BeginningWeights begin_with_weights(Model& model, const RunConfig& config) {
       weights ? weights->options : WeightsOptions{.strict = false, .skip_other_shapes = true};
   const LoadedWeights loaded = load_weights(model, parse_safetensors(bytes, path), path, options);
   return {.text = text_of(loaded, path), .warns = !options.strict && !loaded.initial.empty()};
+}
+
+BeginningWeights begin_as_run(Model& model, const RunConfig& config) {
+  BeginningWeights weights = begin_with_weights(model, config);
+  if (!weights.text.empty()) return weights;
+  const auto begin = std::chrono::steady_clock::now();
+  weights.text = whiten(model, config);
+  weights.whiten_seconds = seconds_since(begin);
+  return weights;
 }
 
 void require_weights(const RunConfig& config) {

@@ -1,4 +1,4 @@
-// The weights that a run begins with, from another run's file.
+// The weights that a run begins with: another run's file, or what is made from the data.
 #pragma once
 
 #include <filesystem>
@@ -12,13 +12,18 @@ namespace bantam::run {
 
 /// What a model began with.
 struct BeginningWeights {
-  std::string text;    ///< a line for the user; empty: initial values by the seed
-  bool warns = false;  ///< tensors were missing, and that was allowed
+  std::string text;           ///< a line for the user; empty: initial values by the seed
+  bool warns = false;         ///< tensors were missing, and that was allowed
+  double whiten_seconds = 0;  ///< of making weights from the data
 };
 
 /// Reads the file of `model.weights` or `train.initial_weights`, if any, into the model; waits for the device. Throws
 /// DataError where the file cannot be read, is another than its SHA-256 says, or does not fit.
 BeginningWeights begin_with_weights(Model& model, const RunConfig& config);
+
+/// The weights of a run's first update: begin_with_weights, or, without a file, the seed's with whitened layers
+/// (whitening.h), for which the first training images are read. Throws as both.
+BeginningWeights begin_as_run(Model& model, const RunConfig& config);
 
 /// Throws DataError where `bytes`, those of the file `path`, begin as a file of PyTorch does.
 void refuse_other_formats(std::string_view bytes, const std::filesystem::path& path);

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "bantam/base/error.h"
+#include "bantam/run/train.h"
 #include "tests/run/run_fixture.h"
 
 namespace bantam::run {
@@ -66,6 +67,30 @@ TEST_F(RangeTestTest, TrainsOverEpochsAndWritesNothing) {
       options);
   for (std::size_t n = 0; n < 20; ++n) EXPECT_EQ(test.points[n].loss, off_disk.points[n].loss);
   EXPECT_EQ(files(), before);
+}
+
+// The loss of update 1 is of the weights that both begin with: by the seed, or made from the first images.
+TEST_F(RangeTestTest, BeginsWithTheWeightsOfARun) {
+  struct FirstLoss : Callback {
+    void on_progress(const ProgressEvent& event) override {
+      if (!loss && !event.metrics.empty()) loss = event.metrics.front().loss;
+    }
+    std::optional<double> loss;
+  };
+  std::vector<double> losses;
+  for (const bool whitens : {false, true}) {
+    const std::string initializer = whitens ? ", initializer: {whiten: {images: 50, epsilon: 1.0e-3}}" : "";
+    const RunConfig config = tiny({"model.layers=[{conv2d: {filters: 24, kernel: 2, stride: 4" + initializer +
+                                   "}}, relu, global_average_pool, {dense: {units: 10}}]"});
+    FirstLoss of_run;
+    Callback* const callbacks[] = {&of_run};
+    (void)train(config, {.threads = 1, .run_dir = path(whitens ? "whitened" : "by-seed")}, callbacks);
+    const RangeTest test = range_test(config, {.updates = 10, .threads = 1});
+    ASSERT_TRUE(of_run.loss && !test.points.empty());
+    EXPECT_EQ(test.points.front().loss, *of_run.loss) << whitens;
+    losses.push_back(*of_run.loss);
+  }
+  EXPECT_NE(losses[0], losses[1]) << "whitening is another beginning";
 }
 
 TEST_F(RangeTestTest, EndsWhereTheLossDiverges) {
