@@ -43,6 +43,7 @@ PlateauOptions read_plateau(ConfigMap& options) {
 
 Plateau::Plateau(PlateauOptions options, double peak)
     : options_(std::move(options)),
+      peak_(peak),
       value_(peak),
       best_(options_.larger ? -std::numeric_limits<double>::infinity() : std::numeric_limits<double>::infinity()) {}
 
@@ -71,16 +72,26 @@ void Plateau::evaluated(const Metrics& validation) {
   bad_ = 0;
 }
 
-std::vector<double> Plateau::state() const { return {value_, best_, bad_, cooldown_}; }
+std::vector<double> Plateau::state() const { return {value_, best_, bad_, cooldown_, peak_}; }
 
 void Plateau::set_state(const std::vector<double>& numbers) {
-  if (numbers.size() != state().size() || !(numbers[0] >= 0))
-    throw DataError(fmt::format("the state of schedule on_plateau has {} numbers, expected {}, the first not negative",
-                                numbers.size(), state().size()));
+  constexpr std::size_t kWithoutPeak = 4;  // older checkpoints do not say it
+  const bool has_peak = numbers.size() == kWithoutPeak + 1;
+  if ((numbers.size() != kWithoutPeak && !has_peak) || !(numbers[0] >= 0) || (has_peak && !(numbers[4] >= 0)))
+    throw DataError(
+        fmt::format("the state of schedule on_plateau has {} numbers, expected {} (of older checkpoints {}), the value "
+                    "and its peak not negative",
+                    numbers.size(), kWithoutPeak + 1, kWithoutPeak));
   value_ = numbers[0];
   best_ = numbers[1];
   bad_ = numbers[2];
   cooldown_ = numbers[3];
+  if (has_peak && numbers[4] != peak_) value_ = with_own_peak(numbers[0], numbers[4]);
+}
+
+double Plateau::with_own_peak(double value, double peak) const {
+  if (peak == 0) return peak_;
+  return std::max(value / peak * peak_, std::min(options_.final, peak_));
 }
 
 }  // namespace bantam

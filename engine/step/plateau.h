@@ -31,14 +31,18 @@ class Plateau : public EvaluatedSchedule {
   double value() const { return value_; }
   std::string_view metric() const override { return options_.metric; }
   void evaluated(const Metrics& validation) override;
+  /// The value, the best result, bad evaluations, cooldown, and the peak that the value is relative to.
   std::vector<double> state() const override;
+  /// With another peak the value is the same share of this one's, and not below `final`. Throws DataError.
   void set_state(const std::vector<double>& numbers) override;
 
  private:
   bool improves(double result) const;
+  /// What `value`, of a run with the given peak, is with this one's.
+  double with_own_peak(double value, double peak) const;
 
   PlateauOptions options_;
-  double value_, best_;
+  double peak_, value_, best_;
   double bad_ = 0, cooldown_ = 0;  // evaluations
 };
 

@@ -7,6 +7,7 @@
 #include "bantam/base/error.h"
 #include "bantam/engine/metrics/metric.h"
 #include "bantam/engine/step/optimizer.h"
+#include "bantam/engine/step/plateau.h"
 #include "tests/base/config_error.h"
 #include "tests/engine/step/schedule_values.h"
 
@@ -96,6 +97,29 @@ TEST(Schedules, OnPlateauFollowsEvaluations) {
     rate = resumed;
   }
   EXPECT_THROW(evaluated[0]->set_state({1.0, 2.0}), DataError);
+  EXPECT_THROW(evaluated[0]->set_state({0.1, 2.0, 0.0, 0.0, -0.1}), DataError);
+}
+
+/// As a checkpoint of another peak, where --accept-changes goes on.
+TEST(Schedules, OnPlateauKeepsItsShareOfAnotherPeak) {
+  const PlateauOptions options{.factor = 0.5, .patience = 0, .final = 3e-5};
+  Plateau was(options, 1e-3);
+  Plateau same(options, 1e-3), lower(options, 1e-4), least(options, 4e-5);
+  lower.set_state(was.state());
+  EXPECT_EQ(lower.value(), 1e-4);
+  for (int i = 0; i < 2; ++i) was.evaluated({.loss = 1.0, .samples = 1});  // the first is an improvement
+  ASSERT_EQ(was.value(), 5e-4);
+  lower.set_state(was.state());
+  EXPECT_DOUBLE_EQ(lower.value(), 5e-5);
+  EXPECT_EQ(lower.state().back(), 1e-4) << "of its own peak from now on";
+  least.set_state(was.state());
+  EXPECT_EQ(least.value(), 3e-5) << "not below final";
+  same.set_state(was.state());
+  EXPECT_EQ(same.state(), was.state());
+  std::vector<double> older = was.state();
+  older.pop_back();
+  lower.set_state(older);
+  EXPECT_EQ(lower.value(), 5e-4) << "nothing is known of its peak";
 }
 
 TEST(Schedules, LargerIsBetterOfWhatIsNoLoss) {
