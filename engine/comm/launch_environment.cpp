@@ -136,7 +136,27 @@ bool read_open_mpi(const Variables& variables, LaunchEnvironment& launched) {
   return true;
 }
 
+/// Whether this process was started by srun. A batch script and a shell in an allocation have a job's variables, too,
+/// but belong to no step, or to one of the steps that Slurm makes for them (numbers from 2^32 - 16 on).
+bool in_slurm_step(const Variables& variables) {
+  if (!variables.has("SLURM_PROCID")) return false;
+  const auto step = variables.text("SLURM_STEP_ID");
+  if (!step) return variables.has("SLURM_STEP_NODELIST") || variables.has("SLURM_STEP_NUM_TASKS");
+  std::uint64_t number = 0;
+  std::from_chars(step->data(), step->data() + step->size(), number);
+  return number < 0xfffffff0u;
+}
+
+/// Whether srun itself has set PMI's variables, as its plugin pmi2 does for every task. They then say what Slurm's say,
+/// and no local rank. An mpirun within a step has ranks of its own.
+bool is_pmi_of_slurm(const Variables& variables) {
+  return in_slurm_step(variables) && variables.has("PMI_RANK") &&
+         variables.text("PMI_RANK") == variables.text("SLURM_PROCID") &&
+         variables.text("PMI_SIZE") == variables.text("SLURM_STEP_NUM_TASKS");
+}
+
 bool read_pmi(const Variables& variables, LaunchEnvironment& launched) {
+  if (is_pmi_of_slurm(variables)) return false;
   if (!read_ranks(variables, kPmi, launched)) return false;
   for (const char* name : {"PMI_JOBID", "SLURM_JOB_ID"}) {
     if (launched.run.empty()) launched.run = variables.text(name).value_or("");
@@ -158,17 +178,6 @@ int tasks_of_node(std::string_view counts, int node) {
     node -= times;
   }
   return 0;
-}
-
-/// Whether this process was started by srun. A batch script and a shell in an allocation have a job's variables, too,
-/// but belong to no step, or to one of the steps that Slurm makes for them (numbers from 2^32 - 16 on).
-bool in_slurm_step(const Variables& variables) {
-  if (!variables.has("SLURM_PROCID")) return false;
-  const auto step = variables.text("SLURM_STEP_ID");
-  if (!step) return variables.has("SLURM_STEP_NODELIST") || variables.has("SLURM_STEP_NUM_TASKS");
-  std::uint64_t number = 0;
-  std::from_chars(step->data(), step->data() + step->size(), number);
-  return number < 0xfffffff0u;
 }
 
 bool read_slurm(const Variables& variables, LaunchEnvironment& launched) {

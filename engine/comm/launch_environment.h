@@ -33,7 +33,8 @@ using VariableLookup = std::function<std::optional<std::string>(const char* name
 ///   Bantam:   BANTAM_RANK, BANTAM_RANKS (spawned ranks: all on one host), BANTAM_LISTENER
 ///   torchrun: RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_ADDR, MASTER_PORT
 ///   Open MPI: OMPI_COMM_WORLD_RANK, OMPI_COMM_WORLD_SIZE, OMPI_COMM_WORLD_LOCAL_RANK, OMPI_COMM_WORLD_LOCAL_SIZE
-///   PMI (MPICH, Intel MPI): PMI_RANK, PMI_SIZE, MPI_LOCALRANKID, MPI_LOCALNRANKS
+///   PMI (MPICH, Intel MPI): PMI_RANK, PMI_SIZE, MPI_LOCALRANKID, MPI_LOCALNRANKS; in a Slurm step whose tasks they
+///             number as Slurm does, srun's plugin pmi2 has set them, and Slurm's variables count
 ///   Slurm:    SLURM_PROCID and SLURM_STEP_NUM_TASKS (or SLURM_NTASKS) within a job step (srun), SLURM_LOCALID,
 ///             SLURM_STEP_NODELIST, SLURM_JOB_ID. A batch script or a shell in an allocation is one rank.
 /// Rank 0's address is BANTAM_ADDRESS (HOST:PORT) where that is set, else MASTER_ADDR and MASTER_PORT, else what the

@@ -140,6 +140,35 @@ TEST(LaunchEnvironment, Slurm) {
   EXPECT_EQ(read(with(kSlurm, {{"MASTER_ADDR", "own"}})).address, "own");
 }
 
+// Slurm's MPI plugin pmi2 sets PMI_RANK and PMI_SIZE in every task, and no local rank.
+TEST(LaunchEnvironment, SlurmWithItsPluginPmi2) {
+  const Variables task = {{"SLURM_PROCID", "1"},
+                          {"SLURM_LOCALID", "1"},
+                          {"SLURM_NODEID", "0"},
+                          {"SLURM_STEP_ID", "0"},
+                          {"SLURM_JOB_ID", "77"},
+                          {"SLURM_STEP_NUM_TASKS", "2"},
+                          {"SLURM_STEP_TASKS_PER_NODE", "2"},
+                          {"SLURM_STEP_NODELIST", "node1"},
+                          {"PMI_RANK", "1"},
+                          {"PMI_SIZE", "2"}};
+  const LaunchEnvironment launched = read(task);
+  EXPECT_EQ(launched.launcher, "Slurm");
+  EXPECT_EQ(launched.rank, 1);
+  EXPECT_EQ(launched.size, 2);
+  EXPECT_EQ(launched.local_rank, 1);
+  EXPECT_EQ(launched.local_size, 2);
+  EXPECT_EQ(launched.address, "node1");
+  EXPECT_EQ(read(with(task, {{"SLURM_PROCID", "0"}, {"SLURM_LOCALID", "0"}, {"PMI_RANK", "0"}})).launcher, "Slurm");
+  // An mpirun of MPICH in that step starts ranks of its own.
+  const Variables inner = with(task, {{"PMI_SIZE", "8"}, {"MPI_LOCALRANKID", "1"}, {"MPI_LOCALNRANKS", "8"}});
+  EXPECT_EQ(read(inner).launcher, "PMI");
+  EXPECT_EQ(read(inner).size, 8);
+  EXPECT_EQ(read(inner).local_size, 8);
+  EXPECT_EQ(read(with(inner, {{"PMI_SIZE", "2"}, {"PMI_RANK", "0"}, {"MPI_LOCALNRANKS", "2"}})).launcher, "PMI")
+      << "another rank than the task's";
+}
+
 TEST(LaunchEnvironment, SlurmsBatchScriptsAndShellsAreOneRank) {
   const Variables batch = {{"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "4"}, {"SLURM_LOCALID", "0"}, {"SLURM_JOB_ID", "1"}};
   EXPECT_EQ(read(batch).size, 1);
