@@ -83,13 +83,18 @@ RunConfig read_train_config(const TrainOptions& options, const RunDirectory* res
   }
   if (options.verify) overrides.push_back("data.verify=true");
   if (!options.gpus.empty()) overrides.push_back("device=" + to_string(run::parse_gpus(options.gpus).front()));
-  if (options.fast_dev == 0) return read_run_config(path, overrides);
+  if (options.fast_dev == 0) {
+    RunConfig config = read_run_config(path, overrides);
+    if (options.dry_run) pack_nothing(config);
+    return config;
+  }
   const std::string text = ConfigDocument::read_text(path);  // a pipe can be read only once
   const std::vector<std::string> few =
       fast_dev_overrides(run::parse_run_config(text, path, overrides), options.fast_dev);
   overrides.insert(overrides.end(), few.begin(), few.end());
   RunConfig config = run::parse_run_config(text, path, overrides);
   limit_held_out(config, options.fast_dev);
+  pack_nothing(config);
   return config;
 }
 

@@ -33,7 +33,9 @@ TrialFolder::~TrialFolder() {
 }
 
 std::vector<std::string> fast_dev_overrides(const RunConfig& config, std::int64_t updates) {
-  std::vector<std::string> overrides = {fmt::format("train.max_updates={}", updates), "checkpoint.every=off"};
+  // train.stop_early counts epochs, of which there is no whole one, and would refuse evaluations after updates.
+  std::vector<std::string> overrides = {fmt::format("train.max_updates={}", updates), "checkpoint.every=off",
+                                        "train.stop_early=off"};
   if (!config.train.evaluate) return overrides;
   if (config.train.loss.views) {  // which stay, as the batch size does
     overrides.push_back(fmt::format("train.evaluate.every={}updates", updates));
@@ -56,6 +58,12 @@ void limit_held_out(RunConfig& config, std::int64_t batches) {
     std::iota(first.begin(), first.end(), 0);
     *reader = chosen_samples(*reader, std::move(first));
   }
+}
+
+void pack_nothing(RunConfig& config) {
+  if (!config.data) return;
+  PipelineOptions& pipeline = config.data->pipeline;
+  if (pipeline.cache == CacheKind::disk && pipeline.cache_folder.empty()) pipeline.cache = CacheKind::off;
 }
 
 std::string trial_text(const TrainOutcome& outcome) {

@@ -30,6 +30,10 @@ std::vector<std::string> fast_dev_overrides(const RunConfig& config, std::int64_
 /// The data set's own held-out samples, of which the configuration can name no number: the first so many batches.
 void limit_held_out(RunConfig& config, std::int64_t batches);
 
+/// `cache: disk` would pack the whole set into the trial's folder, and the system's temporary folder may be small, or
+/// lie in memory: samples are read as they are used, to the same bits. A folder that the configuration names stays.
+void pack_nothing(RunConfig& config);
+
 /// What the trial found, in words or as JSON: a dry run, where nothing was trained, or a few updates.
 std::string trial_text(const TrainOutcome& outcome);
 std::string trial_json(const TrainOutcome& outcome);

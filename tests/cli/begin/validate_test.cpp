@@ -115,6 +115,42 @@ TEST_F(Validate, FastDevRunTrainsAFewUpdates) {
   EXPECT_NE(tested.out.find("; 32 test samples: loss "), std::string::npos) << "of 40\n" << tested.out;
 }
 
+TEST_F(Validate, FastDevRunOfARunThatMayStopEarly) {
+  for (const char* evaluate : {"train.evaluate=true", "train.evaluate.views={flip: true}"}) {
+    const Outcome outcome = run({"train", "tiny.yaml", "--fast-dev-run", "2", "--threads", "1", "--json", evaluate,
+                                 "train.stop_early={patience: 3}"});
+    EXPECT_EQ(outcome.code, 0) << evaluate << outcome.err;
+  }
+  const Outcome best = run({"train", "tiny.yaml", "--fast-dev-run", "2", "--threads", "1", "--json",
+                            "checkpoint.best={metric: loss}", "train.stop_early={patience: 3, restore_best: true}"});
+  EXPECT_EQ(best.code, 0) << best.err;
+}
+
+/// The whole set would be written before the first update.
+TEST_F(Validate, TrialsPackNoSamples) {
+  std::filesystem::create_directory(path("temporary"));
+  const char* const before = std::getenv("TMPDIR");
+  const std::string kept = before != nullptr ? before : "";
+  setenv("TMPDIR", path("temporary").c_str(), 1);
+  const pid_t trial = start({"train", "tiny.yaml", "--fast-dev-run", "1000000", "--threads", "1", "--progress", "none",
+                             "train.epochs=1000000", "data.pipeline.0={cache: disk}"});
+  before != nullptr ? setenv("TMPDIR", kept.c_str(), 1) : unsetenv("TMPDIR");
+  const auto files = [&](const std::string& beginning) {
+    std::vector<std::string> found;
+    for (const auto& entry : std::filesystem::recursive_directory_iterator(path("temporary")))
+      if (entry.path().filename().string().starts_with(beginning)) found.push_back(entry.path().string());
+    return found;
+  };
+  EXPECT_TRUE(wait_until([&] {
+    const std::vector<std::string> log = files("metrics.jsonl");
+    return !log.empty() && std::filesystem::file_size(log[0]) > 0;
+  }));
+  EXPECT_EQ(files("samples-"), std::vector<std::string>{});
+  kill(trial, SIGTERM);
+  EXPECT_EQ(wait(trial).code, 75);
+  EXPECT_TRUE(std::filesystem::is_empty(path("temporary"))) << "nothing is kept";
+}
+
 TEST_F(Validate, PrintConfigHasEveryDefault) {
   const Outcome outcome = run({"train", "tiny.yaml", "--print-config", "train.epochs=3"});
   ASSERT_EQ(outcome.code, 0) << outcome.err;
