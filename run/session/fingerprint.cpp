@@ -62,6 +62,17 @@ std::pair<std::string, std::string> without_stage_number(const std::string& path
   return {std::string(kStages) + path.substr(end + 1), value};
 }
 
+/// In which order training samples pass them: two that change one sample rarely commute. Empty below two.
+std::string order_of(const Augmentations& augmentations) {
+  std::string order;
+  if (augmentations.size() < 2) return order;
+  for (const auto& augmentation : augmentations) {
+    if (!order.empty()) order += ", ";
+    order += augmentation->name();
+  }
+  return order;
+}
+
 bool is_fact_of_data(std::string_view name) { return name.starts_with("data ("); }
 
 }  // namespace
@@ -75,6 +86,11 @@ Fingerprint fingerprint_of(const RunConfig& config) {
     auto entry = without_stage_number(path, value);
     if (!is_free(entry.first) || (config.train.follows_evaluations && is_of_evaluations(entry.first)))
       fingerprint.insert(std::move(entry));
+  }
+  // As a fact of the data it counts where both have it: checkpoints from before it have none.
+  if (config.data) {
+    const std::string order = order_of(config.data->pipeline.augmentations);
+    if (!order.empty()) fingerprint["data (order of augmentations)"] = order;
   }
   return fingerprint;
 }

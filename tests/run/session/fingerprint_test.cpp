@@ -66,6 +66,23 @@ TEST_F(FingerprintTest, StagesOfThePipelineGoByTheirNames) {
   EXPECT_EQ(changes(tiny(), smaller), std::vector<std::string>{"data.pipeline.batch.size: was 16, is 8"});
 }
 
+TEST_F(FingerprintTest, AnotherOrderOfAugmentationsCounts) {
+  const auto with = [](const std::string& augmentations) {
+    return tiny({"data.pipeline=[" + augmentations + ", {normalize: {scale: 0.0039}}, {batch: {size: 16}}]"});
+  };
+  const std::string jitter = "{color_jitter: {brightness: 0.2}}", rotation = "{rotation: {degrees: 15}}";
+  const RunConfig was = with("shuffle, " + rotation + ", " + jitter);
+  EXPECT_EQ(changes(was, with("shuffle, " + jitter + ", " + rotation)),
+            std::vector<std::string>{"data (order of augmentations): was rotation, color_jitter, is "
+                                     "color_jitter, rotation"});
+  EXPECT_EQ(changes(was, with("{cache: ram}, {shuffle: {}}, " + rotation + ", " + jitter)), std::vector<std::string>{})
+      << "a default stage, written out";
+  Fingerprint older = fingerprint_of(was);
+  EXPECT_EQ(older.erase("data (order of augmentations)"), 1u);
+  EXPECT_EQ(differences(older, fingerprint_of(was)), std::vector<std::string>{}) << "an older run's is not known";
+  EXPECT_EQ(fingerprint_of(with("shuffle, " + rotation)).count("data (order of augmentations)"), 0u);
+}
+
 TEST_F(FingerprintTest, FactsOfTheDataCountWhereBothAreKnown) {
   const auto of_data = [](const RunConfig& config) {
     Runtime runtime({.threads = 1});
