@@ -35,6 +35,8 @@ class RankProcesses {
   void wait(double seconds);
   /// Ends those that still run at once, and does not wait. Any thread.
   void kill_all() noexcept;
+  /// The exit code of a rank that has ended by itself; 0 where it still runs, or a signal has ended it. Any thread.
+  int code_by_now(int rank) noexcept;
   /// How a rank has ended, after `wait`: "ended by signal 9 (Killed)" or "ended with exit code 4"; empty where it was
   /// ended here.
   std::string end_of(int rank) const;

@@ -265,7 +265,7 @@ class TrainCommand {
     std::optional<TrialFolder> trial;
     if (options_.is_trial()) trial.emplace();
     const std::unique_ptr<RunServer> server = serve_run(options_, progress_, printer_);
-    tell_folder();
+    tell_ranks();
     Callback* const callbacks[] = {&printer_.shown};
     try {
       const TrainOutcome outcome = train(config, run_options(resumed, trial ? &*trial : nullptr), callbacks);
@@ -297,9 +297,10 @@ class TrainCommand {
             .signal = [this] { return stop_.signal(); }};
   }
 
-  /// Messages of a rank's failure name the run's folder.
-  void tell_folder() {
+  /// Messages of a rank's failure name the run's folder. What was trained until then is written, however long it takes.
+  void tell_ranks() {
     if (ranks_ == nullptr) return;
+    printer_.on_write = [this](bool writes) { ranks_->hold_end(writes); };
     printer_.on_folder = [this, next = printer_.on_folder](const std::filesystem::path& folder) {
       ranks_->set_folder(folder);
       if (next) next(folder);

@@ -22,6 +22,9 @@ class TrainPrinter : public RunObserver {
   void on_ready() override { stop_.begin_training(); }
   void on_begin(const RunBeginning& run) override;
   void on_trained() override { progress_.close(); }
+  void on_writing(bool writes) override {
+    if (on_write) on_write(writes);
+  }
   void on_saved() override { stop_.note_saved(); }
   void on_message(std::string_view text) override { progress_.message(text); }
   void on_warning(std::string_view text) override { progress_.warning(text); }
@@ -31,6 +34,8 @@ class TrainPrinter : public RunObserver {
   ProgressCallback shown;
   /// Called with the run's folder when that is there; may be empty.
   std::function<void(const std::filesystem::path&)> on_folder = {};
+  /// Called as RunObserver::on_writing; may be empty.
+  std::function<void(bool)> on_write = {};
 
  private:
   void tell_ignored(const DataOptions& data);

@@ -39,7 +39,7 @@ EndTimer::~EndTimer() {
     const std::lock_guard lock(mutex_);
     is_over_ = true;
   }
-  over_.notify_all();
+  changed_.notify_all();
   if (thread_.joinable()) thread_.join();
 }
 
@@ -48,8 +48,22 @@ void EndTimer::start(double seconds, std::function<void()> end) {
   if (is_over_ || thread_.joinable()) return;
   thread_ = std::thread([this, seconds, end = std::move(end)] {
     std::unique_lock lock(mutex_);
-    if (!over_.wait_for(lock, std::chrono::duration<double>(seconds), [this] { return is_over_; })) end();
+    while (!is_over_) {
+      if (is_held_)
+        changed_.wait(lock);
+      else if (!changed_.wait_for(lock, std::chrono::duration<double>(seconds),
+                                  [this] { return is_over_ || is_held_; }))
+        return end();
+    }
   });
+}
+
+void EndTimer::hold(bool holds) {
+  {
+    const std::lock_guard lock(mutex_);
+    is_held_ = holds;
+  }
+  changed_.notify_all();
 }
 
 std::unique_ptr<TrainRanks> TrainRanks::spawn(int ranks, const std::function<bool()>& stop,
@@ -113,9 +127,13 @@ void TrainRanks::set_folder(const std::filesystem::path& folder) {
 /// On a thread of the group's: whatever the training waits for, this process ends.
 void TrainRanks::end_after(const RankFailure& failure) {
   timer_.start(kMostSeconds, [this, failure] {
-    if (processes_ != nullptr) processes_->kill_all();
+    int code = 0;
+    if (processes_ != nullptr) {
+      if (failure.rank > 0) code = processes_->code_by_now(failure.rank);
+      processes_->kill_all();
+    }
     if (tells(failure)) write_at_once(error_line(message_of(failure, ""), rank_ == 0 ? "" : who()));
-    ::_exit(kFailed);
+    ::_exit(code != 0 ? code : kFailed);
   });
 }
 

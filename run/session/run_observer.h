@@ -41,6 +41,9 @@ class RunObserver {
   virtual void on_begin(const RunBeginning&) {}
   /// The trainer has ended or thrown; the run is saved next.
   virtual void on_trained() {}
+  /// Where several ranks train: this one has nothing more to do with the others (true), and writes what was trained,
+  /// however long that takes; it has done so, or failed to (false). Must not throw.
+  virtual void on_writing(bool writes) { (void)writes; }
   /// All that was trained is on the disk.
   virtual void on_saved() {}
   /// At any time: something that the user may want to know. Must not throw.

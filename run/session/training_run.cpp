@@ -91,6 +91,23 @@ SessionOptions linked(SessionOptions options, const RunRanks& ranks) {
   return options;
 }
 
+/// From its making to its end the observer knows that this rank only writes.
+class Writing {
+ public:
+  Writing(RunObserver& observer, bool writes) : observer_(observer), writes_(writes) {
+    if (writes_) observer_.on_writing(true);
+  }
+  ~Writing() {
+    if (writes_) observer_.on_writing(false);
+  }
+  Writing(const Writing&) = delete;
+  Writing& operator=(const Writing&) = delete;
+
+ private:
+  RunObserver& observer_;
+  bool writes_;
+};
+
 /// Of the run's folder; of a rank without one, none.
 fs::path file_of(const RunPlace& place, fs::path (RunDirectory::*file)() const) {
   return place.directory != nullptr ? (place.directory->*file)() : fs::path();
@@ -485,10 +502,13 @@ TrainResult TrainingRun::train(RunRecord record, std::function<bool()> stop, std
     observer_.on_trained();
     const EndOfFailed end = end_of_failed(trainer);
     if (place_.ranks.several()) place_.ranks.link->fail(error.what());  // before the files: the others wait for nothing
+    // Where the device did not come to the end of an update, writing could wait for it for ever.
+    const Writing writing(observer_, place_.ranks.several() && end.position);
     rescue(trainer, saver, error, end);
     throw;
   }
   observer_.on_trained();
+  const Writing writing(observer_, place_.ranks.several());
   save(trainer, saver, result);
   end(result, saver, out_of_time);
   observer_.on_saved();

@@ -1,6 +1,7 @@
 // One run on several processes: the same bits on any number of them, signals, failures, limits, launchers.
 #include <netinet/in.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 
 #include "tests/cli/program.h"
 
@@ -152,6 +153,44 @@ TEST_F(Ranks, EndWithTheReasonOfTheOneThatFails) {
   EXPECT_NE(outcome.err.find("rank 1: bantam: error: "), std::string::npos) << outcome.err;
   EXPECT_NE(outcome.err.find("bantam: error: rank 1 on "), std::string::npos) << outcome.err;
   EXPECT_NE(outcome.err.find("the run has ended on all 2 ranks"), std::string::npos) << outcome.err;
+}
+
+// A pipe in the place of the last file is written to as it is, and holds the saving up until somebody reads it. Rank 0
+// computes nearly all of the time, so that its watch hears of the end of rank 1 before the training does.
+TEST_F(Ranks, TheFirstSavesHoweverLongThatTakes) {
+  const pid_t parent =
+      start(arguments("run", 2,
+                      {"train.epochs=1000000", "checkpoint.every=off", "train.split=[3, 1]", "data.train_samples=1024",
+                       "data.pipeline.batch.size=64", "train.accumulate=4", "train.evaluate=false"}));
+  ASSERT_TRUE(wait_until([&] { return logged("run", 5); }));
+  const std::vector<pid_t> children = children_of(parent);
+  ASSERT_EQ(children.size(), 1u);
+  ASSERT_EQ(mkfifo(path("run/weights.safetensors").c_str(), 0600), 0);
+  kill(children[0], SIGKILL);
+  std::this_thread::sleep_for(milliseconds(6000));  // 4 s after a failure a rank that hangs is ended
+  EXPECT_EQ(nlohmann::json::parse(read("run/run.json"))["state"], "running") << "it is held up";
+  const int pipe = open(path("run/weights.safetensors").c_str(), O_RDWR | O_CLOEXEC);
+  const Outcome outcome = wait(parent);
+  close(pipe);
+  EXPECT_EQ(outcome.code, 1) << outcome.err;
+  EXPECT_NE(outcome.err.find("which are saved in"), std::string::npos) << outcome.err;
+  EXPECT_NE(outcome.err.find("(ended by signal 9 (Killed))"), std::string::npos) << outcome.err;
+  EXPECT_EQ(nlohmann::json::parse(read("run/run.json"))["state"], "failed");
+  std::filesystem::remove(path("run/weights.safetensors"));
+  const Outcome resumed = resume("run", 1, {"train.max_updates=1", "train.split=even"});
+  EXPECT_EQ(resumed.code, 0) << resumed.err;
+}
+
+// Rank 1 has no room; rank 0 waits for bytes of a pipe that never come.
+TEST_F(Ranks, AFirstThatHangsEndsWithTheCodeOfTheOneThatFailed) {
+  ASSERT_EQ(mkfifo(path("pipe").c_str(), 0600), 0);
+  const int pipe = open(path("pipe").c_str(), O_RDWR | O_CLOEXEC);
+  const Outcome outcome = run(arguments(
+      "run", 2,
+      {"memory={limits: {cpu: [1GiB, 1MiB]}}", "recompute=none", "train.initial_weights=" + path("pipe").string()}));
+  close(pipe);
+  EXPECT_EQ(outcome.code, 4) << outcome.err;
+  EXPECT_NE(outcome.err.find("bantam: error: rank 1 on "), std::string::npos) << outcome.err;
 }
 
 TEST_F(Ranks, LeaveNoOrphansWhereTheFirstIsKilled) {
