@@ -11,6 +11,7 @@ struct RandomCropOptions {
   std::int64_t height = 0, width = 0;  ///< 0: as the images
   std::int64_t padding = 0;            ///< added on each side first
   kernels::PadMode mode = kernels::PadMode::zero;
+  std::int32_t mask_fill = 255;  ///< class number of masks' padding where `mode` is zero
 };
 
 /// A window of random area and shape, resampled; torchvision's RandomResizedCrop.

@@ -64,15 +64,19 @@ std::vector<std::uint8_t> as_bytes(const ConfigNode& node) {
   return values;
 }
 
+std::int32_t read_mask_fill(ConfigMap& map) {
+  return static_cast<std::int32_t>(map.integer(
+      {"mask_fill", "Class number of a mask's pixels from outside: one that the loss ignores (ignore_index).", "0"},
+      {.min = 0, .max = 65535}, 255));
+}
+
 WarpFill read_warp_fill(ConfigMap& map) {
   WarpFill fill;
   fill.image =
       as_bytes(map.node({"fill", "Stored value (0 to 255) of pixels from outside the image: one, or one a channel.",
                          "128 | [124, 116, 104]"},
                         "0"));
-  fill.mask = static_cast<std::int32_t>(map.integer(
-      {"mask_fill", "Class number of a mask's pixels from outside: one that the loss ignores (ignore_index).", "0"},
-      {.min = 0, .max = 65535}, 255));
+  fill.mask = read_mask_fill(map);
   return fill;
 }
 

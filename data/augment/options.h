@@ -31,6 +31,8 @@ DrawRange read_degrees(ConfigMap& map, ConfigKey key, std::string_view otherwise
 /// Key `p`: the share of images that the stage changes.
 float read_share(ConfigMap& map, double otherwise);
 Interpolation read_interpolation(ConfigMap& map, std::string_view otherwise);
+/// Key `mask_fill`.
+std::int32_t read_mask_fill(ConfigMap& map);
 /// Keys `fill` and `mask_fill`.
 WarpFill read_warp_fill(ConfigMap& map);
 /// One value of a byte, or a list of one a channel.

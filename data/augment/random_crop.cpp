@@ -5,6 +5,7 @@
 
 #include "bantam/base/error.h"
 #include "bantam/data/augment/built_in.h"
+#include "bantam/data/augment/options.h"
 #include "bantam/data/augment/pixels.h"
 
 namespace bantam {
@@ -55,6 +56,11 @@ class RandomCrop : public Augmentation {
   bool has_chance() const override { return !from_middle_; }
   bool has_device_form() const override { return true; }
   bool pads_with_black() const override { return options_.padding > 0 && options_.mode == kernels::PadMode::zero; }
+  /// Of `apply`, where masks have padding: mirrored masks hold their own classes alone.
+  std::optional<std::int32_t> mask_fill() const override {
+    if (from_middle_ || !has_host_form() || options_.mode != kernels::PadMode::zero) return std::nullopt;
+    return options_.mask_fill;
+  }
 
   /// A region lies within the image.
   bool has_region_form() const override { return options_.padding == 0; }
@@ -76,10 +82,9 @@ class RandomCrop : public Augmentation {
     return {top, left, window, window};
   }
 
-  /// Padded windows of the images' own size, of masks too, whose padding is 255 where images have black.
+  /// Padded windows of the images' own size, of masks too, whose padding is `mask_fill` where images have black.
   bool has_host_form() const override { return options_.padding > 0 && options_.height == 0; }
   void apply(AugmentedSample& sample, PhiloxSequence& random) const override {
-    constexpr std::int32_t kIgnored = 255;
     if (from_middle_) return;
     const std::int64_t reach = 2 * options_.padding + 1;
     const std::int64_t top = below(random.next(), reach), left = below(random.next(), reach);
@@ -89,8 +94,9 @@ class RandomCrop : public Augmentation {
     const std::vector<std::byte> black(bytes, std::byte{0});
     move_window({sample.buffers[0].data(), field.shape[0], field.shape[1], bytes, field.dtype}, corner, options_.mode,
                 black);
-    for_each_mask(
-        sample, [&](const MaskView& mask) { move_window(mask, corner, options_.mode, mask_element(mask, kIgnored)); });
+    for_each_mask(sample, [&](const MaskView& mask) {
+      move_window(mask, corner, options_.mode, mask_element(mask, options_.mask_fill));
+    });
   }
 
   void window(kernels::ImageBatchShape& shape) const override {
@@ -148,6 +154,7 @@ std::shared_ptr<const Augmentation> read_random_crop(ConfigMap& map) {
                  {"zero", "reflect"}, "zero") == "reflect"
           ? kernels::PadMode::reflect
           : kernels::PadMode::zero;
+  options.mask_fill = read_mask_fill(map);
   map.finish();
   if (!says_something) map.self().fail_at_key("random_crop needs a size or padding: without them it changes nothing");
   return random_crop(options);

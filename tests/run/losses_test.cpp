@@ -90,17 +90,25 @@ TEST_F(LossesTest, DataAndLossMustFit) {
   expect(config("pixels", "softmax_cross_entropy", 11), "'labels' must be () a sample, but the data's are (32, 32)");
   expect(config("class", "softmax_cross_entropy", 10, true),
          "one value a class, as that of dense: {units: classes}; this ends with (32, 32, 10)");
-  const auto rotated = [](const std::string& options, const std::string& loss) {
-    RunConfig rotating =
-        tiny({"data.labels=pixels", "data.pipeline=[rotation: {degrees: 30" + options + "}, batch: {size: 10}]",
-              "model.layers=[{conv2d: {filters: 11, kernel: 3, padding: same}}]", "train.loss=" + loss});
-    return rotating;
+  const auto changed = [](const std::string& stage, const std::string& loss) {
+    return tiny({"data.labels=pixels", "data.pipeline=[" + stage + ", batch: {size: 10}]",
+                 "model.layers=[{conv2d: {filters: 11, kernel: 3, padding: same}}]", "train.loss=" + loss});
+  };
+  const auto rotated = [&](const std::string& options, const std::string& loss) {
+    return changed("rotation: {degrees: 30" + options + "}", loss);
   };
   expect(
       rotated("", "softmax_cross_entropy"),
       "data.pipeline: rotation fills masks with 255, which is none of the 11 classes, and the loss does not leave it");
   expect(rotated(", mask_fill: 0", "softmax_cross_entropy"), "none");
   expect(rotated("", "{softmax_cross_entropy: {ignore_index: 255}}"), "none");
+  const std::string loss = "softmax_cross_entropy";
+  expect(changed("random_crop: {padding: 4}", loss),
+         "data.pipeline: random_crop fills masks with 255, which is none of the 11 classes, and the loss does not");
+  expect(changed("random_crop: {padding: 4, mask_fill: 11}", loss), "random_crop fills masks with 11, which is none");
+  expect(changed("random_crop: {padding: 4, mask_fill: 10}", loss), "none");
+  expect(changed("random_crop: {padding: 4, mode: reflect}", loss), "none");
+  expect(changed("random_crop: {padding: 4}", "{softmax_cross_entropy: {ignore_index: 255}}"), "none");
   EXPECT_THROW(
       (void)tiny({"data.labels=pixels", "data.pipeline=[{random_crop: {size: 32, padding: 4}}, {batch: {size: 16}}]"}),
       ConfigError);

@@ -260,6 +260,27 @@ TEST(RandomCrop, PaddedWindowsMoveMasksToo) {
   EXPECT_FALSE(random_crop({.height = 3, .width = 4, .padding = 2})->has_host_form());
 }
 
+/// 255, or the class number that is given; where masks have no padding, none.
+TEST(RandomCrop, PaddingOfMasksIsTheGivenClass) {
+  EXPECT_EQ(random_crop({.padding = 2})->mask_fill(), 255);
+  EXPECT_EQ(random_crop({.padding = 2, .mode = kernels::PadMode::reflect})->mask_fill(), std::nullopt);
+  EXPECT_EQ(random_crop({.height = 3, .width = 4})->mask_fill(), std::nullopt);
+  EXPECT_EQ(random_crop({.height = 3, .width = 4, .padding = 2})->mask_fill(), std::nullopt);
+  const Augmentations stages = {random_crop({.padding = 1, .mask_fill = 70})};
+  EXPECT_EQ(stages[0]->mask_fill(), 70);
+  EXPECT_EQ(stages[0]->for_evaluation()[0]->mask_fill(), std::nullopt);
+  std::set<std::vector<std::int32_t>> outcomes;
+  for (std::int64_t index = 0; index < 100; ++index) {
+    TestSample sample({2, 3}, 1);
+    for (std::size_t i = 0; i < 6; ++i) sample.mask[i] = 1 + static_cast<int>(i);
+    AugmentedSample view = sample.view(index);
+    apply_on_host(stages, 5, view);
+    outcomes.insert(sample.mask);
+  }
+  EXPECT_EQ(outcomes.size(), 9u);
+  EXPECT_TRUE(outcomes.contains({5, 6, 70, 70, 70, 70})) << "one up, one to the left";
+}
+
 TEST(RandomFlip, MirrorsTheSaidShareInBothForms) {
   PhiloxSequence random = random_of(4);
   for (const double share : {0.0, 0.2, 0.5, 1.0}) {
