@@ -1,19 +1,24 @@
-// Writes samples and their entries of the table as threads fetch them, the header last; reads by pread.
+// Writes samples and their entries of the table as threads fetch them, the header last, one process at a time (flock);
+// reads by pread.
 #include "bantam/data/delivery/packed_file.h"
 
 #include <algorithm>
 #include <array>
 #include <atomic>
 #include <bit>
+#include <cctype>
 #include <cerrno>
+#include <chrono>
 #include <cstring>
 #include <mutex>
 #include <random>
 #include <system_error>
+#include <thread>
 #include <utility>
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -82,6 +87,78 @@ void add_facts(Checksum& sum, const DatasetFacts& facts) {
                         static_cast<int>(field.encoding)));
 }
 
+/// Of a packed file that is being written: ".NAME.1234abcd.tmp".
+std::string temporary_name(const std::filesystem::path& packed, std::uint32_t number) {
+  return fmt::format(".{}.{:08x}.tmp", packed.filename().string(), number);
+}
+
+bool is_temporary_of(const std::filesystem::path& packed, const std::string& name) {
+  const std::string any = temporary_name(packed, 0);
+  const std::size_t digits = any.size() - std::string_view("00000000.tmp").size();
+  if (name.size() != any.size() || !name.starts_with(any.substr(0, digits)) || !name.ends_with(".tmp")) return false;
+  return std::all_of(name.begin() + static_cast<std::ptrdiff_t>(digits), name.end() - 4,
+                     [](unsigned char c) { return std::isxdigit(c) != 0; });
+}
+
+/// The right to write the packed file at a path, by flock on a file beside it, which is removed at the end. Where the
+/// folder or its file system has no locks there is none, and several processes may each write a whole file.
+class PackingLock {
+ public:
+  /// Waits while another process, or thread, has it; `on_wait` is called several times a second, and what it throws
+  /// ends the waiting.
+  PackingLock(const std::filesystem::path& packed, const std::function<void()>& on_wait)
+      : path_(packed.parent_path() / fmt::format(".{}.lock", packed.filename().string())) {
+    constexpr std::chrono::milliseconds kPause{20};
+    while (!try_lock()) {
+      if (on_wait) on_wait();
+      std::this_thread::sleep_for(kPause);
+    }
+    if (is_held()) remove_temporaries(packed);
+  }
+  ~PackingLock() {
+    if (!is_held()) return;
+    if (is_at_path()) ::unlink(path_.c_str());
+    ::close(descriptor_);
+  }
+  PackingLock(const PackingLock&) = delete;
+  PackingLock& operator=(const PackingLock&) = delete;
+
+ private:
+  bool is_held() const { return descriptor_ >= 0; }
+
+  /// False where it is another's; true, too, where nothing can be locked.
+  bool try_lock() {
+    descriptor_ = ::open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0644);
+    if (descriptor_ < 0) return errno != EINTR;
+    const bool locked = ::flock(descriptor_, LOCK_EX | LOCK_NB) == 0;
+    if (locked && is_at_path()) return true;
+    const bool none = !locked && errno != EWOULDBLOCK && errno != EINTR;
+    ::close(std::exchange(descriptor_, -1));
+    return none;
+  }
+
+  /// Whether the path still leads to the open file: its last holder has removed it otherwise.
+  bool is_at_path() const {
+    struct stat mine {
+    }, there{};
+    return ::fstat(descriptor_, &mine) == 0 && ::stat(path_.c_str(), &there) == 0 && mine.st_dev == there.st_dev &&
+           mine.st_ino == there.st_ino;
+  }
+
+  /// Those of processes that were killed: nobody else writes now.
+  static void remove_temporaries(const std::filesystem::path& packed) {
+    const std::filesystem::path folder = packed.has_parent_path() ? packed.parent_path() : ".";
+    std::error_code ignored;
+    std::vector<std::filesystem::path> old;
+    for (std::filesystem::directory_iterator entry(folder, ignored), end; entry != end; entry.increment(ignored))
+      if (is_temporary_of(packed, entry->path().filename().string())) old.push_back(entry->path());
+    for (const std::filesystem::path& file : old) std::filesystem::remove(file, ignored);
+  }
+
+  std::filesystem::path path_;
+  int descriptor_ = -1;
+};
+
 }  // namespace
 
 std::uint64_t packed_digest(const SampleReader& source, std::string_view recipe, int threads) {
@@ -120,7 +197,7 @@ class PackedFile::Writer {
     static_assert(sizeof(Header) == 64);
     std::random_device random;
     temporary_ = path;
-    temporary_.replace_filename(fmt::format(".{}.{:08x}.tmp", path.filename().string(), random()));
+    temporary_.replace_filename(temporary_name(path, random()));
     descriptor_ = ::open(temporary_.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
     if (descriptor_ < 0) fail(errno);
   }
@@ -217,15 +294,14 @@ std::shared_ptr<const PackedFile> PackedFile::open(std::shared_ptr<const SampleR
   if (path.filename().empty()) throw DataError(fmt::format("cannot write '{}': it names no file", path.string()));
   const std::uint64_t digest = packed_digest(*source, options.recipe, options.threads);
   std::shared_ptr<PackedFile> file(new PackedFile(std::move(source), path));
-  file->descriptor_ = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (file->descriptor_ < 0 && errno != ENOENT)
-    throw DataError(fmt::format("cannot read {}: {}", path.string(), reason_text(errno)));
-  if (file->descriptor_ >= 0) {
-    const std::string reason = file->why_not(digest);
-    if (reason.empty()) return file;
-    if (options.on_replace) options.on_replace(reason);
-    ::close(std::exchange(file->descriptor_, -1));
-  }
+  std::string replaced;
+  if (file->open_existing(digest, replaced)) return file;
+  const PackingLock lock(path, [&] {
+    if (options.on_read) options.on_read(0, file->facts_.size);
+  });
+  replaced.clear();
+  if (file->open_existing(digest, replaced)) return file;  // another process has written it meanwhile
+  if (!replaced.empty() && options.on_replace) options.on_replace(replaced);
   Writer writer(file->inner(), path, options);
   writer.write(digest);
   file->descriptor_ = writer.commit();
@@ -233,6 +309,17 @@ std::shared_ptr<const PackedFile> PackedFile::open(std::shared_ptr<const SampleR
   const std::string reason = file->why_not(digest);
   if (!reason.empty()) throw DataError(fmt::format("cannot use {}, just written: {}", path.string(), reason));
   return file;
+}
+
+/// Whether there is a file that can be used; `reason` for which one that is there cannot.
+bool PackedFile::open_existing(std::uint64_t digest, std::string& reason) {
+  descriptor_ = ::open(path_.c_str(), O_RDONLY | O_CLOEXEC);
+  if (descriptor_ < 0 && errno == ENOENT) return false;
+  if (descriptor_ < 0) throw DataError(fmt::format("cannot read {}: {}", path_.string(), reason_text(errno)));
+  reason = why_not(digest);
+  if (reason.empty()) return true;
+  ::close(std::exchange(descriptor_, -1));
+  return false;
 }
 
 /// Of the open file: empty where it can be used, else the reason.

@@ -20,7 +20,9 @@ struct PackOptions {
   int threads = 1;
   /// Whatever decides the bytes of samples and does not show in the reader's facts, as the stages that it applies.
   std::string recipe = {};
-  OnSamplesRead on_read = {};  ///< what it throws ends the writing, and no file remains
+  /// What it throws ends the writing, and no file remains. While another process writes the file, it is called with 0
+  /// samples several times a second, and what it throws ends the waiting.
+  OnSamplesRead on_read = {};
   /// Called before writing begins where a file was there already, with the reason for which it is replaced.
   std::function<void(std::string_view reason)> on_replace = {};
 };
@@ -39,7 +41,9 @@ class PackedFile : public WrappedReader {
  public:
   /// Opens the packed file at `path`, whose folder must be there; writes it first where there is none, and where the
   /// one that is there was made of other samples (another digest), by another version, or was cut short. A new file
-  /// appears whole or not at all. The source's samples are fetched by several threads, each once, and not again.
+  /// appears whole or not at all. The source's samples are fetched by several threads, each once, and not again. Of
+  /// several processes or threads that open one path at once, one writes and the others wait for its file; whoever
+  /// writes removes what killed ones have left. That needs flock: where the file system has none, each writes.
   /// Throws DataError: what the source throws, the system's reason (disk full, …), and where `path` is a file of
   /// another kind, which is not replaced.
   static std::shared_ptr<const PackedFile> open(std::shared_ptr<const SampleReader> source,
@@ -69,6 +73,7 @@ class PackedFile : public WrappedReader {
   static std::uint64_t entry_offset(std::int64_t index, std::size_t fields);
 
   PackedFile(std::shared_ptr<const SampleReader> source, std::filesystem::path path);
+  bool open_existing(std::uint64_t digest, std::string& reason);
   std::string why_not(std::uint64_t digest);
   std::span<const Entry> entries(std::int64_t index, std::size_t first_field) const;
   void read_at(std::uint64_t offset, std::span<std::byte> to) const;

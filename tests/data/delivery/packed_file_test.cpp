@@ -8,6 +8,7 @@
 #include <csignal>
 #include <cstring>
 #include <fstream>
+#include <latch>
 #include <mutex>
 #include <thread>
 
@@ -190,6 +191,64 @@ TEST_F(PackedFileTest, RunsThatReplaceEachOthersFilesReadTheirOwn) {
       for (int i = 0; i < 40; ++i) EXPECT_NO_THROW(expect_same(*source, *PackedFile::open(source, path_, {})));
     });
   for (std::thread& run : runs) run.join();
+}
+
+/// As ranks of a run: one fetches and writes, the others wait and use its file.
+TEST_F(PackedFileTest, IsWrittenOnceByThreadsThatOpenItTogether) {
+  class Slow : public Encoded {
+   public:
+    void fetch(std::int64_t index, std::span<std::vector<std::byte>> fields) const override {
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      Encoded::fetch(index, fields);
+    }
+  };
+  constexpr int kThreads = 3;
+  const auto source = std::make_shared<Slow>();
+  std::atomic<int> written = 0;
+  std::latch together(kThreads);
+  std::vector<std::thread> threads;
+  for (int t = 0; t < kThreads; ++t)
+    threads.emplace_back([&] {
+      together.arrive_and_wait();
+      const auto packed = PackedFile::open(source, path_, {.on_replace = [](std::string_view) { ADD_FAILURE(); }});
+      written += packed->is_new() ? 1 : 0;
+      EXPECT_EQ(sample_of(*packed, 42)[0].size(), 42 * 977 % 5000u);
+    });
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(written, 1);
+  EXPECT_EQ(source->fetched, kThreads * 32 + kSamples) << "those of each digest, and each sample once";
+  expect_same(*source, *open());
+  EXPECT_EQ(files(), std::vector<std::string>{"samples.cache"});
+}
+
+TEST_F(PackedFileTest, WhoWaitsForAnothersFileCanBeInterrupted) {
+  std::string waiting;
+  const auto packed = open({.on_read = [&](std::int64_t, std::int64_t) {
+    if (!waiting.empty()) return;
+    waiting = message_of<Error>([&] {
+      (void)open({.on_read = [](std::int64_t written, std::int64_t samples) {
+        EXPECT_EQ(written, 0);
+        EXPECT_EQ(samples, kSamples);
+        throw Error("interrupted");
+      }});
+    });
+  }});
+  EXPECT_EQ(waiting, "interrupted");
+  EXPECT_TRUE(packed->is_new());
+  expect_same(*source_, *packed);
+}
+
+/// A packing that is killed leaves its temporary file and its lock file; those of other names are others'.
+TEST_F(PackedFileTest, RemovesWhatAKilledPackingLeft) {
+  const std::vector<std::string> kept = {".other.cache.00000001.tmp", ".samples.cache.0000zz01.tmp",
+                                         ".samples.cache.1.tmp"};
+  for (const std::string& name : kept) write_file_atomically(folder_.path() / name, "kept");
+  for (const char* name : {".samples.cache.0badcafe.tmp", ".samples.cache.00000000.tmp", ".samples.cache.lock"})
+    write_file_atomically(folder_.path() / name, "left");
+  EXPECT_TRUE(open()->is_new());
+  std::vector<std::string> expected = kept;
+  expected.emplace_back("samples.cache");
+  EXPECT_EQ(files(), expected);
 }
 
 /// Files as samples: their names are in the digest with size and time of change.
