@@ -208,21 +208,19 @@ struct ImageBatchSource::Impl {
 
   SamplePath::Stages reading_stages() const { return {forms.reading, forms.stored, options.seed, options.decoder}; }
 
-  /// In the packed file, what a cache in host memory holds too. On a meta device nothing is written.
+  /// In the packed file, what a cache in host memory holds too, but for broken samples: each run is to count and name
+  /// them, so that they are replaced as they are read. On a meta device nothing is written.
   std::shared_ptr<const SampleReader> packed(std::shared_ptr<const SampleReader> reader, int packers) const {
     const bool skips = options.broken != nullptr;
-    if (forms.stored.elements() > 0)
-      reader = read_through(std::move(reader), reading_stages(), options.broken);
-    else if (skips)
-      reader = fetched_or_empty(std::move(reader));
+    if (forms.stored.elements() > 0) reader = read_through(std::move(reader), reading_stages(), nullptr);
     if (options.device.meta) return reader;
     std::string recipe = to_string(forms.stored);
     for (const auto& stage : forms.reading) recipe += fmt::format(" {}", stage->name());
     if (forms.stored.elements() > 0 && options.decoder != nullptr && stored.has_encoded_images())
       recipe += fmt::format(", decoded by {}", options.decoder->name());
-    if (skips) recipe += ", broken samples replaced";  // without on_error: skip they are to be named
+    if (skips) recipe += ", broken samples kept";  // without on_error: skip the first one ends the packing
     return PackedFile::open(std::move(reader), options.packed_file,
-                            {.threads = packers, .recipe = recipe, .on_read = options.on_read});
+                            {.threads = packers, .recipe = recipe, .keeps_broken = skips, .on_read = options.on_read});
   }
 
   /// Samples in host memory, after the stages that belong to reading.

@@ -27,6 +27,7 @@
 #include "bantam/base/checksum.h"
 #include "bantam/base/error.h"
 #include "bantam/base/parallel.h"
+#include "bantam/data/delivery/encoded_cache.h"
 
 namespace bantam {
 namespace {
@@ -35,7 +36,9 @@ static_assert(std::endian::native == std::endian::little, "packed files are litt
 
 constexpr std::array<char, 8> kMagic = {'B', 'A', 'N', 'T', 'A', 'M', 'P', 'K'};
 constexpr std::uint64_t kVersion = 1;
-constexpr std::int64_t kGrain = 16;  // samples a thread fetches at a time
+constexpr std::int64_t kGrain = 16;                        // samples a thread fetches at a time
+constexpr std::uint64_t kBroken = std::uint64_t{1} << 63;  // in an offset: there lies a message in the sample's place
+constexpr std::size_t kLongestMessage = 4096;
 
 template <class T>
 std::span<const std::byte> bytes_of(const T& value) {
@@ -234,7 +237,12 @@ class PackedFile::Writer {
 
  private:
   void write_sample(std::int64_t index, std::vector<std::vector<std::byte>>& sample, std::vector<Entry>& entries) {
-    source_.fetch(index, sample);
+    try {
+      source_.fetch(index, sample);
+    } catch (const DataError& error) {
+      if (!options_.keeps_broken) throw;
+      return write_broken(std::string_view(error.what()).substr(0, kLongestMessage), entries);
+    }
     std::uint64_t bytes = 0;
     for (const std::vector<std::byte>& field : sample) bytes += field.size();
     std::uint64_t offset = end_.fetch_add(bytes);
@@ -243,6 +251,15 @@ class PackedFile::Writer {
       entries.push_back({offset, sample[f].size(), checksum_of(sample[f])});
       offset += sample[f].size();
     }
+  }
+
+  /// All fields' entries are the message's. Its checksum is another than that of a field with these bytes, so that a
+  /// damaged offset makes neither of the other.
+  void write_broken(std::string_view message, std::vector<Entry>& entries) {
+    const std::span<const std::byte> bytes = std::as_bytes(std::span(message));
+    const std::uint64_t offset = end_.fetch_add(bytes.size());
+    write_at(offset, bytes);
+    entries.insert(entries.end(), fields_.size(), {offset | kBroken, bytes.size(), ~checksum_of(bytes)});
   }
 
   void note(std::int64_t samples) {
@@ -292,7 +309,8 @@ PackedFile::~PackedFile() {
 std::shared_ptr<const PackedFile> PackedFile::open(std::shared_ptr<const SampleReader> source,
                                                    const std::filesystem::path& path, const PackOptions& options) {
   if (path.filename().empty()) throw DataError(fmt::format("cannot write '{}': it names no file", path.string()));
-  const std::uint64_t digest = packed_digest(*source, options.recipe, options.threads);
+  const std::shared_ptr<const SampleReader> digested = options.keeps_broken ? fetched_or_empty(source) : source;
+  const std::uint64_t digest = packed_digest(*digested, options.recipe, options.threads);
   std::shared_ptr<PackedFile> file(new PackedFile(std::move(source), path));
   std::string replaced;
   if (file->open_existing(digest, replaced)) return file;
@@ -368,10 +386,23 @@ std::span<const PackedFile::Entry> PackedFile::entries(std::int64_t index, std::
   thread_local std::vector<Entry> row;
   row.resize(fields_.size() - first_field);
   read_at(entry_offset(index, fields_.size()) + first_field * sizeof(Entry), std::as_writable_bytes(std::span(row)));
+  if (!row.empty() && (row[0].offset & kBroken) != 0) fail_as_written(index, row[0]);
   for (const Entry& entry : row)
     if (entry.offset > file_bytes_ || entry.bytes > file_bytes_ - entry.offset)
       fail(index, "has a damaged entry in the file's table");
   return row;
+}
+
+/// A sample that could not be read when the file was written: what the source threw then.
+void PackedFile::fail_as_written(std::int64_t index, const Entry& entry) const {
+  const std::uint64_t offset = entry.offset & ~kBroken;
+  if (entry.bytes > kLongestMessage || offset > file_bytes_ || entry.bytes > file_bytes_ - offset)
+    fail(index, "has a damaged entry in the file's table");
+  std::string message(entry.bytes, ' ');
+  const std::span<std::byte> bytes = std::as_writable_bytes(std::span(message));
+  read_at(offset, bytes);
+  if (~checksum_of(bytes) != entry.checksum) fail(index, "is damaged: its checksum differs");
+  throw DataError(fmt::format("{} (when {} was written)", message, path_.string()));
 }
 
 void PackedFile::read_field(std::int64_t index, const Entry& entry, std::span<std::byte> to) const {

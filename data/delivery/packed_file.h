@@ -20,6 +20,9 @@ struct PackOptions {
   int threads = 1;
   /// Whatever decides the bytes of samples and does not show in the reader's facts, as the stages that it applies.
   std::string recipe = {};
+  /// A sample whose fetching throws DataError is stored as the error's message, and each read of it throws that; else
+  /// the error ends the writing. The recipe says so, too: without it there is to be no such file.
+  bool keeps_broken = false;
   /// What it throws ends the writing, and no file remains. While another process writes the file, it is called with 0
   /// samples several times a second, and what it throws ends the waiting.
   OnSamplesRead on_read = {};
@@ -36,7 +39,8 @@ std::uint64_t packed_digest(const SampleReader& source, std::string_view recipe,
 /// samples nor table lie in memory. Every field has a checksum (bantam::Checksum), which each read verifies.
 ///
 /// The file has a header (64 bytes: magic, version, counts, digest, its size, checksum), a table of each field's place,
-/// size and checksum, and the samples' bytes in the order in which threads wrote them. Numbers are little-endian.
+/// size and checksum, and the samples' bytes in the order in which threads wrote them; in the place of a broken sample
+/// a message, with the highest bit of its offset set. Numbers are little-endian.
 class PackedFile : public WrappedReader {
  public:
   /// Opens the packed file at `path`, whose folder must be there; writes it first where there is none, and where the
@@ -53,7 +57,8 @@ class PackedFile : public WrappedReader {
   PackedFile& operator=(const PackedFile&) = delete;
 
   DatasetFacts facts() const override { return facts_; }
-  /// Throws DataError that names file and sample where bytes are not those that were written.
+  /// Throws DataError that names file and sample where bytes are not those that were written; what the source threw
+  /// where the file keeps a broken sample.
   void read(std::int64_t index, std::span<const std::span<std::byte>> fields) const override;
   void fetch(std::int64_t index, std::span<std::vector<std::byte>> fields) const override;
   /// Reads nothing of the images.
@@ -79,6 +84,7 @@ class PackedFile : public WrappedReader {
   void read_at(std::uint64_t offset, std::span<std::byte> to) const;
   void read_field(std::int64_t index, const Entry& entry, std::span<std::byte> to) const;
   [[noreturn]] void fail(std::int64_t index, std::string_view what) const;
+  [[noreturn]] void fail_as_written(std::int64_t index, const Entry& entry) const;
 
   DatasetFacts facts_;
   std::vector<SampleField> fields_;

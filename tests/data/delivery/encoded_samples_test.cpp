@@ -251,6 +251,31 @@ TEST_P(EncodedSamplesTest, APackedFileWithReplacedSamplesIsOfOnErrorSkipAlone) {
   EXPECT_CONTAINS(message_of<DataError>([&] { (void)open(reader, pipeline); }), "1.png: ");
 }
 
+// The second run finds the file; what it counts, names and reads in the place of broken samples is the first run's.
+TEST_P(EncodedSamplesTest, EachRunOnAPackedFileCountsItsBrokenSamples) {
+  for (const bool chance : {false, true}) {
+    std::shared_ptr<const Augmentation> stage = std::make_shared<WholeTo>(kWindow);
+    if (chance) stage = std::make_shared<SomewhereIn>(kWindow);
+    PipelineOptions pipeline = with({stage});
+    pipeline.cache = CacheKind::disk;
+    std::vector<std::vector<float>> first;
+    for (const bool is_first : {true, false}) {
+      const auto reader = std::make_shared<PngSamples>(kSamples, false, std::vector<std::int64_t>{3, 4, kSamples - 1});
+      const auto broken = std::make_shared<BrokenSamples>();
+      const auto source = open(reader, pipeline, false, broken);
+      EXPECT_EQ(reader->fetched, std::min<std::int64_t>(32, kSamples) + (is_first ? kSamples : 0));
+      std::vector<std::vector<float>> images;
+      for (const HostBatch& batch : testing::whole_epoch(*source, context(), 0)) images.push_back(batch.images);
+      EXPECT_EQ(broken->count(), 3) << is_first;
+      ASSERT_EQ(broken->first().size(), 3u);
+      EXPECT_EQ(broken->first()[0].name, "3.png");
+      EXPECT_CONTAINS(broken->first()[0].reason, "3.png: ");
+      if (is_first) first = images;
+      EXPECT_EQ(images, first);
+    }
+  }
+}
+
 // Images that a stage does not suit, and those that it would make too large, are broken samples, too.
 TEST_P(EncodedSamplesTest, AnImageThatAStageDoesNotSuitIsNamedOrReplaced) {
   const auto reader = std::make_shared<PngSamples>(kSamples);

@@ -309,6 +309,46 @@ TEST_F(PackedFileTest, NamesADamagedSample) {
 }
 
 /// Each byte of a small file, damaged alone: what was written, or an error.
+/// Samples 0 and 42, of which the digest reads the first.
+TEST_F(PackedFileTest, KeepsWhatIsWrongWithBrokenSamples) {
+  class Broken : public Encoded {
+   public:
+    void fetch(std::int64_t index, std::span<std::vector<std::byte>> fields) const override {
+      if (index == 0 || index == 42) throw DataError(fmt::format("photo-{}.jpg: it is cut short", index));
+      Encoded::fetch(index, fields);
+    }
+  };
+  const auto source = std::make_shared<Broken>();
+  for (const bool is_new : {true, false}) {
+    const auto packed = PackedFile::open(source, path_, {.threads = 2, .keeps_broken = true});
+    EXPECT_EQ(packed->is_new(), is_new);
+    for (const std::int64_t index : {0, 42}) {
+      const std::string expected =
+          fmt::format("photo-{}.jpg: it is cut short (when {} was written)", index, path_.string());
+      EXPECT_EQ(message_of<DataError>([&] { (void)sample_of(*packed, index); }), expected);
+      std::vector<std::byte> label(4);
+      const std::vector<std::span<std::byte>> targets = {label, {}};
+      EXPECT_EQ(message_of<DataError>([&] { packed->read_targets(index, targets); }), expected);
+    }
+    for (const std::int64_t index : {1, 41, 43, 99}) EXPECT_EQ(sample_of(*packed, index), sample_of(*source, index));
+  }
+  const auto packed = PackedFile::open(source, path_, {.keeps_broken = true});
+  const std::uint64_t table = 64, entry = 24, row = 3 * entry;
+  std::fstream file(path_, std::ios::in | std::ios::out | std::ios::binary);
+  for (const std::uint64_t sample : {41, 42})
+    for (std::uint64_t field = 0; field < 3; ++field) {  // a bit says what an entry is of
+      const std::uint64_t place = table + sample * row + field * entry + 7;
+      file.seekg(static_cast<std::streamoff>(place));
+      const int byte = file.get();
+      file.seekp(static_cast<std::streamoff>(place));
+      file.put(static_cast<char>(byte ^ 0x80));
+    }
+  file.close();
+  for (const std::int64_t index : {41, 42})
+    EXPECT_CONTAINS(message_of<DataError>([&] { (void)sample_of(*packed, index); }),
+                    "is damaged: its checksum differs");
+}
+
 TEST_F(PackedFileTest, NeverReturnsOtherBytes) {
   source_ = std::make_shared<Encoded>(0, 3);
   (void)open();
