@@ -63,6 +63,7 @@ std::vector<RankPlan> plan_ranks(const RunConfig& config, int ranks, const std::
                                  double arena_seconds) {
   RunConfig even = config;
   if (even.train.split.kind == SplitOptions::Kind::automatic) even.train.split = {};
+  settle_cache_of_ranks(even, ranks, ranks);
   const std::vector<int> dealt = dealt_replicas(even, ranks, {});
   PlanOptions options{.arena_seconds = arena_seconds};
   std::vector<RankPlan> plans;

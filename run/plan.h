@@ -55,9 +55,9 @@ struct RankPlan {
 };
 
 /// The plan of each rank of a run of `ranks`, of the configuration's batch size and precision; of `train.split: auto`,
-/// whose shares only the run knows, that of even ones. Recompute is chosen for each rank's limit: `memory` (one for
-/// all, or one a rank; empty: as configured). Ranks on GPUs are planned for one model of GPU, RunConfig::planned_for
-/// where that is set. Throws as plan, and ConfigError as require_ranks.
+/// whose shares only the run knows, that of even ones; of `cache: auto`, that of ranks on one host. Recompute is chosen
+/// for each rank's limit: `memory` (one for all, or one a rank; empty: as configured). Ranks on GPUs are planned for
+/// one model of GPU, RunConfig::planned_for where that is set. Throws as plan, and ConfigError as require_ranks.
 std::vector<RankPlan> plan_ranks(const RunConfig& config, int ranks, const std::vector<std::uint64_t>& memory = {},
                                  double arena_seconds = 1.0);
 

@@ -440,6 +440,7 @@ bool saves_decoding(const DataOptions& options) {
 
 void settle_cache(DataOptions& options, const CacheRoom& room) {
   if (options.pipeline.cache != CacheKind::automatic) return;
+  options.cache_is_auto = true;
   std::uint64_t bytes = resident_bytes(options);
   for (const CachedSet& set : cached_sets(options)) bytes += set.bytes();
   const DatasetFacts facts = train_facts(options);

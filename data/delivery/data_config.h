@@ -64,6 +64,7 @@ struct DataOptions {
   bool skips_broken = false;  ///< samples that cannot be read or decoded; else the first one is an error
   ValidationOptions validation;
   PipelineOptions pipeline;
+  bool cache_is_auto = false;    ///< `pipeline.cache` is what settle_cache has chosen
   EvaluationOptions evaluation;  ///< not of `data:`: whoever trains says it
   /// Likewise: called while a set ("training", "validation", "test") is read or packed, by one thread at a time. What
   /// it throws ends it.

@@ -207,15 +207,24 @@ RecomputeOptions read_recompute(ConfigMap& root, const Graph& graph) {
   }
 }
 
-/// Host memory available to data sets: three quarters of what the CPU's limit, or a budget there, allows; of what is
-/// free on this machine where nothing limits it.
-std::uint64_t host_room(const RunConfig& config) {
+/// The ranks that a configuration is settled for.
+struct CacheRanks {
+  int all = 1, local = 1;  ///< in the run; on this host
+};
+
+/// Host memory available to data sets of each rank: three quarters of what the CPU's limit, or a budget there, allows
+/// every rank, and of its share of what is free on this machine.
+std::uint64_t host_room(const RunConfig& config, const CacheRanks& ranks) {
   constexpr std::uint64_t kQuarters = 3;
   std::uint64_t most = std::numeric_limits<std::uint64_t>::max();
   const auto limit = config.memory.limits.find("cpu");
   if (limit != config.memory.limits.end()) most = limit->second;
+  const auto by_rank = config.memory.limits_by_rank.find("cpu");
+  if (ranks.all > 1 && by_rank != config.memory.limits_by_rank.end())
+    most = std::min(most, *std::ranges::min_element(by_rank->second));
   if (config.device == Device::cpu() && config.memory.budget > 0) most = std::min(most, config.memory.budget);
-  if (const std::uint64_t free = device_info(Device::cpu()).free_bytes; free > 0) most = std::min(most, free);
+  if (const std::uint64_t free = device_info(Device::cpu()).free_bytes; free > 0)
+    most = std::min(most, free / static_cast<std::uint64_t>(ranks.local));
   return most / 4 * kQuarters;
 }
 
@@ -230,7 +239,7 @@ std::uint64_t disk_room() {
 /// `cache: auto`: on a GPU the data sets lie on the device where they are a small share of the run's limit, or, where
 /// nothing bounds it, small for any GPU; on disk or nowhere, where host memory has no room for them. For the device a
 /// rule of the configuration alone, so that plans hold.
-void settle_cache(RunConfig& config) {
+void settle_cache(RunConfig& config, const CacheRanks& ranks = {}) {
   if (!config.data || config.data->pipeline.cache != CacheKind::automatic) return;
   constexpr std::uint64_t kLittle = 1u << 30, kShare = 8;
   std::uint64_t most = kLittle;
@@ -241,8 +250,9 @@ void settle_cache(RunConfig& config) {
   if (config.device.is_logical() && split != config.memory.logical.end())
     most = std::min(most, split->second.at(static_cast<std::size_t>(config.device.share)) / kShare);
   const bool is_gpu = config.device.kind == DeviceKind::cuda;
-  settle_cache(*config.data,
-               {.device_bytes = is_gpu ? most : 0, .host_bytes = host_room(config), .disk_bytes = disk_room()});
+  settle_cache(*config.data, {.device_bytes = is_gpu ? most : 0,
+                              .host_bytes = host_room(config, ranks),
+                              .disk_bytes = ranks.all > 1 ? 0 : disk_room()});
 }
 
 /// The error is at its key, which is there where there is one.
@@ -520,6 +530,12 @@ std::vector<std::string> configuration_errors(const std::filesystem::path& path,
   } catch (const ConfigError& error) {  // of a text that is no YAML, or of an override: nothing more is known
     return {error.what()};
   }
+}
+
+void settle_cache_of_ranks(RunConfig& config, int ranks, int local_ranks) {
+  if (ranks <= 1 || !config.data || !config.data->cache_is_auto) return;
+  config.data->pipeline.cache = CacheKind::automatic;
+  settle_cache(config, {.all = ranks, .local = local_ranks > 0 ? std::min(local_ranks, ranks) : ranks});
 }
 
 DeviceRates rates_of(const RunConfig& config, Precision precision) {

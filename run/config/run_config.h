@@ -176,6 +176,12 @@ RunConfig read_survey_config(const std::filesystem::path& path, std::span<const 
 /// The same of a document that is parsed already, or that describes the keys (schema.h).
 RunConfig read_document(const ConfigDocument& document, const std::string& name, DataSection data = DataSection::read);
 
+/// Settles `cache: auto` anew for a run of several ranks, each of which has the whole data set: host memory that is
+/// free is shared by the `local_ranks` on this host (0: not known, so that it is all of them), the least limit of a
+/// rank holds for all, and disk is no choice, since the run's folder is rank 0's. Changes nothing for one rank, or
+/// where the configuration says which cache.
+void settle_cache_of_ranks(RunConfig& config, int ranks, int local_ranks);
+
 /// What the run's device, or the one that it is planned for, sustains in this precision, by its profile.
 DeviceRates rates_of(const RunConfig& config, Precision precision);
 

@@ -89,7 +89,9 @@ void require_ranks(const RunConfig& config, int ranks) {
   if (config.train.replicas < ranks) refuse_few_replicas(config, ranks);
   if (config.train.sync_batch_norm) require_rank_each(config.train.replicas, ranks);
   if (ranks == 1) return;
-  if (config.data && config.data->pipeline.cache == CacheKind::disk && config.data->pipeline.cache_folder.empty())
+  // With `cache: auto` it is another once it is settled for the ranks.
+  if (config.data && config.data->pipeline.cache == CacheKind::disk && config.data->pipeline.cache_folder.empty() &&
+      !config.data->cache_is_auto)
     throw ConfigError(
         "data.pipeline.cache: disk packs samples into the run's folder, which rank 0 alone has: name a folder by "
         "cache: {disk: FOLDER}, or use another cache");
@@ -147,22 +149,27 @@ RunConfig send_config(const RunConfig& config, const RunRanks& ranks, Settled& s
   require_ranks(config, ranks.size());
   SplitOptions split = config.train.split;
   if (split.kind == SplitOptions::Kind::automatic) split = {};
-  RunConfig first = config;
+  RunConfig shared = config;
+  settle_cache_of_ranks(shared, ranks.size(), ranks.local_size);
+  RunConfig first = shared;
   first.train.split = split;
   first = config_of_rank(first, 0, dealt_replicas(first, ranks.size(), {}));
   settled = settle(first);
   if (settled.recompute) settled.messages.clear();  // which is for each rank to choose
   settled.recompute.reset();
-  RunConfig sent = with_settled(config, settled);
+  RunConfig sent = with_settled(shared, settled);
   if (!sent.recompute_given) sent.document = sent.document.with_value("recompute", "auto");
-  (void)text_of_first(ranks, sent.name + "\n" + sent.document.resolved_yaml());
+  // The document keeps `cache: auto`: a run that goes on with other ranks settles it for these.
+  const int cache = sent.data ? static_cast<int>(sent.data->pipeline.cache) : 0;
+  (void)text_of_first(ranks, fmt::format("{} {}\n{}", cache, sent.name, sent.document.resolved_yaml()));
   return sent;
 }
 
 RunConfig receive_config(const RunRanks& ranks) {
   const std::string text = text_of_first(ranks, "");
-  const std::size_t line = text.find('\n');
-  RunConfig config = parse_run_config(text.substr(line + 1), text.substr(0, line) + ".yaml", {});
+  const std::size_t name = text.find(' ') + 1, line = text.find('\n');
+  RunConfig config = parse_run_config(text.substr(line + 1), text.substr(name, line - name) + ".yaml", {});
+  if (config.data) config.data->pipeline.cache = static_cast<CacheKind>(std::stoi(text.substr(0, name - 1)));
   config.device = device_of_rank(config.device, ranks, cuda_device_count());
   return config;
 }

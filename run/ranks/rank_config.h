@@ -28,7 +28,8 @@ RunConfig config_of_rank(const RunConfig& config, int rank, const std::vector<in
 double measured_speed(const RunConfig& config, int threads);
 
 /// On rank 0: settles what all ranks have in common (settle), a batch size that is `auto` among it, under rank 0's
-/// limits, and sends it to the others. Recompute stays open, where it was. Throws ConfigError as require_ranks.
+/// limits, and `cache: auto` for all (settle_cache_of_ranks), and sends it to the others. Recompute stays open, where
+/// it was. Throws ConfigError as require_ranks.
 RunConfig send_config(const RunConfig& config, const RunRanks& ranks, Settled& settled);
 /// On the others: rank 0's configuration, read with this rank's data, on this rank's device (device_of_rank).
 RunConfig receive_config(const RunRanks& ranks);
