@@ -218,12 +218,12 @@ std::string cache_text(const DataReport& report) {
 
 std::string normalize_line(const DataReport& report) {
   const SplitSurvey& train = report.splits.front().survey;
-  if (train.channels.empty() || train.channels.size() > static_cast<std::size_t>(kernels::kMostScaledChannels))
-    return {};
+  const std::vector<ChannelStatistics> channels = channels_to_normalize(train);
+  if (channels.empty()) return {};
   const bool bytes = train.facts.image_dtype == DType::uint8;
   const double scale = report.normalize.scale != 1 || !bytes ? report.normalize.scale : 1.0 / 255;
   std::vector<std::string> mean, deviation;
-  for (const ChannelStatistics& channel : train.channels) {
+  for (const ChannelStatistics& channel : channels) {
     mean.push_back(fmt::format("{:.4g}", channel.mean * scale));
     deviation.push_back(fmt::format("{:.4g}", channel.deviation > 0 ? channel.deviation * scale : 1.0));
   }

@@ -33,8 +33,8 @@ struct DataReport {
   bool one_size = true;           ///< whether training images get one size, without which there are no batches
 };
 
-/// A `normalize` stage by the training split's own mean and deviation, as YAML; empty where nothing was read, and where
-/// there are more channels than can have factors of their own.
+/// A `normalize` stage by the training split's own mean and deviation, as YAML: of each channel, or, as
+/// channels_to_normalize says, of all values; empty where nothing was read.
 std::string normalize_line(const DataReport& report);
 
 nlohmann::ordered_json json_of(const DataReport& report);

@@ -13,6 +13,7 @@
 #include "bantam/base/parallel.h"
 #include "bantam/base/stable_sort.h"
 #include "bantam/data/images/decode.h"
+#include "bantam/kernels/contracts/input/image_batch.h"
 
 namespace bantam {
 namespace {
@@ -256,6 +257,23 @@ double SplitSurvey::imbalance() const {
     if (count > 0) least = std::min(least, count);
   }
   return most > 0 ? static_cast<double>(most) / static_cast<double>(least) : 0;
+}
+
+std::vector<ChannelStatistics> channels_to_normalize(const SplitSurvey& survey) {
+  const std::vector<ChannelStatistics>& channels = survey.channels;
+  const bool by_channel = survey.facts.image_shape.rank() != 1 && std::ssize(channels) <= kernels::kMostScaledChannels;
+  if (by_channel || channels.empty()) return channels;
+  ChannelStatistics all = {.least = channels[0].least, .most = channels[0].most};
+  double squares = 0;
+  const auto count = static_cast<double>(channels.size());  // of as many values each
+  for (const ChannelStatistics& channel : channels) {
+    all.mean += channel.mean / count;
+    squares += (channel.deviation * channel.deviation + channel.mean * channel.mean) / count;
+    all.least = std::min(all.least, channel.least);
+    all.most = std::max(all.most, channel.most);
+  }
+  all.deviation = std::sqrt(std::max(squares - all.mean * all.mean, 0.0));
+  return {all};
 }
 
 SplitSurvey survey_split(const SampleReader& reader, const SurveyOptions& options) {

@@ -45,6 +45,10 @@ struct SplitSurvey {
   double imbalance() const;
 };
 
+/// The channels that a `normalize` stage of the survey's samples has a mean and a deviation for: `survey.channels`; of
+/// vectors, and of images of more channels than the stage scales one by one, one for all values, pooled.
+std::vector<ChannelStatistics> channels_to_normalize(const SplitSurvey& survey);
+
 /// Reads targets of all samples, and images as `options` say. A sample that cannot be read is noted, and no error.
 SplitSurvey survey_split(const SampleReader& reader, const SurveyOptions& options);
 

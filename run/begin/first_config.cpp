@@ -14,7 +14,6 @@
 #include "bantam/base/error.h"
 #include "bantam/base/text.h"
 #include "bantam/data/survey/split_survey.h"
-#include "bantam/kernels/contracts/input/image_batch.h"
 #include "bantam/run/begin/found_data.h"
 #include "bantam/run/config/run_config.h"
 
@@ -143,20 +142,8 @@ std::string normalize_stage(const Measured& measured) {
   const SplitSurvey& survey = measured.survey;
   if (measured.found.format == "csv" && survey.facts.image_shape.rank() == 1) return "";
   const double scale = survey.facts.image_dtype == DType::uint8 ? 1.0 / 255 : 1.0;
-  std::vector<ChannelStatistics> channels = survey.channels;
+  const std::vector<ChannelStatistics> channels = channels_to_normalize(survey);
   if (channels.empty()) return fmt::format("normalize: {{scale: {}}}", scale);
-  if (channels.size() > static_cast<std::size_t>(kernels::kMostScaledChannels) ||
-      survey.facts.image_shape.rank() == 1) {  // one mean and one deviation for all
-    ChannelStatistics all;
-    double squares = 0;
-    const auto count = static_cast<double>(channels.size());
-    for (const ChannelStatistics& channel : channels) {
-      all.mean += channel.mean / count;
-      squares += (channel.deviation * channel.deviation + channel.mean * channel.mean) / count;
-    }
-    all.deviation = std::sqrt(std::max(squares - all.mean * all.mean, 0.0));
-    channels = {all};
-  }
   std::vector<std::string> mean, deviation;
   for (const ChannelStatistics& channel : channels) {
     mean.push_back(scaled(channel.mean * scale));

@@ -87,6 +87,20 @@ TEST_F(Data, PrintsANormalizeStageThatMakesMeanZeroAndDeviationOne) {
   EXPECT_EQ(outcome.last_json()["normalize"], line);
 }
 
+/// Vectors have one mean and one deviation for all features: 4 and sqrt(2 / 3 + 4) of the values 1, 2, 3 and 5, 6, 7.
+TEST_F(Data, PrintsANormalizeStageOfVectorsThatTheyCanHave) {
+  write("points.csv", "a,b,y\n1,5,0\n2,6,1\n3,7,0\n");
+  write("points.yaml",
+        "data: {format: csv, train: points.csv, test: points.csv, label: y, pipeline: [normalize: {scale: 1}, batch: "
+        "{size: 1}]}\nmodel: {input: [2], layers: [dense: {units: 2}]}\n");
+  const Outcome found = run({"data", "points.yaml", "--json"});
+  ASSERT_EQ(found.code, 0) << found.err;
+  const std::string line = found.last_json()["normalize"];
+  EXPECT_EQ(line, "normalize: {scale: 1, mean: [4], std: [2.16]}");
+  const Outcome outcome = run({"data", "points.yaml", "data.pipeline.normalize=" + line.substr(line.find('{'))});
+  EXPECT_EQ(outcome.code, 0) << outcome.err;
+}
+
 TEST_F(Data, WritesAPageOfSamples) {
   write_tiny_config();
   ASSERT_EQ(run({"data", "tiny.yaml", "--out", "page.html", "--samples", "3"}).code, 0);
