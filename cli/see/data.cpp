@@ -25,8 +25,9 @@ constexpr const char* kAbout =
     "mean and deviation of their channels (of up to 256 MiB of them, spread evenly),\n"
     "and prints a `normalize` stage of those, what the pipelines of training and\n"
     "evaluation do, and where samples are kept. --out writes a page with samples as\n"
-    "the network sees them. --check reads and decodes everything, also published\n"
-    "checksums, and lists what is broken (exit code 3).\n"
+    "the network sees them. --check reads and decodes everything, also what limits\n"
+    "(data.limit, train.evaluate.limit) leave out, and published checksums, and lists\n"
+    "what is broken (exit code 3).\n"
     "Example: bantam data configs/quickstart.yaml --out data.html";
 
 constexpr std::int64_t kPageEpochs = 5;
@@ -84,7 +85,7 @@ DataReport survey(const RunConfig& config, const SampleSplits& splits, const Dat
                     .normalize = data.pipeline.normalize,
                     .training = pipeline_steps(data.pipeline, facts),
                     .evaluation = pipeline_steps(evaluation_pipeline(data.pipeline), facts),
-                    .epoch_samples = data.pipeline.sampling.epoch_samples(facts.size),
+                    .epoch_samples = epoch_samples(data),
                     .draw = draw_name(data.pipeline.sampling.draw),
                     .checked = verb.check,
                     .one_size = has_one_size(data)};
@@ -100,6 +101,15 @@ DataReport survey(const RunConfig& config, const SampleSplits& splits, const Dat
   add("test", splits.test);
   add_cache(config, report);
   return report;
+}
+
+/// The data whose samples are read: for a check all, whatever the configuration limits.
+DataOptions surveyed_data(const RunConfig& config, const DataVerb& verb) {
+  DataOptions data = *config.data;
+  if (!verb.check) return data;
+  data.limit = 0;
+  data.evaluation.samples = data.evaluation.batches = 0;
+  return data;
 }
 
 /// Of the training samples that can be read.
@@ -147,7 +157,7 @@ std::vector<PageSample> page_samples(const RunConfig& config, const DataReport& 
 int run_data(const DataVerb& verb) {
   const RunConfig config = run::read_survey_config(verb.common.config, all_overrides(verb.common));
   if (!config.data) config.document.root().fail_at_key("missing key 'data'");
-  const SampleSplits splits = open_splits(*config.data, config.seed);
+  const SampleSplits splits = open_splits(surveyed_data(config, verb), config.seed);
   const auto runtime = run::make_runtime(config, verb.common.threads);
   const DataReport report = survey(config, splits, verb, runtime->threads());
   if (!verb.out.empty())

@@ -157,6 +157,32 @@ TEST_F(Data, ListsBrokenFiles) {
   EXPECT_EQ(run({"data", "folder.yaml", "--out", "page.html"}).code, 0) << "without --check a word of it is enough";
 }
 
+// A check claims that everything was read: samples that a run's limits leave out are part of it.
+TEST_F(Data, ChecksWhatLimitsLeaveOut) {
+  write_folder();
+  const std::vector<std::string> limits = {"data.limit=4", "train.evaluate={limit: 2}"};
+  const auto data = [&](std::vector<std::string> arguments) {
+    arguments.insert(arguments.end(), limits.begin(), limits.end());
+    return run(arguments);
+  };
+  const nlohmann::json limited = data({"data", "folder.yaml", "--json"}).last_json();
+  EXPECT_EQ(limited["splits"][0]["samples"], 4);
+  EXPECT_EQ(limited["splits"][1]["samples"], 2);
+  write("photos/train/dog/05.png", "no picture");
+  write("photos/val/dog/03.png", "no picture");
+  const Outcome outcome = data({"data", "folder.yaml", "--check", "--json"});
+  EXPECT_EQ(outcome.code, 3);
+  const nlohmann::json checked = outcome.last_json();
+  for (const auto& [split, samples, file] :
+       {std::tuple(0, 18, "train/dog/05.png"), std::tuple(1, 8, "val/dog/03.png")}) {
+    const nlohmann::json& found = checked["splits"][split];
+    EXPECT_EQ(found["samples"], samples);
+    ASSERT_EQ(found["broken"].size(), 1u) << found;
+    EXPECT_TRUE(found["broken"][0]["name"].get<std::string>().ends_with(file)) << found;
+  }
+  EXPECT_EQ(checked["epoch"]["samples"], 4) << "of a run, which keeps its limit";
+}
+
 // Before there is a model, a pipeline, or a size.
 TEST_F(Data, NeedsNeitherAModelNorOneSize) {
   write_folder();
