@@ -10,6 +10,8 @@
 #include <fmt/format.h>
 
 #include "bantam/base/clock.h"
+#include "bantam/base/error.h"
+#include "bantam/base/text.h"
 #include "bantam/data/delivery/data_config.h"
 #include "bantam/engine/graph/fusion.h"
 #include "bantam/engine/plan/step_plan.h"
@@ -40,6 +42,28 @@ std::shared_ptr<const SampleReader> samples_of(const RunConfig& config, Evaluate
         "--split test: the data have no test samples of their own beside the validation samples; --split validation "
         "evaluates those");
   return set == EvaluatedSet::test ? splits.test : splits.validation;
+}
+
+/// Whether classes have no names but their numbers, as those of .npy files.
+bool are_numbers(const std::vector<std::string>& names) {
+  for (std::size_t c = 0; c < names.size(); ++c)
+    if (names[c] != fmt::format("{}", c)) return false;
+  return true;
+}
+
+/// Class numbers of the samples mean what the model's outputs do.
+void require_same_classes(const std::vector<std::string>& trained, const std::vector<std::string>& found) {
+  if (are_numbers(trained) || are_numbers(found) || found == trained) return;
+  const auto [own, other] = std::ranges::mismatch(trained, found);
+  const auto nth = [&](const std::vector<std::string>& names, auto at) {
+    return at == names.end() ? "missing" : fmt::format("'{}'", shown(*at, 40));
+  };
+  const auto all = [](const std::vector<std::string>& names) { return shown(join(names, ", ", " and "), 200); };
+  throw DataError(
+      fmt::format("the model's classes are {}, but the data's are {}: class {} is {} of the model and {} in the data; "
+                  "where the data have the model's classes in another order, or some of them, list the model's: "
+                  "data.classes=[…]",
+                  all(trained), all(found), own - trained.begin(), nth(trained, own), nth(found, other)));
 }
 
 /// What is counted beside the configuration's own metrics.
@@ -213,6 +237,7 @@ Evaluation evaluate(const TrainedModel& trained, const EvaluateOptions& options)
   const RunConfig config = with_batch(trained.config);
   require_device(config);
   const std::shared_ptr<const SampleReader> samples = samples_of(config, options.set);
+  require_same_classes(trained.class_names, samples->facts().class_names);
   const auto broken = config.data->skips_broken ? std::make_shared<BrokenSamples>() : nullptr;
   Evaluation result{.task = task_of(config), .set = options.set, .batch_size = evaluated_batch(*config.data)};
   plan(config, samples, result);

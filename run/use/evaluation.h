@@ -62,7 +62,8 @@ inline constexpr std::int64_t kMostMatrixClasses = 2048;
 
 /// Evaluates on the configuration's device, within its limits, in the batches of its evaluations: the memory is
 /// planned and reserved before the first sample is read, and no set lies in it. `model.config` has data. Throws
-/// EvaluationStopped, ConfigError where there is no such set, DeviceError, DataError, OutOfMemory.
+/// EvaluationStopped, ConfigError where there is no such set, DeviceError, DataError (also where the data's classes
+/// have other names than the model's), OutOfMemory.
 Evaluation evaluate(const TrainedModel& model, const EvaluateOptions& options = {});
 
 }  // namespace bantam::run

@@ -168,6 +168,37 @@ TEST_F(EvaluationTest, ClassesAreScikitLearns) {
   EXPECT_NE(confused[0].label, confused[0].predicted);
 }
 
+// Class numbers alone would be compared with those of other names.
+TEST_F(EvaluationTest, OtherDataHaveTheModelsClasses) {
+  const auto write = [&](const std::string& name, const std::vector<std::string>& classes) {
+    std::ofstream csv(path(name));
+    csv << "a,b,kind\n";
+    for (std::size_t i = 0; i < 60; ++i) csv << i % 7 << ',' << i % 5 << ',' << classes[i % classes.size()] << '\n';
+    return path(name).string();
+  };
+  const std::string own = write("own.csv", {"cat", "cow", "dog"}), other = write("other.csv", {"cat", "dog", "owl"});
+  const std::string some = write("some.csv", {"dog", "cat"}), numbers = write("numbers.csv", {"2", "1", "0"});
+  run("r", {"data={format: csv, split: 0.25, label: kind, path: " + own + ", pipeline: [batch: {size: 16}]}",
+            "model={input: [2], layers: [dense: {units: 3}]}"});
+  const auto samples = [&](const std::vector<std::string>& overrides) {
+    return evaluate(open_trained_model(path("r"), {.overrides = overrides}), {.set = EvaluatedSet::all})
+        .metrics.samples;
+  };
+  EXPECT_EQ(samples({}), 60);
+  EXPECT_EQ(samples({"data.path=" + some, "data.classes=[cat, cow, dog]"}), 60);
+  EXPECT_EQ(samples({"data.path=" + numbers}), 60) << "they have no names that could differ";
+  try {
+    (void)samples({"data.path=" + other});
+    ADD_FAILURE() << "cow and dog are no dog and owl";
+  } catch (const DataError& error) {
+    EXPECT_NE(std::string(error.what())
+                  .find("the model's classes are cat, cow and dog, but the data's are cat, dog and "
+                        "owl: class 1 is 'cow' of the model and 'dog' in the data"),
+              std::string::npos)
+        << error.what();
+  }
+}
+
 TEST_F(EvaluationTest, ALimitIsRefusedBeforeASampleIsRead) {
   run("r");
   const std::uint64_t needed = evaluate(open_trained_model(path("r"))).planned_pool_bytes;
