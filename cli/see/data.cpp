@@ -25,9 +25,8 @@ constexpr const char* kAbout =
     "mean and deviation of their channels (of up to 256 MiB of them, spread evenly),\n"
     "and prints a `normalize` stage of those, what the pipelines of training and\n"
     "evaluation do, and where samples are kept. --out writes a page with samples as\n"
-    "the network sees them. --check reads and decodes everything, also what limits\n"
-    "(data.limit, train.evaluate.limit) leave out, and published checksums, and lists\n"
-    "what is broken (exit code 3).\n"
+    "the network sees them. --check reads and decodes everything, whatever limits\n"
+    "leave out, also published checksums, and lists what is broken (exit code 3).\n"
     "Example: bantam data configs/quickstart.yaml --out data.html";
 
 constexpr std::int64_t kPageEpochs = 5;
