@@ -54,8 +54,10 @@ RunConfig settled_config(const RunConfig& config, const TrainRunOptions& options
   require_device(config);
   if (!config.data) config.document.root().fail_at_key("missing key 'data': training needs data");
   Settled settled;
+  // A resumed run has the keys, or is from before them: they are not added, since they would be changes.
+  const RunConfig begun = options.resume == nullptr ? with_data_keys(config) : config;
   RunConfig closed =
-      options.ranks.several() ? settled_together(config, options, settled) : settled_alone(config, settled);
+      options.ranks.several() ? settled_together(begun, options, settled) : settled_alone(begun, settled);
   observer.on_settled(closed, settled);
   return closed;
 }

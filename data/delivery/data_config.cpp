@@ -118,14 +118,21 @@ std::string as_format(const ConfigNode& format) {
   return format.as_choice(names);
 }
 
-/// Another data set, whose keys stand in the section as they would in `data`; only its held-out samples are read.
-std::shared_ptr<const SampleReader> read_own_validation(ConfigMap& map, const std::string& format) {
+/// Another data set, whose keys stand in the section as they would in `data`; only its held-out samples are read, as
+/// those of `training` are.
+std::shared_ptr<const SampleReader> read_own_validation(ConfigMap& map, const std::string& format,
+                                                        const SampleSplits& training) {
   std::string name = format;
   if (const auto own = map.find({"format", "Of another data set.", "cifar10", "that of `data`"}))
     name = as_format(*own);
   if (!map.self().is_described()) {
     SampleSplits other = sample_formats().at(name)(map);
-    return other.whole != nullptr ? other.whole : other.validation;
+    const SampleReader& trained = training.whole != nullptr ? *training.whole : *training.train;
+    try {
+      return trained.read_alike(other.whole != nullptr ? other.whole : other.validation);
+    } catch (const ConfigError& error) {
+      map.self().fail(error.what());
+    }
   }
   // Each format's keys are described once, in `data`.
   if (const auto path = map.find({"path",
@@ -136,8 +143,9 @@ std::shared_ptr<const SampleReader> read_own_validation(ConfigMap& map, const st
   return nullptr;
 }
 
-/// `named`: text is the format's own key, which it has read.
-ValidationOptions read_validation(ConfigMap& data, const std::string& format, bool named) {
+/// `source`: the samples of `data`; where it names the validation samples, text is the format's own key, which it has
+/// read.
+ValidationOptions read_validation(ConfigMap& data, const std::string& format, const SampleSplits& source) {
   const auto node = data.find(
       {"validation",
        "Samples that the run is evaluated on while it trains: the format's held-out samples, a share of the training "
@@ -146,7 +154,7 @@ ValidationOptions read_validation(ConfigMap& data, const std::string& format, bo
        "folder or file of the set.",
        "{from: test} | {split: 0.1} | val", "{from: test}"});
   if (!node) return {};
-  if (node->is_scalar() && (named || node->is_described())) {
+  if (node->is_scalar() && (source.names_validation || node->is_described())) {
     (void)node->as_text();
     return {};
   }
@@ -163,7 +171,7 @@ ValidationOptions read_validation(ConfigMap& data, const std::string& format, bo
   if (split || map.self().is_described())
     if (const auto seed = map.find({"seed", "Of the choice of a split, apart from the run's.", "7", "the run's seed"}))
       options.seed = static_cast<std::uint64_t>(seed->as_integer({.min = 0}));
-  if ((!split && !from) || map.self().is_described()) options.own = read_own_validation(map, format);
+  if ((!split && !from) || map.self().is_described()) options.own = read_own_validation(map, format, source);
   map.finish();
   return options;
 }
@@ -323,7 +331,7 @@ DataOptions read_data_section(const ConfigNode& data, StagesFor use, const Sampl
     options.limit = limit->as_integer({.min = 1});
   options.verify =
       map.boolean({"verify", "Check the published SHA-256 of the files first, where there are some."}, false);
-  options.validation = read_validation(map, format, options.source.names_validation);
+  options.validation = read_validation(map, format, options.source);
   check_held_out(map, options);
   options.skips_broken =
       map.choice({"on_error",

@@ -19,6 +19,7 @@
 #include <utility>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "bantam/base/error.h"
 #include "bantam/base/text.h"
@@ -35,6 +36,23 @@ namespace fs = std::filesystem;
 
 enum CsvPart : std::uint8_t { kTrain, kValidation, kTest, kParts };
 
+/// Mean and deviation of each feature.
+struct Standard {
+  std::vector<double> mean, deviation;
+
+  /// A feature of one value becomes zeros. Throws DataError where the table has other features than these.
+  void apply(CsvTable& table) const {
+    if (mean.size() != table.features.size())
+      throw DataError(fmt::format("{}: has {} features, but data.standardize has a mean and a std for {}",
+                                  table.path.string(), table.features.size(), mean.size()));
+    for (std::size_t i = 0; i < table.values.size(); ++i) {
+      const std::size_t c = i % mean.size();
+      const double divisor = deviation[c] > 0 ? deviation[c] : 1.0;
+      table.values[i] = static_cast<float>((table.values[i] - mean[c]) / divisor);
+    }
+  }
+};
+
 struct CsvOptions {
   CsvColumns columns;
   std::array<fs::path, kParts> files;  // empty: there is no such part
@@ -42,7 +60,10 @@ struct CsvOptions {
   fs::path root;                       // of images; empty: the folder of each file
   std::int64_t channels = 3;
   std::vector<std::string> classes;  // empty: those of the training file, sorted
-  bool standardize = false;
+  bool standardize = false;          // by the training rows
+  std::optional<Standard> standard;  // by these numbers
+
+  bool standardizes() const { return standardize || standard; }
 };
 
 /// Sorted as numbers where all are whole numbers, else as bytes.
@@ -58,39 +79,51 @@ void sort_classes(std::vector<std::string>& names) {
   for (std::size_t i = 0; i < names.size(); ++i) names[i] = numbered[i].second;
 }
 
-/// Mean and deviation of each column of features over the training rows.
-struct Standard {
-  std::vector<double> mean, deviation;
-
-  Standard(const CsvTable& table, std::span<const std::int32_t> rows) {
-    const std::size_t columns = table.features.size();
-    mean.assign(columns, 0);
-    deviation.assign(columns, 0);
-    const auto count = static_cast<double>(rows.size());
-    for (const std::int32_t row : rows)
-      for (std::size_t c = 0; c < columns; ++c) mean[c] += table.values[static_cast<std::size_t>(row) * columns + c];
-    for (double& value : mean) value /= count;
-    for (const std::int32_t row : rows)
-      for (std::size_t c = 0; c < columns; ++c) {
-        const double from_mean = table.values[static_cast<std::size_t>(row) * columns + c] - mean[c];
-        deviation[c] += from_mean * from_mean;
-      }
-    for (double& value : deviation) value = std::sqrt(value / count);
-  }
-  /// A column of one value becomes zeros.
-  void apply(CsvTable& table) const {
-    for (std::size_t i = 0; i < table.values.size(); ++i) {
-      const std::size_t c = i % mean.size();
-      const double divisor = deviation[c] > 0 ? deviation[c] : 1.0;
-      table.values[i] = static_cast<float>((table.values[i] - mean[c]) / divisor);
+Standard standard_of(const CsvTable& table, std::span<const std::int32_t> rows) {
+  const std::size_t columns = table.features.size();
+  Standard of{std::vector<double>(columns, 0), std::vector<double>(columns, 0)};
+  const auto count = static_cast<double>(rows.size());
+  for (const std::int32_t row : rows)
+    for (std::size_t c = 0; c < columns; ++c) of.mean[c] += table.values[static_cast<std::size_t>(row) * columns + c];
+  for (double& value : of.mean) value /= count;
+  for (const std::int32_t row : rows)
+    for (std::size_t c = 0; c < columns; ++c) {
+      const double from_mean = table.values[static_cast<std::size_t>(row) * columns + c] - of.mean[c];
+      of.deviation[c] += from_mean * from_mean;
     }
+  for (double& value : of.deviation) value = std::sqrt(value / count);
+  return of;
+}
+
+/// A column as a configuration names it: by its name, or by its number where it has none, or one that is no text of a
+/// configuration.
+std::string yaml_of(const CsvColumn& column) {
+  std::string quoted = "\"";
+  for (const char c : column.name) {
+    const auto code = static_cast<unsigned char>(c);
+    if (code < 0x20 || code == 0x7F)
+      quoted += fmt::format("\\x{:02x}", code);
+    else
+      quoted += c == '"' || c == '\\' ? std::string{'\\', c} : std::string{c};
   }
-};
+  quoted += '"';
+  std::string number = fmt::format("{}", column.number);
+  if (column.name.empty()) return number;
+  try {
+    const bool is_same = ConfigDocument::parse("name: " + quoted, "a column").map().text("name") == column.name;
+    return is_same ? quoted : number;
+  } catch (const ConfigError&) {  // a control character of two bytes
+    return number;
+  }
+}
 
 /// The files of all parts, each read once, when it is first used, and the training one before the others.
 class CsvSet {
  public:
-  explicit CsvSet(CsvOptions options) : options_(std::move(options)) {}
+  /// `like`: the set whose features and standardization this one has, as far as its own keys do not give them; null:
+  /// there is none.
+  explicit CsvSet(CsvOptions options, std::shared_ptr<const CsvSet> like = nullptr)
+      : options_(std::move(options)), like_(std::move(like)) {}
 
   const CsvOptions& options() const { return options_; }
   const CsvTable& table(CsvPart part) const {
@@ -109,14 +142,18 @@ class CsvSet {
   std::vector<SampleField> targets() const;
   /// Values of a row's targets.
   void write_targets(const CsvTable& table, std::int64_t row, std::span<const std::span<std::byte>> fields) const;
+  /// See SampleReader.
+  std::vector<std::pair<std::string, std::string>> settled_keys() const;
   bool has_presence() const { return options_.columns.labels.size() > 1 || !options_.columns.separator.empty(); }
 
  private:
   CsvTable load_training() const;
   CsvTable load_other(CsvPart part) const;
   void number_labels(CsvTable& table) const;
+  std::optional<Standard> own_standard(const CsvTable& training) const;
 
   CsvOptions options_;
+  std::shared_ptr<const CsvSet> like_;
   mutable std::array<Once, kParts> once_;
   mutable std::array<CsvTable, kParts> tables_;
   mutable Parts parts_;
@@ -124,8 +161,22 @@ class CsvSet {
   mutable std::optional<Standard> standard_;
 };
 
+/// Nothing where features stay as they are.
+std::optional<Standard> CsvSet::own_standard(const CsvTable& training) const {
+  if (options_.standard) return options_.standard;
+  if (like_ != nullptr) return like_->standard_;  // whose training file is read
+  if (options_.standardize) return standard_of(training, parts_.train);
+  return std::nullopt;
+}
+
 CsvTable CsvSet::load_training() const {
-  CsvTable table = read_csv_table(options_.files[kTrain], options_.columns);
+  CsvColumns columns = options_.columns;
+  const std::size_t expected = like_ != nullptr ? like_->table(kTrain).features.size() : 0;
+  if (like_ != nullptr && columns.features.empty()) columns.features = like_->table(kTrain).features;
+  CsvTable table = read_csv_table(options_.files[kTrain], columns);
+  if (like_ != nullptr && table.features.size() != expected)
+    throw DataError(fmt::format("{}: has {} features, but the training samples have {}", table.path.string(),
+                                table.features.size(), expected));
   classes_ = options_.classes;
   if (classes_.empty()) {
     classes_ = table.label_names;
@@ -136,7 +187,7 @@ CsvTable CsvSet::load_training() const {
     parts_ = hold_out(table.rows(), table.labels, *options_.share);
   else
     for (std::int64_t row = 0; row < table.rows(); ++row) parts_.train.push_back(static_cast<std::int32_t>(row));
-  if (options_.standardize) standard_.emplace(table, parts_.train);
+  standard_ = own_standard(table);
   if (standard_) standard_->apply(table);
   return table;
 }
@@ -171,6 +222,21 @@ void CsvSet::number_labels(CsvTable& table) const {
     for (const std::int32_t label : table.sets[row])
       table.presence[row * classes_.size() + static_cast<std::size_t>(numbers[static_cast<std::size_t>(label)])] = 1.0f;
   table.sets = {};
+}
+
+std::vector<std::pair<std::string, std::string>> CsvSet::settled_keys() const {
+  std::vector<std::pair<std::string, std::string>> keys;
+  const std::vector<CsvColumn>& features = table(kTrain).features;
+  const auto is_named = [](const CsvColumn& column) { return !column.name.empty(); };
+  if (options_.columns.features.empty() && std::ranges::any_of(features, is_named)) {
+    std::vector<std::string> columns;
+    for (const CsvColumn& feature : features) columns.push_back(yaml_of(feature));
+    keys.emplace_back("features", fmt::format("[{}]", fmt::join(columns, ", ")));
+  }
+  if (options_.standardize && standard_)
+    keys.emplace_back("standardize", fmt::format("{{mean: [{}], std: [{}]}}", fmt::join(standard_->mean, ", "),
+                                                 fmt::join(standard_->deviation, ", ")));
+  return keys;
 }
 
 std::vector<SampleField> CsvSet::targets() const {
@@ -290,6 +356,15 @@ class CsvNumbers : public SampleReader {
   std::vector<float> weights() const override { return table().weights; }
   bool sorted_by_class() const override { return stands_class_after_class(table()); }
   std::uint64_t resident_bytes() const override { return static_cast<std::uint64_t>(table().bytes()); }
+  std::vector<std::pair<std::string, std::string>> settled_keys() const override { return set_->settled_keys(); }
+  std::shared_ptr<const SampleReader> read_alike(std::shared_ptr<const SampleReader> other) const override {
+    const auto* rows = dynamic_cast<const CsvNumbers*>(other.get());
+    if (rows == nullptr) return other;
+    const CsvOptions& options = rows->set_->options();
+    if (options.standardize && !set_->options().standardizes())
+      throw ConfigError("standardize: true, but the training samples are not standardized");
+    return std::make_shared<CsvNumbers>(std::make_shared<const CsvSet>(options, set_), rows->part_);
+  }
 
  private:
   const CsvTable& table() const { return set_->table(part_); }
@@ -376,6 +451,35 @@ void read_target_columns(ConfigMap& data, CsvColumns& columns) {
     columns.weight = read_column(*weight);
 }
 
+std::vector<double> read_numbers(ConfigMap& map, ConfigKey key, NumberRange range) {
+  std::vector<double> numbers;
+  for (const ConfigNode& item : map.list(key)) numbers.push_back(item.as_number(range));
+  return numbers;
+}
+
+void read_standardize(ConfigMap& data, CsvOptions& options) {
+  const auto node = data.find(
+      {"standardize",
+       "Features less their mean, over their deviation. true: those of the training samples, for all other samples, "
+       "too, data.validation among them. A run's config.yaml has the numbers, a mean and a std for each feature.",
+       "true | {mean: [0.5, 20], std: [0.1, 4]}", "false"});
+  if (!node) return;
+  if (!node->is_map()) {
+    options.standardize = node->as_boolean();
+    return;
+  }
+  ConfigMap map = node->as_map();
+  Standard standard;
+  standard.mean = read_numbers(map, {"mean", "Subtracted from each feature.", "[0.5, 20]"}, {});
+  standard.deviation =
+      read_numbers(map, {"std", "What each difference is divided by; 0 counts as 1.", "[0.1, 4]"}, {.min = 0});
+  map.finish();
+  if (standard.mean.empty() || standard.mean.size() != standard.deviation.size())
+    node->fail(fmt::format("expected a mean and a std for each feature, got {} of mean and {} of std",
+                           standard.mean.size(), standard.deviation.size()));
+  options.standard = std::move(standard);
+}
+
 /// What samples are: images or numbers.
 void read_sample_columns(ConfigMap& data, CsvOptions& options) {
   if (const auto image = data.find({"image",
@@ -386,13 +490,15 @@ void read_sample_columns(ConfigMap& data, CsvOptions& options) {
   options.root =
       data.text({"root", "Folder that images' paths are relative to; empty: that of the CSV file.", "photos"}, "");
   options.channels = read_image_channels(data);
-  options.columns.features = read_columns(data, {"features", "Columns of numbers that are a sample; without images.",
-                                                 "all | [a, b]", "all of no other use"});
-  options.standardize = data.boolean(
-      {"standardize", "Features less their mean, over their deviation, both of the training samples."}, false);
+  options.columns.features = read_columns(
+      data, {"features",
+             "Columns of numbers that are a sample; without images. all: of the training samples those of no other "
+             "use, of data.validation the training samples' by their names. A run's config.yaml has the names.",
+             "all | [a, b]", "all of no other use"});
+  read_standardize(data, options);
   if (options.columns.image && !data.self().is_described()) {
     if (!options.columns.features.empty()) data.node("features").fail_at_key("samples are images: `image` names them");
-    if (options.standardize)
+    if (options.standardizes())
       data.node("standardize").fail_at_key("standardize is for features; images have `normalize`");
   }
 }

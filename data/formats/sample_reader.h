@@ -144,6 +144,15 @@ class SampleReader {
   virtual bool sorted_by_class() const { return false; }
   /// What lies among the files and is not read.
   virtual IgnoredFiles ignored() const { return {}; }
+  /// Keys of the format whose values the training samples decide, with those values in YAML's flow style (of csv
+  /// "features", "[a, b]"): a new run's configuration gets them, so that other samples are read as these are. Asked of
+  /// training samples; may read them.
+  virtual std::vector<std::pair<std::string, std::string>> settled_keys() const { return {}; }
+  /// Another data set's samples, read as these training samples are (csv: the same features in the same order, less the
+  /// same means); by default `other` itself. Throws ConfigError where the keys of `other` say otherwise.
+  virtual std::shared_ptr<const SampleReader> read_alike(std::shared_ptr<const SampleReader> other) const {
+    return other;
+  }
 
  protected:
   /// What `fetch` and `read_targets` do by default: from `read`, and from `fetch`.
@@ -174,6 +183,10 @@ class WrappedReader : public SampleReader {
   std::vector<float> weights() const override { return inner().weights(); }
   bool sorted_by_class() const override { return inner().sorted_by_class(); }
   IgnoredFiles ignored() const override { return inner().ignored(); }
+  std::vector<std::pair<std::string, std::string>> settled_keys() const override { return inner().settled_keys(); }
+  std::shared_ptr<const SampleReader> read_alike(std::shared_ptr<const SampleReader> other) const override {
+    return inner().read_alike(std::move(other));
+  }
 
  protected:
   WrappedReader() = default;

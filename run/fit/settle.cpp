@@ -129,6 +129,13 @@ Settled settle(const RunConfig& config) {
   return settled;
 }
 
+RunConfig with_data_keys(const RunConfig& config) {
+  RunConfig other = config;
+  for (const auto& [key, value] : config.data->source.train->settled_keys())
+    other.document = other.document.with_value("data." + key, value);
+  return other;
+}
+
 RunConfig with_settled(const RunConfig& config, const Settled& settled) {
   RunConfig other = config;
   const auto write = [&other](std::string_view path, const std::string& value) {

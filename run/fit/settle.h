@@ -23,6 +23,10 @@ struct Settled {
 /// a budget cannot be met, and DataError where the file of `model.weights` cannot be read.
 Settled settle(const RunConfig& config);
 
+/// A new run's configuration with those keys of its data's format that the training samples decide
+/// (SampleReader::settled_keys) written into its document. May read the samples; throws DataError.
+RunConfig with_data_keys(const RunConfig& config);
+
 /// The configuration with all that was decided, `device: auto` and `precision: auto` included: in its fields, and in
 /// its document, so that the resolved text means the same run on any machine.
 RunConfig with_settled(const RunConfig& config, const Settled& settled);

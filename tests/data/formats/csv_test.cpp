@@ -206,6 +206,83 @@ TEST_F(CsvTest, FeaturesAreStandardisedByTheTrainingRows) {
   }
 }
 
+// Columns a and b have means 2 and 20 and deviations 1 and 10 over the training rows.
+constexpr std::string_view kTrainingRows = "a,b,y\n1,10,p\n3,30,q\n";
+// The same columns in another order, beside one more.
+constexpr std::string_view kOtherRows = "b,y,extra,a\n40,p,7,5\n20,q,8,2\n";
+
+TEST_F(CsvTest, OtherValidationSamplesAreReadAsTheTrainingSamples) {
+  put("t.csv", kTrainingRows);
+  put("v.csv", kOtherRows);
+  put("bare.csv", "5,40,p\n2,20,q\n");
+  const auto validation = [&](const std::string& keys, const std::string& own) {
+    const DataOptions options = testing::data_of(
+        fmt::format("format: csv, train: $/t.csv, test: $/t.csv, label: y, {}validation: {{{}}}, pipeline: [batch: "
+                    "{{size: 1}}]",
+                    keys, own),
+        path());
+    return values(*open_splits(options, 1).validation, 0);
+  };
+  const Floats expected = {3, 2, 0, 0}, raw = {5, 40, 2, 20};
+  const std::string standardized = "standardize: true, ";
+  EXPECT_EQ(validation(standardized, "path: $/v.csv, label: y"), expected);
+  EXPECT_EQ(validation(standardized, "path: $/v.csv, label: y, standardize: true"), expected);
+  EXPECT_EQ(validation(standardized, "train: $/t.csv, test: $/v.csv, label: y"), expected);
+  EXPECT_EQ(validation("standardize: {mean: [2, 20], std: [1, 10]}, ", "path: $/v.csv, label: y"), expected);
+  EXPECT_EQ(validation(standardized, "path: $/bare.csv, label: 2, header: false, features: [0, 1]"), expected);
+  EXPECT_EQ(validation(standardized, "path: $/v.csv, label: y, standardize: {mean: [0, 0], std: [1, 0]}"), raw);
+  EXPECT_EQ(validation("", "path: $/v.csv, label: y"), raw);
+  EXPECT_CONTAINS(message_of<DataError>([&] { validation("", "path: $/v.csv, label: y, features: [a]"); }),
+                  "v.csv: has 1 features, but the training samples have 2");
+  EXPECT_CONTAINS(message_of<DataError>([&] { validation("", "path: $/bare.csv, label: 2, header: false"); }),
+                  "bare.csv: has no header, so that no column is called 'a'");
+  EXPECT_CONTAINS(message_of<ConfigError>([&] { validation("", "path: $/v.csv, label: y, standardize: true"); }),
+                  "standardize: true, but the training samples are not standardized");
+}
+
+TEST_F(CsvTest, SettledKeysReadOtherFilesAsTheTrainingRows) {
+  using Keys = std::vector<std::pair<std::string, std::string>>;
+  put("t.csv", kTrainingRows);
+  put("v.csv", kOtherRows);
+  const Keys keys = open("train: $/t.csv, test: $/v.csv, label: y, standardize: true").train->settled_keys();
+  EXPECT_EQ(keys, (Keys{{"features", "[\"a\", \"b\"]"}, {"standardize", "{mean: [2, 20], std: [1, 10]}"}}));
+  const SampleSplits other = open(fmt::format("train: $/v.csv, test: $/t.csv, label: y, {}: {}, {}: {}", keys[0].first,
+                                              keys[0].second, keys[1].first, keys[1].second));
+  EXPECT_EQ(values(*other.train, 0), (Floats{3, 2, 0, 0}));
+  EXPECT_EQ(values(*other.validation, 0), (Floats{-1, -1, 1, 1}));
+  EXPECT_TRUE(other.train->settled_keys().empty()) << "what is settled stays";
+  EXPECT_TRUE(open("train: $/t.csv, test: $/v.csv, label: y, features: [1, a]").train->settled_keys().empty());
+  put("bare.csv", "5,40,p\n2,20,q\n");
+  EXPECT_TRUE(open("path: $/bare.csv, label: 2, split: 0.5").train->settled_keys().empty()) << "no column has a name";
+  EXPECT_CONTAINS(error("train: $/t.csv, test: $/t.csv, label: y, standardize: {mean: [1], std: [1]}"),
+                  "t.csv: has 2 features, but data.standardize has a mean and a std for 1");
+  for (const char* wrong : {"{mean: [1, 2], std: [1]}", "{mean: [], std: []}"})
+    EXPECT_CONTAINS(error<ConfigError>(fmt::format("train: $/t.csv, test: $/t.csv, label: y, standardize: {}", wrong)),
+                    "expected a mean and a std for each feature");
+}
+
+// Exactly: a run that goes on from its config.yaml has the bits of one that was not interrupted. Names that are no text
+// of a configuration are numbers of columns.
+TEST_F(CsvTest, SettledKeysHaveAnyNamesAndAllDigits) {
+  std::string text = "\"1\",\"say \"\"x\\\",\"two\nlines\",all,,na\xc3\xafve,\xe9,\xc2\x85,y\n";
+  PhiloxSequence random(philox_key(23, RandomPurpose::test, hash_name("csv")));
+  for (int row = 0; row < 30; ++row) {
+    for (int c = 0; c < 8; ++c) text += fmt::format("{},", (random.uniform() - 0.5) * std::pow(1000.0, c - 3));
+    text += row % 2 == 0 ? "p\n" : "q\n";
+  }
+  put("t.csv", text);
+  const std::string file = "path: $/t.csv, split: 0.2, label: y";
+  const SampleSplits splits = open(file + ", standardize: true");
+  const auto keys = splits.train->settled_keys();
+  ASSERT_EQ(keys.size(), 2u);
+  EXPECT_EQ(keys[0].second, "[\"1\", \"say \\\"x\\\\\", \"two\\x0alines\", \"all\", 4, \"na\xc3\xafve\", \"\xe9\", 7]");
+  std::string settled = file;
+  for (const auto& [key, value] : keys) settled += fmt::format(", {}: {}", key, value);
+  const SampleSplits again = open(settled);
+  EXPECT_EQ(values(*again.train, 0), values(*splits.train, 0));
+  EXPECT_EQ(values(*again.validation, 0), values(*splits.validation, 0));
+}
+
 TEST_F(CsvTest, WrongCellsAreNamedByFileLineAndColumn) {
   const auto wrong = [&](std::string_view text, const std::string& keys) {
     put("t.csv", text);

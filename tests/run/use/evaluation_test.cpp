@@ -4,6 +4,8 @@
 #include <cmath>
 #include <fstream>
 
+#include <fmt/format.h>
+
 #include "bantam/base/error.h"
 #include "bantam/run/train.h"
 #include "bantam/run/use/class_report.h"
@@ -166,6 +168,43 @@ TEST_F(EvaluationTest, ClassesAreScikitLearns) {
     if (i % 11 != 0) most = std::max(most, report->matrix.values[i]);
   EXPECT_EQ(confused[0].count, most);
   EXPECT_NE(confused[0].label, confused[0].predicted);
+}
+
+// Another file's features are found by their names, and are standardized by the numbers of the run's training samples.
+TEST_F(EvaluationTest, OtherRowsAreReadAsTheTrainingSamples) {
+  const auto write = [&](const std::string& name, const std::string& header, const auto& row) {
+    std::ofstream csv(path(name));
+    csv << header << '\n';
+    for (int i = 0; i < 60; ++i) csv << row(i) << '\n';
+    return path(name).string();
+  };
+  const auto row = [](int i) { return fmt::format("{},{},{}", i % 7, 100 * (i % 5), i % 3); };
+  const std::string own = write("own.csv", "a,b,kind", row), copy = write("copy.csv", "a,b,kind", row);
+  const std::string turned = write("turned.csv", "kind,more,b,a",
+                                   [](int i) { return fmt::format("{},1,{},{}", i % 3, 100 * (i % 5), i % 7); });
+  const std::string shifted =
+      write("shifted.csv", "a,b,kind", [](int i) { return fmt::format("{},{},{}", i % 7 + 50, 100 * (i % 5), i % 3); });
+  const std::vector<std::string> overrides = {
+      "data={format: csv, split: 0.25, label: kind, standardize: true, path: " + own +
+          ", pipeline: [batch: {size: 16}]}",
+      "model={input: [2], layers: [dense: {units: 3}]}", "checkpoint.every=off"};
+  std::vector<std::string> begun = overrides;
+  begun.emplace_back("train.max_updates=3");
+  run("r", begun);
+  const RunConfig config = read_run_config(path("r") / "config.yaml", {});
+  ConfigMap data = config.document.map().map("data");
+  EXPECT_EQ(data.texts("features"), (std::vector<std::string>{"a", "b"}));
+  EXPECT_EQ(data.map("standardize").list("mean").size(), 2u);
+  RunDirectory folder = RunDirectory::open(path("r"));
+  const std::vector<std::string> rest = {"train.max_updates=0"};
+  EXPECT_NO_THROW((void)train(read_run_config(folder.config(), rest), {.threads = 1, .resume = &folder}));
+  const auto loss = [&](const std::string& file) {
+    const std::vector<std::string> other = {"data.path=" + file};
+    return evaluate(open_trained_model(path("r"), {.overrides = other}), {.set = EvaluatedSet::all}).metrics.loss;
+  };
+  EXPECT_EQ(loss(copy), loss(own));
+  EXPECT_EQ(loss(turned), loss(own));
+  EXPECT_NE(loss(shifted), loss(own)) << "less its own mean it would be the same";
 }
 
 // Class numbers alone would be compared with those of other names.
