@@ -58,6 +58,15 @@ void remove_temporary(const fs::path& folder, const fs::path& path) {
   fs::remove_all(path, error);
 }
 
+/// Of a checkpoint that was given another number: what a crash left of its new checkpoint.json.
+void remove_temporary_files(const fs::path& checkpoint) {
+  std::error_code error, ignored;
+  for (const fs::path& path : folder_entries(checkpoint, error)) {
+    const std::string name = path.filename().string();
+    if (name.starts_with('.') && name.ends_with(kTemporary)) fs::remove(path, ignored);
+  }
+}
+
 /// Renamed first: a folder that is removed file by file must not be taken for a checkpoint.
 void remove_checkpoint(const fs::path& checkpoint) {
   const fs::path temporary =
@@ -220,10 +229,37 @@ void CheckpointFolder::remove_after(std::int64_t updates) const {
   if (removed) sync_folder(path_);
 }
 
+Checkpoint CheckpointFolder::renumber(const Checkpoint& checkpoint, std::int64_t updates) const {
+  bool removed = false;
+  for (const Checkpoint& other : list()) {
+    if (other.updates == checkpoint.updates || (other.updates < updates && other.updates < checkpoint.updates))
+      continue;
+    remove_checkpoint(other.path);
+    removed = true;
+  }
+  if (removed) sync_folder(path_);
+  Json json = Json::parse(read_file(checkpoint.facts()));
+  json["updates"] = updates;
+  write_file_atomically(checkpoint.facts(), json.dump(1) + "\n");
+  Checkpoint renamed{.path = path_ / name_of(updates), .updates = updates};
+  if (updates == checkpoint.updates) return renamed;
+  try {
+    replace(renamed.path, checkpoint.path);
+  } catch (const fs::filesystem_error& failure) {
+    throw DataError(fmt::format("cannot rename {} to {}: {}", checkpoint.path.string(), renamed.path.string(),
+                                failure.code().message()));
+  }
+  return renamed;
+}
+
 void CheckpointFolder::remove_temporaries() const noexcept {
   try {
     std::error_code error;
-    for (const fs::path& path : folder_entries(path_, error)) remove_temporary(path_, path);
+    for (const fs::path& path : folder_entries(path_, error))
+      if (updates_of(path.filename().string()))
+        remove_temporary_files(path);
+      else
+        remove_temporary(path_, path);
   } catch (const std::bad_alloc&) {  // they stay until the folder is opened the next time
   }
 }

@@ -217,6 +217,10 @@ void TrainingRun::load_checkpoint(const Checkpoint& checkpoint, bool accepts_cha
   const Position before = position_;
   load_state(state_, runtime_->stream(config_.device), checkpoint.state());
   position_ = resumed_position(position_, before, config_, checkpoint.state());
+  // Numbers of updates to come are those of epochs that had more updates: nothing was evaluated there.
+  if (position_.evaluated > first_update()) position_.evaluated = 0;
+  if (position_.tested > first_update()) position_.tested = 0;
+  facts_.updates = saved.updates;
   facts_.seconds = saved.seconds;
   facts_.schedule_epochs = saved.schedule_epochs;
   facts_.schedule_updates = saved.schedule_updates;
@@ -235,9 +239,13 @@ void TrainingRun::warn_of_other_length() const {
                   in_updates ? updates_of_schedules() : facts_.schedule_epochs));
 }
 
-/// In this order: a checkpoint that is there has its lines.
+/// In this order: a checkpoint that is there has its lines. Changes that were accepted may make epochs of fewer or more
+/// updates: the checkpoint then gets the number that its epochs come to now, so that those to come are newer.
 void TrainingRun::forget_rest() {
-  directory().checkpoints().remove_after(first_update());
+  const CheckpointFolder checkpoints = directory().checkpoints();
+  checkpoints.remove_after(loaded_ ? loaded_->updates : first_update());
+  if (loaded_ && (loaded_->updates != first_update() || facts_.updates != first_update()))
+    loaded_ = checkpoints.renumber(*loaded_, first_update());
   log_.cut(facts_.metrics_bytes);
   logs_.cut({.histograms_bytes = facts_.histograms_bytes, .events_bytes = facts_.events_bytes});
 }

@@ -64,7 +64,8 @@ class TrainingRun {
   TrainResult follow(std::function<bool()> stop);
 
   /// Removes what a run that was killed has done after the checkpoint that this one goes on from: later checkpoints,
-  /// then lines of metrics that are written again. Throws DataError.
+  /// then lines of metrics that are written again. Where epochs have another number of updates now, that checkpoint
+  /// gets another number (CheckpointFolder::renumber). Throws DataError.
   void forget_rest();
   /// Of a finished run that was killed after its last checkpoint: writes what comes then. Throws DataError.
   void complete();

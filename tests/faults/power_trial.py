@@ -7,7 +7,8 @@ names made, renamed and removed since, are dropped, kept, or kept up to a random
   * `train --resume` must end with the bits of a run that nobody disturbed, from no earlier checkpoint than the newest that
     was complete, and its folder synced, before; or
   * where there is no config.yaml, the run had not begun: a new one must do so in the same folder.
-Scenarios: a new run; one that goes on; one that goes on from an earlier checkpoint; one that replaces another.
+Scenarios: a new run; one that goes on; one that goes on from an earlier checkpoint; one that goes on with epochs of fewer
+updates, whose checkpoint gets another number; one that replaces another.
 """
 import argparse
 import os
@@ -183,9 +184,20 @@ class Trial:
         self.new = ["../trial.yaml", "--run-dir", "run", *SHORT]
         self.resume = ["--resume", "run", "train.max_updates=0"]
         earlier = trial_runs.earlier_checkpoint(folder / "half", "run")
+        self.change = [*self.resume, "train.accumulate=4", "train.epochs=3", "--accept-changes"]
+        trial_runs.undisturbed(self.program, folder, "epochs", SHORT)
+        self.changed = self.changed_digests()
         self.scenarios = {"new": (None, self.new), "resumed": ("half", self.resume),
                           "earlier": ("half", ["--resume", earlier, "train.max_updates=0"]),
+                          "changed": ("epochs", self.change),
                           "replaced": ("other", [*self.new, "--overwrite"])}
+
+    def changed_digests(self):
+        folder = self.start_folder("epochs")
+        code, output = trial_runs.run(self.program, folder, self.change)
+        if code != 0:
+            sys.exit(f"{' '.join(self.change)} fails with exit code {code}\n{output}")
+        return trial_runs.digests(folder / "run")
 
     def start_folder(self, template):
         folder = self.home / "recorded"
@@ -201,8 +213,8 @@ class Trial:
         folder = self.start_folder(template)
         disk, log = Disk(folder), self.home / "log"
         log.unlink(missing_ok=True)
-        if name == "resumed":
-            disk.complete = HALF
+        if name in ("resumed", "changed"):
+            disk.complete = max(int(path.name[7:]) for path in trial_runs.checkpoints(folder / "run"))
         code, output = trial_runs.run(self.program, folder, what, {
             "LD_PRELOAD": self.library, "BANTAM_FAULT_FOLDER": str(folder), "BANTAM_FAULT_LOG": str(log)})
         if code != 0 or not log.exists():
@@ -222,15 +234,15 @@ class Trial:
             sys.exit(f"after {len(lines)} operations the log tells of other files than there are: {differ}")
         shutil.rmtree(replayed)
 
-    def resume_from(self, disk, kinds, replaces):
+    def resume_from(self, disk, kinds, scenario):
         """The reason where the folder that the power loss left is not gone on with."""
         folder = self.home / "disk"
         shutil.rmtree(folder, ignore_errors=True)
         disk.write(folder, *kinds, self.chance)
         config = folder / "run/config.yaml"
         text = config.read_text() if config.exists() else ""
-        what = self.resume if text else self.new
-        if replaces and (not text or "seed: 8" in text):
+        what = self.new if not text else self.change if scenario == "changed" else self.resume
+        if scenario == "replaced" and (not text or "seed: 8" in text):
             what = [*self.new, "--overwrite"]
         elif not text and disk.complete:
             return f"update {disk.complete} was complete, and there is no run"
@@ -243,7 +255,7 @@ class Trial:
             return f"{' '.join(what)} fails with exit code {code}\n{output}"
         if text and disk.complete and "starts at update 0" in output:
             return f"update {disk.complete} was complete\n{output}"
-        if reason := trial_runs.differences(folder / "run", self.expected):
+        if reason := trial_runs.differences(folder / "run", self.changed if scenario == "changed" else self.expected):
             return f"after {' '.join(what)}: {reason}\n{output}"
         left = trial_runs.half_written(folder / "run")
         return f"after {' '.join(what)} there are {', '.join(left)}" if left else None
@@ -257,7 +269,7 @@ class Trial:
                 prefixes += 1
                 for kinds in DISKS:
                     disks += 1
-                    if reason := self.resume_from(disk, kinds, name == "replaced"):
+                    if reason := self.resume_from(disk, kinds, name):
                         lost += 1
                         last = lines[number - 1][:120] if number else "none"
                         print(f"{name}, after operation {number} ({last}), bytes {kinds[0]}, names {kinds[1]}: LOST: {reason}",
@@ -275,7 +287,7 @@ def main():
     parser.add_argument("--every", type=int, default=1, help="tries every N-th prefix; default: 1")
     parser.add_argument("--offset", type=int, default=int(time.time() // 86400), help="with --every: which; default: by date")
     parser.add_argument("--seed", type=int, default=1, help="of what is kept of unsynced changes; default: 1")
-    parser.add_argument("--scenario", help="new, resumed, earlier or replaced; default: all")
+    parser.add_argument("--scenario", help="new, resumed, earlier, changed or replaced; default: all")
     options = parser.parse_args()
     failed = 0
     with trial_runs.scratch("bantam-power-") as folder:

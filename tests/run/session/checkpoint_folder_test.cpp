@@ -122,6 +122,43 @@ TEST_F(CheckpointFolderTest, TheNewestComesFirstAndIsKept) {
   EXPECT_EQ(names(), std::vector<std::string>{"update-00000007"}) << "nothing temporary stays";
 }
 
+TEST_F(CheckpointFolderTest, ACheckpointOfAnotherNumberIsTheNewest) {
+  for (const std::int64_t updates : {4, 10, 20, 40}) save(updates, std::to_string(updates));
+  const Checkpoint fewer = folder_.renumber(folder_.list().at(0), 10);
+  EXPECT_EQ(fewer.path, path("checkpoints/update-00000010"));
+  EXPECT_EQ(fewer.updates, 10);
+  EXPECT_EQ(listed(), (std::vector<std::int64_t>{10, 4})) << "20 would be taken for the newest";
+  EXPECT_EQ(read_file(fewer.weights()), "40");
+  CheckpointFacts facts = fewer.read();
+  EXPECT_EQ(facts.updates, 10);
+  EXPECT_EQ(facts.epoch, 2);
+  EXPECT_EQ(facts.fingerprint, this->facts(40).fingerprint);
+
+  save(15);
+  save(100);
+  const Checkpoint more = folder_.renumber(fewer, 60);
+  EXPECT_EQ(listed(), (std::vector<std::int64_t>{60, 4})) << "15 is not older, though its number is less";
+  EXPECT_EQ(read_file(more.weights()), "40");
+  EXPECT_EQ(names(), (std::vector<std::string>{"update-00000004", "update-00000060"})) << "nothing temporary stays";
+}
+
+/// Between any two steps: what is left is made up for when the run is resumed again, whichever number it asks for.
+TEST_F(CheckpointFolderTest, ARenumberingThatWasInterruptedIsDoneOnceMore) {
+  save(40, "forty");
+  nlohmann::ordered_json json =
+      nlohmann::ordered_json::parse(read_file(path("checkpoints/update-00000040/checkpoint.json")));
+  json["updates"] = 10;  // killed before the folder was renamed
+  write_file_atomically(path("checkpoints/update-00000040/checkpoint.json"), json.dump());
+  write_file_atomically(path("checkpoints/update-00000040/.checkpoint.json.0a.tmp"), "half");
+  folder_.remove_temporaries();
+  EXPECT_FALSE(fs::exists(path("checkpoints/update-00000040/.checkpoint.json.0a.tmp")));
+  const Checkpoint same = folder_.renumber(folder_.list().at(0), 40);
+  EXPECT_EQ(same.read().updates, 40);
+  EXPECT_EQ(listed(), (std::vector<std::int64_t>{40}));
+  EXPECT_EQ(read_file(same.weights()), "forty");
+  EXPECT_EQ(folder_.renumber(same, 10).read().updates, 10);
+}
+
 TEST_F(CheckpointFolderTest, OneOfTheSameNumberIsReplaced) {
   save(5, "old");
   save(5, "newer");

@@ -1,6 +1,7 @@
 // Runs that ended in an unlucky moment, or could not write a file: what they lack is made up for, and nothing is lost.
 #include <algorithm>
 #include <optional>
+#include <span>
 
 #include <nlohmann/json.hpp>
 
@@ -50,6 +51,13 @@ class RecoveryTest : public RunTest {
     Callback* const callbacks[] = {&events_};
     return train(read_run_config(folder.config(), overrides), {.threads = 1, .resume = &folder, .observer = &events_},
                  callbacks);
+  }
+  /// From a run's folder or one of its checkpoints, whatever has changed.
+  TrainOutcome change(const std::string& name, const std::vector<std::string>& overrides,
+                      std::span<Callback* const> callbacks = {}) {
+    RunDirectory folder = RunDirectory::open(path(name));
+    return train(read_run_config(folder.config(), overrides),
+                 {.threads = 1, .resume = &folder, .accept_changes = true, .observer = &events_}, callbacks);
   }
   /// As a process leaves it that is killed before its last word.
   void make_running(const std::string& name) const {
@@ -177,6 +185,54 @@ TEST_F(RecoveryTest, AnEarlierCheckpointsRunHasItsLinesAlone) {
   EXPECT_EQ(read_file(path("r/weights.safetensors")), whole);
   const std::string text = read_file(path("r/metrics.jsonl"));
   EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 14) << "12 updates and 2 epochs, each once";
+}
+
+/// Accepted changes give epochs another number of updates, which checkpoints are numbered by.
+TEST_F(RecoveryTest, TheLoadedCheckpointStaysWhereEpochsHaveOtherUpdates) {
+  struct Stops : Callback {
+    bool observes() const override { return true; }
+    void on_begin() override { throw DataError("killed, as it were"); }
+  } stops;
+  Callback* const callbacks[] = {&stops};
+  const std::vector<std::string> often = {"checkpoint={every: 1epoch, min_interval: 0s, keep_last: 10}"};
+  const auto killed = [&](const std::string& batch) {
+    EXPECT_THROW(change("r", {"data.pipeline.batch.size=" + batch, "train.epochs=9"}, callbacks), DataError);
+  };
+  const auto left = [&] {
+    std::vector<std::int64_t> updates;
+    for (const Checkpoint& checkpoint : CheckpointFolder(path("r")).list()) updates.push_back(checkpoint.updates);
+    return updates;
+  };
+  begin("r", often);
+  ASSERT_EQ(left(), (std::vector<std::int64_t>{12, 6}));
+  const std::string state = read_file(path("r/checkpoints/update-00000012/state.safetensors"));
+
+  killed("64");  // 2 updates an epoch, where there were 6
+  EXPECT_EQ(left(), (std::vector<std::int64_t>{4})) << "of epoch 1, update 6 would be the newest";
+  const Checkpoint fewer = CheckpointFolder(path("r")).list().at(0);
+  EXPECT_EQ(fewer.read().updates, 4);
+  EXPECT_EQ(fewer.read().epoch, 2);
+  EXPECT_EQ(read_file(fewer.state()), state);
+
+  killed("8");  // 12
+  EXPECT_EQ(left(), (std::vector<std::int64_t>{24}));
+  EXPECT_EQ(read_file(CheckpointFolder(path("r")).list().at(0).state()), state);
+
+  const std::vector<std::string> fewest = {"data.pipeline.batch.size=48", "train.epochs=4"};
+  EXPECT_EQ(change("r", fewest).result.updates, 4);
+  EXPECT_EQ(left(), (std::vector<std::int64_t>{8, 6, 4})) << "2 an epoch: 4 and 6 are newer than the one of epoch 2";
+}
+
+/// The newer ones are forgotten by their numbers, before it gets another one.
+TEST_F(RecoveryTest, OfAnEarlierCheckpointWithAnotherNumberLaterOnesAreForgotten) {
+  begin("r", {"checkpoint={every: 1epoch, min_interval: 0s, keep_last: 10}"});
+  const std::vector<std::string> more = {"data.pipeline.batch.size=4", "train.max_updates=25"};
+  EXPECT_EQ(change("r/checkpoints/update-00000006", more).result.updates, 1);
+  const std::vector<Checkpoint> found = CheckpointFolder(path("r")).list();
+  ASSERT_EQ(found.size(), 2u);
+  EXPECT_EQ(found[0].updates, 25);
+  EXPECT_EQ(found[1].updates, 24) << "24 updates an epoch; 12, of the second epoch, is gone";
+  EXPECT_EQ(found[1].read().epoch, 1);
 }
 
 }  // namespace
