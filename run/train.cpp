@@ -156,7 +156,8 @@ void try_to_write(const RunDirectory& directory, RunRecord record, RunState stat
 }
 
 /// Makes the run, up to its first batch. A new run that fails there leaves nothing, so that a retry finds the folder
-/// free; one that was asked to stop, or is killed, can be resumed.
+/// free; one that was asked to stop, or is killed, can be resumed. One that goes on and is asked to stop there changes
+/// nothing: its run.json says whether the folder's weights are those of its end.
 std::unique_ptr<TrainingRun> start(const RunConfig& config, const RunDirectory& directory, const RunRecord& record,
                                    const TrainRunOptions& options, RunObserver& observer) {
   const bool resumes = options.resume != nullptr;
@@ -169,11 +170,12 @@ std::unique_ptr<TrainingRun> start(const RunConfig& config, const RunDirectory& 
                                              resumes ? &resume : nullptr, options.stop_start, observer);
     if (run->is_finished()) return run;
     if (replaces) directory.clear();
+    if (resumes) write_record(directory.record(), record);  // first: weights of the run's end are none of it any more
     if (resumes) run->forget_rest();
     if (resumes || replaces) begin(directory, config, record);
     return run;
   } catch (const StoppedBeforeTraining& stopped) {
-    if (!replaces) try_to_write(directory, record, RunState::stopped, stopped.what());
+    if (!replaces && !resumes) try_to_write(directory, record, RunState::stopped, stopped.what());
     throw;
   } catch (...) {
     if (!resumes && !replaces) directory.abandon();

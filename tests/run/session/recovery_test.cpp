@@ -7,6 +7,7 @@
 
 #include "bantam/base/error.h"
 #include "bantam/run/session/run_record.h"
+#include "bantam/run/session/training_run.h"
 #include "bantam/run/train.h"
 #include "tests/run/run_fixture.h"
 
@@ -233,6 +234,35 @@ TEST_F(RecoveryTest, OfAnEarlierCheckpointWithAnotherNumberLaterOnesAreForgotten
   EXPECT_EQ(found[0].updates, 25);
   EXPECT_EQ(found[1].updates, 24) << "24 updates an epoch; 12, of the second epoch, is gone";
   EXPECT_EQ(found[1].read().epoch, 1);
+}
+
+/// Else weights of an earlier session would count as those of the run's end.
+TEST_F(RecoveryTest, AResumeThatIsStoppedAtItsStartChangesNothing) {
+  begin("r", {"train.max_updates=3"});
+  make_running("r");  // killed in a later session
+  const std::string record = read_file(path("r/run.json"));
+  const auto stopped = [&] {
+    RunDirectory folder = RunDirectory::open(path("r"));
+    (void)train(read_run_config(folder.config(), {}),
+                {.threads = 1, .resume = &folder, .stop_start = [] { return true; }});
+  };
+  EXPECT_THROW(stopped(), StoppedBeforeTraining);
+  EXPECT_EQ(read_file(path("r/run.json")), record);
+}
+
+/// Killed, as it were, when later checkpoints are removed: weights.safetensors is that of an end that they were of.
+TEST_F(RecoveryTest, ARunThatForgetsItsEndHasNotEnded) {
+  begin("r", {"checkpoint={every: 1epoch, min_interval: 0s, keep_last: 10}"});
+  ASSERT_EQ(state_of("r"), RunState::finished);
+  {
+    RunDirectory folder = RunDirectory::open(path("r/checkpoints/update-00000006"));
+    const RunConfig config = read_run_config(folder.config(), {});
+    fs::remove(path("r/config.yaml"));
+    fs::create_directories(path("r/config.yaml/in the way"));
+    EXPECT_THROW((void)train(config, {.threads = 1, .resume = &folder}), DataError);
+  }
+  ASSERT_EQ(CheckpointFolder(path("r")).list().size(), 1u) << "the later one is removed";
+  EXPECT_NE(state_of("r"), RunState::finished);
 }
 
 }  // namespace
