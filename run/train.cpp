@@ -11,6 +11,7 @@
 #include "bantam/memory/device/links.h"
 #include "bantam/run/ranks/rank_config.h"
 #include "bantam/run/ranks/rank_devices.h"
+#include "bantam/run/session/best_weights.h"
 #include "bantam/run/session/training_run.h"
 
 namespace bantam::run {
@@ -183,14 +184,22 @@ std::unique_ptr<TrainingRun> start(const RunConfig& config, const RunDirectory& 
   }
 }
 
-/// Of a run that has all of its epochs; killed after its last checkpoint, it may lack what comes then.
-void complete(const RunDirectory& directory, const RunRecord& record, TrainingRun& run) {
+/// Of a run that has all of its epochs; killed after its last checkpoint, it may lack what comes then. Where one of its
+/// checkpoints was named, nothing is written: the folder's weights may be of another.
+void complete(const RunConfig& config, const RunDirectory& directory, const RunRecord& record, TrainingRun& run) {
   std::error_code error;
   const std::optional<RunRecord> before = read_record(directory.record());
   const bool ended = before && before->state == RunState::finished;
   if (ended && std::filesystem::exists(directory.weights(), error)) return;
-  if (!directory.chosen()) run.complete();
-  if (!ended) try_to_write(directory, before.value_or(record), RunState::finished, run.reason());
+  if (directory.chosen()) return;
+  run.complete();
+  if (ended) return;
+  RunRecord last = before.value_or(record);
+  const BestEvaluation best = best_of(run.position(), config);
+  last.metric = best.metric;
+  last.best = best.value;
+  last.best_epoch = best.epoch;
+  try_to_write(directory, std::move(last), RunState::finished, run.reason());
 }
 
 TrainOutcome train_with_folder(const RunConfig& config, const TrainRunOptions& options,
@@ -208,7 +217,7 @@ TrainOutcome train_with_folder(const RunConfig& config, const TrainRunOptions& o
   const RunRecord record = record_for(closed, directory, options);
   const std::unique_ptr<TrainingRun> run = start(closed, directory, record, options, observer);
   if (run->is_finished()) {
-    complete(directory, record, *run);
+    complete(closed, directory, record, *run);
     TrainOutcome outcome =
         outcome_of(closed, directory, *run, {.stopped_early = run->stopped_early(), .epoch = run->position().epoch});
     outcome.finished_before = true;

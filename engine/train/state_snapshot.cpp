@@ -114,14 +114,21 @@ void StateSnapshot::set_weights_metadata(std::map<std::string, std::string> meta
   metadata_["format"] = "bantam";
 }
 
-void StateSnapshot::write_weights(const std::filesystem::path& path) const {
-  write_safetensors(path, model_below(""), metadata_);
+std::map<std::string, std::string> StateSnapshot::metadata_with(std::map<std::string, std::string> more) const {
+  more.insert(metadata_.begin(), metadata_.end());
+  return more;
 }
 
-void StateSnapshot::write_average(const std::filesystem::path& path) const {
+void StateSnapshot::write_weights(const std::filesystem::path& path,
+                                  const std::map<std::string, std::string>& more) const {
+  write_safetensors(path, model_below(""), metadata_with(more));
+}
+
+void StateSnapshot::write_average(const std::filesystem::path& path,
+                                  const std::map<std::string, std::string>& more) const {
   std::vector<NamedTensor> tensors = model_below("ema/");
   if (tensors.empty()) throw Error("the state has no averages of weights");
-  write_safetensors(path, std::move(tensors), metadata_);
+  write_safetensors(path, std::move(tensors), metadata_with(more));
 }
 
 }  // namespace bantam

@@ -45,10 +45,11 @@ class StateSnapshot {
   void write(const std::filesystem::path& path) const;
   /// What files of weights say beside their tensors.
   void set_weights_metadata(std::map<std::string, std::string> metadata);
-  /// The model's entries alone ("weights/…", "buffers/…"), under the parameters' and buffers' own names.
-  void write_weights(const std::filesystem::path& path) const;
+  /// The model's entries alone ("weights/…", "buffers/…"), under the parameters' and buffers' own names; `more` joins
+  /// the metadata.
+  void write_weights(const std::filesystem::path& path, const std::map<std::string, std::string>& more = {}) const;
   /// The same of their averages ("ema/weights/…", "ema/buffers/…"). Throws Error where there are none.
-  void write_average(const std::filesystem::path& path) const;
+  void write_average(const std::filesystem::path& path, const std::map<std::string, std::string>& more = {}) const;
 
  private:
   /// Where the copy of a tensor is.
@@ -60,6 +61,7 @@ class StateSnapshot {
   void place_tensors();
   NamedTensor view(const Place& place, std::string_view name) const;
   std::vector<NamedTensor> model_below(std::string_view prefix) const;
+  std::map<std::string, std::string> metadata_with(std::map<std::string, std::string> more) const;
 
   const StateRegistry& registry_;
   Stream stream_;

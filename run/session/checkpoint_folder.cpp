@@ -115,6 +115,7 @@ Json json_of(const CheckpointFacts& facts, const fs::path& folder) {
           {"seconds", facts.seconds},
           {"schedule_epochs", facts.schedule_epochs},
           {"schedule_updates", facts.schedule_updates},
+          {"best", {{"metric", facts.best_metric}, {"weights", facts.best_weights}}},
           {"time", utc_text(std::time(nullptr))},
           {"program", std::string("bantam ") + program_version()},
           {"files", files},
@@ -138,6 +139,10 @@ CheckpointFacts facts_of(const Json& json) {
   json.at("seconds").get_to(facts.seconds);
   json.at("schedule_epochs").get_to(facts.schedule_epochs);
   facts.schedule_updates = json.value("schedule_updates", std::int64_t{0});
+  if (json.contains("best")) {  // not in checkpoints of earlier programs
+    json.at("best").at("metric").get_to(facts.best_metric);
+    json.at("best").at("weights").get_to(facts.best_weights);
+  }
   json.at("config_sha256").get_to(facts.config_sha256);
   json.at("time").get_to(facts.written);
   json.at("program").get_to(facts.program);

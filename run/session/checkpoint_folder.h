@@ -28,6 +28,8 @@ struct CheckpointFacts {
   /// Epochs that the learning rate's schedule was made for, whatever is added to the run later.
   std::int64_t schedule_epochs = 1;
   std::int64_t schedule_updates = 0;  ///< in place of those: train.updates; 0: the epochs'
+  std::string best_metric;   ///< that the best evaluation so far is of; empty: there was none, or it was not noted yet
+  std::string best_weights;  ///< where that was of this checkpoint: of its "weights" or "averages"; else empty
   Fingerprint fingerprint;
   std::string config_sha256;     ///< of config.yaml
   std::string written, program;  ///< when (UTC) and by which version: of a checkpoint that is read

@@ -26,12 +26,6 @@ void sync_file(const std::filesystem::path& path) {
   ::close(descriptor);
 }
 
-/// What run.json calls the best where the configuration does not say.
-WatchedMetric best_rule(const RunConfig& config) {
-  if (config.checkpoint.best) return *config.checkpoint.best;
-  return watched_by_default(config.train);
-}
-
 }  // namespace
 
 RunSaver::RunSaver(const SavedRun& run, RunRecord record, std::unique_ptr<StateSnapshot> snapshot,
@@ -42,12 +36,35 @@ RunSaver::RunSaver(const SavedRun& run, RunRecord record, std::unique_ptr<StateS
       schedule_(run.config.checkpoint, updates_of(run.position.epoch, run.position.update), run.position.epoch, begun_),
       snapshot_(std::move(snapshot)) {
   snapshot_->set_weights_metadata(weights_metadata(run.config));
-  // A best of another metric, or one whose weights were not kept, is none to compare with.
-  std::error_code error;
-  const bool kept = !run.config.checkpoint.best || std::filesystem::exists(run.directory.best_weights(), error);
-  if (run.position.best_epoch > 0 &&
-      (!kept || (!record_.metric.empty() && record_.metric != best_rule(run.config).metric)))
-    run_.position.best_epoch = 0;
+  settle_best();
+  record_.epoch = run.position.epoch;
+  record_.update = run.position.update;
+  record_.updates = updates_of(run.position.epoch, run.position.update);
+}
+
+/// run.json and the best weights may be of updates after the checkpoint that the run goes on from.
+void RunSaver::settle_best() {
+  const auto write = [this](const BestEvaluation& best) {
+    snapshot_->copy();
+    snapshot_->wait();
+    write_best_weights(run_.directory.best_weights(), *snapshot_, run_.config, best);
+  };
+  settle_best_weights({.config = run_.config,
+                       .directory = run_.directory,
+                       .facts = run_.facts,
+                       .position = run_.position,
+                       .metric = record_.metric},
+                      write, [this](std::string_view text) { run_.observer.on_warning(text); });
+  const bool is_here = run_.position.best_epoch > 0 && run_.facts.best_weights == evaluated_weights(run_.config);
+  best_updates_ = is_here ? updates_of(run_.position.epoch, run_.position.update) : -1;
+  note_best();
+}
+
+void RunSaver::note_best() {
+  const BestEvaluation best = best_of(run_.position, run_.config);
+  record_.metric = best.metric;
+  record_.best = best.value;
+  record_.best_epoch = best.epoch;
 }
 
 double RunSaver::seconds() const {
@@ -95,6 +112,8 @@ CheckpointFacts RunSaver::facts_of(const TrainerPosition& position) const {
   facts.events_bytes = logs.events_bytes;
   facts.seconds = seconds();
   facts.config_sha256 = record_.config_sha256;
+  facts.best_metric = best_of(run_.position, run_.config).metric;
+  facts.best_weights = facts.updates == best_updates_ ? evaluated_weights(run_.config) : "";
   return facts;
 }
 
@@ -107,6 +126,7 @@ void RunSaver::save(const TrainerPosition& position) {
 
 void RunSaver::save_host() {
   snapshot_->read_host();
+  snapshot_best_ = best_of(run_.position, run_.config);
   algorithms_ = run_.algorithms.chosen();
 }
 
@@ -201,13 +221,8 @@ void RunSaver::sync_logs() const {
   sync_file(run_.directory.events());
 }
 
-/// What was evaluated: the weights, or their averages.
 void RunSaver::write_best() const {
-  const std::optional<EmaOptions>& ema = run_.config.train.optimizer.ema;
-  if (ema && ema->evaluate)
-    snapshot_->write_average(run_.directory.best_weights());
-  else
-    snapshot_->write_weights(run_.directory.best_weights());
+  write_best_weights(run_.directory.best_weights(), *snapshot_, run_.config, snapshot_best_);
 }
 
 /// The files beside the checkpoints at a run's end: each is tried.
@@ -230,9 +245,8 @@ void RunSaver::on_evaluated(const EvaluatedEvent& event) {
   if (!std::isfinite(value) || (position.best_epoch > 0 && !better)) return;
   position.best = value;
   position.best_epoch = event.epoch + 1;
-  record_.metric = rule.metric;
-  record_.best = value;
-  record_.best_epoch = position.best_epoch;
+  best_updates_ = updates_of(event.epoch, event.update);
+  note_best();
   best_is_new_ = run_.config.checkpoint.best.has_value();
 }
 

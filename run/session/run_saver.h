@@ -13,6 +13,7 @@
 #include "bantam/run/log/run_logs.h"
 #include "bantam/run/session/algorithm_cache.h"
 #include "bantam/run/session/background_task.h"
+#include "bantam/run/session/best_weights.h"
 #include "bantam/run/session/checkpoint_schedule.h"
 #include "bantam/run/session/metrics_log.h"
 #include "bantam/run/session/position.h"
@@ -30,7 +31,7 @@ struct SavedRun {
   const MetricsLog& log;
   RunLogs& logs;
   const AlgorithmCache& algorithms;
-  const CheckpointFacts& facts;  ///< fingerprint, schedule, and seconds of earlier sessions
+  const CheckpointFacts& facts;  ///< fingerprint, schedule, and of a checkpoint that was loaded seconds and best
   RunObserver& observer;
 };
 
@@ -39,7 +40,9 @@ struct SavedRun {
 /// the next checkpoint; training goes on. Used by the thread that trains.
 class RunSaver : public Checkpointer, public Callback {
  public:
-  /// `position` is where the run begins. Throws OutOfMemory where there is no memory for copies.
+  /// `position` is where the run begins; the weights of its best evaluation are settled (settle_best_weights). Throws
+  /// OutOfMemory where there is no memory for copies, DataError where the best weights cannot be read, written or
+  /// removed.
   RunSaver(const SavedRun& run, RunRecord record, std::unique_ptr<StateSnapshot> snapshot,
            std::int64_t updates_per_epoch);
 
@@ -73,6 +76,8 @@ class RunSaver : public Checkpointer, public Callback {
     bool best = false;  ///< of the best evaluation so far
   };
   std::int64_t updates_of(std::int64_t epoch, std::int64_t update) const { return epoch * updates_per_epoch_ + update; }
+  void settle_best();
+  void note_best();
   void save_host();
   void begin_writing();
   void poll();
@@ -93,7 +98,9 @@ class RunSaver : public Checkpointer, public Callback {
   CheckpointSchedule::Clock::time_point begun_ = CheckpointSchedule::Clock::now();
   CheckpointSchedule schedule_;
   std::unique_ptr<StateSnapshot> snapshot_;
-  AlgorithmMap algorithms_;  // with it
+  AlgorithmMap algorithms_;         // with it
+  BestEvaluation snapshot_best_;    // with it
+  std::int64_t best_updates_ = -1;  // of the run, at the best evaluation; -1: not known
   std::optional<Job> copying_, writing_;
   std::optional<CheckpointFacts> written_;  // the last one that is complete
   bool best_is_new_ = false;                // the weights are those of the best evaluation, and not yet copied

@@ -21,6 +21,7 @@
 #include "bantam/run/fit/plan_target.h"
 #include "bantam/run/fit/rehearsal_runtime.h"
 #include "bantam/run/ranks/stop_agreement.h"
+#include "bantam/run/session/best_weights.h"
 #include "bantam/run/weights/initial_weights.h"
 
 namespace bantam::run {
@@ -221,6 +222,8 @@ void TrainingRun::load_checkpoint(const Checkpoint& checkpoint, bool accepts_cha
   if (position_.evaluated > first_update()) position_.evaluated = 0;
   if (position_.tested > first_update()) position_.tested = 0;
   facts_.updates = saved.updates;
+  facts_.best_metric = saved.best_metric;
+  facts_.best_weights = saved.best_weights;
   facts_.seconds = saved.seconds;
   facts_.schedule_epochs = saved.schedule_epochs;
   facts_.schedule_updates = saved.schedule_updates;
@@ -252,14 +255,19 @@ void TrainingRun::forget_rest() {
 
 void TrainingRun::complete() {
   if (!loaded_) return;
-  if (config_.train.optimizer.ema) {
-    StateSnapshot snapshot(state_, *runtime_, config_.device);
-    snapshot.set_weights_metadata(weights_metadata(config_));
-    snapshot.copy();
-    snapshot.wait();
-    snapshot.write_average(directory().average_weights());
-  }
+  const auto snapshot = [this] {
+    auto copied = std::make_unique<StateSnapshot>(state_, *runtime_, config_.device);
+    copied->set_weights_metadata(weights_metadata(config_));
+    copied->copy();
+    copied->wait();
+    return copied;
+  };
+  if (config_.train.optimizer.ema) snapshot()->write_average(directory().average_weights());
   write_file_atomically(directory().weights(), read_file(loaded_->weights()));
+  settle_best_weights(
+      {.config = config_, .directory = directory(), .facts = facts_, .position = position_},
+      [&](const BestEvaluation& best) { write_best_weights(directory().best_weights(), *snapshot(), config_, best); },
+      [this](std::string_view text) { observer_.on_warning(text); });
   restore_best();
   log_.cut(facts_.metrics_bytes);
   logs_.cut({.histograms_bytes = facts_.histograms_bytes, .events_bytes = facts_.events_bytes});
@@ -322,7 +330,8 @@ std::string TrainingRun::reason() const {
 /// After the last weights were written: where the run is killed in between, `complete` does it.
 void TrainingRun::restore_best() const {
   std::error_code error;
-  if (!config_.train.restore_best || !std::filesystem::exists(directory().best_weights(), error)) return;
+  if (!config_.train.restore_best || position_.best_epoch == 0) return;
+  if (!std::filesystem::exists(directory().best_weights(), error)) return;
   write_file_atomically(directory().weights(), read_file(directory().best_weights()));
 }
 

@@ -1,11 +1,14 @@
 // A folder of a test's own, and small configurations on generated images.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -26,6 +29,12 @@ class RunTest : public ::testing::Test {
   ~RunTest() override { std::filesystem::remove_all(folder_); }
 
   std::filesystem::path path(const std::string& name) const { return folder_ / name; }
+  /// Bytes of a weights file's tensors; of which evaluation it is stands in its metadata.
+  static std::map<std::string, std::vector<std::byte>> tensors_of(const std::filesystem::path& file) {
+    std::map<std::string, std::vector<std::byte>> bytes;
+    for (auto& [name, tensor] : read_safetensors(file).tensors) bytes.emplace(name, std::move(tensor.bytes));
+    return bytes;
+  }
   /// Lines of metrics.jsonl without what a clock or the memory says, which a resumed run has of its own.
   static std::vector<nlohmann::json> lines_without_clock(const std::string& text) {
     std::vector<nlohmann::json> lines;

@@ -373,7 +373,7 @@ TEST_F(ResumeTest, TheBestWeightsAreThoseOfTheBestEpoch) {
     EXPECT_EQ(record.best, *best);
     const std::string until = std::string(mode) + "-until";
     (void)train(tiny({"train.epochs=" + std::to_string(epoch)}), {.threads = 1, .run_dir = path(until)});
-    EXPECT_EQ(read_file(path(mode) / "weights-best.safetensors"), read_file(path(until) / "weights.safetensors"));
+    EXPECT_EQ(tensors_of(path(mode) / "weights-best.safetensors"), tensors_of(path(until) / "weights.safetensors"));
   }
   (void)train(tiny({"train.epochs=1"}), {.threads = 1, .run_dir = path("without")});
   EXPECT_FALSE(std::filesystem::exists(path("without/weights-best.safetensors")));

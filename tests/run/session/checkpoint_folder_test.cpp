@@ -30,6 +30,8 @@ class CheckpointFolderTest : public RunTest {
             .seconds = 7.5,
             .schedule_epochs = 9,
             .schedule_updates = 33,
+            .best_metric = "accuracy",
+            .best_weights = "averages",
             .fingerprint = {{"seed", "7"}},
             .config_sha256 = "abc"};
   }
@@ -83,6 +85,8 @@ TEST_F(CheckpointFolderTest, WhatIsWrittenIsReadAgain) {
   EXPECT_EQ(read.seconds, wrote.seconds);
   EXPECT_EQ(read.schedule_epochs, wrote.schedule_epochs);
   EXPECT_EQ(read.schedule_updates, wrote.schedule_updates);
+  EXPECT_EQ(read.best_metric, wrote.best_metric);
+  EXPECT_EQ(read.best_weights, wrote.best_weights);
   EXPECT_EQ(read.fingerprint, wrote.fingerprint);
   EXPECT_EQ(read.config_sha256, wrote.config_sha256);
   EXPECT_EQ(read.program.rfind("bantam ", 0), 0u);
@@ -93,12 +97,13 @@ TEST_F(CheckpointFolderTest, OfAnEarlierProgramWhatItLacksIsZero) {
   save(5);
   const Checkpoint checkpoint = folder_.list().at(0);
   nlohmann::json json = nlohmann::json::parse(read_file(checkpoint.facts()));
-  for (const char* key : {"histograms_bytes", "events_bytes", "schedule_updates"})
+  for (const char* key : {"histograms_bytes", "events_bytes", "schedule_updates", "best"})
     EXPECT_EQ(json.erase(key), 1u) << key;
   std::ofstream(checkpoint.facts()) << json;
   EXPECT_EQ(checkpoint.read().histograms_bytes, 0u);
   EXPECT_EQ(checkpoint.read().events_bytes, 0u);
   EXPECT_EQ(checkpoint.read().schedule_updates, 0);
+  EXPECT_EQ(checkpoint.read().best_metric, "");
 }
 
 TEST_F(CheckpointFolderTest, ALossThatIsNotFiniteIsNoNumber) {
@@ -212,7 +217,8 @@ TEST_F(CheckpointFolderTest, DamageIsNamed) {
   }
   nlohmann::json json = nlohmann::json::parse(sound);
   for (const auto& [key, value] : json.items()) {
-    if (key == "histograms_bytes" || key == "events_bytes" || key == "schedule_updates") continue;  // the test above
+    if (key == "histograms_bytes" || key == "events_bytes" || key == "schedule_updates" || key == "best")
+      continue;  // the test above
     nlohmann::json lacks = json;
     lacks.erase(key);
     std::ofstream(checkpoint.facts()) << lacks;

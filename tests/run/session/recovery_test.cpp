@@ -265,5 +265,76 @@ TEST_F(RecoveryTest, ARunThatForgetsItsEndHasNotEnded) {
   EXPECT_NE(state_of("r"), RunState::finished);
 }
 
+/// Evaluations after a checkpoint that a run goes back to are thrown away, and their weights with them. In one of the
+/// two modes the first evaluation is not the best.
+class BestWeightsTest : public RecoveryTest, public ::testing::WithParamInterface<const char*> {
+ protected:
+  static constexpr const char* kFile = "weights-best.safetensors";
+  std::vector<std::string> with(const std::vector<std::string>& more, bool best = true) const {
+    const std::string kept = best ? std::string(", best: {metric: loss, mode: ") + GetParam() + "}" : "";
+    std::vector<std::string> all = {"checkpoint={every: 1epoch, min_interval: 0s, keep_last: 10" + kept + "}",
+                                    "train.epochs=3", "train.max_updates=0"};
+    all.insert(all.end(), more.begin(), more.end());
+    return all;
+  }
+  std::int64_t best_epoch(const std::string& name) const {
+    const RunRecord record = read_record(path(name) / "run.json").value();
+    return record.metric.empty() ? 0 : record.best_epoch;
+  }
+};
+
+TEST_P(BestWeightsTest, OfABestCheckpointTheyAreWrittenAnew) {
+  begin("first", with({"train.epochs=1"}));
+  begin("r", with({}));
+  const bool later = best_epoch("r") > 1;
+  const std::string before = read_file(path("r") / kFile);
+  EXPECT_EQ(change("r/checkpoints/update-00000006", {"train.max_updates=7"}).best_epoch, 1);
+  EXPECT_EQ(best_epoch("r"), 1) << "the evaluations after it did not take place";
+  EXPECT_EQ(read_file(path("r") / kFile), read_file(path("first") / kFile));
+  EXPECT_EQ(read_file(path("r") / kFile) != before, later);
+  change("r", with({}));
+  EXPECT_EQ(read_file(path("r") / kFile), before) << "and take place again";
+}
+
+TEST_P(BestWeightsTest, OfAnotherCheckpointTheyAreRemoved) {
+  begin("r", with({"train.max_updates=8"}));
+  const std::string first = read_file(path("r") / kFile);
+  change("r", with({}));
+  const std::string whole = read_file(path("r") / kFile);
+  const bool later = best_epoch("r") > 1;
+  change("r/checkpoints/update-00000008", {"train.max_updates=9"});
+  EXPECT_EQ(fs::exists(path("r") / kFile), !later);
+  EXPECT_EQ(best_epoch("r"), later ? 0 : 1);
+  EXPECT_EQ(events_.told("is not of the best evaluation before the checkpoint"), later);
+  change("r", with({}));
+  EXPECT_EQ(read_file(path("r") / kFile), whole);
+  EXPECT_EQ(first == whole, !later);
+}
+
+TEST_P(BestWeightsTest, OfASessionWithoutThemThereAreNone) {
+  begin("r", with({"train.epochs=1"}));
+  resume("r", with({"train.max_updates=15"}, false));
+  ASSERT_TRUE(fs::exists(path("r") / kFile)) << "those of the session before";
+  resume("r", with({"train.max_updates=16"}));
+  EXPECT_FALSE(fs::exists(path("r") / kFile)) << "the second epoch may have been better";
+  EXPECT_EQ(best_epoch("r"), 0);
+}
+
+INSTANTIATE_TEST_SUITE_P(Modes, BestWeightsTest, ::testing::Values("min", "max"),
+                         [](const auto& info) { return std::string(info.param); });
+
+TEST_F(RecoveryTest, ARunIsNotRestoredToABestThatIsNotItsOwn) {
+  const std::vector<std::string> restores = {"train.stop_early={patience: 9, restore_best: true}"};
+  begin("r", restores);
+  begin("other", {restores[0], "seed=8"});
+  fs::copy_file(path("other/weights-best.safetensors"), path("r/weights-best.safetensors"),
+                fs::copy_options::overwrite_existing);
+  fs::remove(path("r/weights.safetensors"));
+  make_running("r");
+  EXPECT_TRUE(resume("r").finished_before);
+  EXPECT_NE(tensors_of(path("r/weights.safetensors")), tensors_of(path("other/weights-best.safetensors")));
+  EXPECT_EQ(state_of("r"), RunState::finished);
+}
+
 }  // namespace
 }  // namespace bantam::run
