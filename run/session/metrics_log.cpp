@@ -86,6 +86,13 @@ std::size_t MetricsLog::most_sums() const {
 }
 
 void MetricsLog::set_sums(const std::vector<double>& numbers) {
+  if (ignores_sums_) {
+    updates_ = samples_ = 0;
+    loss_ = correct_ = 0;
+    values_.clear();
+    last_.reset();
+    return;
+  }
   constexpr std::size_t kValues = 3;  // of the last update; none in files of earlier programs
   const std::size_t count = numbers.empty() || numbers.front() == 0 ? numbers_of({}).size() : most_sums();
   if (numbers.size() != count + 1 && numbers.size() != count + 1 + kValues)

@@ -37,6 +37,8 @@ class MetricsLog : public Callback {
   void begin(double seconds);
   /// Adds the sums of the updates since the last line, and the values of the last update.
   void register_state(StateRegistry& state);
+  /// Before a state is loaded: whether its sums are left out, being of other metrics than this run's.
+  void ignore_sums(bool ignored) { ignores_sums_ = ignored; }
   /// Bytes of the file, with the lines that wait, up to the last update that a resumed run does not log again.
   std::uint64_t bytes() const;
   /// Before the first line: removes what follows the first `bytes` of the file, lines that a resumed run writes again
@@ -73,6 +75,7 @@ class MetricsLog : public Callback {
   double loss_ = 0, correct_ = 0;
   std::vector<MetricValue> values_;
   std::optional<UpdateReport> last_;         // of the last update
+  bool ignores_sums_ = false;                // of states that are loaded
   std::optional<double> images_per_second_;  // of the last event
   std::chrono::steady_clock::time_point begun_ = std::chrono::steady_clock::now();
   double seconds_before_ = 0;  // of earlier sessions

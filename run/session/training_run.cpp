@@ -214,10 +214,18 @@ void TrainingRun::load_checkpoint(const Checkpoint& checkpoint, bool accepts_cha
         fmt::format("--resume: {} was trained with another configuration:\n  {}\n  a resumed run may change epochs, "
                     "checkpoint, logging, memory and device; --accept-changes goes on all the same",
                     checkpoint.path.string(), fmt::join(changes, "\n  ")));
+  const bool other_metrics =
+      std::ranges::any_of(changes, [](const std::string& change) { return change.starts_with("train.metrics"); });
+  if (other_metrics && saved.update > 0)
+    throw ConfigError(fmt::format(
+        "--resume: the run stopped inside an epoch whose metrics were others; it cannot go on with these ({})",
+        fmt::join(changes, "; ")));
   for (const std::string& change : changes) observer_.on_warning("changed since the checkpoint: " + change);
   const Position before = position_;
+  log_.ignore_sums(other_metrics);
   load_state(state_, runtime_->stream(config_.device), checkpoint.state());
   position_ = resumed_position(position_, before, config_, checkpoint.state());
+  if (other_metrics) position_.sum = numbers_of({});
   // Numbers of updates to come are those of epochs that had more updates: nothing was evaluated there.
   if (position_.evaluated > first_update()) position_.evaluated = 0;
   if (position_.tested > first_update()) position_.tested = 0;

@@ -1,5 +1,6 @@
 // Runs that ended in an unlucky moment, or could not write a file: what they lack is made up for, and nothing is lost.
 #include <algorithm>
+#include <map>
 #include <optional>
 #include <span>
 
@@ -334,6 +335,32 @@ TEST_F(RecoveryTest, ARunIsNotRestoredToABestThatIsNotItsOwn) {
   EXPECT_TRUE(resume("r").finished_before);
   EXPECT_NE(tensors_of(path("r/weights.safetensors")), tensors_of(path("other/weights-best.safetensors")));
   EXPECT_EQ(state_of("r"), RunState::finished);
+}
+
+/// Sums of the epoch's metrics so far are of those metrics, as those of a line of several updates are.
+TEST_F(RecoveryTest, OtherMetricsInMidEpochAreRefusedBeforeAnythingIsWritten) {
+  const auto files = [&](const std::string& name) {
+    std::map<std::string, std::string> found;
+    for (const auto& entry : fs::recursive_directory_iterator(path(name)))
+      if (entry.is_regular_file()) found[fs::relative(entry.path(), path(name))] = read_file(entry.path());
+    return found;
+  };
+  const std::vector<std::string> keys = {"train.metrics=[accuracy, {f1: {training: true}}]", "train.epochs=3",
+                                         "checkpoint={every: 1epoch, min_interval: 0s, keep_last: 5}"};
+  const std::vector<std::string> others = {"train.metrics=[accuracy]", "train.max_updates=0"};
+  for (const char* every : {"1", "4"}) {  // the second one's line is not full, either
+    const std::string name = std::string("r") + every;
+    std::vector<std::string> all = keys;
+    all.insert(all.end(), {"train.max_updates=9", std::string("train.log_every=") + every});
+    begin(name, all);
+    const auto before = files(name);
+    ASSERT_EQ(before.count("checkpoints/update-00000009/state.safetensors"), 1u);
+    EXPECT_THROW(change(name, others), ConfigError);
+    EXPECT_EQ(files(name), before);
+    EXPECT_EQ(resume(name, {"train.max_updates=10"}).result.updates, 1) << "with its own metrics it goes on";
+  }
+  EXPECT_EQ(change("r1/checkpoints/update-00000006", others).result.updates, 12)
+      << "at an epoch's end there are no sums";
 }
 
 }  // namespace
