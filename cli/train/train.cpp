@@ -300,7 +300,7 @@ class TrainCommand {
   /// Messages of a rank's failure name the run's folder. What was trained until then is written, however long it takes.
   void tell_ranks() {
     if (ranks_ == nullptr) return;
-    printer_.on_write = [this](bool writes) { ranks_->hold_end(writes); };
+    printer_.on_write = [this](bool writes) { ranks_->pause_end(writes); };
     printer_.on_folder = [this, next = printer_.on_folder](const std::filesystem::path& folder) {
       ranks_->set_folder(folder);
       if (next) next(folder);

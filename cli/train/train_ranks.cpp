@@ -49,19 +49,19 @@ void EndTimer::start(double seconds, std::function<void()> end) {
   thread_ = std::thread([this, seconds, end = std::move(end)] {
     std::unique_lock lock(mutex_);
     while (!is_over_) {
-      if (is_held_)
+      if (is_paused_)
         changed_.wait(lock);
       else if (!changed_.wait_for(lock, std::chrono::duration<double>(seconds),
-                                  [this] { return is_over_ || is_held_; }))
+                                  [this] { return is_over_ || is_paused_; }))
         return end();
     }
   });
 }
 
-void EndTimer::hold(bool holds) {
+void EndTimer::pause(bool pauses) {
   {
     const std::lock_guard lock(mutex_);
-    is_held_ = holds;
+    is_paused_ = pauses;
   }
   changed_.notify_all();
 }

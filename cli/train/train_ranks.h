@@ -18,8 +18,8 @@
 
 namespace bantam::cli {
 
-/// Calls a function once, so many seconds after `start`, unless the timer is destroyed before. While it is held, it
-/// does not; all the seconds pass again from its release on. All functions: any thread.
+/// Calls a function once, so many seconds after `start`, unless the timer is destroyed before. While it is paused, it
+/// does not; all the seconds pass again once it goes on. All functions: any thread.
 class EndTimer {
  public:
   EndTimer() = default;
@@ -28,12 +28,12 @@ class EndTimer {
   EndTimer& operator=(const EndTimer&) = delete;
   /// The first call counts.
   void start(double seconds, std::function<void()> end);
-  void hold(bool holds);
+  void pause(bool pauses);
 
  private:
   std::mutex mutex_;
   std::condition_variable changed_;
-  bool is_over_ = false, is_held_ = false;
+  bool is_over_ = false, is_paused_ = false;
   std::thread thread_;
 };
 
@@ -62,7 +62,7 @@ class TrainRanks {
   /// The run's folder, which messages name.
   void set_folder(const std::filesystem::path& folder);
   /// While true, this process is not ended: it writes what was trained, and waits for no other rank.
-  void hold_end(bool holds) { timer_.hold(holds); }
+  void pause_end(bool pauses) { timer_.pause(pauses); }
   /// Tells the other ranks that this one ends.
   void fail(const std::string& reason) noexcept { group_.ranks->fail(reason); }
   /// Prints what has ended the run, on one rank of all; returns the exit code.

@@ -17,7 +17,7 @@ class BrokenSamples {
   /// What comes in the place of one.
   enum class Place : std::uint8_t {
     next,  ///< the next sample that can be read
-    zeros  ///< zeros in all of its fields: whoever uses the batch leaves it out
+    zeros  ///< zeros in all of its fields: whoever uses the batch does not count it
   };
   struct Sample {
     std::string name;    ///< its file, or its number

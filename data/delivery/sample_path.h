@@ -54,7 +54,7 @@ class SamplePath {
   /// The fields that `read` writes: images of the final shape and pixel targets that follow them.
   const std::vector<SampleField>& fields() const { return fields_; }
   const DatasetFacts& facts() const { return facts_; }
-  /// Whether a sample takes long enough for threads to share a batch of a few: it is decoded or resampled, or its
+  /// Whether a sample needs time enough for threads to share a batch of a few: it is decoded or resampled, or its
   /// stages change pixels.
   bool is_slow() const { return !straight_ || !stages_.stages.empty(); }
   /// Writes sample `index`, one buffer a field. Throws DataError, and what reader and stages throw.

@@ -1,4 +1,4 @@
-// Internal: names of classes, as a format's key gives them.
+// Internal: names of classes, as a format's key has them.
 #pragma once
 
 #include <cstddef>

@@ -17,7 +17,7 @@ struct FilterAxis {
 };
 
 /// Weights of a triangle filter, widened by the factor of reduction. Integers of 2^16, whose sum is 2^16 for each
-/// output pixel, so that a flat area keeps its value; held as float, in which sums of 8-bit values times such weights
+/// output pixel, so that a flat area keeps its value; kept as float, in which sums of 8-bit values times such weights
 /// are exact whatever their order. Computed in integers: equal on all CPUs.
 class TriangleFilter {
  public:

@@ -42,7 +42,7 @@ class RunObserver {
   /// The trainer has ended or thrown; the run is saved next.
   virtual void on_trained() {}
   /// Where several ranks train: this one has nothing more to do with the others (true), and writes what was trained,
-  /// however long that takes; it has done so, or failed to (false). Must not throw.
+  /// which may need long; it has done so, or failed to (false). Must not throw.
   virtual void on_writing(bool writes) { (void)writes; }
   /// All that was trained is on the disk.
   virtual void on_saved() {}
