@@ -119,7 +119,8 @@ TEST(MemoryReport, OfNothingIsZero) {
 
 TEST_F(MemoryReportTest, NamesOfAnyBytesAreReported) {
   void* const block = allocator_.allocate(100, stream_, {Category::other, "caf\xe9"});
-  const std::string text = to_json(memory_report(allocator_, {{"caf\xe9", 7}}));
+  const std::vector<OverheadLine> overhead = {{"caf\xe9", 7}};
+  const std::string text = to_json(memory_report(allocator_, overhead));
   EXPECT_EQ(nlohmann::json::parse(text)["overhead"].at(0)["name"], "caf\xef\xbf\xbd");
   allocator_.free(block, stream_);
 }
