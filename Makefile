@@ -36,7 +36,7 @@ nightly: nightly-long nightly-asan nightly-tsan nightly-own ## run what takes lo
 
 nightly-long: deps
 	@scripts/build.sh "$(BUILD)" "$(JOBS)" nightly_tests $(CMAKE_FLAGS)
-	ctest --test-dir "$(BUILD)" -C nightly -L nightly --output-on-failure --no-tests=error
+	ctest --test-dir "$(BUILD)" -C nightly -L nightly -j "$(JOBS)" --output-on-failure --no-tests=error
 
 # AddressSanitizer and UndefinedBehaviorSanitizer on the unit tests, ThreadSanitizer on those in which threads work: presets asan and tsan,
 # on the CPU, in folders of their own.
