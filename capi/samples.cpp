@@ -11,6 +11,7 @@
 #include "bantam/base/error.h"
 #include "bantam/base/text.h"
 #include "bantam/capi/status.h"
+#include "bantam/data/formats/class_names.h"
 #include "bantam/engine/autograd/tensor.h"
 
 namespace bantam::capi {
@@ -101,15 +102,8 @@ SampleField target_field(const HostArray& target) {
   return {target.name, shape, expected};
 }
 
-/// "0", "1", … of `classes` classes.
-std::vector<std::string> numbers_up_to(std::int64_t classes) {
-  std::vector<std::string> names;
-  for (std::int64_t c = 0; c < classes; ++c) names.push_back(std::to_string(c));
-  return names;
-}
-
 /// Numbers up to the greatest label of arrays; of masks, and of labels that a callback makes, classes have to be named.
-std::vector<std::string> numbered_classes(const HostArray& labels) {
+std::vector<std::string> classes_of(const HostArray& labels) {
   if (labels.data == nullptr || labels.shape.rank() != 1)
     throw BadArgument(fmt::format("{}: name the classes (class_names): they cannot be counted", to_string(labels)));
   constexpr std::int32_t kMostClasses = 1 << 20;
@@ -122,7 +116,7 @@ std::vector<std::string> numbered_classes(const HostArray& labels) {
           fmt::format("sample {} has the label {}; expected class numbers from 0 to {}", i, label, kMostClasses - 1));
     greatest = std::max(greatest, label);
   }
-  return numbers_up_to(std::int64_t{greatest} + 1);
+  return numbered_classes(std::int64_t{greatest} + 1);
 }
 
 std::vector<std::string> class_names(const bantam_samples& samples, const std::vector<HostArray>& arrays,
@@ -131,7 +125,7 @@ std::vector<std::string> class_names(const bantam_samples& samples, const std::v
   std::vector<std::string> names = texts(samples.class_names, samples.class_count, "samples.class_names");
   if (!names.empty()) return names;
   for (const HostArray& array : arrays)
-    if (array.name == kLabels) return numbered_classes(array);
+    if (array.name == kLabels) return classes_of(array);
   return {};
 }
 
@@ -162,7 +156,7 @@ std::shared_ptr<const SampleReader> images_reader(const HostArray& images, std::
     }
   };
   DatasetFacts facts{
-      .size = images.samples(), .image_shape = image_shape(images), .class_names = numbers_up_to(classes)};
+      .size = images.samples(), .image_shape = image_shape(images), .class_names = numbered_classes(classes)};
   facts.image_dtype = images.dtype;
   return std::make_shared<Unlabelled>(nullptr, std::vector{images}, std::move(facts));
 }

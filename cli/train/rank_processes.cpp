@@ -145,16 +145,11 @@ std::string RankProcesses::end_of(int rank) const {
   return fmt::format("ended with exit code {}", WEXITSTATUS(status));
 }
 
-int RankProcesses::code_by_now(int rank) noexcept {
+int RankProcesses::code_of(int rank) noexcept {
   (void)collect(false);
   const std::lock_guard lock(mutex_);
   const Process& process = processes_[static_cast<std::size_t>(rank - 1)];
   return process.ended && WIFEXITED(process.status) ? WEXITSTATUS(process.status) : 0;
-}
-
-int RankProcesses::code_of(int rank) const {
-  const int status = processes_.at(static_cast<std::size_t>(rank - 1)).status;
-  return WIFEXITED(status) ? WEXITSTATUS(status) : 0;
 }
 
 }  // namespace bantam::cli

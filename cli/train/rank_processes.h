@@ -36,12 +36,10 @@ class RankProcesses {
   /// Ends those that still run at once, and does not wait. Any thread.
   void kill_all() noexcept;
   /// The exit code of a rank that has ended by itself; 0 where it still runs, or a signal has ended it. Any thread.
-  int code_by_now(int rank) noexcept;
+  int code_of(int rank) noexcept;
   /// How a rank has ended, after `wait`: "ended by signal 9 (Killed)" or "ended with exit code 4"; empty where it was
   /// ended here.
   std::string end_of(int rank) const;
-  /// Its exit code; 0 where a signal has ended it.
-  int code_of(int rank) const;
 
  private:
   struct Process {

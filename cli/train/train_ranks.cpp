@@ -129,7 +129,7 @@ void TrainRanks::end_after(const RankFailure& failure) {
   timer_.start(kMostSeconds, [this, failure] {
     int code = 0;
     if (processes_ != nullptr) {
-      if (failure.rank > 0) code = processes_->code_by_now(failure.rank);
+      if (failure.rank > 0) code = processes_->code_of(failure.rank);
       processes_->kill_all();
     }
     if (tells(failure)) write_at_once(error_line(message_of(failure, ""), rank_ == 0 ? "" : who()));

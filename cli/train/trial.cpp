@@ -17,6 +17,7 @@
 #include "bantam/base/text.h"
 #include "bantam/cli/print/json_text.h"
 #include "bantam/data/delivery/data_config.h"
+#include "bantam/run/fit/settle.h"
 
 namespace bantam::cli {
 
@@ -61,9 +62,7 @@ void limit_held_out(RunConfig& config, std::int64_t batches) {
 }
 
 void pack_nothing(RunConfig& config) {
-  if (!config.data) return;
-  PipelineOptions& pipeline = config.data->pipeline;
-  if (pipeline.cache == CacheKind::disk && pipeline.cache_folder.empty()) pipeline.cache = CacheKind::off;
+  if (config.data && run::packs_into_run(*config.data)) config.data->pipeline.cache = CacheKind::off;
 }
 
 std::string trial_text(const TrainOutcome& outcome) {

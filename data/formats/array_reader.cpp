@@ -151,9 +151,7 @@ std::vector<std::string> ArrayReader::class_names() const {
   if (!options_.classes.empty()) return options_.classes;
   if (!labels_ || !are_classes(*labels_)) return {};
   if (training_ != nullptr) return training_->facts().class_names;
-  std::vector<std::string> names;
-  for (std::int64_t c = 0, count = greatest_label() + 1; c < count; ++c) names.push_back(std::to_string(c));
-  return names;
+  return numbered_classes(greatest_label() + 1);
 }
 
 /// Of one label a sample. A class a pixel may have a number that counts for nothing (255), so their classes are named.

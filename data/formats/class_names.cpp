@@ -24,6 +24,12 @@ std::string fault_of_class_names(std::span<const std::string> names, std::size_t
   return "";
 }
 
+std::vector<std::string> numbered_classes(std::int64_t classes) {
+  std::vector<std::string> names;
+  for (std::int64_t c = 0; c < classes; ++c) names.push_back(std::to_string(c));
+  return names;
+}
+
 std::vector<std::string> read_class_names(const ConfigNode& node, std::size_t most) {
   std::vector<std::string> names = node.as_texts();
   if (const std::string fault = fault_of_class_names(names, most); !fault.empty()) node.fail(fault);

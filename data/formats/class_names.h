@@ -1,7 +1,8 @@
-// Internal: names of classes, as a format's key has them.
+// Internal: names of classes, as a format's key has them, or in place of those.
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <span>
 #include <string>
 #include <vector>
@@ -13,6 +14,9 @@ namespace bantam {
 /// What is wrong with names of classes in the order of their numbers: that there are none, or more than `most` (0: any
 /// number), that one is empty, or that two classes have the same. Empty: nothing is.
 std::string fault_of_class_names(std::span<const std::string> names, std::size_t most = 0);
+
+/// "0", "1", … : classes that have no names but their numbers.
+std::vector<std::string> numbered_classes(std::int64_t classes);
 
 /// The names in a list. Throws ConfigError at its place where something is wrong with them.
 std::vector<std::string> read_class_names(const ConfigNode& node, std::size_t most = 0);

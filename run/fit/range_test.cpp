@@ -8,6 +8,7 @@
 
 #include "bantam/base/error.h"
 #include "bantam/run/fit/run_plan.h"
+#include "bantam/run/fit/settle.h"
 #include "bantam/run/weights/initial_weights.h"
 
 namespace bantam::run {
@@ -24,8 +25,7 @@ void check(const RangeTestOptions& options) {
 /// Without a run's folder for what `cache: disk` writes, samples are read as they are used, to the same bits.
 DataOptions data_of(const RunConfig& config) {
   DataOptions data = *config.data;
-  if (data.pipeline.cache == CacheKind::disk && data.pipeline.cache_folder.empty())
-    data.pipeline.cache = CacheKind::off;
+  if (packs_into_run(data)) data.pipeline.cache = CacheKind::off;
   return data;
 }
 

@@ -129,6 +129,10 @@ Settled settle(const RunConfig& config) {
   return settled;
 }
 
+bool packs_into_run(const DataOptions& data) {
+  return data.pipeline.cache == CacheKind::disk && data.pipeline.cache_folder.empty();
+}
+
 RunConfig with_data_keys(const RunConfig& config) {
   RunConfig other = config;
   for (const auto& [key, value] : config.data->source.train->settled_keys())

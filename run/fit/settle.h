@@ -23,6 +23,9 @@ struct Settled {
 /// a budget cannot be met, and DataError where the file of `model.weights` cannot be read.
 Settled settle(const RunConfig& config);
 
+/// Whether samples are packed into the run's own folder: `cache: disk` that names none.
+bool packs_into_run(const DataOptions& data);
+
 /// A new run's configuration with those keys of its data's format that the training samples decide
 /// (SampleReader::settled_keys) written into its document. May read the samples; throws DataError.
 RunConfig with_data_keys(const RunConfig& config);

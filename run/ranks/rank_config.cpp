@@ -20,6 +20,7 @@
 #include "bantam/engine/graph/norm_exchange.h"
 #include "bantam/engine/step/training_session.h"
 #include "bantam/run/fit/fitting.h"
+#include "bantam/run/fit/settle.h"
 #include "bantam/run/ranks/rank_devices.h"
 
 namespace bantam::run {
@@ -90,8 +91,7 @@ void require_ranks(const RunConfig& config, int ranks) {
   if (config.train.sync_batch_norm) require_rank_each(config.train.replicas, ranks);
   if (ranks == 1) return;
   // With `cache: auto` it is another once it is settled for the ranks.
-  if (config.data && config.data->pipeline.cache == CacheKind::disk && config.data->pipeline.cache_folder.empty() &&
-      !config.data->cache_is_auto)
+  if (config.data && packs_into_run(*config.data) && !config.data->cache_is_auto)
     throw ConfigError(
         "data.pipeline.cache: disk packs samples into the run's folder, which rank 0 alone has: name a folder by "
         "cache: {disk: FOLDER}, or use another cache");

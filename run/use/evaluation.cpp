@@ -13,6 +13,7 @@
 #include "bantam/base/error.h"
 #include "bantam/base/text.h"
 #include "bantam/data/delivery/data_config.h"
+#include "bantam/data/formats/class_names.h"
 #include "bantam/engine/graph/fusion.h"
 #include "bantam/engine/plan/step_plan.h"
 #include "bantam/engine/program/step_program.h"
@@ -45,11 +46,7 @@ std::shared_ptr<const SampleReader> samples_of(const RunConfig& config, Evaluate
 }
 
 /// Whether classes have no names but their numbers, as those of .npy files.
-bool are_numbers(const std::vector<std::string>& names) {
-  for (std::size_t c = 0; c < names.size(); ++c)
-    if (names[c] != fmt::format("{}", c)) return false;
-  return true;
-}
+bool are_numbers(const std::vector<std::string>& names) { return names == numbered_classes(std::ssize(names)); }
 
 /// Class numbers of the samples mean what the model's outputs do.
 void require_same_classes(const std::vector<std::string>& trained, const std::vector<std::string>& found) {

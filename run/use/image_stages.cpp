@@ -9,15 +9,14 @@
 
 #include "bantam/base/error.h"
 #include "bantam/data/delivery/data_config.h"
+#include "bantam/data/formats/class_names.h"
 
 namespace bantam::run {
 namespace {
 
 /// Images of `size`, or files of any, with labels as training samples have them.
 DatasetFacts facts_of(const Shape& input, ImageSize size, std::int64_t classes) {
-  DatasetFacts facts{.size = 1, .image_shape = {size.height, size.width, input[2]}};
-  for (std::int64_t c = 0; c < classes; ++c) facts.class_names.push_back(fmt::format("{}", c));
-  return facts;
+  return {.size = 1, .image_shape = {size.height, size.width, input[2]}, .class_names = numbered_classes(classes)};
 }
 
 PipelineOptions stages_for(ConfigMap& data, const DatasetFacts& facts) {
