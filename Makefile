@@ -21,15 +21,18 @@ train: build ## build, then train configs/quickstart.yaml
 	"$(BUILD)/bantam" train configs/quickstart.yaml
 
 test: deps ## build everything and run every test
-	@scripts/build.sh "$(BUILD)" "$(JOBS)" all $(CMAKE_FLAGS)
+	@scripts/build.sh "$(BUILD)" "$(JOBS)" all $(strip $(CMAKE_FLAGS))
 	ctest --test-dir "$(BUILD)" --output-on-failure --no-tests=error
 
 # Without them the check says so and skips what needs them: a machine without apt or network checks the rest.
 deps-check: deps
 	@scripts/install_deps.sh clang-format clang-tidy || echo "check: no clang-format or clang-tidy could be installed" >&2
 
+# Warnings are errors here alone. CI passes the same flag to `make test`, so that one build serves both.
+CHECK_FLAGS = $(filter-out -DBANTAM_WERROR=ON,$(CMAKE_FLAGS)) -DBANTAM_WERROR=ON
+
 check: deps-check ## check format, changed lines (clang-tidy), floors, generated docs and words
-	@scripts/build.sh "$(BUILD)" "$(JOBS)" check_tests $(CMAKE_FLAGS)
+	@scripts/build.sh "$(BUILD)" "$(JOBS)" check_tests $(strip $(CHECK_FLAGS))
 	@scripts/check.sh "$(BUILD)"
 
 nightly: nightly-long nightly-asan nightly-tsan nightly-own ## run what takes long: allocator fuzzer, planner, limits under load, sanitizers

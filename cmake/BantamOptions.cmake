@@ -1,5 +1,5 @@
 # Language level, build type, warnings, sanitizers and the CPU architecture, for every target of the project. Below a parent project
-# (add_subdirectory, FetchContent) its flags, build type and compiler launcher hold, and our warnings are no errors.
+# (add_subdirectory, FetchContent) its flags, build type and compiler launcher hold.
 if(PROJECT_IS_TOP_LEVEL)
   if(NOT CMAKE_BUILD_TYPE)
     set(CMAKE_BUILD_TYPE Release CACHE STRING "Build type" FORCE)
@@ -20,9 +20,10 @@ endif()
 
 add_library(bantam_options INTERFACE)
 target_compile_options(bantam_options INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Wall -Wextra -Wno-missing-field-initializers>)
-if(PROJECT_IS_TOP_LEVEL)
+if(BANTAM_WERROR)
   target_compile_options(bantam_options INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Werror>)
-elseif(NOT CMAKE_BUILD_TYPE AND NOT CMAKE_CONFIGURATION_TYPES)  # a parent without a build type means its own code
+endif()
+if(NOT PROJECT_IS_TOP_LEVEL AND NOT CMAKE_BUILD_TYPE AND NOT CMAKE_CONFIGURATION_TYPES)  # a parent without a build type means its own code
   target_compile_options(bantam_options INTERFACE -O2)
 endif()
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64" AND BANTAM_CPU_ARCH)

@@ -1,7 +1,5 @@
-// The house's walls: which floor and which room may include which, how large a room may be, and what is installed.
-// Draws the house, as docs/ARCHITECTURE.md describes it.
+// The rules of includes: which folder may include which, and what is installed.
 #include <algorithm>
-#include <cstdio>
 #include <filesystem>
 #include <map>
 #include <set>
@@ -126,11 +124,6 @@ const std::vector<Floor> kHouse = {
     {"cli", {"config", "print", "report", "begin", "train", "plan", "see", "use", ""}, {"capi"}},
 };
 
-/// Most units of a room: a header and its source count once.
-constexpr std::size_t kMostUnits = 20;
-/// Most rooms of the engine that stand on one another.
-constexpr int kMostEngineLevels = 9;
-
 /// Where a file lies: its floor and room, as places in kHouse; -1 where there are none.
 struct Place {
   int floor = -1, room = -1;
@@ -216,14 +209,6 @@ std::map<Place, std::set<std::string>> units_of(const Files& files) {
   return units;
 }
 
-std::vector<std::string> crowded_rooms(const Files& files) {
-  std::vector<std::string> crowded;
-  for (const auto& [place, units] : units_of(files))
-    if (units.size() > kMostUnits)
-      crowded.push_back(name_of(place) + " holds " + std::to_string(units.size()) + " units");
-  return crowded;
-}
-
 /// Depth-first walk over includes; a file met again while it is still open closes a circle.
 void find_circles(const Files& files, const std::string& path, std::vector<std::string>& open,
                   std::set<std::string>& done, std::vector<std::string>& circles) {
@@ -247,54 +232,6 @@ std::vector<std::string> include_circles(const Files& files) {
   std::vector<std::string> open;
   for (const auto& [path, text] : files) find_circles(files, path, open, done, circles);
   return circles;
-}
-
-/// Rooms of the same floor that each room includes.
-std::map<Place, std::set<Place>> arrows_within_floors(const Files& files) {
-  std::map<Place, std::set<Place>> arrows;
-  for (const auto& [path, text] : files) {
-    const Place from = place_of(path);
-    for (const std::string& include : includes_of(text)) {
-      const std::string own = own_path(include);
-      if (own.empty() || !files.contains(own)) continue;
-      const Place to = place_of(own);
-      if (to.floor == from.floor && to != from) arrows[from].insert(to);
-    }
-  }
-  return arrows;
-}
-
-/// How many rooms stand on one another from `room` down, itself included; rooms' arrows must point down.
-int level_of(const std::map<Place, std::set<Place>>& arrows, Place room) {
-  int level = 1;
-  if (const auto at = arrows.find(room); at != arrows.end())
-    for (const Place below : at->second) level = std::max(level, 1 + level_of(arrows, below));
-  return level;
-}
-
-std::string picture_of(const Files& files) {
-  const auto units = units_of(files);
-  const auto arrows = arrows_within_floors(files);
-  std::string picture;
-  for (std::size_t f = kHouse.size(); f-- > 0;) {
-    picture += kHouse[f].name + "/\n";
-    for (std::size_t r = kHouse[f].rooms.size(); r-- > 0;) {
-      const Place place{static_cast<int>(f), static_cast<int>(r)};
-      if (!units.contains(place)) continue;
-      const std::string& room = kHouse[f].rooms[r];
-      std::string line = "  " + (room.empty() ? "(itself)" : room + "/");
-      line.resize(std::max<std::size_t>(line.size() + 1, 26), ' ');
-      line += std::to_string(units.at(place).size()) + (units.at(place).size() == 1 ? " unit" : " units");
-      std::string on;
-      if (const auto at = arrows.find(place); at != arrows.end())
-        for (const Place below : at->second) {
-          const std::string& name = kHouse[f].rooms[static_cast<std::size_t>(below.room)];
-          on += " " + (name.empty() ? "(itself)" : name);
-        }
-      picture += line + (on.empty() ? "" : "   on" + on) + "\n";
-    }
-  }
-  return picture;
 }
 
 std::string lines_of(const std::vector<std::string>& items) {
@@ -326,28 +263,12 @@ TEST(Walls, IncludesHaveNoCircles) {
   EXPECT_TRUE(circles.empty()) << lines_of(circles);
 }
 
-TEST(Walls, RoomsAreNotCrowded) {
-  const auto crowded = crowded_rooms(source_files());
-  EXPECT_TRUE(crowded.empty()) << lines_of(crowded);
-}
-
 TEST(Walls, ListedRoomsExist) {
   const auto units = units_of(source_files());
   for (std::size_t f = 0; f < kHouse.size(); ++f)
     for (std::size_t r = 0; r < kHouse[f].rooms.size(); ++r)
       EXPECT_TRUE(units.contains({static_cast<int>(f), static_cast<int>(r)}))
           << kHouse[f].name << "/" << kHouse[f].rooms[r];
-}
-
-TEST(Walls, EngineIsNotTooHigh) {
-  const Files files = source_files();
-  const auto arrows = arrows_within_floors(files);
-  int levels = 0;
-  for (const auto& [place, units] : units_of(files))
-    if (kHouse[static_cast<std::size_t>(place.floor)].name == "engine")
-      levels = std::max(levels, level_of(arrows, place));
-  EXPECT_LE(levels, kMostEngineLevels);
-  std::printf("%s", picture_of(files).c_str());
 }
 
 // The checker itself, on small trees with known faults.
@@ -387,29 +308,11 @@ TEST(WallChecker, FindsEachFault) {
             }));
 }
 
-TEST(WallChecker, CountsAHeaderAndItsSourceOnce) {
-  Files files;
-  for (int i = 0; i < 20; ++i) {
-    files["base/unit" + std::to_string(i) + ".h"] = "";
-    files["base/unit" + std::to_string(i) + ".cpp"] = "";
-  }
-  EXPECT_TRUE(crowded_rooms(files).empty());
-  files["base/one_more.h"] = "";
-  EXPECT_EQ(crowded_rooms(files), std::vector<std::string>{"base holds 21 units"});
-}
-
 TEST(WallChecker, FindsCircles) {
   const Files circle = {{"base/a.h", "#include \"bantam/base/b.h\"\n"},
                         {"base/b.h", "#include \"bantam/base/c.h\"\n"},
                         {"base/c.h", "#include \"bantam/base/b.h\"\n"}};
   EXPECT_EQ(include_circles(circle), std::vector<std::string>{"base/b.h > base/c.h > base/b.h"});
-}
-
-TEST(WallChecker, MeasuresHowHighRoomsStand) {
-  const Files files = {{"engine/runtime/a.h", ""},
-                       {"engine/ops/b.h", "#include \"bantam/engine/runtime/a.h\"\n"},
-                       {"engine/train/c.h", "#include \"bantam/engine/ops/b.h\"\n"}};
-  EXPECT_EQ(level_of(arrows_within_floors(files), place_of("engine/train/c.h")), 3);
 }
 
 }  // namespace
