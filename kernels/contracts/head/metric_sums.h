@@ -7,7 +7,7 @@ namespace bantam::kernels {
 struct MetricSums {
   double loss = 0;     ///< Σ of per-sample losses
   double correct = 0;  ///< samples whose largest logit (the first, among equals) is the label
-  double samples = 0;
+  double samples = 0;  ///< that count: not those whose positions are all ignored
 };
 
 }  // namespace bantam::kernels

@@ -56,21 +56,24 @@ static __global__ void __launch_bounds__(kSampleThreads)
 static __global__ void __launch_bounds__(kLossSumThreads)
     sum_samples_kernel(std::int64_t batch, const LossTerms* samples, std::int64_t terms, LossScale scale,
                        LossOutputs out) {
-  double loss = 0, correct = 0;
+  double loss = 0, correct = 0, counted = 0;
   for (std::int64_t n = threadIdx.x; n < batch; n += kLossSumThreads) {
     const LossTerms sample = samples[n];
     loss += sample_loss(scale, sample.loss, terms > 0 ? terms : sample.counted);
-    if (sample.counted > 0) correct += static_cast<double>(sample.right) / static_cast<double>(sample.counted);
+    if (sample.counted == 0) continue;
+    correct += static_cast<double>(sample.right) / static_cast<double>(sample.counted);
+    ++counted;
   }
   loss = block_sum<kLossSumThreads>(loss);
   correct = block_sum<kLossSumThreads>(correct);
+  counted = block_sum<kLossSumThreads>(counted);
   if (threadIdx.x != 0) return;
   *out.loss = static_cast<float>(loss / static_cast<double>(scale.divisor));
   if (out.ring == nullptr) return;
   MetricSums& sums = out.ring[out.slot != nullptr ? *out.slot : 0];
   sums.loss += loss;
   sums.correct += correct;
-  sums.samples += static_cast<double>(batch);
+  sums.samples += counted;
 }
 
 /// `samples` (batch) → loss and counts. A sample's mean is over `terms`; 0: over those that count.
