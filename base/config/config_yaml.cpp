@@ -1,5 +1,6 @@
 // From YAML text to a tree, by yaml-cpp's event parser: positions, duplicate keys, and refusal of what would surprise.
 #include <algorithm>
+#include <optional>
 #include <sstream>
 
 #include <fmt/format.h>
@@ -48,6 +49,7 @@ class TreeBuilder final : public YAML::EventHandler {
 
   void OnNull(const YAML::Mark& mark, YAML::anchor_t anchor) override {
     refuse_anchor(mark, anchor);
+    if (list_key_) refuse_list_key();
     if (expects_key()) fail_at(mark_of(mark), "a key must be text, got nothing");
     add(node(ConfigKind::null, mark));
   }
@@ -59,6 +61,7 @@ class TreeBuilder final : public YAML::EventHandler {
     refuse_anchor(mark, anchor);
     if (tag != "?" && tag != "!") refuse_tag(mark, tag);
     const bool quoted = tag == "!";
+    if (list_key_) return list_key_->items.push_back(value);
     if (expects_key()) return take_key(mark, value, quoted);
     auto data = node(ConfigKind::scalar, mark);
     data->scalar = value;
@@ -68,10 +71,18 @@ class TreeBuilder final : public YAML::EventHandler {
   }
 
   void OnSequenceStart(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor,
-                       YAML::EmitterStyle::value /*style*/) override {
-    open(ConfigKind::list, mark, tag, anchor);
+                       YAML::EmitterStyle::value style) override {
+    if (expects_key() && !list_key_ && anchor == 0 && style == YAML::EmitterStyle::Flow)
+      list_key_ = ListKey{mark_of(mark), {}};
+    else
+      open(ConfigKind::list, mark, tag, anchor);
   }
-  void OnSequenceEnd() override { stack_.pop_back(); }
+  void OnSequenceEnd() override {
+    if (list_key_)
+      take_list_key();
+    else
+      stack_.pop_back();
+  }
 
   void OnMapStart(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor,
                   YAML::EmitterStyle::value /*style*/) override {
@@ -87,6 +98,31 @@ class TreeBuilder final : public YAML::EventHandler {
     std::string key;
     ConfigMark key_mark;
   };
+
+  /// A key that is a list of numbers: `[128, 0, 0]: aeroplane`. Its text is that spelling.
+  struct ListKey {
+    ConfigMark mark;
+    std::vector<std::string> items;
+  };
+
+  [[noreturn]] void refuse_list_key() const {
+    fail_at(list_key_->mark, "a key must be text, not a list or a map (is a bracket left open?)");
+  }
+
+  void take_list_key() {
+    const auto is_number = [](const std::string& item) {
+      return !item.empty() && item.find_first_not_of("0123456789") == std::string::npos;
+    };
+    ConfigMark place = list_key_->mark;
+    const std::string& line = source_.lines.at(static_cast<std::size_t>(place.line));
+    const std::size_t end = line.find(']', static_cast<std::size_t>(place.column));
+    if (list_key_->items.empty() || !std::ranges::all_of(list_key_->items, is_number) || end == std::string::npos)
+      refuse_list_key();
+    place.length = static_cast<int>(end) - place.column + 1;
+    const std::string key = "[" + join(list_key_->items, ", ", ", ") + "]";
+    list_key_.reset();
+    take_key_at(place, key);
+  }
 
   bool is_bracket(const ConfigMark& mark) const {
     if (static_cast<std::size_t>(mark.line) >= source_.lines.size()) return false;
@@ -121,17 +157,22 @@ class TreeBuilder final : public YAML::EventHandler {
   void open(ConfigKind kind, const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor) {
     refuse_anchor(mark, anchor);
     if (!tag.empty() && tag != "?" && tag != "!") refuse_tag(mark, tag);
+    if (list_key_) refuse_list_key();
     if (expects_key()) fail_at(mark_of(mark), "a key must be text, not a list or a map (is a bracket left open?)");
     Data* added = add(node(kind, mark));
     stack_.push_back({.data = added, .key = {}, .key_mark = {}});
   }
 
   void take_key(const YAML::Mark& mark, const std::string& key, bool quoted) {
-    Level& level = stack_.back();
     ConfigMark place = mark_of(mark);
     place.length = written_length(place, key, quoted);
-    require_colon(place, key);
     if (key == "<<" && !quoted) fail_at(place, "merge keys (<<) are not supported: write the values out");
+    take_key_at(place, key);
+  }
+
+  void take_key_at(const ConfigMark& place, const std::string& key) {
+    Level& level = stack_.back();
+    require_colon(place, key);
     if (const Data* first = find_child(*level.data, key)) {
       const std::string path = path_of(*level.data);
       const std::string where = source_.command_line ? "" : fmt::format(" (first at {})", position_of(first->key_mark));
@@ -216,6 +257,7 @@ class TreeBuilder final : public YAML::EventHandler {
   int first_line_begins_;
   std::unique_ptr<Data> root_;
   std::vector<Level> stack_;
+  std::optional<ListKey> list_key_;  ///< while its items are read
 };
 
 /// The parser would silently stop at, or keep, control characters; they are never meant.

@@ -28,6 +28,7 @@
 #include "bantam/base/error.h"
 #include "bantam/base/parallel.h"
 #include "bantam/data/delivery/encoded_cache.h"
+#include "bantam/data/formats/mask_values.h"
 
 namespace bantam {
 namespace {
@@ -85,6 +86,7 @@ void add_names(Checksum& sum, const SampleReader& source, std::int64_t samples, 
 void add_facts(Checksum& sum, const DatasetFacts& facts) {
   sum.add(bytes_of(facts.size));
   for (const std::string& name : facts.class_names) sum.add(name);
+  if (facts.masks != nullptr) sum.add(facts.masks->fingerprint());
   for (const SampleField& field : facts.fields())
     sum.add(fmt::format("{} {} {} {}", field.name, to_string(field.shape), to_string(field.dtype),
                         static_cast<int>(field.encoding)));

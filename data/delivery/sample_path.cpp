@@ -273,11 +273,8 @@ std::size_t SamplePath::decode(Work& work, const StoredRgb& decoded) const {
   }
   for (std::size_t f = 1; f < stored_.size(); ++f) {
     if (stored_[f].encoding == FieldEncoding::mask) {
-      decode_mask(s.stored[f], s.decoded);
-      if (s.decoded.size != size)
-        throw DataError(
-            fmt::format("'{}' is {}, but its image is {}", stored_[f].name, text_of(s.decoded.size), text_of(size)));
-      check_classes(s.decoded, facts_, stored_[f].name);
+      decode_mask(s.stored[f], facts_, stored_[f].name, s.decoded);
+      fit_mask(s.decoded, size, facts_, stored_[f].name);
       resample(s.decoded, whole, Interpolation::nearest, s.now[f]);
       widen(s.now[f], stored_[f]);
     } else if (window && moves_[f]) {

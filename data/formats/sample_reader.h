@@ -21,6 +21,8 @@
 BANTAM_API_BEGIN
 namespace bantam {
 
+struct MaskReading;
+
 /// Extents in pixels; 0: not known yet.
 struct ImageSize {
   std::int64_t height = 0, width = 0;
@@ -39,7 +41,7 @@ struct Sampling {
 enum class FieldEncoding : std::uint8_t {
   values,  ///< as numbers of the field's shape and type
   image,   ///< as an image file (JPEG, PNG) of a size of its own
-  mask     ///< as a PNG whose pixels are class numbers, of its image's size
+  mask     ///< as an image file whose pixels are class numbers (DatasetFacts::masks), of its image's size
 };
 
 /// One field of every sample.
@@ -65,6 +67,8 @@ struct DatasetFacts {
 
   DType image_dtype = DType::uint8;                ///< or float32
   std::optional<std::int32_t> ignored_label = {};  ///< of masks: a number that pixels of no class have
+  /// Of masks: how their stored values become class numbers. Null: the numbers are stored.
+  std::shared_ptr<const MaskReading> masks = nullptr;
 
   /// The images, then the targets.
   std::vector<SampleField> fields() const;

@@ -1,11 +1,11 @@
-// Images and masks in two folders: a mask is a PNG of its image's size and name whose pixels are class numbers.
+// Images and their masks: files whose pixels are class numbers, or values that stand for classes.
 //
 //     roads/images/a.jpg and roads/masks/a.png; with parts roads/train/images/…, roads/val/images/… or
-//     roads/images/train/…, roads/images/val/…
-//
-// A mask's numbers are those that its pixels store: palette indices, or grey values of one channel.
+//     roads/images/train/…, roads/images/val/…; or in one folder: roads/train/a.jpg and roads/train/a_mask.png
 #include <algorithm>
+#include <cctype>
 #include <filesystem>
+#include <iterator>
 #include <map>
 #include <memory>
 #include <span>
@@ -17,9 +17,10 @@
 #include "bantam/base/error.h"
 #include "bantam/base/text.h"
 #include "bantam/data/files/once.h"
-#include "bantam/data/formats/class_names.h"
 #include "bantam/data/formats/held_out.h"
 #include "bantam/data/formats/image_files.h"
+#include "bantam/data/formats/mask_names.h"
+#include "bantam/data/formats/mask_values.h"
 
 namespace bantam {
 namespace {
@@ -28,16 +29,24 @@ namespace fs = std::filesystem;
 
 struct MaskOptions {
   std::int64_t channels = 3;
-  std::vector<std::string> classes;
-  std::optional<std::int32_t> ignored;
+  std::optional<MaskNames> names;  ///< none: they are found
+  bool skips_unmasked = false;     ///< images without a mask are left out; else they are an error
+  std::shared_ptr<const MaskReading> reading;
 };
 
 /// Where the images and the masks of one part are; empty paths: there is no such part.
 struct PairFolders {
   fs::path images, masks;
+  bool are_one() const { return images == masks; }
 };
 
 std::string without_suffix(const std::string& name) { return fs::path(name).replace_extension().string(); }
+
+bool is_jpeg(const std::string& name) {
+  std::string suffix = fs::path(name).extension().string();
+  std::ranges::transform(suffix, suffix.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  return suffix == ".jpg" || suffix == ".jpeg" || suffix == ".jfif" || suffix == ".jpe";
+}
 
 /// An image and its mask, relative to their folders.
 struct Pair {
@@ -47,7 +56,8 @@ struct Pair {
 /// One part of the set; listed once, when it is first used.
 class ImageMaskPairs {
  public:
-  explicit ImageMaskPairs(PairFolders folders) : folders_(std::move(folders)) {}
+  ImageMaskPairs(PairFolders folders, const MaskOptions& options)
+      : folders_(std::move(folders)), names_(options.names), skips_unmasked_(options.skips_unmasked) {}
 
   std::int64_t size() const { return std::ssize(listed()); }
   fs::path image(std::int64_t index) const { return folders_.images / listed()[static_cast<std::size_t>(index)].image; }
@@ -63,56 +73,115 @@ class ImageMaskPairs {
     return pairs_;
   }
   void list() const {
-    const ImageFiles images = list_image_files(folders_.images);
+    ImageFiles images = list_image_files(folders_.images);
     if (images.names.empty())
       throw DataError(fmt::format("{}: holds no .jpg, .jpeg or .png", folders_.images.string()));
-    std::map<std::string, std::string> masks = list_masks();
+    ImageFiles masks = folders_.are_one() ? images : list_image_files(folders_.masks);
     ignored_.add(images.ignored);
+    if (!folders_.are_one()) ignored_.add(masks.ignored);
+    if (masks.names.empty()) throw DataError(fmt::format("{}: holds no masks", folders_.masks.string()));
+    const MaskNames names = names_ ? *names_ : found_names(images.names, masks.names);
+    if (folders_.are_one()) part(names, images.names, masks.names);
+    pair(names, images.names, masks.names);
+  }
+  MaskNames found_names(const std::vector<std::string>& images, const std::vector<std::string>& masks) const {
+    std::vector<std::string> of_images, of_masks;
+    for (const std::string& name : images) of_images.push_back(without_suffix(name));
+    for (const std::string& name : masks) of_masks.push_back(without_suffix(name));
+    return find_mask_names(of_images, folders_.are_one() ? of_images : of_masks).value_or(MaskNames());
+  }
+  /// The files of one folder: masks by their names, or, where those have none of their own, all but JPEG files.
+  void part(const MaskNames& names, std::vector<std::string>& images, std::vector<std::string>& masks) const {
+    const bool by_name = !names.prefix.empty() || !names.suffix.empty();
+    const auto is_mask = [&](const std::string& name) {
+      return by_name ? names.is_mask(without_suffix(name)) : !is_jpeg(name);
+    };
+    std::erase_if(images, is_mask);
+    std::erase_if(masks, [&](const std::string& name) { return !is_mask(name); });
+    if (images.empty() || masks.empty())
+      throw DataError(
+          fmt::format("{}: holds images and masks, by data.images and data.masks, but which are masks is not in their "
+                      "names: say it "
+                      "by data.masks: {{suffix: _mask}} or prefix",
+                      folders_.images.string()));
+  }
+  void pair(const MaskNames& names, const std::vector<std::string>& images,
+            const std::vector<std::string>& mask_files) const {
+    std::map<std::string, std::string> masks = by_stem(mask_files);
     std::map<std::string, std::string> seen;
-    for (const std::string& name : images.names) {
+    std::vector<std::string> without;
+    std::string expected;
+    for (const std::string& name : images) {
       const std::string stem = without_suffix(name);
       if (const auto [other, added] = seen.emplace(stem, name); !added)
         throw DataError(
             fmt::format("{}: '{}' and '{}' would have one mask", folders_.images.string(), other->second, name));
-      const auto mask = masks.find(stem);
-      if (mask == masks.end())
-        throw DataError(fmt::format("{}: has no mask; expected {}.png", (folders_.images / name).string(),
-                                    (folders_.masks / stem).string()));
+      auto mask = masks.end();
+      if (const auto wanted = names.mask_of(stem)) mask = masks.find(*wanted);
+      if (mask == masks.end())  // a.jpg.png, the mask of a.jpg
+        if (const auto wanted = names.mask_of(name)) mask = masks.find(*wanted);
+      if (mask == masks.end()) {
+        without.push_back(name);
+        if (expected.empty()) expected = names.mask_of(stem).value_or(names.prefix + stem + names.suffix);
+        continue;
+      }
       pairs_.push_back({name, mask->second});
-      mask->second.clear();
+      used_.push_back(mask->second);
     }
+    tell_unmasked(without, expected, images.size(), mask_files);
+    std::ranges::sort(used_);
     for (const auto& [stem, name] : masks)
-      if (!name.empty()) ignored_.add((folders_.masks / name).string());
+      if (!std::ranges::binary_search(used_, name)) ignored_.add((folders_.masks / name).string());
   }
-  /// By their names without suffix.
-  std::map<std::string, std::string> list_masks() const {
-    const ImageFiles found = list_image_files(folders_.masks);
-    ignored_.add(found.ignored);
+  /// By their names without suffix. Of several files of one name the JPEG file, which has no exact values, is ignored.
+  std::map<std::string, std::string> by_stem(const std::vector<std::string>& files) const {
     std::map<std::string, std::string> masks;
-    for (const std::string& name : found.names) {
-      if (!name.ends_with(".png") && !name.ends_with(".PNG"))
-        ignored_.add((folders_.masks / name).string());  // a lossy file has no exact numbers
-      else
-        masks.emplace(without_suffix(name), name);
+    for (const std::string& name : files) {
+      const auto [known, is_new] = masks.emplace(without_suffix(name), name);
+      if (is_new) continue;
+      const bool replaces = is_jpeg(known->second) && !is_jpeg(name);
+      ignored_.add((folders_.masks / (replaces ? known->second : name)).string());
+      if (replaces) known->second = name;
     }
     return masks;
   }
+  void tell_unmasked(const std::vector<std::string>& without, const std::string& expected, std::size_t images,
+                     const std::vector<std::string>& masks) const {
+    if (without.empty()) return;
+    for (const std::string& name : without) ignored_.add((folders_.images / name).string() + " (it has no mask)");
+    if (skips_unmasked_ && without.size() < images) return;
+    const std::string count =
+        without.size() > 1 ? fmt::format(" ({} of {} images have none)", without.size(), images) : "";
+    const std::string advice =
+        without.size() == images
+            ? fmt::format(
+                  "; the folder of masks has {}: say how masks are called by data.masks: {{suffix: _mask}}, or "
+                  "prefix, image_suffix, image_prefix",
+                  shown(masks.front(), 80))
+            : "; data.on_error: skip leaves images without a mask out";
+    throw DataError(fmt::format("{}: has no mask; expected {}.png{}{}", (folders_.images / without.front()).string(),
+                                (folders_.masks / expected).string(), count, advice));
+  }
 
   PairFolders folders_;
+  std::optional<MaskNames> names_;
+  bool skips_unmasked_;
   mutable Once once_;
   mutable std::vector<Pair> pairs_;
+  mutable std::vector<std::string> used_;
   mutable IgnoredFiles ignored_;
 };
 
 class SegmentationFolderReader : public ImageFileReader {
  public:
   SegmentationFolderReader(PairFolders folders, MaskOptions options)
-      : pairs_(std::move(folders)), options_(std::move(options)) {}
+      : pairs_(std::move(folders), options), options_(std::move(options)) {}
 
   DatasetFacts facts() const override {
-    DatasetFacts facts{pairs_.size(), {0, 0, options_.channels}, options_.classes};
+    DatasetFacts facts{pairs_.size(), {0, 0, options_.channels}, options_.reading->classes};
     facts.targets = {{"labels", {0, 0}, DType::int32, FieldEncoding::mask}};
-    facts.ignored_label = options_.ignored;
+    facts.ignored_label = options_.reading->ignored;
+    facts.masks = options_.reading;
     return facts;
   }
   void fetch(std::int64_t index, std::span<std::vector<std::byte>> fields) const override {
@@ -137,80 +206,103 @@ class SegmentationFolderReader : public ImageFileReader {
   MaskOptions options_;
 };
 
-/// Finds parts below a set's folder, whichever of the two orders its folders have.
+/// Finds parts below a set's folder, whichever of the orders its folders have: part/images, images/part, or the
+/// part's name within the folder's, as `{part}_images`.
 struct PartFinder {
+  static constexpr std::string_view kPart = "{part}";
+
   fs::path path;
   std::string images, masks;
 
-  PairFolders whole() const { return {path / images, path / masks}; }
+  PairFolders whole() const { return {folder(images, ""), folder(masks, "")}; }
   /// The part `name`, or the first of `usual` that is there; empty where none is.
   PairFolders part(const std::string& name, std::span<const std::string_view> usual) const {
-    if (!name.empty()) return {images_of(name), masks_of(name)};
-    for (const fs::path& folder : {path, path / images})
-      for (const std::string& found : find_folders(folder, usual))
-        if (fs::is_directory(images_of(found))) return {images_of(found), masks_of(found)};
+    if (!name.empty()) return folders_of(name);
+    std::vector<std::string> names(usual.begin(), usual.end());
+    if (!has_part_in_name()) {
+      names.clear();
+      for (const fs::path& folder : {path, path / images})
+        std::ranges::copy(find_folders(folder, usual), std::back_inserter(names));
+    }
+    for (const std::string& found : names)
+      if (fs::is_directory(images_of(found))) return folders_of(found);
     return {};
   }
+  /// The same of held-out samples; images without a folder of masks, as those of a competition's test, are no part.
+  PairFolders labelled_part(const std::string& name, std::span<const std::string_view> usual) const {
+    const PairFolders folders = part(name, usual);
+    return name.empty() && !fs::is_directory(folders.masks) ? PairFolders() : folders;
+  }
+  bool has_part_in_name() const { return images.find(kPart) != std::string::npos; }
 
  private:
   bool parts_are_outer(const std::string& part) const { return fs::is_directory(path / part / images); }
-  fs::path images_of(const std::string& part) const {
-    return parts_are_outer(part) ? path / part / images : path / images / part;
+  PairFolders folders_of(const std::string& part) const { return {images_of(part), masks_of(part)}; }
+  fs::path images_of(const std::string& part) const { return folder(images, part); }
+  fs::path masks_of(const std::string& part) const { return folder(masks, part); }
+  /// The folder `name` of a part; of an empty one: of the whole set.
+  fs::path folder(std::string name, const std::string& part) const {
+    if (const std::size_t at = name.find(kPart); at != std::string::npos)
+      return normal(path / name.replace(at, kPart.size(), part));
+    return normal(parts_are_outer(part) ? path / part / name : path / name / part);
   }
-  fs::path masks_of(const std::string& part) const {
-    return parts_are_outer(part) ? path / part / masks : path / masks / part;
+  /// Without "." and a slash at its end, so that equal folders have equal names.
+  static fs::path normal(const fs::path& path) {
+    const fs::path shorter = path.lexically_normal();
+    return shorter.has_filename() || shorter == shorter.root_path() ? shorter : shorter.parent_path();
   }
 };
 
-/// Names, or a number of classes that are called by their numbers.
-std::vector<std::string> read_mask_classes(ConfigMap& data) {
+/// `masks: annotations`, or a map.
+void read_masks(ConfigMap& data, PartFinder& finder, MaskOptions& options) {
   const ConfigNode node = data.node(
-      {"classes", "How many classes there are, or their names, in the order of the masks' numbers: 0 is the first.",
-       "2 | [background, road]"});
-  if (node.is_list()) return read_class_names(node, 256);
-  std::vector<std::string> names;
-  for (std::int64_t c = 0, count = node.as_integer({.min = 1, .max = 256}); c < count; ++c)
-    names.push_back(fmt::format("{}", c));
-  return names;
-}
-
-MaskOptions read_mask_options(ConfigMap& data) {
-  MaskOptions options;
-  options.channels = read_image_channels(data);
-  options.classes = read_mask_classes(data);
-  if (const auto ignored =
-          data.find({"ignore",
-                     "Number of the masks' pixels that belong to no class. Say the same to the loss (ignore_index) and "
-                     "to metrics (ignore_label).",
-                     "255", "none: every number is a class"})) {
-    options.ignored = static_cast<std::int32_t>(ignored->as_integer({.min = 0, .max = 65535}));
+      {"masks",
+       "Name of the folders of masks; or a map: the folder, how masks are called, and which of their stored values is "
+       "which class. A folder as {part}_masks has the part's name (train, val, test) in its own; `.` is the folder "
+       "itself, where images and masks lie together.",
+       "annotations | {folder: masks, suffix: _mask, values: {0: background, 255: car}}"},
+      "masks");
+  MaskReading reading;
+  if (node.is_map()) {
+    ConfigMap masks = node.as_map();
+    finder.masks = masks.text({"folder", "Name of the folders of masks.", "SegmentationClass"}, "masks");
+    options.names = read_mask_names(masks);
+    reading = read_mask_reading(data, &masks);
+    masks.finish();
+  } else {
+    finder.masks = node.as_text();
+    reading = read_mask_reading(data, nullptr);
   }
-  return options;
+  options.reading = std::make_shared<const MaskReading>(std::move(reading));
 }
 
 }  // namespace
 
 /// `data: {format: segmentation_folder}`: path, images, masks, classes, ignore, channels, train, validation, test,
-/// split.
+/// split, and, read by all formats, on_error.
 SampleSplits segmentation_folder_format(ConfigMap& data) {
   data.describe(
-      "Images and their masks, PNG files of class numbers, by the same names in two folders: path/images/a.jpg and "
-      "path/masks/a.png, or path/train/images/…, path/val/images/…, or path/images/train/….");
+      "Images and their masks, files whose pixels are class numbers or values that stand for classes (masks.values): "
+      "path/images/a.jpg and path/masks/a.png, or path/train/images/…, path/val/images/…, or path/images/train/…, or "
+      "both in one folder.");
   const ConfigNode path = data.node({"path", "The folder. Relative to the current folder.", "data/roads"});
   const PartNames names = read_part_names(data, "Folder");
   PartFinder finder{.path = read_folder(path)};
-  finder.images = data.text({"images", "Name of the folders of images.", "photos"}, "images");
-  finder.masks = data.text({"masks", "Name of the folders of masks.", "annotations"}, "masks");
-  const MaskOptions options = read_mask_options(data);
+  finder.images =
+      data.text({"images", "Name of the folders of images. See masks for {part} and `.`.", "photos"}, "images");
+  MaskOptions options{.channels = read_image_channels(data)};
+  read_masks(data, finder, options);
+  if (!data.self().is_described())  // all formats' key
+    if (const auto on_error = data.find("on_error")) options.skips_unmasked = on_error->is_text("skip");
   const auto reader = [&](const PairFolders& folders) -> std::shared_ptr<const SampleReader> {
     if (folders.images.empty()) return nullptr;
     return std::make_shared<SegmentationFolderReader>(folders, options);
   };
   const PairFolders training = finder.part(names.train, kTrainFolders);
-  const PairFolders validation = finder.part(names.validation, kValidationFolders);
-  const PairFolders test = finder.part(names.test, kTestFolders);
+  const PairFolders validation = finder.labelled_part(names.validation, kValidationFolders);
+  const PairFolders test = finder.labelled_part(names.test, kTestFolders);
   const bool has_parts = !validation.images.empty() || !test.images.empty();
-  if (has_parts && training.images.empty())
+  if (training.images.empty() && (has_parts || (finder.has_part_in_name() && !path.is_described())))
     path.fail("has held-out samples, but no folder 'train'; name it by data.train");
   if (has_parts && names.split && !data.self().is_described())
     data.node("split").fail_at_key("nothing is split off where samples are held out already: remove the key");

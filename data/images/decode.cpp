@@ -6,8 +6,10 @@
 #include <fmt/format.h>
 
 #include "bantam/base/error.h"
+#include "bantam/data/formats/mask_values.h"
 #include "bantam/data/images/channels.h"
 #include "bantam/data/images/jpeg.h"
+#include "bantam/data/images/mask.h"
 #include "bantam/data/images/orientation.h"
 #include "bantam/data/images/png.h"
 #include "bantam/data/images/resample.h"
@@ -125,20 +127,22 @@ void decode_image(const StoredRgb& decoded, std::int64_t channels, Image& out) {
   read_rgb(decoded, {0, 0, decoded.upright_size()}, channels, out);
 }
 
-void decode_mask(std::span<const std::byte> file, Image& out) {
-  if (type_of(file) != ImageFileType::png) throw DataError("a mask is a PNG file, this one is a JPEG");
-  PngDecoder(file).read_numbers(out);
+void decode_mask(std::span<const std::byte> file, const DatasetFacts& facts, const std::string& field, Image& out) {
+  thread_local StoredMask stored;
+  decode_stored_mask(file, stored);
+  if (facts.masks != nullptr) return read_classes(stored, *facts.masks, field, out);
+  read_classes(stored, {.classes = facts.class_names, .ignored = facts.ignored_label}, field, out);
 }
 
-void check_classes(const Image& mask, const DatasetFacts& facts, const std::string& field) {
-  if (facts.class_names.empty()) return;
-  std::array<bool, 256> seen{};
-  for (const std::uint8_t number : mask.pixels) seen[number] = true;
-  for (std::size_t number = facts.class_names.size(); number < seen.size(); ++number)
-    if (seen[number] && facts.ignored_label != static_cast<std::int32_t>(number))
-      throw DataError(fmt::format("'{}' has the number {}, but the data have {} classes, from 0{}", field, number,
-                                  facts.class_names.size(),
-                                  facts.ignored_label ? fmt::format(", and {} for none", *facts.ignored_label) : ""));
+void fit_mask(Image& mask, ImageSize size, const DatasetFacts& facts, const std::string& field) {
+  if (mask.size == size) return;
+  if (facts.masks == nullptr || !facts.masks->resize)
+    throw DataError(fmt::format(
+        "'{}' has {} x {} pixels, its image {} x {}; where it shows the same, data.masks: {{resize: true}} fits it",
+        field, mask.size.width, mask.size.height, size.width, size.height));
+  Image fitted;
+  resample(mask, {.window = mask.size, .size = size}, Interpolation::nearest, fitted);
+  std::swap(mask, fitted);
 }
 
 void decode_sampled(std::span<const std::byte> file, std::int64_t channels, const Sampling& sampling, Image& scratch,

@@ -46,12 +46,13 @@ struct StoredRgb {
 };
 void decode_image(const StoredRgb& decoded, std::int64_t channels, Image& out);
 
-/// The numbers of a mask: a PNG of one channel or palette as stored, without its palette's colours.
-void decode_mask(std::span<const std::byte> file, Image& out);
+/// The class numbers of a mask file, as the data's masks are read (DatasetFacts::masks; without it the file's numbers
+/// are the classes, if those have names). Throws DataError, which names `field` and the first pixel that is no class.
+void decode_mask(std::span<const std::byte> file, const DatasetFacts& facts, const std::string& field, Image& out);
 
-/// Throws DataError, which names `field` and the number, where the data's classes have names and a pixel of the mask is
-/// neither one of their numbers nor the ignored one.
-void check_classes(const Image& mask, const DatasetFacts& facts, const std::string& field);
+/// Gives a mask its image's size where `facts.masks` says `resize` (each pixel the nearest one's class). Throws
+/// DataError where it says no such thing and the sizes differ.
+void fit_mask(Image& mask, ImageSize size, const DatasetFacts& facts, const std::string& field);
 
 /// `sampling` of the file's image, bilinear. Decodes no more than it needs: rows and columns around the window, and an
 /// upright JPEG at 1/2, 1/4 or 1/8 where that still has twice as many rows and columns as are wanted (values are then

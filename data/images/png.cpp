@@ -145,20 +145,43 @@ void PngDecoder::read(const PixelBox& box, std::int64_t channels, Image& out) {
   });
 }
 
-void PngDecoder::read_numbers(Image& out) {
+void PngDecoder::read_stored(StoredMask& out) {
   State& state = *state_;
-  const png_byte type = png_get_color_type(state.png, state.info);
-  if (type != PNG_COLOR_TYPE_GRAY && type != PNG_COLOR_TYPE_PALETTE)
-    throw DataError(fmt::format("a mask is a PNG of one channel or of a palette, this one has {} channels",
-                                png_get_channels(state.png, state.info)));
-  const std::size_t bytes = png_get_bit_depth(state.png, state.info) == 16 ? 2 : 1;
-  out.reshape({state.height(), state.width()}, 1);
-  state.run([&] { png_set_packing(state.png); });
+  const int bits = png_get_bit_depth(state.png, state.info);
+  const bool has_palette = png_get_color_type(state.png, state.info) == PNG_COLOR_TYPE_PALETTE;
+  out.size = {state.height(), state.width()};
+  out.is_colour = state.layout() == PixelLayout::rgb || state.layout() == PixelLayout::rgba;
+  if (has_palette) {
+    png_colorp colours = nullptr;
+    int count = 0;
+    png_get_PLTE(state.png, state.info, &colours, &count);
+    for (int i = 0; i < count; ++i) out.palette.push_back({colours[i].red, colours[i].green, colours[i].blue});
+  } else if (bits < 8) {
+    const int most = (1 << bits) - 1;
+    for (int i = 0; i <= most; ++i) {
+      const auto grey = static_cast<std::uint8_t>(i * 255 / most);
+      out.palette.push_back({grey, grey, grey});
+    }
+  }
+  state.run([&] {
+    png_set_packing(state.png);
+    if (out.is_colour) png_set_scale_16(state.png);
+  });
+  const auto channels = static_cast<std::size_t>(channels_of(state.layout()));
+  const auto width = static_cast<std::size_t>(state.width());
+  if (out.is_colour)
+    out.pixels.resize(out.count() * 3);
+  else
+    out.numbers.resize(out.count());
+  const bool wide = bits == 16 && !out.is_colour;
   state.for_rows({0, 0, out.size}, [&](std::int64_t y, const png_byte* row) {
-    std::uint8_t* to = out.pixels.data() + static_cast<std::size_t>(y) * out.row_bytes();
-    for (std::int64_t x = 0; x < out.size.width; ++x, row += bytes) {
-      if (bytes == 2 && row[0] != 0) state.call.fail("a mask has numbers above 255");
-      to[x] = row[bytes - 1];
+    const std::size_t first = static_cast<std::size_t>(y) * width;
+    for (std::size_t x = 0; x < width; ++x) {
+      const png_byte* pixel = row + x * channels * (wide ? 2 : 1);
+      if (out.is_colour)
+        std::copy_n(pixel, 3, &out.pixels[(first + x) * 3]);
+      else
+        out.numbers[first + x] = static_cast<std::uint16_t>(wide ? pixel[0] << 8 | pixel[1] : pixel[0]);
     }
   });
 }

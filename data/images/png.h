@@ -6,6 +6,7 @@
 #include <span>
 
 #include "bantam/data/images/decode.h"
+#include "bantam/data/images/mask.h"
 
 namespace bantam {
 
@@ -19,10 +20,10 @@ class PngDecoder {
   PngDecoder& operator=(const PngDecoder&) = delete;
 
   ImageHeader header() const;
-  /// Writes `box` with 1, 3 or 4 channels of 8 bits. Called once, as `read_numbers` is.
+  /// Writes `box` with 1, 3 or 4 channels of 8 bits. Called once, as `read_stored` is.
   void read(const PixelBox& box, std::int64_t channels, Image& out);
-  /// Writes the values of one channel, or the numbers of palette entries, as stored.
-  void read_numbers(Image& out);
+  /// Writes grey values, numbers of palette entries, or colours of 8 bits, without transparency.
+  void read_stored(StoredMask& out);
 
  private:
   struct State;

@@ -152,11 +152,8 @@ class Reading {
   void add_masks(Part& part) {
     for (std::size_t t = 0; t < facts_.targets.size(); ++t) {
       if (facts_.targets[t].encoding != FieldEncoding::mask) continue;
-      decode_mask(stored_[t + 1], mask_);
-      if (mask_.size != image_.size)
-        throw DataError(fmt::format("the mask has {} x {} pixels, the image {} x {}", mask_.size.width,
-                                    mask_.size.height, image_.size.width, image_.size.height));
-      check_classes(mask_, facts_, facts_.targets[t].name);
+      decode_mask(stored_[t + 1], facts_, facts_.targets[t].name, mask_);
+      fit_mask(mask_, image_.size, facts_, facts_.targets[t].name);
       if (static_cast<int>(t) != class_target_) continue;
       for (const std::uint8_t label : mask_.pixels)
         if (facts_.ignored_label != static_cast<std::int32_t>(label)) count(part.counts, label);

@@ -131,11 +131,11 @@ TEST(FileTraining, WrongMasksAreNamed) {
   for (int i = 0; i < 4; ++i) write_file(folder.path() / fmt::format("masks/{}.png", i), write_png(mask));
   const std::string message = error("classes: 4");
   EXPECT_CONTAINS(message, "images/");
-  EXPECT_CONTAINS(message, ".png): 'labels' has the number 9, but the data have 4 classes, from 0");
+  EXPECT_CONTAINS(message, ".png): 'labels' has the number 9 at column 7, row 0, but the data have 4 classes, from 0");
   EXPECT_CONTAINS(error("classes: 4, ignore: 255"), "from 0, and 255 for none");
   mask.reshape({40, 43}, 1);
   for (int i = 0; i < 4; ++i) write_file(folder.path() / fmt::format("masks/{}.png", i), write_png(mask));
-  EXPECT_CONTAINS(error("classes: 4, ignore: 9"), "'labels' is 40x43, but its image is 40x44");
+  EXPECT_CONTAINS(error("classes: 4, ignore: 9"), "'labels' has 43 x 40 pixels, its image 44 x 40");
 }
 
 /// The last validation value of the step's only metric.

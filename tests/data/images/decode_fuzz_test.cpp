@@ -80,7 +80,7 @@ bool survives(const FileBytes& file, Mutations& random) {
     EXPECT_EQ(out.pixels, scratch.pixels) << "pixels that nothing wrote";
     decoded = true;
   });
-  attempt([&] { decode_mask(file, out); });
+  attempt([&] { decode_mask(file, DatasetFacts{}, "labels", out); });
   attempt([&] {
     const ImageSize size = read_image_header(file).size;
     Sampling sampling{.top = random.below(static_cast<std::size_t>(size.height)),

@@ -22,7 +22,7 @@ Image decoded(const FileBytes& file, std::int64_t channels) {
 
 Image mask_of(const FileBytes& file) {
   Image mask;
-  decode_mask(file, mask);
+  decode_mask(file, DatasetFacts{}, "labels", mask);
   return mask;
 }
 
@@ -82,7 +82,7 @@ TEST(DecodePng, SixteenBits) {
 
   const Values small{0, 3, 0, 200};
   EXPECT_EQ(mask_of(write_png({1, 2}, small, {.bits = 16})).pixels, (Values{3, 200}));
-  EXPECT_CONTAINS(message_of<DataError>([&] { mask_of(file); }), "a mask has numbers above 255");
+  EXPECT_CONTAINS(message_of<DataError>([&] { mask_of(file); }), "'labels' has the number ");
 }
 
 TEST(DecodePng, Palettes) {
@@ -109,7 +109,10 @@ TEST(DecodePng, OneClearGrey) {
 }
 
 TEST(DecodePng, MasksAreOfOneChannel) {
-  EXPECT_CONTAINS(message_of<DataError>([] { mask_of(write_png(noise_image({4, 4}, 3))); }), "this one has 3 channels");
+  EXPECT_CONTAINS(message_of<DataError>([] {
+                    mask_of(write_png(noise_image({4, 4}, 3)));
+                  }),
+                  "'labels' has colours, as [");
 }
 
 TEST(DecodePng, FilesCutShort) {

@@ -97,8 +97,9 @@ TEST(SplitSurvey, AMaskOfANumberThatIsNoClassIsBroken) {
   const SplitSurvey survey = survey_split(Masks(), {.most_bytes = 0});
   ASSERT_EQ(survey.broken.size(), 1u);
   EXPECT_EQ(survey.broken[0].name, "3.png");
-  EXPECT_EQ(survey.broken[0].reason,
-            "'labels' has the number 3, but the data have 3 classes, from 0, and 255 for none");
+  EXPECT_CONTAINS(
+      survey.broken[0].reason,
+      "'labels' has the number 3 at column 1, row 1, but the data have 3 classes, from 0, and 255 for none");
   EXPECT_EQ(survey.class_counts, (std::vector<std::int64_t>{4, 4, 1}));
   EXPECT_EQ(survey.read, 3);
 }
