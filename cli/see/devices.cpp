@@ -11,6 +11,7 @@
 #include "bantam/cli/print/json_text.h"
 #include "bantam/cli/print/step_json.h"
 #include "bantam/memory/device/device.h"
+#include "bantam/memory/device/host_info.h"
 #include "bantam/memory/device/links.h"
 #include "bantam/run/profile/measure_profile.h"
 #include "bantam/run/session/library_versions.h"
@@ -38,6 +39,12 @@ void print_json() {
                                      {"total_bytes", info.total_bytes},
                                      {"free_bytes", info.free_bytes},
                                      {info.device.is_cpu() ? "processors" : "multiprocessors", info.multiprocessors}};
+    if (info.device.is_cpu()) {
+      const HostInfo host = read_host_info();
+      device["processors"] = host.allowed_processors;
+      device["threads"] = host.processors;
+      if (host.processor_quota > 0) device["processor_quota"] = host.processor_quota;
+    }
     if (info.device.is_cuda()) device["compute_capability"] = capability(info.compute_capability);
     json["devices"].push_back(device);
   }
@@ -49,11 +56,19 @@ void print_json() {
   fmt::print("{}\n", json_text(json));
 }
 
+void print_processors() {
+  const HostInfo host = read_host_info();
+  fmt::print("        {} processors", host.allowed_processors);
+  if (host.processors < host.allowed_processors)
+    fmt::print(", of which {} allows the time of {:.3g}: {} thread{}", host.quota_file, host.processor_quota,
+               host.processors, host.processors == 1 ? "" : "s");
+}
+
 void print_text() {
   for (const DeviceInfo& info : list_devices()) {
     fmt::print("{:<8}{}\n", to_string(info.device), info.name);
     if (info.device.is_cpu())
-      fmt::print("        {} processors", info.multiprocessors);
+      print_processors();
     else
       fmt::print("        compute capability {}, {} multiprocessors", capability(info.compute_capability),
                  info.multiprocessors);

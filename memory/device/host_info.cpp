@@ -1,12 +1,15 @@
-// Reads /proc/cpuinfo, /proc/meminfo and the control group's memory limit (both versions of the interface).
+// Reads /proc/cpuinfo, /proc/meminfo and the control group's limits of memory and processor time (both versions of the
+// interface).
 #include "bantam/memory/device/host_info.h"
 
 #include <algorithm>
 #include <charconv>
+#include <cmath>
 #include <fstream>
 #include <optional>
 #include <string_view>
 #include <thread>
+#include <utility>
 
 #include <sched.h>
 
@@ -45,15 +48,17 @@ std::optional<std::uint64_t> number_in(const std::string& path) {
   return leading_number(trimmed(line));
 }
 
-// The path of this process' control group: version 2 has one line "0::/path", version 1 one for "memory".
-std::string group_path(const std::string& root, bool version2) {
+// The path of this process' control group: version 2 has one line "0::/path", version 1 one for each set of
+// controllers.
+std::string group_path(const std::string& root, bool version2, std::string_view controller = "memory") {
   std::ifstream file(root + "/proc/self/cgroup");
   for (std::string line; std::getline(file, line);) {
     const std::size_t first = line.find(':');
     const std::size_t second = first == std::string::npos ? first : line.find(':', first + 1);
     if (second == std::string::npos) continue;
     const std::string controllers = "," + line.substr(first + 1, second - first - 1) + ",";
-    if (version2 ? controllers == ",," : controllers.find(",memory,") != std::string::npos)
+    const std::string wanted = version2 ? ",," : "," + std::string(controller) + ",";
+    if (version2 ? controllers == wanted : controllers.find(wanted) != std::string::npos)
       return std::string(trimmed(std::string_view(line).substr(second + 1)));
   }
   return {};
@@ -106,14 +111,44 @@ void apply_group(HostInfo& info, const std::string& group, const GroupFiles& nam
   }
 }
 
-// Applies the limits of a group and of all groups above it: each bounds the memory below it.
-void apply_group_limits(HostInfo& info, const std::string& mount, std::string path, const GroupFiles& names) {
+// Calls `use(folder)` for a group and all groups above it, each of which bounds those below it. In a container the path
+// may be the host's, where the mount begins at the container's own group: folders that are not there have no limits.
+template <class Use>
+void for_groups(const std::string& mount, std::string path, const Use& use) {
   for (;;) {
     while (!path.empty() && path.back() == '/') path.pop_back();
-    apply_group(info, mount + path + "/", names);
+    use(mount + path + "/");
     if (path.empty()) return;
     path.erase(std::min(path.rfind('/'), path.size()));
   }
+}
+
+void apply_group_limits(HostInfo& info, const std::string& mount, std::string path, const GroupFiles& names) {
+  for_groups(mount, std::move(path), [&](const std::string& group) { apply_group(info, group, names); });
+}
+
+void apply_quota(HostInfo& info, double microseconds, double period, const std::string& file) {
+  if (microseconds <= 0 || period <= 0) return;  // -1: none
+  const double processors = microseconds / period;
+  if (info.processor_quota > 0 && info.processor_quota <= processors) return;
+  info.processor_quota = processors;
+  info.quota_file = file;
+}
+
+// Version 2: "QUOTA PERIOD" or "max PERIOD" in cpu.max; version 1: a file of each, the quota -1 where there is none.
+void apply_processor_quotas(HostInfo& info, const std::string& root) {
+  const std::string mount = root + "/sys/fs/cgroup";
+  for_groups(mount, group_path(root, true), [&](const std::string& group) {
+    std::ifstream file(group + "cpu.max");
+    double quota = 0, period = 0;
+    if (file >> quota >> period) apply_quota(info, quota, period, group + "cpu.max");
+  });
+  for (const char* controllers : {"/cpu", "/cpu,cpuacct", "/cpuacct,cpu"})
+    for_groups(mount + controllers, group_path(root, false, "cpu"), [&](const std::string& group) {
+      std::ifstream of_quota(group + "cpu.cfs_quota_us"), of_period(group + "cpu.cfs_period_us");
+      double quota = 0, period = 0;
+      if (of_quota >> quota && of_period >> period) apply_quota(info, quota, period, group + "cpu.cfs_quota_us");
+    });
 }
 
 int usable_processors() {
@@ -124,13 +159,19 @@ int usable_processors() {
                   static_cast<int>(std::thread::hardware_concurrency()));  // over 1024 processors: the set is too small
 }
 
+// A quota of 2.005 processors is meant as 2.
+constexpr double kQuotaSlack = 0.01;
+
 }  // namespace
 
 HostInfo read_host_info(const std::string& root) {
   HostInfo info;
   info.processor = value_of(root + "/proc/cpuinfo", "model name");
   if (info.processor.empty()) info.processor = "CPU";
-  info.processors = usable_processors();
+  info.allowed_processors = info.processors = usable_processors();
+  apply_processor_quotas(info, root);
+  if (info.processor_quota > 0 && info.processor_quota < info.allowed_processors)
+    info.processors = std::max(1, static_cast<int>(std::ceil(info.processor_quota - kQuotaSlack)));
   const std::string meminfo = root + "/proc/meminfo";
   info.total_bytes = leading_number(value_of(meminfo, "MemTotal")).value_or(0) * 1024;
   info.swap_bytes = leading_number(value_of(meminfo, "SwapFree")).value_or(0) * 1024;

@@ -8,7 +8,10 @@ namespace bantam {
 
 struct HostInfo {
   std::string processor;          ///< "AMD EPYC …", "CPU" where the system does not say
-  int processors = 1;             ///< logical processors this process may run on
+  int processors = 1;             ///< threads that can run at once: `allowed_processors`, at most the quota, rounded up
+  int allowed_processors = 1;     ///< logical processors this process may run on (sched_getaffinity)
+  double processor_quota = 0;     ///< processors whose time the control groups allow; 0: no such limit
+  std::string quota_file;         ///< the file that says so
   std::uint64_t total_bytes = 0;  ///< the machine's memory, or the control group's limit where that is smaller
   std::uint64_t free_bytes = 0;   ///< what both still allow, reclaimable page cache included; see `bound`
   std::uint64_t swap_bytes = 0;   ///< swap space still available besides

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <thread>
 #include <utility>
 #include <vector>
 
@@ -14,6 +13,7 @@
 #include "bantam/base/error.h"
 #include "bantam/base/text.h"
 #include "bantam/data/survey/split_survey.h"
+#include "bantam/memory/device/host_info.h"
 #include "bantam/run/begin/found_data.h"
 #include "bantam/run/config/run_config.h"
 
@@ -300,8 +300,7 @@ FirstConfig generated_config(const FirstConfigOptions& options) {
 
 FirstConfig first_config(const std::filesystem::path& data, const FirstConfigOptions& options) {
   if (data.empty()) return generated_config(options);
-  const int threads =
-      options.threads > 0 ? options.threads : std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+  const int threads = options.threads > 0 ? options.threads : read_host_info().processors;
   const Measured measured = measure(data, threads);
   const Choices choices = choose(measured, options.for_gpu);
   const std::string found = samples_in_words(measured, choices);

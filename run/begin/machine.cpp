@@ -6,13 +6,13 @@
 #include <filesystem>
 #include <fstream>
 #include <optional>
-#include <sstream>
 
 #include <fmt/format.h>
 #include <unistd.h>
 
 #include "bantam/base/byte_size.h"
 #include "bantam/memory/device/device.h"
+#include "bantam/memory/device/host_info.h"
 #include "bantam/run/session/library_versions.h"
 
 namespace bantam::run {
@@ -75,25 +75,17 @@ Finding of_instructions() {
   return finding;
 }
 
-/// Processors that the container's quota is worth; nothing where there is none.
-std::optional<double> quota() {
-  std::istringstream line(first_line("/sys/fs/cgroup/cpu.max"));
-  double most = 0, period = 0;
-  if (!(line >> most >> period) || most <= 0 || period <= 0) return std::nullopt;
-  return most / period;
-}
-
 Finding of_processors() {
-  const int usable = device_info(Device::cpu()).multiprocessors;
+  const HostInfo host = read_host_info();
+  const int usable = host.allowed_processors;
   const long installed = ::sysconf(_SC_NPROCESSORS_ONLN);
   Finding finding{.what = "processors", .text = fmt::format("{} of {} usable", usable, installed)};
+  if (host.processors < usable)
+    finding.text += fmt::format(", time of {:.3g} allowed by {}: {} thread{} by default", host.processor_quota,
+                                host.quota_file, host.processors, host.processors == 1 ? "" : "s");
   double load = 0;
   if (::getloadavg(&load, 1) == 1) finding.text += fmt::format(", load of the last minute {:.1f}", load);
-  if (const auto allowed = quota(); allowed && *allowed + 0.01 < usable)
-    finding.advice =
-        fmt::format("the container may use {:.2g} processors' time: --threads {} wastes none of it on waiting",
-                    *allowed, std::max(1, static_cast<int>(*allowed)));
-  else if (load > 1.5 * usable)
+  if (load > 1.5 * usable)
     finding.advice = fmt::format(
         "other programs keep the processors busy (load {:.1f} on {}): train when they are done", load, usable);
   else if (usable < installed)

@@ -1,6 +1,7 @@
 // The host's facts, read from made-up /proc and /sys folders.
 #include "bantam/memory/device/host_info.h"
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 
@@ -56,6 +57,41 @@ TEST_F(HostInfoTest, version_one_limits_hold_too_and_use_above_the_limit_leaves_
   const HostInfo info = read();
   EXPECT_EQ(info.total_bytes, 500000u);
   EXPECT_EQ(info.free_bytes, 0u);
+}
+
+TEST_F(HostInfoTest, threads_follow_the_processor_quota) {
+  const int allowed = read().allowed_processors;
+  EXPECT_EQ(read().processors, allowed);
+  EXPECT_EQ(read().processor_quota, 0);
+  write("proc/self/cgroup", "0::/a/b\n");
+  write("sys/fs/cgroup/cpu.max", "max 100000\n");
+  write("sys/fs/cgroup/a/b/cpu.max", "150000 100000\n");
+  EXPECT_EQ(read().processor_quota, 1.5);
+  EXPECT_EQ(read().processors, std::min(allowed, 2));
+  write("sys/fs/cgroup/a/cpu.max", "25000 50000\n");  // the group above allows less
+  const HostInfo info = read();
+  EXPECT_EQ(info.processor_quota, 0.5);
+  EXPECT_EQ(info.processors, 1);
+  EXPECT_EQ(info.allowed_processors, allowed);
+  EXPECT_EQ(info.quota_file, root_.string() + "/sys/fs/cgroup/a/cpu.max");
+  write("sys/fs/cgroup/a/cpu.max", "100000000 100000\n");  // more than there are
+  write("sys/fs/cgroup/a/b/cpu.max", "max 100000\n");
+  EXPECT_EQ(read().processors, allowed);
+}
+
+TEST_F(HostInfoTest, threads_follow_the_processor_quota_of_version_one) {
+  const int allowed = read().allowed_processors;
+  // In a container the path is the host's, and the mount begins at the container's group.
+  write("proc/self/cgroup", "4:memory:/docker/x\n3:cpu,cpuacct:/docker/x\n");
+  write("sys/fs/cgroup/cpu,cpuacct/cpu.cfs_quota_us", "-1\n");
+  write("sys/fs/cgroup/cpu,cpuacct/cpu.cfs_period_us", "100000\n");
+  EXPECT_EQ(read().processors, allowed);
+  write("sys/fs/cgroup/cpu,cpuacct/cpu.cfs_quota_us", "100000\n");
+  EXPECT_EQ(read().processors, 1);
+  EXPECT_EQ(read().quota_file, root_.string() + "/sys/fs/cgroup/cpu,cpuacct/cpu.cfs_quota_us");
+  write("sys/fs/cgroup/cpu/docker/x/cpu.cfs_quota_us", "50000\n");
+  write("sys/fs/cgroup/cpu/docker/x/cpu.cfs_period_us", "100000\n");
+  EXPECT_EQ(read().processor_quota, 0.5);
 }
 
 TEST_F(HostInfoTest, page_cache_gives_way_and_swap_counts_apart) {
