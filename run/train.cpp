@@ -166,9 +166,9 @@ std::unique_ptr<TrainingRun> start(const RunConfig& config, const RunDirectory& 
   try {
     if (!resumes && !replaces) begin(directory, config, record);
     const Resume resume = resumes ? resume_of(directory, options.accept_changes) : Resume();
-    auto run = std::make_unique<TrainingRun>(config, options.threads,
-                                             RunPlace{.directory = &directory, .ranks = options.ranks},
-                                             resumes ? &resume : nullptr, options.stop_start, observer);
+    auto run = std::make_unique<TrainingRun>(
+        config, options.threads, RunPlace{.directory = &directory, .ranks = options.ranks, .disk = options.disk},
+        resumes ? &resume : nullptr, options.stop_start, observer);
     if (run->is_finished()) return run;
     if (replaces) directory.clear();
     if (resumes) write_record(directory.record(), record);  // first: weights of the run's end are none of it any more

@@ -14,6 +14,7 @@
 #include "bantam/run/config/run_config.h"
 #include "bantam/run/ranks/run_ranks.h"
 #include "bantam/run/session/compressed_size.h"
+#include "bantam/run/session/disk_room.h"
 #include "bantam/run/session/run_directory.h"
 #include "bantam/run/session/run_observer.h"
 
@@ -32,6 +33,7 @@ struct TrainRunOptions {
   std::string command = {};         ///< for run.json: what the user typed
   RunObserver* observer = nullptr;  ///< may be null
   RunRanks ranks = {};              ///< this process among those of the run
+  DiskCheck disk = {};              ///< a warning, or NoRoomOnDisk, where the run's files do not fit the disk
   /// With several ranks: a number that is not 0 where a signal has made `stop` true; see TrainOutcome::signal.
   std::function<int()> signal = {};
 };
@@ -69,7 +71,8 @@ struct TrainOutcome {
 ///     train(read_run_config(folder.config(), {}), {.resume = &folder}, {});
 ///
 /// Blocks until the end; uses no signal, no stream of the process and no global. Throws ConfigError (no data, a folder
-/// in use), DeviceError, DataError, OutOfMemory, NotFiniteError, StoppedBeforeTraining, and what callbacks throw.
+/// in use), DeviceError, DataError, OutOfMemory, NoRoomOnDisk, NotFiniteError, StoppedBeforeTraining, and what
+/// callbacks throw.
 TrainOutcome train(const RunConfig& config, const TrainRunOptions& options = {},
                    std::span<Callback* const> callbacks = {});
 

@@ -11,6 +11,7 @@
 
 #include "bantam/base/error.h"
 #include "bantam/base/text.h"
+#include "bantam/run/session/disk_room.h"
 
 namespace bantam::cli {
 namespace {
@@ -29,6 +30,8 @@ Failure current_failure() {
   } catch (const DataError& error) {
     return {error.what(), kData};
   } catch (const OutOfMemory& error) {
+    return {error.what(), kDoesNotFit};
+  } catch (const run::NoRoomOnDisk& error) {
     return {error.what(), kDoesNotFit};
   } catch (const std::bad_alloc&) {
     return {"the host has no memory left", kDoesNotFit};

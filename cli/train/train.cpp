@@ -52,7 +52,7 @@ struct TrainOptions {
   CommonOptions common;
   std::string resume, run_dir, progress = "auto";
   bool overwrite = false, accept_changes = false, json = false, verify = false;
-  bool dry_run = false, print_config = false;
+  bool dry_run = false, print_config = false, strict_disk = false;
   std::int64_t repeat = 1, fast_dev = 0;  ///< of fast_dev 0: a whole run
   int ranks = 0;                          ///< 0: as many as a launcher says, else one
   std::string gpus;                       ///< as typed: of the ranks on this host; empty: by the configuration
@@ -294,6 +294,8 @@ class TrainCommand {
             .command = run::command_line(),
             .observer = &printer_,
             .ranks = ranks_ != nullptr ? ranks_->ranks() : run::RunRanks(),
+            // A trial keeps nothing; the run that it is for would lie below the current folder.
+            .disk = {.strict = options_.strict_disk, .folder = trial != nullptr ? "runs" : ""},
             .signal = [this] { return stop_.signal(); }};
   }
 
@@ -335,6 +337,9 @@ void add_train(CLI::App& app, Action& action) {
                     "Images a batch, or auto\n(data.pipeline.batch.size)");
   command->add_option("--run-dir", options->run_dir, "Folder of the run;\ndefault: runs/<config>-<date-time>");
   command->add_flag("--overwrite", options->overwrite, "Replace a run that is in --run-dir");
+  CLI::Option* const strict_disk =
+      command->add_flag("--strict-disk", options->strict_disk,
+                        "Refuse (exit code 4), not warn, where weights and\ntwo checkpoints do not fit the disk");
   command
       ->add_option("--resume", options->resume,
                    "Go on with the run in this folder, or from\nthis checkpoint of it, instead of CONFIG")
@@ -344,7 +349,7 @@ void add_train(CLI::App& app, Action& action) {
   CLI::Option* repeat = command->add_option("--repeat", options->repeat,
                                             "Train so often, with the seed and those after it,\nand print means and "
                                             "deviations");
-  repeat->check(CLI::Range(1, 10'000))->excludes("--resume")->excludes("--overwrite");
+  repeat->check(CLI::Range(1, 10'000))->excludes("--resume")->excludes("--overwrite")->excludes(strict_disk);
   CLI::Option* ranks = command->add_option("--ranks", options->ranks, "Processes on this host that share the replicas");
   ranks->check(CLI::Range(1, 1024).description(""))->type_name("N")->excludes(repeat);
   command

@@ -92,6 +92,16 @@ SessionOptions linked(SessionOptions options, const RunRanks& ranks) {
   return options;
 }
 
+/// Says, before anything is read or packed, what the disk has no room for.
+const RunPlan& checked_for_disk(const RunPlan& plan, const RunConfig& config, const RunPlace& place,
+                                const Resume* resume, RunObserver& observer) {
+  if (place.directory == nullptr) return plan;
+  const std::int64_t kept = resume != nullptr ? std::ssize(resume->checkpoints) : 0;
+  check_disk(disk_need(config, plan, kept), place.directory->path(), place.disk,
+             [&observer](std::string_view text) { observer.on_warning(text); });
+  return plan;
+}
+
 /// From its making to its end the observer knows that this rank only writes.
 class Writing {
  public:
@@ -122,7 +132,8 @@ TrainingRun::TrainingRun(const RunConfig& config, int threads, const RunPlace& p
       place_(place),
       observer_(observer),
       plan_(plan_run(config)),
-      runtime_(make_reserved_runtime(config, plan_, threads, observer)),
+      runtime_(
+          make_reserved_runtime(config, checked_for_disk(plan_, config, place, resume, observer), threads, observer)),
       algorithms_(*runtime_, config,
                   {.run_file = resume == nullptr ? "" : file_of(place, &RunDirectory::algorithms),
                    .planned_pool_bytes = plan_.pool_bytes,

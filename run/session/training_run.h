@@ -15,6 +15,7 @@
 #include "bantam/run/log/run_logs.h"
 #include "bantam/run/ranks/run_ranks.h"
 #include "bantam/run/session/algorithm_cache.h"
+#include "bantam/run/session/disk_room.h"
 #include "bantam/run/session/metrics_log.h"
 #include "bantam/run/session/position.h"
 #include "bantam/run/session/run_directory.h"
@@ -40,6 +41,7 @@ struct RunPlace {
   const RunDirectory* directory = nullptr;  ///< null: of a rank other than 0, which writes nothing
   RunRanks ranks = {};
   std::int64_t look_every = 0;  ///< of such a rank: updates between two histograms of rank 0, where launches end on all
+  DiskCheck disk = {};          ///< before anything is written
 };
 
 /// Plans the run before anything is read or reserved, so that what does not fit is refused at once; then reserves the
