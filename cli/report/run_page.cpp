@@ -123,11 +123,15 @@ void add_classes(const HeldOutAnswers& answers, Json& json) {
   constexpr std::size_t kMostConfusions = 20;
   const run::ClassReport report = run::class_report(answers.matrix, answers.names);
   json["classes"] = Json::array();
-  for (const run::ClassScore& score : report.classes)
+  const bool places = answers.task == run::Task::segmentation;
+  for (const run::ClassScore& score : report.classes) {
     json["classes"].push_back({{"name", score.name},
                                {"count", rounded(score.count)},
                                {"precision", rounded(score.precision)},
                                {"recall", rounded(score.recall)}});
+    if (places) json["classes"].back()["iou"] = rounded(score.iou);
+  }
+  if (places) json["mean_iou"] = rounded(report.iou);
   json["confusions"] = Json::array();
   for (const run::Confusion& one : report.confusions(kMostConfusions))
     json["confusions"].push_back({one.label, one.predicted, rounded(one.count), rounded(one.share)});

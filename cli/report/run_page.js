@@ -22,6 +22,8 @@ function showTiles() {
   if (where.hidden) return;
   const rate = medianOf(run, "images_per_s"), memory = lastOf(run, "peak_bytes"), tested = Object.entries(run.test).filter(([name]) => name !== "samples");
   if (run.best) where.append(tile(bestText(run), "best validation " + run.best.metric, `epoch ${run.best.epoch}`));
+  if (run.held_out && run.held_out.mean_iou !== undefined && !(run.best && run.best.metric === "mean_iou"))
+    where.append(tile(valueText("mean_iou", run.held_out.mean_iou), "mean IoU", `of ${exact(run.held_out.samples)} held-out images`));
   for (const [name, value] of tested.slice(0, 2)) where.append(tile(valueText(name, value), "test " + name, "at the end"));
   const epoch = run.epoch_loss, loss = epoch ? epoch.loss : lastOf(run, "loss");
   if (loss !== null) where.append(tile(valueText("loss", loss), "training loss", epoch ? `mean of epoch ${epoch.epoch}` : "of the last logged updates"));

@@ -13,12 +13,14 @@ function matrixTable(answers) {
 }
 
 function classesTable(answers, where) {
+  const places = answers.mean_iou !== undefined, lastFirst = v => v === null ? 2 : v;
   sortableTable(where, [
     {title: "Class", text: true, kind: "name", value: c => c.name, cell: c => c.name},
-    {title: answers.task === "segmentation" ? "Pixels" : "Samples", value: c => c.count, cell: c => exact(c.count)},
+    {title: places ? "Pixels" : "Samples", value: c => c.count, cell: c => exact(c.count)},
     {title: "Precision", value: c => c.precision, cell: c => shareText(c.precision)},
-    {title: "Recall", ascending: true, value: c => c.recall === null ? 2 : c.recall, cell: c => shareText(c.recall)},
-  ], answers.classes, 3, 12);
+    {title: "Recall", ascending: true, value: c => lastFirst(c.recall), cell: c => shareText(c.recall)},
+    ...(places ? [{title: "IoU", ascending: true, value: c => lastFirst(c.iou), cell: c => shareText(c.iou)}] : []),
+  ], answers.classes, places ? 4 : 3, 12);
 }
 
 function showConfusion(run) {

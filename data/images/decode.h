@@ -50,7 +50,7 @@ void decode_image(const StoredRgb& decoded, std::int64_t channels, Image& out);
 /// are the classes, if those have names). Throws DataError, which names `field` and the first pixel that is no class.
 void decode_mask(std::span<const std::byte> file, const DatasetFacts& facts, const std::string& field, Image& out);
 
-/// Gives a mask its image's size where `facts.masks` says `resize` (each pixel the nearest one's class). Throws
+/// Resizes a mask to its image's size where `facts.masks` says `resize` (each pixel the nearest one's class). Throws
 /// DataError where it says no such thing and the sizes differ.
 void fit_mask(Image& mask, ImageSize size, const DatasetFacts& facts, const std::string& field);
 

@@ -15,6 +15,7 @@
 #include "bantam/data/survey/split_survey.h"
 #include "bantam/memory/device/host_info.h"
 #include "bantam/run/begin/found_data.h"
+#include "bantam/run/begin/found_masks.h"
 #include "bantam/run/config/run_config.h"
 
 namespace bantam::run {
@@ -58,19 +59,31 @@ SplitSurvey surveyed(const FoundData& found, int threads, std::int64_t& held_out
   return survey_split(*splits.train, {.threads = threads, .most_bytes = kMostBytes});
 }
 
-/// Masks say their classes by their pixels alone: all numbers up to the largest, but for 255, which means no class
-/// where others are far below it.
-void settle_masks(Measured& measured) {
-  const std::vector<std::int64_t>& counts = measured.survey.class_counts;
-  const bool has_last = !counts.empty() && counts.back() > 0 && std::ssize(counts) == kMostMaskClasses;
-  std::int64_t classes = std::ssize(counts) - (has_last ? 1 : 0);
-  while (classes > 0 && counts[static_cast<std::size_t>(classes - 1)] == 0) --classes;
-  if (classes == 0) throw DataError("the masks that were read have no pixel of a class");
-  if (classes == 1 && has_last)
-    throw DataError("the masks have the numbers 0 and 255 alone: expected class numbers from 0 on, as 0 and 1");
-  measured.outputs = std::max<std::int64_t>(classes, 2);
-  measured.found.keys.back() = fmt::format("classes: {}", measured.outputs);
-  if (has_last) measured.found.keys.emplace_back("ignore: 255");
+/// The samples of data that were found.
+SampleSplits splits_of(const FoundData& found) {
+  const ConfigDocument document =
+      ConfigDocument::parse("data:\n" + data_lines(found, "  "), "the data that were found");
+  const RunConfig config = read_document(document, "found", DataSection::survey);
+  return open_splits(*config.data, config.seed);
+}
+
+/// Adds the keys that say what the masks' values are, by the masks themselves. Images without a mask are left out.
+void settle_masks(FoundData& found) {
+  MaskSurvey survey;
+  const auto read = [&] {
+    FoundData numbers = found;
+    const std::vector<std::string> keys = mask_keys({.count = kMostMaskClasses}, found.mask_place);
+    numbers.keys.insert(numbers.keys.end(), keys.begin(), keys.end());
+    survey = survey_masks(*splits_of(numbers).train, found.listed_classes);
+  };
+  try {
+    read();
+  } catch (const DataError&) {  // the same error where images without a mask are not what is wrong
+    found.keys.emplace_back("on_error: skip         # images without a mask are left out");
+    read();
+  }
+  const std::vector<std::string> keys = mask_keys(choose_masks(survey, found.listed_classes), found.mask_place);
+  found.keys.insert(found.keys.end(), keys.begin(), keys.end());
 }
 
 Task task_of(const DatasetFacts& facts) {
@@ -85,13 +98,12 @@ Task task_of(const DatasetFacts& facts) {
 Measured measure(const std::filesystem::path& data, int threads) {
   Measured measured{.found = find_data(data), .survey = {}};
   const bool masks = measured.found.format == "segmentation_folder";
-  if (masks) measured.found.keys.push_back(fmt::format("classes: {}", kMostMaskClasses));
+  if (masks) settle_masks(measured.found);
   measured.survey = surveyed(measured.found, threads, measured.held_out);
   const DatasetFacts& facts = measured.survey.facts;
   if (facts.size == 0 || facts.targets.empty()) throw DataError("the data have no samples with labels or targets");
   measured.task = task_of(facts);
   measured.outputs = measured.task == Task::values ? facts.targets[0].shape.elements() : std::ssize(facts.class_names);
-  if (masks) settle_masks(measured);
   if (measured.outputs < 1) throw DataError("the data have no classes and no values to predict");
   return measured;
 }
@@ -180,7 +192,9 @@ std::string imbalance_line(const Measured& measured) {
 
 std::string data_section(const Measured& measured, const Choices& choices) {
   std::string text = "data:\n" + data_lines(measured.found, "  ");
-  if (!measured.survey.broken.empty())
+  const bool skips = std::ranges::any_of(measured.found.keys,
+                                         [](const std::string& key) { return key.starts_with("on_error: skip"); });
+  if (!measured.survey.broken.empty() && !skips)
     text += fmt::format("  on_error: skip         # of {} samples that were read, {} could not be decoded\n",
                         measured.survey.read + std::ssize(measured.survey.broken), measured.survey.broken.size());
   text += imbalance_line(measured);
@@ -234,9 +248,11 @@ std::string loss_lines(const Measured& measured) {
     case Task::values:
       return "  loss: mse\n  metrics: [mae]\n";
     case Task::masks: {
-      const bool ignores = measured.found.keys.back() == "ignore: 255";
-      return ignores ? "  loss: {softmax_cross_entropy: {ignore_index: 255}}\n"
-                       "  metrics: [{mean_iou: {ignore_label: 255}}]\n"
+      const std::optional<std::int32_t> ignored = measured.survey.facts.ignored_label;
+      return ignored ? fmt::format(
+                           "  loss: {{softmax_cross_entropy: {{ignore_index: {0}}}}}\n"
+                           "  metrics: [accuracy, {{mean_iou: {{ignore_label: {0}}}}}]\n",
+                           *ignored)
                      : "  loss: softmax_cross_entropy\n  metrics: [accuracy, mean_iou]\n";
     }
     case Task::classes:

@@ -19,6 +19,7 @@
 #include "bantam/data/files/zip.h"
 #include "bantam/data/formats/csv_cells.h"
 #include "bantam/data/formats/image_files.h"
+#include "bantam/run/begin/found_masks.h"
 
 namespace bantam::run {
 namespace {
@@ -78,25 +79,6 @@ std::optional<FoundData> find_cifar(const fs::path& at) {
   for (const char* name : {"train.bin", "train.bin.xz", "train.bin.gz", "train"})
     if (fs::is_regular_file(at / name) && fs::exists(at / (std::string(name) == "train" ? "meta" : name)))
       return FoundData{"cifar100", {path_key(at)}};
-  return std::nullopt;
-}
-
-/// The folders of images and masks, below the set's folder or that of its training part.
-std::optional<FoundData> find_masks(const fs::path& at) {
-  constexpr std::array<std::string_view, 4> kImages = {"images", "image", "imgs", "photos"};
-  constexpr std::array<std::string_view, 5> kMasks = {"masks", "mask", "annotations", "segmentation", "labels"};
-  if (!fs::is_directory(at)) return std::nullopt;
-  std::vector<fs::path> places = {at};
-  for (const std::string& part : find_folders(at, kTrainFolders)) places.push_back(at / part);
-  for (const fs::path& place : places) {
-    const std::vector<std::string> folders = list_folder(place).folders;
-    const std::string images = first_of(folders, kImages), masks = first_of(folders, kMasks);
-    if (images.empty() || masks.empty()) continue;
-    FoundData found{"segmentation_folder", {path_key(at)}};
-    if (images != "images") found.keys.push_back("images: " + yaml_text(images));
-    if (masks != "masks") found.keys.push_back("masks: " + yaml_text(masks));
-    return found;
-  }
   return std::nullopt;
 }
 

@@ -2,15 +2,26 @@
 #pragma once
 
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "bantam/data/formats/mask_values.h"
+
 namespace bantam::run {
 
+/// Names of classes as labelling tools write them, with a value where the file says one.
+struct ListedClass {
+  std::string name;
+  std::optional<MaskValue> value = {};
+};
+
 struct FoundData {
-  std::string format;             ///< of `data.format`
-  std::vector<std::string> keys;  ///< the section's further lines, in YAML: "path: data/flowers.csv"
+  std::string format;                            ///< of `data.format`
+  std::vector<std::string> keys;                 ///< the section's further lines, in YAML: "path: data/flowers.csv"
+  std::vector<std::string> mask_place = {};      ///< of segmentation_folder: keys of `masks` that say where they lie
+  std::vector<ListedClass> listed_classes = {};  ///< of it: names in a file beside the data
 };
 
 /// Looks at names, a CSV's first rows and an archive's members; no sample is read. A folder that has one folder and

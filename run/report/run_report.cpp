@@ -11,6 +11,7 @@
 #include "bantam/base/error.h"
 #include "bantam/base/text.h"
 #include "bantam/run/config/run_config.h"
+#include "bantam/run/use/class_report.h"
 #include "bantam/run/use/evaluation.h"
 
 namespace bantam::run {
@@ -88,7 +89,17 @@ std::string work_text(const RunRecord& record) {
                      format_duration(record.seconds), record.device);
 }
 
-std::string one_headline(const RunReport& report) {
+/// Of a class a pixel; empty of other answers, and where the best evaluation is of that metric already.
+std::string iou_text(const RunReport& report) {
+  if (!report.held_out || report.held_out->task != Task::segmentation || report.held_out->matrix.columns == 0 ||
+      report.run.record.metric == "mean_iou")
+    return "";
+  return fmt::format(" Mean IoU of {} held-out image{}: {:.4f}.", format_count(report.held_out->samples),
+                     report.held_out->samples == 1 ? "" : "s",
+                     class_report(report.held_out->matrix, report.held_out->names).iou);
+}
+
+std::string state_headline(const RunReport& report) {
   const RunRecord& record = report.run.record;
   const std::string best = best_text(record);
   const std::string at =
@@ -106,6 +117,8 @@ std::string one_headline(const RunReport& report) {
                      report.run.state == "killed" ? "was killed" : report.run.state, where, reason,
                      best.empty() ? "never evaluated" : "best " + at, work);
 }
+
+std::string one_headline(const RunReport& report) { return state_headline(report) + iou_text(report); }
 
 }  // namespace
 

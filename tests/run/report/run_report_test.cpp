@@ -155,6 +155,19 @@ TEST_F(RunReportTest, WithoutDataTheFilesAreTold) {
   EXPECT_NE(found.history.find("loss"), nullptr);
 }
 
+TEST(RunHeadline, SaysTheMeanIouOfAClassAPixel) {
+  std::vector<RunReport> reports(1);
+  reports[0].name = "roads";
+  reports[0].held_out = HeldOutAnswers{.task = Task::segmentation, .samples = 2, .names = {"sky", "road"}};
+  reports[0].held_out->matrix = {.values = {6, 2, 1, 3}, .columns = 2};  // IoU 6/9 and 3/6
+  EXPECT_TRUE(headline_of(reports).ends_with(" Mean IoU of 2 held-out images: 0.5833.")) << headline_of(reports);
+  reports[0].run.record.metric = "mean_iou";
+  EXPECT_EQ(headline_of(reports).find("Mean IoU"), std::string::npos) << "it is the best evaluation's metric";
+  reports[0].held_out->task = Task::classes;
+  reports[0].run.record.metric = "loss";
+  EXPECT_EQ(headline_of(reports).find("Mean IoU"), std::string::npos);
+}
+
 TEST_F(RunReportTest, RunsAreComparedByTheirBest) {
   run("a", {"train.epochs=1"});
   run("b", {"train.epochs=5", "train.optimizer.sgd.learning_rate=0.1"});
