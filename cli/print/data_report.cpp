@@ -44,6 +44,7 @@ Json json_of(const DataReport::Split& split) {
   for (const SampleField& target : survey.facts.targets)
     json["targets"].push_back({{"name", target.name}, {"dtype", to_string(target.dtype)}});
   json["ignored"] = {{"files", survey.ignored.count}, {"examples", survey.ignored.examples}};
+  json["notes"] = survey.notes;
   json["classes"] = Json::array();
   for (std::size_t c = 0; c < survey.class_counts.size(); ++c)
     json["classes"].push_back({{"name", class_name(survey.facts, c)}, {"count", survey.class_counts[c]}});
@@ -214,6 +215,17 @@ std::string cache_text(const DataReport& report) {
   return text + "\n";
 }
 
+/// What readers found worth saying, each once: splits of one file say the same.
+std::string notes_text(const DataReport& report) {
+  std::vector<std::string> notes;
+  for (const DataReport::Split& split : report.splits)
+    for (const std::string& note : split.survey.notes)
+      if (std::ranges::find(notes, note) == notes.end()) notes.push_back(note);
+  std::string text;
+  for (const std::string& note : notes) text += fmt::format("warning: {}\n", note);
+  return text;
+}
+
 }  // namespace
 
 std::string normalize_line(const DataReport& report) {
@@ -249,6 +261,7 @@ nlohmann::ordered_json json_of(const DataReport& report) {
 std::string text_of(const DataReport& report, std::size_t columns) {
   std::string text;
   for (const DataReport::Split& split : report.splits) text += text_of(split, report.checked);
+  text += notes_text(report);
   text +=
       fitted_text(columns, kLeastName, [&](std::size_t most_of_name) { return classes_text(report, most_of_name); }) +
       "\n";

@@ -18,9 +18,9 @@
 #include "bantam/data/delivery/given_samples.h"
 #include "bantam/data/delivery/loader.h"
 #include "bantam/data/delivery/sample_weights.h"
+#include "bantam/data/formats/held_out.h"
 #include "bantam/data/formats/sample_reader.h"
 #include "bantam/data/images/gpu_decoder.h"
-#include "bantam/data/pipeline/epoch_order.h"
 
 namespace bantam {
 namespace {
@@ -161,7 +161,9 @@ ValidationOptions read_validation(ConfigMap& data, const std::string& format, co
   ConfigMap map = node->as_map();
   ValidationOptions options;
   const auto split =
-      map.find({"split", "Share of the training samples that is held out, chosen at random whatever their classes.",
+      map.find({"split",
+                "Share of the training samples that is held out, chosen at random: of each class its share, and of "
+                "csv's groups whole ones (data.group).",
                 "0.1", "0"});
   const auto from = map.find({"from", "test: the format's held-out samples.", "test", "test, unless others are named"});
   if (split && from && !map.self().is_described())
@@ -169,7 +171,8 @@ ValidationOptions read_validation(ConfigMap& data, const std::string& format, co
   if (split) options.split = split->as_number({.min = 0, .max = 1, .min_open = true, .max_open = true});
   if (from) (void)from->as_choice({"test"});
   if (split || map.self().is_described())
-    if (const auto seed = map.find({"seed", "Of the choice of a split, apart from the run's.", "7", "the run's seed"}))
+    if (const auto seed = map.find({"seed", "Of the choice of a split, apart from the run's.", "7",
+                                    "the run's seed; 0 where data.group is given"}))
       options.seed = static_cast<std::uint64_t>(seed->as_integer({.min = 0}));
   if ((!split && !from) || map.self().is_described()) options.own = read_own_validation(map, format, source);
   map.finish();
@@ -244,25 +247,41 @@ std::shared_ptr<const SampleReader> all_training(const DataOptions& options) {
   return limited(options.source.train, options.limit);
 }
 
-/// Of `samples`: at least one, and not all.
-std::int64_t held_out(const ValidationOptions& options, std::int64_t samples) {
+/// Whole groups of the training samples, by the seed of `data.validation` alone: plans count them before a run has one.
+Parts split_groups(const ValidationOptions& options, const SampleReader& training,
+                   std::span<const std::int32_t> groups) {
+  const std::vector<std::int32_t> labels = class_numbers(training);
+  const SamplesToSplit split{
+      .samples = training.facts().size, .labels = labels, .groups = groups, .seed = options.seed.value_or(0)};
+  return hold_out(split, options.split);
+}
+
+/// Of the training samples: at least one, and not all.
+std::int64_t held_out(const ValidationOptions& options, const SampleReader& training) {
   if (options.split == 0) return 0;
+  if (const std::vector<std::int32_t> groups = training.groups(); !groups.empty())
+    return std::ssize(split_groups(options, training, groups).held_out);
+  const std::int64_t samples = training.facts().size;
   return std::clamp<std::int64_t>(std::llround(options.split * static_cast<double>(samples)), 1,
                                   std::max<std::int64_t>(samples - 1, 1));
 }
 
-/// Training samples and held-out ones, each in the data set's order.
+/// Training samples and held-out ones, each in the data set's order; of each class its share is held out.
 SampleSplits split_training(const DataOptions& options, std::uint64_t seed) {
-  constexpr std::int64_t kNoEpoch = -1;  // the choice is none of the epochs' orders
   const std::shared_ptr<const SampleReader> all = all_training(options);
-  const std::int64_t samples = all->facts().size, aside = held_out(options.validation, samples);
-  if (aside == 0) return {all, options.validation.own != nullptr ? options.validation.own : options.source.validation};
-  std::vector<std::int32_t> out = shuffled_order(samples, 0, options.validation.seed.value_or(seed), kNoEpoch);
-  std::vector<std::int32_t> in(out.begin() + aside, out.end());
-  out.resize(static_cast<std::size_t>(aside));
-  std::ranges::sort(out);
-  std::ranges::sort(in);
-  return {chosen_samples(all, std::move(in)), chosen_samples(all, std::move(out))};
+  const ValidationOptions& validation = options.validation;
+  if (validation.split == 0) return {all, validation.own != nullptr ? validation.own : options.source.validation};
+  Parts parts;
+  if (const std::vector<std::int32_t> groups = all->groups(); !groups.empty()) {
+    parts = split_groups(validation, *all, groups);
+  } else {
+    const std::vector<std::int32_t> labels = class_numbers(*all);
+    parts = hold_out_exactly(
+        {.samples = all->facts().size, .labels = labels, .groups = {}, .seed = validation.seed.value_or(seed)},
+        held_out(validation, *all));
+  }
+  all->fit_to(parts.train);
+  return {chosen_samples(all, std::move(parts.train)), chosen_samples(all, std::move(parts.held_out))};
 }
 
 /// Null where the validation samples are the test samples.
@@ -361,8 +380,9 @@ DataOptions read_data_config(const ConfigNode& data, const SampleSplits& given) 
 }
 
 DatasetFacts train_facts(const DataOptions& options) {
-  DatasetFacts facts = all_training(options)->facts();
-  facts.size -= held_out(options.validation, facts.size);
+  const std::shared_ptr<const SampleReader> all = all_training(options);
+  DatasetFacts facts = all->facts();
+  facts.size -= held_out(options.validation, *all);
   return facts;
 }
 
@@ -374,9 +394,20 @@ DatasetFacts validation_facts(const DataOptions& options) {
   DatasetFacts facts = options.validation.split > 0        ? all_training(options)->facts()
                        : options.validation.own != nullptr ? options.validation.own->facts()
                                                            : options.source.validation->facts();
-  if (options.validation.split > 0) facts.size = held_out(options.validation, facts.size);
+  if (options.validation.split > 0) facts.size = held_out(options.validation, *all_training(options));
   if (const std::int64_t most = evaluated_samples(options); most > 0) facts.size = std::min(facts.size, most);
   return facts;
+}
+
+std::vector<std::string> data_notes(const DataOptions& options) {
+  std::vector<std::string> notes;
+  for (const auto& reader :
+       {options.source.train, options.source.validation, options.source.test, options.validation.own}) {
+    if (reader == nullptr) continue;
+    for (std::string& note : reader->notes())
+      if (std::ranges::find(notes, note) == notes.end()) notes.push_back(std::move(note));
+  }
+  return notes;
 }
 
 DatasetFacts test_facts(const DataOptions& options) {

@@ -83,6 +83,8 @@ DatasetFacts train_facts(const DataOptions& options);
 /// Training samples of an epoch: each one once, or what `sampling` says.
 std::int64_t epoch_samples(const DataOptions& options);
 DatasetFacts validation_facts(const DataOptions& options);
+/// What a user should read of the samples before training on them (SampleReader::notes), of all parts.
+std::vector<std::string> data_notes(const DataOptions& options);
 DatasetFacts test_facts(const DataOptions& options);
 /// Of training samples as batches have them, after all stages.
 DatasetFacts batch_facts(const DataOptions& options);

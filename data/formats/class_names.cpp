@@ -1,8 +1,12 @@
 // Two classes of one name would be told apart by nothing that a user sees.
 #include "bantam/data/formats/class_names.h"
 
+#include <algorithm>
+#include <charconv>
+#include <cmath>
 #include <string_view>
 #include <unordered_map>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -28,6 +32,19 @@ std::vector<std::string> numbered_classes(std::int64_t classes) {
   std::vector<std::string> names;
   for (std::int64_t c = 0; c < classes; ++c) names.push_back(std::to_string(c));
   return names;
+}
+
+void sort_class_names(std::vector<std::string>& names) {
+  std::vector<std::pair<double, std::string>> numbered;
+  for (const std::string& name : names) {
+    double number = 0;
+    const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), number);
+    if (error != std::errc() || end != name.data() + name.size() || !std::isfinite(number)) break;
+    numbered.emplace_back(number, name);
+  }
+  if (numbered.size() < names.size()) return std::ranges::sort(names), void();
+  std::ranges::sort(numbered);
+  for (std::size_t i = 0; i < names.size(); ++i) names[i] = std::move(numbered[i].second);
 }
 
 std::vector<std::string> read_class_names(const ConfigNode& node, std::size_t most) {

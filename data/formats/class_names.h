@@ -18,6 +18,9 @@ std::string fault_of_class_names(std::span<const std::string> names, std::size_t
 /// "0", "1", … : classes that have no names but their numbers.
 std::vector<std::string> numbered_classes(std::int64_t classes);
 
+/// Sorts names as numbers where all are numbers ("2" before "10"), else as bytes.
+void sort_class_names(std::vector<std::string>& names);
+
 /// The names in a list. Throws ConfigError at its place where something is wrong with them.
 std::vector<std::string> read_class_names(const ConfigNode& node, std::size_t most = 0);
 

@@ -59,15 +59,18 @@ class GeneratedReader : public SampleReader {
     const std::span<std::uint8_t, kGeneratedBytes> pixels(reinterpret_cast<std::uint8_t*>(fields[0].data()),
                                                           kGeneratedBytes);
     draw_generated_image(seed_, split_, index, pixels);
+    read_targets(index, fields.subspan(1));
+  }
+  void read_targets(std::int64_t index, std::span<const std::span<std::byte>> targets) const override {
     if (labels_ == GeneratedLabels::pixels) {
       std::array<std::int32_t, kGeneratedPixels> classes;
       draw_generated_pixels(seed_, split_, index, classes);
-      return copy_to(fields[1], classes);
+      return copy_to(targets[0], classes);
     }
     const std::int32_t label = generated_label(index);
-    std::memcpy(fields[1].data(), &label, sizeof label);
-    if (labels_ == GeneratedLabels::soft) copy_to(fields[2], soft_label(label));
-    if (labels_ == GeneratedLabels::values) copy_to(fields[2], generated_place(seed_, split_, index));
+    std::memcpy(targets[0].data(), &label, sizeof label);
+    if (labels_ == GeneratedLabels::soft) copy_to(targets[1], soft_label(label));
+    if (labels_ == GeneratedLabels::values) copy_to(targets[1], generated_place(seed_, split_, index));
   }
 
  private:

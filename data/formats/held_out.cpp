@@ -2,11 +2,14 @@
 #include "bantam/data/formats/held_out.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
+#include <cstddef>
+#include <cstring>
+#include <functional>
 #include <iterator>
 #include <map>
 #include <numeric>
+#include <unordered_map>
 #include <utility>
 
 #include <fmt/format.h>
@@ -36,15 +39,21 @@ class LaterReader : public WrappedReader {
 
 using Samples = std::vector<std::int32_t>;
 
-/// The samples of each class, shuffled; all together where there are no labels.
-std::vector<Samples> by_class(std::int64_t samples, std::span<const std::int32_t> labels) {
-  Samples order(static_cast<std::size_t>(samples));
+/// Numbers below `size` in random order.
+Samples shuffled(std::int64_t size, std::uint64_t seed) {
+  Samples order(static_cast<std::size_t>(size));
   std::iota(order.begin(), order.end(), 0);
-  PhiloxSequence random(philox_key(0, RandomPurpose::shuffle, hash_name("held out")));
+  PhiloxSequence random(philox_key(seed, RandomPurpose::shuffle, hash_name("held out")));
   for (std::size_t i = order.size(); i > 1; --i) std::swap(order[i - 1], order[random.below(i)]);
-  if (labels.empty()) return {std::move(order)};
+  return order;
+}
+
+/// The samples of each class, shuffled; all together where there are no labels.
+std::vector<Samples> by_class(const SamplesToSplit& split) {
+  Samples order = shuffled(split.samples, split.seed);
+  if (split.labels.empty()) return {std::move(order)};
   std::map<std::int32_t, Samples> classes;
-  for (const std::int32_t sample : order) classes[labels[static_cast<std::size_t>(sample)]].push_back(sample);
+  for (const std::int32_t sample : order) classes[split.labels[static_cast<std::size_t>(sample)]].push_back(sample);
   std::vector<Samples> lists;
   for (auto& [label, list] : classes) lists.push_back(std::move(list));
   return lists;
@@ -78,15 +87,83 @@ Samples held_out_samples(const std::vector<Samples>& classes, double share) {
   return out;
 }
 
-std::vector<std::int32_t> labels_of(const SampleReader& reader) {
-  const DatasetFacts facts = reader.facts();
-  if (!facts.has_int32_target()) return {};
-  std::vector<std::int32_t> labels(static_cast<std::size_t>(facts.size));
-  for (std::size_t i = 0; i < labels.size(); ++i) {
-    const std::array<std::span<std::byte>, 1> target = {std::as_writable_bytes(std::span(&labels[i], 1))};
-    reader.read_targets(static_cast<std::int64_t>(i), target);
+/// So many samples of each class that they are `wanted` together: its share, rounded down, and one more of those that
+/// lose most by it; never all of a class, as long as others have samples left.
+std::vector<std::int64_t> quotas(const std::vector<Samples>& classes, std::int64_t samples, std::int64_t wanted) {
+  std::vector<std::int64_t> quotas;
+  std::vector<std::pair<double, std::size_t>> losses;
+  std::int64_t left = wanted;
+  for (std::size_t c = 0; c < classes.size(); ++c) {
+    const double exact =
+        static_cast<double>(wanted) * static_cast<double>(classes[c].size()) / static_cast<double>(samples);
+    quotas.push_back(std::min(static_cast<std::int64_t>(exact), std::ssize(classes[c]) - 1));
+    left -= quotas.back();
+    losses.emplace_back(static_cast<double>(quotas.back()) - exact, c);
   }
-  return labels;
+  std::ranges::sort(losses);
+  for (const std::int64_t spared : {1, 0})  // a sample of each class stays in training, if it goes
+    for (bool goes_on = true; left > 0 && goes_on;) {
+      goes_on = false;
+      for (const auto& [loss, c] : losses)
+        if (left > 0 && quotas[c] + spared < std::ssize(classes[c])) {
+          ++quotas[c];
+          --left;
+          goes_on = true;
+        }
+    }
+  return quotas;
+}
+
+/// Samples by the numbers that they have in `numbers`.
+std::vector<Samples> gathered(std::span<const std::int32_t> numbers) {
+  std::unordered_map<std::int32_t, std::size_t> places;
+  std::vector<Samples> lists;
+  for (std::size_t i = 0; i < numbers.size(); ++i) {
+    const auto [place, is_new] = places.emplace(numbers[i], lists.size());
+    if (is_new) lists.emplace_back();
+    lists[place->second].push_back(static_cast<std::int32_t>(i));
+  }
+  return lists;
+}
+
+/// Whole groups, in random order, large ones first: each is held out where that brings the classes' shares nearer to
+/// `share` than before.
+Samples held_out_groups(const SamplesToSplit& split, double share) {
+  const std::vector<Samples> groups = gathered(split.groups);
+  if (groups.size() < 2)
+    throw DataError("samples to hold out: all are of one group, which cannot be split in two (data.group)");
+  std::vector<Samples> order;
+  for (const std::int32_t g : shuffled(std::ssize(groups), split.seed))
+    order.push_back(groups[static_cast<std::size_t>(g)]);
+  std::ranges::stable_sort(order, std::greater(), &Samples::size);
+  const auto class_of = [&](std::int32_t sample) {
+    return split.labels.empty() ? 0 : split.labels[static_cast<std::size_t>(sample)];
+  };
+  std::map<std::int32_t, double> sizes, lacking;  // of each class: samples; those that its share still lacks
+  for (std::int32_t i = 0; i < split.samples; ++i) ++sizes[class_of(i)];
+  for (const auto& [label, size] : sizes) lacking[label] = share * size;
+  Samples out;
+  std::size_t groups_out = 0;
+  for (const Samples& group : order) {
+    std::map<std::int32_t, double> counts;
+    for (const std::int32_t sample : group) ++counts[class_of(sample)];
+    double gain = 0;  // less squared distance, each class by its size
+    for (const auto& [label, count] : counts) gain += count * (2 * lacking[label] - count) / sizes[label];
+    if (gain <= 0 || groups_out + 1 == order.size()) continue;
+    ++groups_out;
+    for (const auto& [label, count] : counts) lacking[label] -= count;
+    out.insert(out.end(), group.begin(), group.end());
+  }
+  return out.empty() ? order.back() : out;
+}
+
+Parts parts_of(std::int64_t samples, Samples held_out) {
+  Parts parts{.train = {}, .held_out = std::move(held_out)};
+  std::ranges::sort(parts.held_out);
+  Samples all(static_cast<std::size_t>(samples));
+  std::iota(all.begin(), all.end(), 0);
+  std::ranges::set_difference(all, parts.held_out, std::back_inserter(parts.train));
+  return parts;
 }
 
 /// The choice, made when the first of the two parts is used.
@@ -97,7 +174,10 @@ struct Choice {
   Parts parts;
 
   const Parts& made() {
-    once.run([this] { parts = hold_out(all->facts().size, labels_of(*all), share); });
+    once.run([this] {
+      const std::vector<std::int32_t> labels = class_numbers(*all), groups = all->groups();
+      parts = hold_out({.samples = all->facts().size, .labels = labels, .groups = groups}, share);
+    });
     return parts;
   }
 };
@@ -109,14 +189,38 @@ std::string read_name(ConfigMap& data, ConfigKey key) {
 
 }  // namespace
 
-Parts hold_out(std::int64_t samples, std::span<const std::int32_t> labels, double share) {
-  if (samples < 2) throw DataError(fmt::format("samples to hold out: a set of {} cannot be split in two", samples));
-  Parts parts{.train = {}, .held_out = held_out_samples(by_class(samples, labels), share)};
-  std::ranges::sort(parts.held_out);
-  Samples all(static_cast<std::size_t>(samples));
-  std::iota(all.begin(), all.end(), 0);
-  std::ranges::set_difference(all, parts.held_out, std::back_inserter(parts.train));
-  return parts;
+Parts hold_out(const SamplesToSplit& split, double share) {
+  if (split.samples < 2)
+    throw DataError(fmt::format("samples to hold out: a set of {} cannot be split in two", split.samples));
+  if (!split.groups.empty()) return parts_of(split.samples, held_out_groups(split, share));
+  return parts_of(split.samples, held_out_samples(by_class(split), share));
+}
+
+Parts hold_out_exactly(const SamplesToSplit& split, std::int64_t wanted) {
+  const std::vector<Samples> classes = by_class(split);
+  const std::vector<std::int64_t> counts = quotas(classes, split.samples, wanted);
+  Samples out;
+  for (std::size_t c = 0; c < classes.size(); ++c) hold_out_of(classes[c], counts[c], out);
+  return parts_of(split.samples, std::move(out));
+}
+
+std::vector<std::int32_t> class_numbers(const SampleReader& reader) {
+  const DatasetFacts facts = reader.facts();
+  std::vector<std::vector<std::byte>> values;
+  std::optional<std::size_t> field;
+  for (const SampleField& target : facts.targets) {
+    if (target.name == "labels" && target.shape.rank() == 0 && target.dtype == DType::int32) field = values.size();
+    values.emplace_back(target.encoding == FieldEncoding::values ? target.bytes() : 0);
+  }
+  std::vector<std::int32_t> labels;
+  if (!field) return labels;
+  labels.resize(static_cast<std::size_t>(facts.size));
+  const std::vector<std::span<std::byte>> buffers(values.begin(), values.end());
+  for (std::int64_t i = 0; i < facts.size; ++i) {
+    reader.read_targets(i, buffers);
+    std::memcpy(&labels[static_cast<std::size_t>(i)], values[*field].data(), sizeof(std::int32_t));
+  }
+  return labels;
 }
 
 std::shared_ptr<const SampleReader> reader_made_by(std::function<std::shared_ptr<const SampleReader>()> make) {

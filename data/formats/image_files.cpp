@@ -27,7 +27,43 @@ bool is_word(std::string_view text, std::string_view lower) {
       text, lower, [](char a, char b) { return (a >= 'A' && a <= 'Z' ? static_cast<char>(a + ('a' - 'A')) : a) == b; });
 }
 
-bool is_hidden(const fs::directory_entry& entry) { return entry.path().filename().native().starts_with('.'); }
+/// See FolderEntries.
+bool is_system_file(std::string_view name) {
+  constexpr std::array<std::string_view, 16> kNames = {"__macosx",
+                                                       "@eadir",
+                                                       "#recycle",
+                                                       "#snapshot",
+                                                       "@recycle",
+                                                       "@tmp",
+                                                       "lost+found",
+                                                       "thumbs.db",
+                                                       "ehthumbs.db",
+                                                       "ehthumbs_vista.db",
+                                                       "desktop.ini",
+                                                       "$recycle.bin",
+                                                       "system volume information",
+                                                       "__pycache__",
+                                                       "icon\r",
+                                                       "recycler"};
+  return name.starts_with('.') || name.starts_with("~$") ||
+         std::ranges::any_of(kNames, [&](std::string_view known) { return is_word(name, known); });
+}
+
+/// Whether one of `words` (lower case) is a word of `name`: letters between other characters, or before a capital.
+bool has_one_of(std::string_view name, std::span<const std::string_view> words) {
+  const auto is_letter = [](char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); };
+  const auto is_capital = [](char c) { return c >= 'A' && c <= 'Z'; };
+  for (std::size_t begin = 0; begin < name.size();) {
+    std::size_t end = begin;
+    while (end < name.size() && is_letter(name[end]) &&
+           (end == begin || !is_capital(name[end]) || is_capital(name[end - 1])))
+      ++end;
+    for (const std::string_view word : words)
+      if (is_word(name.substr(begin, end - begin), word)) return true;
+    begin = end > begin ? end : begin + 1;
+  }
+  return false;
+}
 
 /// A folder within `root`, and those that it lies in, as the system numbers them: a link may lead back to one.
 struct Place {
@@ -99,14 +135,16 @@ FolderEntries list_folder(const fs::path& folder) {
   FolderEntries entries;
   try {
     for (const fs::directory_entry& entry : fs::directory_iterator(folder)) {
-      if (is_hidden(entry)) continue;
-      (entry.is_directory() ? entries.folders : entries.files).push_back(entry.path().filename().string());
+      std::string name = entry.path().filename().string();
+      auto& kind = is_system_file(name) ? entries.system_files : entry.is_directory() ? entries.folders : entries.files;
+      kind.push_back(std::move(name));
     }
   } catch (const fs::filesystem_error& error) {
     throw DataError(fmt::format("{}: cannot be listed: {}", folder.string(), error.code().message()));
   }
   std::ranges::sort(entries.folders);
   std::ranges::sort(entries.files);
+  std::ranges::sort(entries.system_files);
   return entries;
 }
 
@@ -120,27 +158,82 @@ std::vector<std::string> find_folders(const fs::path& folder, std::span<const st
   return found;
 }
 
-ImageFiles list_image_files(const fs::path& folder) {
-  ImageFiles found;
-  std::vector<std::pair<std::string, std::string>> files;  // folder and name
+std::vector<std::string> find_likely_folders(const fs::path& folder, std::span<const std::string_view> names) {
+  std::vector<std::string> found;
+  if (!fs::is_directory(folder)) return found;
+  for (const std::string& one : list_folder(folder).folders)
+    if (has_one_of(one, names) &&
+        std::ranges::none_of(names, [&](std::string_view name) { return is_word(one, name); }))
+      found.push_back(one);
+  return found;
+}
+
+namespace {
+
+/// Calls `visit` with each folder's name below `root` ("" for itself) and its entries, as list_image_files goes, until
+/// it returns false.
+void visit_folders(const fs::path& root, std::size_t most_folders,
+                   const std::function<bool(const std::string& name, const FolderEntries& entries)>& visit) {
   std::vector<Place> places(1);
-  while (!places.empty()) {
+  for (std::size_t visited = 0; !places.empty() && visited < most_folders; ++visited) {
     Place place = std::move(places.back());
     places.pop_back();
-    const fs::path here = place.name.empty() ? folder : folder / place.name;
+    const fs::path here = place.name.empty() ? root : root / place.name;
     if (!enter(here, place)) continue;
     const FolderEntries entries = list_folder(here);
-    for (const std::string& name : entries.files) {
-      if (has_image_suffix(name))
-        files.emplace_back(place.name, name);
-      else
-        found.ignored.add((here / name).string());
-    }
+    if (!visit(place.name, entries)) return;
     for (const std::string& name : entries.folders) places.push_back({below(place.name, name), place.within});
   }
+}
+
+}  // namespace
+
+ImageFiles list_image_files(const fs::path& folder, std::size_t most_folders) {
+  ImageFiles found;
+  std::vector<std::pair<std::string, std::string>> files;  // folder and name
+  visit_folders(folder, most_folders, [&](const std::string& where, const FolderEntries& entries) {
+    for (const std::string& name : entries.files) {
+      if (has_image_suffix(name))
+        files.emplace_back(where, name);
+      else
+        found.ignored.add((folder / below(where, name)).string());
+    }
+    for (const std::string& name : entries.system_files) found.system_files.add((folder / below(where, name)).string());
+    return true;
+  });
   std::ranges::sort(files);
   for (const auto& [where, name] : files) found.names.push_back(below(where, name));
   return found;
+}
+
+bool has_image_files(const fs::path& folder) {
+  bool found = false;
+  visit_folders(folder, std::numeric_limits<std::size_t>::max(), [&](const std::string&, const FolderEntries& entries) {
+    found = std::ranges::any_of(entries.files, has_image_suffix);
+    return !found;
+  });
+  return found;
+}
+
+bool has_images_in_folders_alone(const fs::path& folder) {
+  const FolderEntries entries = list_folder(folder);
+  return std::ranges::none_of(entries.files, has_image_suffix) &&
+         std::ranges::any_of(entries.folders, [&](const std::string& name) { return has_image_files(folder / name); });
+}
+
+fs::path unwrapped_folder(const fs::path& folder, const std::function<bool(const fs::path& inner)>& is_wrapped) {
+  constexpr int kMostFolders = 8;
+  fs::path at = folder;
+  for (int i = 0; i < kMostFolders; ++i) {
+    const FolderEntries entries = list_folder(at);
+    std::vector<std::string> with_images;
+    if (std::ranges::none_of(entries.files, has_image_suffix))
+      std::ranges::copy_if(entries.folders, std::back_inserter(with_images),
+                           [&](const std::string& name) { return has_image_files(at / name); });
+    if (with_images.size() != 1 || !is_wrapped(at / with_images[0])) break;
+    at /= with_images[0];
+  }
+  return at;
 }
 
 void read_whole_file(const fs::path& path, std::vector<std::byte>& bytes) {

@@ -5,6 +5,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
+#include <limits>
 #include <span>
 #include <string>
 #include <string_view>
@@ -19,18 +21,26 @@ namespace bantam {
 struct ImageFiles {
   std::vector<std::string> names;  ///< relative to the folder; sorted by folder, then by name
   IgnoredFiles ignored;
+  IgnoredFiles system_files;  ///< see FolderEntries
 };
 
 /// Whether a name ends in .jpg, .jpeg or .png, in letters of either case.
 bool has_image_suffix(std::string_view name);
 
-/// Lists `folder` and all folders in it but hidden ones, following links, none into a folder that it is within. Hidden
-/// files (".DS_Store") are not counted. Throws DataError.
-ImageFiles list_image_files(const std::filesystem::path& folder);
+/// Lists `folder` and all folders in it but the system's, following links, none into a folder that it is within; at
+/// most `most_folders` of them. Throws DataError.
+ImageFiles list_image_files(const std::filesystem::path& folder,
+                            std::size_t most_folders = std::numeric_limits<std::size_t>::max());
 
-/// Names of what lies in a folder, but for hidden ones; sorted as bytes.
+/// Whether there is any image file below the folder. Stops at the first. Throws DataError.
+bool has_image_files(const std::filesystem::path& folder);
+
+/// Names of what lies in a folder, sorted as bytes.
 struct FolderEntries {
   std::vector<std::string> folders, files;
+  /// What operating systems, archives and programs leave in folders, and is nobody's data: hidden files and folders
+  /// (.DS_Store, ._a.jpg, .ipynb_checkpoints), __MACOSX, @eaDir, lost+found, Thumbs.db, desktop.ini and their likes.
+  std::vector<std::string> system_files;
 };
 
 /// Throws DataError.
@@ -44,6 +54,20 @@ inline constexpr std::array<std::string_view, 2> kTestFolders = {"test", "testin
 /// Folders in `folder` that are called one of `names` (lower case), in letters of either case: in the order of `names`,
 /// lower case first. None where `folder` is no folder. Throws DataError.
 std::vector<std::string> find_folders(const std::filesystem::path& folder, std::span<const std::string_view> names);
+
+/// The same for folders in whose names one of `names` is a word: "seg_train", "training_set", "Train-Data". Those that
+/// are called so and no more are not among them.
+std::vector<std::string> find_likely_folders(const std::filesystem::path& folder,
+                                             std::span<const std::string_view> names);
+
+/// Whether there is any image file in a folder of `folder`, but none in itself. Throws DataError.
+bool has_images_in_folders_alone(const std::filesystem::path& folder);
+
+/// The folder that has the content of `folder`, where an archive wrapped it: while a folder has image files in one of
+/// its folders alone, and `is_wrapped` says so of that, that one. `folder` itself where nothing wraps. Throws
+/// DataError.
+std::filesystem::path unwrapped_folder(const std::filesystem::path& folder,
+                                       const std::function<bool(const std::filesystem::path& inner)>& is_wrapped);
 
 /// Replaces `bytes` by those of the file. Throws DataError that names it, also for more than 2^31 - 1 bytes.
 void read_whole_file(const std::filesystem::path& path, std::vector<std::byte>& bytes);

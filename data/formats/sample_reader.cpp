@@ -30,6 +30,14 @@ class SomeSamples : public WrappedReader {
       weights.push_back(all[static_cast<std::size_t>(number(i))]);
     return weights;
   }
+  std::vector<std::int32_t> groups() const override {
+    const std::vector<std::int32_t> all = inner().groups();
+    std::vector<std::int32_t> groups;
+    if (all.empty()) return groups;
+    for (std::int64_t i = 0, size = facts().size; i < size; ++i)
+      groups.push_back(all[static_cast<std::size_t>(number(i))]);
+    return groups;
+  }
 
  protected:
   SomeSamples(std::shared_ptr<const SampleReader> all, std::int64_t samples)
@@ -56,6 +64,13 @@ class ChosenSamples : public SomeSamples {
 };
 
 }  // namespace
+
+void WrappedReader::fit_to(std::span<const std::int32_t> samples) const {
+  std::vector<std::int32_t> inner_samples;
+  inner_samples.reserve(samples.size());
+  for (const std::int32_t sample : samples) inner_samples.push_back(static_cast<std::int32_t>(number(sample)));
+  inner().fit_to(inner_samples);
+}
 
 std::vector<SampleField> DatasetFacts::fields() const {
   const FieldEncoding encoding = has_encoded_images() ? FieldEncoding::image : FieldEncoding::values;

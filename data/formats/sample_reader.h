@@ -148,6 +148,15 @@ class SampleReader {
   virtual bool sorted_by_class() const { return false; }
   /// What lies among the files and is not read.
   virtual IgnoredFiles ignored() const { return {}; }
+  /// Sentences that a user should read before training on these samples: what was guessed, what was left out, what
+  /// looks wrong. May read the samples.
+  virtual std::vector<std::string> notes() const { return {}; }
+  /// Numbers of groups of samples that are not to be separated where a share is held out (a patient's photographs), one
+  /// a sample. Empty: each sample stands for itself.
+  virtual std::vector<std::int32_t> groups() const { return {}; }
+  /// Only `samples` of these remain for training: what the reader computes of training samples (csv: means) it computes
+  /// of them from now on. Called before samples are read, not beside reads. By default there is nothing to compute.
+  virtual void fit_to(std::span<const std::int32_t> samples) const { (void)samples; }
   /// Keys of the format whose values the training samples decide, with those values in YAML's flow style (of csv
   /// "features", "[a, b]"): a new run's configuration gets them, so that other samples are read as these are. Asked of
   /// training samples; may read them.
@@ -187,6 +196,9 @@ class WrappedReader : public SampleReader {
   std::vector<float> weights() const override { return inner().weights(); }
   bool sorted_by_class() const override { return inner().sorted_by_class(); }
   IgnoredFiles ignored() const override { return inner().ignored(); }
+  std::vector<std::string> notes() const override { return inner().notes(); }
+  std::vector<std::int32_t> groups() const override { return inner().groups(); }
+  void fit_to(std::span<const std::int32_t> samples) const override;
   std::vector<std::pair<std::string, std::string>> settled_keys() const override { return inner().settled_keys(); }
   std::shared_ptr<const SampleReader> read_alike(std::shared_ptr<const SampleReader> other) const override {
     return inner().read_alike(std::move(other));

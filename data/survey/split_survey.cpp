@@ -274,7 +274,7 @@ std::vector<ChannelStatistics> channels_to_normalize(const SplitSurvey& survey) 
 }
 
 SplitSurvey survey_split(const SampleReader& reader, const SurveyOptions& options) {
-  SplitSurvey survey{.facts = reader.facts(), .ignored = reader.ignored()};
+  SplitSurvey survey{.facts = reader.facts(), .ignored = reader.ignored(), .notes = reader.notes()};
   const std::int64_t size = survey.facts.size;
   survey.stored_bytes = static_cast<std::uint64_t>(size) * survey.facts.sample_bytes() + reader.total_encoded_bytes();
   survey.class_counts.resize(class_target(survey.facts) >= 0 ? survey.facts.class_names.size() : 0);

@@ -38,6 +38,7 @@ struct SplitSurvey {
   std::map<std::int64_t, std::int64_t> stored_channels;  ///< channels of image files → files
   std::vector<ChannelStatistics> channels;
   IgnoredFiles ignored;
+  std::vector<std::string> notes;    ///< SampleReader::notes
   std::uint64_t stored_bytes = 0;    ///< of all samples
   std::vector<BrokenSample> broken;  ///< in order
 

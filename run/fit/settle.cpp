@@ -123,6 +123,7 @@ Settled settle(const RunConfig& config) {
     settled.weights = config.model.weights;
     if (settled.weights->sha256.empty()) settled.weights->sha256 = sha256_of_weights(settled.weights->file);
   }
+  for (std::string& note : data_notes(*config.data)) settled.warnings.push_back(std::move(note));
   warn_of_probabilities(config, settled.warnings);
   warn_of_unscaled_pixels(config, settled.warnings);
   warn_of_unreached(config, settled.batch ? settled.batch->batch : config.data->pipeline.batch_size, settled.warnings);
@@ -135,6 +136,7 @@ bool packs_into_run(const DataOptions& data) {
 
 RunConfig with_data_keys(const RunConfig& config) {
   RunConfig other = config;
+  (void)open_splits(*config.data, config.seed);  // the values are of the training samples that a split leaves
   for (const auto& [key, value] : config.data->source.train->settled_keys())
     other.document = other.document.with_value("data." + key, value);
   return other;

@@ -235,6 +235,8 @@ Evaluation evaluate(const TrainedModel& trained, const EvaluateOptions& options)
   require_device(config);
   const std::shared_ptr<const SampleReader> samples = samples_of(config, options.set);
   require_same_classes(trained.class_names, samples->facts().class_names);
+  if (options.on_warning)
+    for (const std::string& note : samples->notes()) options.on_warning(note);
   const auto broken = config.data->skips_broken ? std::make_shared<BrokenSamples>() : nullptr;
   Evaluation result{.task = task_of(config), .set = options.set, .batch_size = evaluated_batch(*config.data)};
   plan(config, samples, result);

@@ -5,10 +5,13 @@
 #include <set>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <zlib.h>
 
 #include "bantam/base/error.h"
 #include "bantam/base/philox.h"
 #include "bantam/data/formats/csv_cells.h"
+#include "bantam/data/formats/csv_table.h"
 #include "tests/data/formats/format_files.h"
 #include "tests/data/formats/short_run.h"
 
@@ -182,8 +185,9 @@ TEST_F(CsvTest, FeaturesAreStandardisedByTheTrainingRows) {
   std::string text = "a,b,c,y\n";
   for (int i = 0; i < 40; ++i) text += fmt::format("{},{},7,{}\n", i * i, 1000 - i, i % 2);
   put("t.csv", text);
-  const SampleSplits raw = open("path: $/t.csv, split: 0.25, label: y");
-  const SampleSplits splits = open("path: $/t.csv, split: 0.25, label: y, standardize: true");
+  const std::string keys = "path: $/t.csv, split: 0.25, label: y, features: [a, b, c]";
+  const SampleSplits raw = open(keys);
+  const SampleSplits splits = open(keys + ", standardize: true");
   EXPECT_EQ(splits.train->facts().size, 30);
   EXPECT_EQ(splits.validation->facts().size, 10);
   ASSERT_NE(splits.whole, nullptr);
@@ -264,7 +268,7 @@ TEST_F(CsvTest, SettledKeysReadOtherFilesAsTheTrainingRows) {
 // Exactly: a run that goes on from its config.yaml has the bits of one that was not interrupted. Names that are no text
 // of a configuration are numbers of columns.
 TEST_F(CsvTest, SettledKeysHaveAnyNamesAndAllDigits) {
-  std::string text = "\"1\",\"say \"\"x\\\",\"two\nlines\",all,,na\xc3\xafve,\xe9,\xc2\x85,y\n";
+  std::string text = "\"1\",\"say \"\"x\\\",\"two\nlines\",all,,na\xc3\xafve,b,\xc2\x85,y\n";
   PhiloxSequence random(philox_key(23, RandomPurpose::test, hash_name("csv")));
   for (int row = 0; row < 30; ++row) {
     for (int c = 0; c < 8; ++c) text += fmt::format("{},", (random.uniform() - 0.5) * std::pow(1000.0, c - 3));
@@ -275,7 +279,7 @@ TEST_F(CsvTest, SettledKeysHaveAnyNamesAndAllDigits) {
   const SampleSplits splits = open(file + ", standardize: true");
   const auto keys = splits.train->settled_keys();
   ASSERT_EQ(keys.size(), 2u);
-  EXPECT_EQ(keys[0].second, "[\"1\", \"say \\\"x\\\\\", \"two\\x0alines\", \"all\", 4, \"na\xc3\xafve\", \"\xe9\", 7]");
+  EXPECT_EQ(keys[0].second, "[\"1\", \"say \\\"x\\\\\", \"two\\x0alines\", \"all\", 4, \"na\xc3\xafve\", \"b\", 7]");
   std::string settled = file;
   for (const auto& [key, value] : keys) settled += fmt::format(", {}: {}", key, value);
   const SampleSplits again = open(settled);
@@ -291,17 +295,27 @@ TEST_F(CsvTest, WrongCellsAreNamedByFileLineAndColumn) {
     return message.substr(std::min(file.size(), message.size()));
   };
   EXPECT_EQ(wrong("a,y\n1,x\nzwei,x\n", "label: y"), ":3: column 'a': expected a number, got 'zwei'");
-  EXPECT_EQ(wrong("1,x\n,x\n", "label: 1"), ":2: column 0: expected a number, got ''");
-  EXPECT_EQ(wrong("1,x\nnan,x\n", "label: 1"), ":2: column 0: expected a finite float32, got 'nan'");
+  EXPECT_EQ(wrong("1,x\n,x\n", "label: 1"),
+            ":2: column 0: expected a number, got an empty cell; 1 of 2 rows misses a value: 1 in column 0. "
+            "`data.missing: drop` leaves such rows out, `data.missing: mean` puts the training samples' mean in their "
+            "place");
+  EXPECT_CONTAINS(wrong("1,x\nnan,x\n", "label: 1"), ":2: column 0: expected a number, got 'nan'; 1 of 2 rows misses");
+  EXPECT_EQ(wrong("1,x\ninf,x\n", "label: 1, features: 0"), ":2: column 0: expected a finite float32, got 'inf'");
   EXPECT_EQ(wrong("1,x\n1e39,x\n", "label: 1"), ":2: column 0: expected a finite float32, got '1e39'");
-  EXPECT_EQ(wrong("a,y\n1,x\n1\n", "label: y"), ":3: has 1 columns, expected 2 as in the first row");
-  EXPECT_EQ(wrong("a,y\n1,x\n1, \n", "label: y"), ":3: column 'y': expected a class name, got an empty cell");
+  EXPECT_EQ(
+      wrong("a,y\n1,x\n1\n", "label: y"),
+      ":3: has 1 column, expected 2 as in the first row (cells end at ','; data.delimiter names another character)");
+  EXPECT_EQ(wrong("a,y\n1,x\n1, \n", "label: y"),
+            ":3: column 'y': expected a class name, got an empty cell; 1 of 2 rows misses a value: 1 in column 'y'. "
+            "`data.missing: drop` leaves such rows out");
   EXPECT_EQ(wrong("a,lable\n1,x\n", "label: label"), ":1: has no column 'label'; did you mean 'lable'?");
   EXPECT_EQ(wrong("a,b\n1,x\n", "label: kind"), ":1: has no column 'kind'; its columns are a and b");
   EXPECT_EQ(wrong("1,x\n", "label: 2"), ":1: has no column 2; the last of its 2 columns is 1");
-  EXPECT_EQ(wrong("a,a\n1,x\n", "label: a"), ":1: two columns are called 'a'");
+  EXPECT_EQ(wrong("a,a\n1,x\n", "label: a"),
+            ":1: two columns are called 'a': name the one that is meant by its number, from 0");
   EXPECT_EQ(wrong("a,p,q\n1,0,2\n", "label: [p, q]"), ":2: column 'q': expected 0 or 1, got '2'");
-  EXPECT_EQ(wrong("i,y\n,x\n", "image: i, label: y"), ":2: column 'i': expected an image's path, got an empty cell");
+  EXPECT_CONTAINS(wrong("i,y\n,x\n", "image: i, label: y"),
+                  ":2: column 'i': expected an image's path, got an empty cell");
   EXPECT_EQ(wrong("a,w\n1,-1\n", "weight: w"), ":2: column 'w': a weight is not negative, got '-1'");
   EXPECT_EQ(wrong("a,t\n1,x|\n", "label: t, separator: '|'"),
             ":2: column 't': a class name is missing after the last '|'");
@@ -324,10 +338,282 @@ TEST_F(CsvTest, WrongKeysAreErrorsAtTheirPlace) {
   EXPECT_CONTAINS(error<ConfigError>(files + "image: i, standardize: true"), "images have `normalize`");
   EXPECT_CONTAINS(error<ConfigError>(files + "label: [y, a], target: a"), "both would be called 'targets'");
   EXPECT_CONTAINS(error<ConfigError>(files + "separator: '|'"), "needs `label: COLUMN`");
-  EXPECT_CONTAINS(error<ConfigError>(files + "label: y, delimiter: ab"), "expected one character or tab");
+  EXPECT_CONTAINS(error<ConfigError>(files + "label: y, delimiter: ab"), "expected one character, tab, space or auto");
   EXPECT_CONTAINS(error<ConfigError>(files + "label: y, classes: [p, p]"), "each once");
   EXPECT_CONTAINS(error<ConfigError>(files + "label: y, classes: [p, q, '']"), "the name of class 2 is empty");
   EXPECT_CONTAINS(error<ConfigError>(files + "label: -1"), "t.yaml:1:");
+}
+
+bool any_contains(const Names& texts, std::string_view part) {
+  return std::ranges::any_of(texts, [&](const std::string& text) { return text.find(part) != std::string::npos; });
+}
+
+TEST(CsvNumbers, AreReadAsPeopleWriteThem) {
+  EXPECT_EQ(csv_number(" +2.5 "), 2.5);
+  EXPECT_EQ(csv_number("1,234,567.5"), 1234567.5);
+  EXPECT_EQ(csv_number("1.234,5", ','), 1234.5);
+  EXPECT_EQ(csv_number("-0,25", ','), -0.25);
+  EXPECT_EQ(csv_number("1 234 567"), 1234567);
+  EXPECT_EQ(csv_number("1\xc2\xa0"
+                       "234,5",
+                       ','),
+            1234.5);
+  EXPECT_EQ(csv_number("45 %"), 0.45);
+  EXPECT_EQ(csv_number("-12.5%"), -0.125);
+  EXPECT_EQ(csv_number("$1,200"), 1200);
+  EXPECT_EQ(csv_number("3,50 \xe2\x82\xac", ','), 3.5);
+  EXPECT_EQ(csv_number("True"), 1);
+  EXPECT_EQ(csv_number("False"), 0);
+  EXPECT_EQ(csv_number("6,02e23", ','), 6.02e23);
+  for (const char* wrong : {"", "1,2", "12,34,567", "1,234,56", "1..2", "12a", "%", "$", "2024-01-05", "1 23"})
+    EXPECT_FALSE(csv_number(wrong)) << wrong;
+  for (const char* missing : {"", " ", "NA", "nan", "NaN", "?", "null", "None", "-", "N/A", "<NA>", "NaT"})
+    EXPECT_TRUE(is_missing_cell(missing)) << missing;
+  EXPECT_FALSE(is_missing_cell("-1"));
+}
+
+TEST_F(CsvTest, DialectsAreFound) {
+  const std::vector<std::pair<std::string, std::string>> texts = {
+      {"semicolons and decimal commas", "a;b;y\n1,5;2;p\n-0,25;1.000,5;q\n"},
+      {"no header", "1,5;2;p\n-0,25;1000,5;q\n"},
+      {"tabs", "a\tb\ty\n1.5\t2\tp\n-0.25\t1,000.5\tq\n"},
+      {"bars", "a|b|y\n1.5|2|p\n-0.25|1000.5|q\n"},
+      {"blanks", "a  b   y\n1.5 2\tp\n -0.25  1000.5 q \n"},
+      {"quotes", "\"a\", \"b\" ,\"y\"\n\"1.5\",\"2\",p\n\"-0.25\",\"1,000.5\",\"q\"\n"},
+      {"comments", "# a table, of two\n# rows\na,b,y\n1.5,2,p\n# between\n-0.25,1000.5,q\n"},
+      {"NumPy's header", "# a,b,y\n1.5,2,p\n-0.25,1000.5,q\n"},
+      {"Excel's first line", "sep=;\na;b;y\n1.5;2;p\n-0.25;1000.5;q\n"},
+      {"old Macs", "a,b,y\r1.5,2,p\r-0.25,1000.5,q\r"},
+      {"a delimiter at the end", "a,b,y,\n1.5,2,p,\n-0.25,1000.5,q,\n"},
+      {"rows' ends alone", "a,b,y\n1.5,2,p,\n-0.25,1000.5,q,\n"}};
+  for (const auto& [what, text] : texts) {
+    put("t.csv", text);
+    const auto reader = open("train: $/t.csv, test: $/t.csv, features: [0, 1], label: 2").train;
+    EXPECT_EQ(values(*reader, 0), (Floats{1.5f, 2, -0.25f, 1000.5f})) << what;
+    EXPECT_EQ(reader->facts().class_names, (Names{"p", "q"})) << what;
+  }
+  put("t.csv", "a,b\n\"1,5\",x\n\"2,25\",y\n");
+  EXPECT_EQ(values(*open("train: $/t.csv, test: $/t.csv, label: b").train, 0), (Floats{1.5f, 2.25f}));
+  EXPECT_EQ(values(*open("train: $/t.csv, test: $/t.csv, label: b, decimal: ','").train, 0), (Floats{1.5f, 2.25f}));
+  put("t.csv", "\"x\",\"y\"\n\"r1\",1.5,\"p\"\n\"r2\",2.5,\"q\"\n");  // as R writes it
+  EXPECT_EQ(values(*open("train: $/t.csv, test: $/t.csv, label: y, features: [x]").train, 0), (Floats{1.5f, 2.5f}));
+  put("pokemon.csv", "#,Name,HP\n1,Bulbasaur,45\n2,Ivysaur,60\n");
+  EXPECT_EQ(open("path: $/pokemon.csv, split: 0.5, image: Name, target: HP").whole->facts().size, 2);
+}
+
+TEST_F(CsvTest, EncodingsAndCompressionsAreRead) {
+  const auto utf16 = [](std::string_view text, bool big, bool mark) {
+    std::string bytes = mark ? (big ? "\xfe\xff" : "\xff\xfe") : "";
+    for (const char c : text) {
+      if (big) bytes += '\0';
+      bytes += c;
+      if (!big) bytes += '\0';
+    }
+    return bytes;
+  };
+  const std::string text = "a,y\n1.5,Z\xe9ro\n2.5,p\n", keys = "train: $/t.csv, test: $/t.csv, label: y";
+  const Names names = {"Z\xc3\xa9ro", "p"};
+  for (const std::string& bytes :
+       {text, utf16(text, false, true), utf16(text, true, true), utf16(text, false, false)}) {
+    put("t.csv", bytes);
+    const auto reader = open(keys).train;
+    EXPECT_EQ(reader->facts().class_names, names);
+    EXPECT_EQ(values(*reader, 0), (Floats{1.5f, 2.5f}));
+  }
+  put("t.csv", text);
+  EXPECT_TRUE(any_contains(open(keys).train->notes(), "read as Latin-1"));
+  EXPECT_FALSE(any_contains(open(keys + ", encoding: latin-1").train->notes(), "Latin-1"));
+  EXPECT_CONTAINS(error(keys + ", encoding: utf-8"), "t.csv: is no UTF-8");
+  EXPECT_CONTAINS(error(keys + ", encoding: utf-8"), "`encoding: latin-1`");
+  fs::remove(path() / "t.csv");
+  gzFile file = gzopen((path() / "t.csv.gz").c_str(), "wb");
+  gzputs(file, "a;y\n1;p\n2;q\n");
+  gzclose(file);
+  EXPECT_EQ(open("train: $/t.csv.gz, test: $/t.csv.gz, label: y").train->facts().size, 2);
+  EXPECT_EQ(open("path: $/t.csv, split: 0.5, label: y").whole->facts().size, 2) << "where the plain file is not there";
+  put("t.parquet", "PAR1....");
+  EXPECT_CONTAINS(error("path: $/t.parquet, label: y"), "t.parquet: is a Parquet file, which is not read");
+  EXPECT_CONTAINS(error("path: $/t.parquet, label: y"), "save it as CSV");
+}
+
+// Columns of numbers that are no features are left out, and told.
+TEST_F(CsvTest, FeaturesAllLeavesOutWhatNumbersTheRows) {
+  std::string text = ",PassengerId,Name,Age,Empty,Label\n";
+  for (int i = 0; i < 30; ++i) text += fmt::format("{},{},Mr {},{},,{}\n", i, 1000 + 7 * i, i, i % 11, i % 2);
+  put("t.csv", text);
+  const auto reader = open("path: $/t.csv, label: Label").whole;
+  EXPECT_EQ(reader->facts().image_shape, (Shape{1}));
+  EXPECT_EQ(reader->settled_keys()[0].second, "[\"Age\"]");
+  const Names notes = reader->notes();
+  EXPECT_TRUE(any_contains(notes,
+                           "`features: all` leaves out 0 and 'PassengerId' (they number or name the rows), "
+                           "'Name' (it is text) and 'Empty' (it is empty)"))
+      << fmt::format("{}", fmt::join(notes, "\n"));
+  put("t.csv", "x,y\n0,p\n1,q\n2,p\n3,q\n4,p\n5,q\n");
+  EXPECT_EQ(open("path: $/t.csv, label: y").whole->facts().image_shape, (Shape{1})) << "the last column stays";
+  std::string times = "timestamp,b,y\n";
+  for (int i = 0; i < 30; ++i) times += fmt::format("{},{},{}\n", 1700000000 + i, i % 7, i % 2);
+  put("t.csv", times);
+  EXPECT_EQ(open("path: $/t.csv, label: y").whole->facts().image_shape, (Shape{2})) << "times are measurements";
+}
+
+TEST_F(CsvTest, MissingNumbersAreDroppedOrTheMean) {
+  put("t.csv", "a,b,y\n1,10,p\n,20,q\n3,NA,p\n5,60,\n4,?,q\n");
+  const std::string keys = "train: $/t.csv, test: $/t.csv, label: y, ";
+  const auto dropped = open(keys + "missing: drop").train;
+  EXPECT_EQ(values(*dropped, 0), (Floats{1, 10}));
+  EXPECT_TRUE(any_contains(dropped->notes(),
+                           "4 of 5 rows miss a value: 1 in column 'a', 2 in column 'b' and 1 in "
+                           "column 'y': left out"));
+  const SampleSplits filled = open(keys + "missing: mean");
+  const float mean = static_cast<float>((1.0 + 3 + 4) / 3);  // the row without a label is left out
+  EXPECT_EQ(values(*filled.train, 0), (Floats{1, 10, mean, 20, 3, 15, 4, 15}));
+  const auto settled = filled.train->settled_keys();
+  ASSERT_EQ(settled.size(), 2u);
+  EXPECT_EQ(settled[1].first, "missing");
+  EXPECT_EQ(settled[1].second, fmt::format("{{mean: [{}, 15]}}", (1.0 + 3 + 4) / 3));
+  EXPECT_EQ(values(*open(keys + "missing: {mean: [7, 8]}").train, 0), (Floats{1, 10, 7, 20, 3, 8, 4, 8}));
+  const auto standard = values(*open(keys + "missing: mean, standardize: true").train, 0);
+  EXPECT_FLOAT_EQ(standard[5], 0);
+  EXPECT_CONTAINS(error(keys + "missing: {mean: [7]}"), "has 2 features, but data.missing has a mean for 1");
+  put("t.csv", "a,b,y\n,1,p\n,2,q\n");
+  EXPECT_CONTAINS(error(keys + "missing: drop, features: [a, b]"), "`missing: drop` leaves no row");
+  EXPECT_CONTAINS(message_of<DataError>([&] { values(*open(keys + "missing: mean, features: [a, b]").train, 0); }),
+                  "no training sample has a number in column 'a'");
+}
+
+TEST_F(CsvTest, TimestampsKeepTheirDigitsUntilStandardised) {
+  std::string text = "time,y\n";
+  for (int i = 0; i < 40; ++i) text += fmt::format("{}.5,{}\n", 1700000000 + 3 * i, i % 2);
+  put("t.csv", text);
+  const auto plain = open("train: $/t.csv, test: $/t.csv, label: y").train;
+  EXPECT_TRUE(any_contains(plain->notes(), "differ in digits that float32 does not have: `standardize: true`"));
+  const Floats scaled = values(*open("train: $/t.csv, test: $/t.csv, label: y, standardize: true").train, 0);
+  const double deviation = std::sqrt((40.0 * 40 - 1) / 12);  // of 0, 1, … 39
+  for (int i = 0; i < 40; ++i) EXPECT_NEAR(scaled[static_cast<std::size_t>(i)], (i - 19.5) / deviation, 1e-6);
+}
+
+TEST_F(CsvTest, OneHotColumnsAreOneClass) {
+  put("t.csv", "image,MEL,NV,BCC\na.jpg,0.0,1.0,0.0\nb.jpg,1.0,0.0,0.0\nc.jpg,0,0,True\n");
+  const std::string keys = "train: $/t.csv, test: $/t.csv, image: image, label: {one_hot: [MEL, NV, BCC]}";
+  const auto reader = open(keys).train;
+  EXPECT_TRUE(reader->facts().has_int32_target());
+  EXPECT_EQ(reader->facts().class_names, (Names{"MEL", "NV", "BCC"}));
+  EXPECT_EQ(labels_of(*reader), (Labels{1, 0, 2}));
+  put("t.csv", "image,MEL,NV,BCC\na.jpg,1,1,0\n");
+  EXPECT_CONTAINS(error(keys), "t.csv:2: column 'NV': a second 1 in the columns of label.one_hot, after that of 'MEL'");
+  put("t.csv", "image,MEL,NV,BCC\na.jpg,0,0,0\n");
+  EXPECT_CONTAINS(error(keys), "t.csv:2: column 'MEL': no column of label.one_hot holds 1");
+}
+
+TEST_F(CsvTest, ImagesAreFoundByTheirNames) {
+  put("set/train_images/a1.jpg", "A");
+  put("set/train_images/a2.png", "B");
+  put("set/test_images/a1.jpg", "T");
+  put("set/train.csv", "id,label\na1,x\na2,y\n");
+  const auto bare = open("path: $/set/train.csv, image: id, label: label, split: 0.5").whole;
+  EXPECT_EQ(fetched(*bare, 0)[0], "A");
+  EXPECT_EQ(fetched(*bare, 1)[0], "B");
+  EXPECT_TRUE(any_contains(bare->notes(), "train.csv: 2 of 2 images are found in " +
+                                              (path() / "set/train_images").string() +
+                                              " with the suffix .jpg and .png"));
+  put("set/labels/all.csv",
+      "id,label\na2.png,x\n/kaggle/input/set/test_images/a1.jpg,y\nC:\\me\\train_images\\a1.jpg,y\n");
+  const auto others = open("path: $/set/labels/all.csv, image: id, label: label, split: 0.5").whole;
+  EXPECT_EQ(fetched(*others, 0)[0], "B");
+  EXPECT_EQ(fetched(*others, 1)[0], "T");
+  EXPECT_EQ(fetched(*others, 2)[0], "A");
+  put("set/win.csv", "id,label\ntrain_images\\a1.jpg,x\ntrain_images\\a2.png,y\n");
+  EXPECT_EQ(fetched(*open("path: $/set/win.csv, image: id, label: label, split: 0.5").whole, 1)[0], "B");
+  put("set/some.csv", "id,label\na1,x\nb7,y\na1,y\n");
+  const auto some =
+      open("path: $/set/some.csv, image: id, label: label, split: 0.5, root: $/set/train_images, suffix: jpg").whole;
+  EXPECT_EQ(fetched(*some, 0)[0], "A");
+  EXPECT_TRUE(any_contains(some->notes(), "1 of 3 images are not there, such as b7.jpg"));
+  EXPECT_TRUE(any_contains(some->notes(),
+                           "some.csv: 1 row names the image of an earlier row, the first in line 4 that "
+                           "in line 2"));
+}
+
+TEST_F(CsvTest, AFolderOfTablesHasItsPartsByName) {
+  put("train.csv", "id,a,y\n1,1.5,p\n2,2.5,q\n3,0.5,p\n4,3.5,q\n");
+  put("test.csv", "id,a\n5,1\n");
+  put("gender_submission.csv", "id,y\n5,p\n");
+  const SampleSplits splits = open("path: $, label: y");
+  EXPECT_EQ(splits.whole->facts().size, 4);
+  EXPECT_TRUE(any_contains(splits.train->notes(), "test.csv: has no column y, so that nothing can be evaluated on it"));
+  EXPECT_EQ(open("path: $, train: train.csv, test: test.csv, label: y").validation->facts().size, 1);
+  put("test.csv", "id,a,y\n5,1,p\n");
+  EXPECT_EQ(open("path: $, label: y").validation->facts().size, 1);
+  fs::remove(path() / "train.csv");
+  EXPECT_CONTAINS(error<ConfigError>("path: $, label: y"), "holds gender_submission.csv and test.csv: name the one");
+}
+
+// Patients whose samples are all of one class, some with many.
+TEST_F(CsvTest, GroupsStayTogether) {
+  std::string text = "x,patient,y\n";
+  for (int i = 0; i < 400; ++i) text += fmt::format("{},p{},{}\n", i * 0.37, i % 40, i % 4 == 0 ? "ill" : "well");
+  put("t.csv", text);
+  const auto groups_in = [](const SampleReader& reader) {
+    const Labels groups = reader.groups();
+    return std::set<std::int32_t>(groups.begin(), groups.end());
+  };
+  const auto check = [&](const SampleSplits& splits) {
+    const std::set<std::int32_t> in = groups_in(*splits.train), out = groups_in(*splits.validation);
+    EXPECT_EQ(in.size() + out.size(), 40u) << "no group is on both sides";
+    EXPECT_NEAR(static_cast<double>(splits.validation->facts().size), 80, 10);
+    const Labels labels = labels_of(*splits.validation);
+    EXPECT_NEAR(static_cast<double>(std::ranges::count(labels, 0)), 20, 10);
+  };
+  check(open("path: $/t.csv, label: y, features: x, group: patient, split: 0.2"));
+  const DataOptions options = testing::data_of(
+      "format: csv, train: $/t.csv, test: $/t.csv, label: y, features: x, group: patient, validation: {split: 0.2}, "
+      "pipeline: [batch: {size: 4}]",
+      path());
+  const SampleSplits splits = open_splits(options, 5);
+  check(splits);
+  EXPECT_EQ(train_facts(options).size, splits.train->facts().size);
+  EXPECT_EQ(validation_facts(options).size, splits.validation->facts().size);
+  put("t.csv", "x,patient,y\n1.5,a,p\n2,a,q\n");
+  EXPECT_CONTAINS(error("path: $/t.csv, label: y, group: patient"), "all are of one group");
+}
+
+TEST_F(CsvTest, AValidationSplitIsStratifiedAndStandardizedByWhatRemains) {
+  std::string text = "x,y\n";
+  for (int i = 0; i < 100; ++i) text += fmt::format("{},{}\n", i * i * 0.25, i % 10 == 0 ? "rare" : "usual");
+  put("t.csv", text);
+  const DataOptions options = testing::data_of(
+      "format: csv, train: $/t.csv, test: $/t.csv, label: y, standardize: true, validation: {split: 0.2}, "
+      "pipeline: [batch: {size: 4}]",
+      path());
+  const SampleSplits splits = open_splits(options, 5);
+  const Labels held_out = labels_of(*splits.validation);
+  EXPECT_EQ(held_out.size(), 20u);
+  EXPECT_EQ(std::ranges::count(held_out, 0), 2);
+  double sum = 0, squares = 0;
+  for (const float x : values(*splits.train, 0)) sum += x, squares += double{x} * x;
+  EXPECT_NEAR(sum / 80, 0, 1e-6);  // float32 values of magnitude 1
+  EXPECT_NEAR(squares / 80, 1, 1e-5);
+}
+
+TEST_F(CsvTest, InspectionSaysWhatColumnsHold) {
+  std::string text = "id;photo;size;kind\n";
+  for (int i = 0; i < 50; ++i)
+    text += fmt::format("{};p{}.jpg;{},5;{}\n", i, i, i % 9, i == 3 ? "" : i % 2 == 0 ? "a" : "b");
+  put("t.csv", text);
+  const CsvFacts facts = inspect_csv(path() / "t.csv");
+  EXPECT_TRUE(facts.has_header);
+  EXPECT_EQ(facts.rows, 50);
+  EXPECT_EQ(facts.dialect.delimiter, ';');
+  EXPECT_EQ(facts.dialect.decimal, ',');
+  ASSERT_EQ(facts.columns.size(), 4u);
+  EXPECT_TRUE(facts.columns[0].is_index());
+  EXPECT_EQ(facts.columns[1].images, 50);
+  EXPECT_TRUE(facts.columns[2].is_numeric());
+  EXPECT_EQ(facts.columns[2].most, 8.5);
+  EXPECT_EQ(facts.columns[3].distinct, 2);
+  EXPECT_EQ(facts.columns[3].missing, 1);
+  EXPECT_EQ(inspect_csv(path() / "t.csv", {}, 7).rows, 7);
 }
 
 /// A text with a few bytes changed, dropped or doubled.

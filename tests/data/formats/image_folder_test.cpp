@@ -120,6 +120,101 @@ TEST_F(ImageFolderTest, FoldersThatLookLikePartsAreRefused) {
   EXPECT_EQ(open().whole->facts().size, 11);
 }
 
+bool any_contains(const Names& texts, std::string_view part) {
+  return std::ranges::any_of(texts, [&](const std::string& text) { return text.find(part) != std::string::npos; });
+}
+
+TEST_F(ImageFolderTest, FoldersOfArchivesArePassedThrough) {
+  put_photos("seg_train/seg_train/", 3);
+  put_photos("seg_test/seg_test/", 2);
+  put({"seg_pred/seg_pred/1.jpg", "readme.md"});
+  const SampleSplits intel = open();
+  EXPECT_EQ(names_of(*intel.train, path()).at(0), "seg_train/seg_train/ant/0.jpg");
+  EXPECT_EQ(intel.validation->facts().size, 4);
+  EXPECT_TRUE(any_contains(intel.train->notes(), "the class folders are found in"));
+  EXPECT_TRUE(any_contains(intel.train->notes(), "the folder seg_pred is not read beside"));
+  EXPECT_EQ(open("train: seg_test, validation: seg_train").train->facts().size, 4);
+  fs::create_directories(path() / "outer/archive");
+  fs::rename(path() / "seg_train", path() / "outer/archive/Training_Set");
+  const auto wrapped = open_format("image_folder", "path: $/outer", path());
+  EXPECT_EQ(wrapped.whole->facts().size, 6);
+  put_photos("deep/archive/dataset/", 2);
+  const auto whole = open_format("image_folder", "path: $/deep", path()).whole;
+  EXPECT_EQ(names_of(*whole, path()).at(0), "deep/archive/dataset/ant/0.jpg");
+  EXPECT_EQ(whole->facts().class_names, (Names{"ant", "bee"}));
+  EXPECT_TRUE(
+      any_contains(whole->notes(), "the class folders are found in " + (path() / "deep/archive/dataset").string()));
+}
+
+TEST_F(ImageFolderTest, AnUnlabelledTestFolderIsLeftOut) {
+  put_photos("train/", 20);
+  put({"test/1.jpg", "test/2.jpg"});
+  const auto check = [&](std::string_view why) {
+    const SampleSplits splits = open();
+    EXPECT_EQ(splits.whole->facts().size, 40);
+    EXPECT_EQ(splits.validation->facts().size, 4);
+    EXPECT_TRUE(any_contains(splits.train->notes(), why));
+  };
+  check("test: its images are in no class folders, so that nothing can be evaluated on them: it is left out");
+  fs::rename(path() / "test", path() / "inner");
+  fs::create_directories(path() / "Test");
+  fs::rename(path() / "inner", path() / "Test/unknown");
+  check("Test: its images are in no class folders");
+  fs::remove_all(path() / "Test");
+  put({"test/notes.txt"});
+  check("test: holds no .jpg, .jpeg or .png, and is left out");
+}
+
+TEST_F(ImageFolderTest, FoldersNamedByNumbersAreInTheirOrder) {
+  for (int c = 0; c < 12; ++c) put({fmt::format("{}/1.jpg", c), fmt::format("{}/2.jpg", c)});
+  const auto reader = open().whole;
+  EXPECT_EQ(reader->facts().class_names, (Names{"0", "1", "2", "3", "4", "5", "6", "7", "8", "9", "10", "11"}));
+  EXPECT_EQ(names_of(*reader, path()).at(4), "2/1.jpg");
+  put({"x/1.jpg"});
+  EXPECT_EQ(open().whole->facts().class_names.at(2), "10") << "as bytes where one is no number";
+}
+
+TEST_F(ImageFolderTest, WhatSystemsLeaveIsNoClass) {
+  put_photos("", 3);
+  put({"__MACOSX/ant/._0.jpg", "@eaDir/a.jpg", "lost+found/a.jpg", "Thumbs.db", "desktop.ini", ".DS_Store",
+       "ant/._0.jpg", "ant/Thumbs.db", ".ipynb_checkpoints/a.jpg", "$RECYCLE.BIN/a.jpg"});
+  const auto reader = open().whole;
+  EXPECT_EQ(reader->facts().class_names, (Names{"ant", "bee"}));
+  EXPECT_EQ(reader->facts().size, 6);
+  EXPECT_EQ(reader->ignored().count, 0);
+  EXPECT_TRUE(any_contains(reader->notes(), "10 files and folders of systems and programs are not read, such as"));
+}
+
+TEST_F(ImageFolderTest, FoldersThatAreOddAreTold) {
+  put({"cat/1.jpg", "cat/2.jpg"});
+  EXPECT_TRUE(any_contains(open().train->notes(), "there is one class alone, 'cat'"));
+  put({"dog/big/1.jpg", "dog/small/1.jpg", "loose.jpg"});
+  fs::create_directories(path() / "New folder/empty");
+  const auto reader = open().whole;
+  EXPECT_EQ(reader->facts().class_names, (Names{"cat", "dog"}));
+  const Names notes = reader->notes();
+  EXPECT_TRUE(any_contains(notes, "1 image file lies beside the class folders, and belongs to no class"));
+  EXPECT_TRUE(any_contains(notes, "the folder New folder is empty, and no class"));
+  EXPECT_TRUE(any_contains(notes, "all images of 'dog' (big and small) lie in folders within"));
+  put({"train/1.jpg"});
+  EXPECT_EQ(open().whole->facts().class_names, (Names{"cat", "dog", "train"})) << "a class of trains";
+}
+
+TEST_F(ImageFolderTest, NamesThatAreNoUtf8AreClassesAllTheSame) {
+  put(
+      {"train/Z\xe9"
+       "ro/1.jpg",
+       "train/one/1.jpg",
+       "val/Z\xe9"
+       "ro/2.jpg"});
+  const SampleSplits splits = open();
+  EXPECT_EQ(splits.train->facts().class_names, (Names{"Z\xc3\xa9ro", "one"}));
+  EXPECT_EQ(fetched(*splits.validation, 0)[0],
+            "val/Z\xe9"
+            "ro/2.jpg");
+  EXPECT_EQ(labels_of(*open("classes: [one, Z\xc3\xa9ro]").validation), (Labels{1}));
+}
+
 TEST_F(ImageFolderTest, TestSamplesAloneAreTheHeldOutOnes) {
   put_photos("train/", 3);
   put_photos("test/", 1);
