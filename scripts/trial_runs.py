@@ -127,9 +127,10 @@ def digests(run_dir):
         files[f"{newest[0].name}/state.safetensors"] = newest[0] / "state.safetensors"
         files[f"{newest[0].name}/weights.safetensors"] = newest[0] / "weights.safetensors"
     found = {name: hashlib.sha256(path.read_bytes()).hexdigest() for name, path in files.items() if path.is_file()}
-    events = run_dir / "tensorboard" / "events.out.tfevents.bantam"
-    if events.is_file():
-        found["tensorboard"] = event_steps(events)
+    for part in ("train", "validation"):
+        events = run_dir / "tensorboard" / part / "events.out.tfevents.bantam"
+        if events.is_file():
+            found[f"tensorboard/{part}"] = event_steps(events)
     found["metrics.jsonl"] = hashlib.sha256(metrics_text(run_dir).encode()).hexdigest()
     return found
 

@@ -10,6 +10,7 @@
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
+#include "bantam/base/counted.h"
 #include "bantam/base/text.h"
 #include "bantam/cli/config/profile_flag.h"
 #include "bantam/cli/plan/schedule_curve.h"
@@ -76,14 +77,14 @@ void add_gap(Table& table, const char* name, double seconds, const StepTimes& ti
   table.add_row({name, "", "", "", "", "", "", microseconds(seconds), share(seconds, times.step_seconds)});
 }
 
-std::string table_text(const Explanation& explanation, std::size_t most_of_name) {
+std::string table_text(const Explanation& explanation, bool estimate, std::size_t most_of_name) {
   std::vector<Table::Column> columns = {{"operation", Align::left},
                                         {"runs", Align::left},
                                         {"backward", Align::left},
                                         {"kept"},
                                         {"bytes"},
                                         {"GFLOP"},
-                                        {"us"}};
+                                        {estimate ? fmt::format("us ±{:.0f}%", 100 * kEstimateShare) : "us"}};
   if (explanation.times) columns.insert(columns.end(), {{"measured"}, {"%"}});
   Table table(std::move(columns));
   for (const ExplainedNode& node : explanation.nodes) add_node(table, node, explanation, most_of_name);
@@ -93,7 +94,7 @@ std::string table_text(const Explanation& explanation, std::size_t most_of_name)
   }
   table.add_rule();
   std::vector<std::string> total = {"one update",
-                                    fmt::format("{} kernels", explanation.kernels),
+                                    counted(explanation.kernels, "kernel"),
                                     "",
                                     "",
                                     compact_bytes(static_cast<std::uint64_t>(explanation.bytes)),
@@ -128,7 +129,8 @@ nlohmann::ordered_json node_json(const ExplainedNode& node) {
   return json;
 }
 
-void print_json(const RunConfig& config, const StepCase& step, const Explanation& explanation) {
+void print_json(const RunConfig& config, const StepCase& step, const DeviceRates& rates,
+                const Explanation& explanation) {
   nlohmann::ordered_json json = describe(config, step);
   json["accumulate"] = config.train.accumulate;
   if (config.train.replicas > 1) json["replicas"] = config.train.replicas;
@@ -136,6 +138,7 @@ void print_json(const RunConfig& config, const StepCase& step, const Explanation
   json["bytes"] = explanation.bytes;
   json["flops"] = explanation.flops;
   json["predicted_us"] = 1e6 * explanation.predicted_seconds;
+  if (rates.estimate) json["estimate"] = true;
   if (const auto& times = explanation.times) {
     json["measured_us"] = 1e6 * times->step_seconds;
     json["between_kernels_us"] = 1e6 * times->between_kernels;
@@ -148,20 +151,24 @@ void print_json(const RunConfig& config, const StepCase& step, const Explanation
   fmt::print("{}\n", json_text(json));
 }
 
-void print_text(const RunConfig& config, const PlanTarget& target, const StepCase& step,
+void print_text(const RunConfig& config, const PlanTarget& target, const StepCase& step, const DeviceRates& rates,
                 const Explanation& explanation) {
-  fmt::print("{} on {}, {}, batch {}, accumulate {}{}, recompute {}\n\n", printable(config.model.name),
+  fmt::print("{} on {}, {}, batch {}, accumulate {}{}, recompute {}\n{}\n", printable(config.model.name),
              target.machine ? to_string(config.device) : target.profile.title(), to_string(step.precision), step.batch,
              config.train.accumulate,
              config.train.replicas > 1 ? fmt::format(", {} replicas", config.train.replicas) : "",
-             wrapped(step.recompute, 60, "  "));
-  const auto text_of = [&](std::size_t most_of_name) { return table_text(explanation, most_of_name); };
+             wrapped(step.recompute, 60, "  "), stand_in_text(config, target.profile));
+  const auto text_of = [&](std::size_t most) { return table_text(explanation, rates.estimate, most); };
   fmt::print("{}", fitted_text(static_cast<std::size_t>(table_columns(stdout)), kLeastName, text_of));
   fmt::print(
       "\nus: predicted. stats: computes the statistics of the norm after it; later: its\n"
       "norm is applied by the operation that reads it.\n");
+  if (rates.estimate)
+    fmt::print("The rates of {} are an estimate, so each predicted time is good to ±{:.0f} %.\n",
+               target.profile.stand_in.empty() ? target.profile.name : target.profile.stand_in, 100 * kEstimateShare);
   if (explanation.times)
-    fmt::print("Measured: {} updates, by {};\nan unrecorded update lasts {} us.\n", explanation.times->updates,
+    fmt::print("Measured: {}, by {};\nan unrecorded update lasts {} us.\n",
+               counted(explanation.times->updates, "update"),
                method_words(explanation.times->method, explanation.times->why_not_traced),
                microseconds(explanation.times->untraced_seconds));
   if (config.train.optimizer.schedules.any()) fmt::print("\n{}", schedule_curves(config, step.batch));
@@ -184,9 +191,9 @@ int run_explain(ExplainFlags flags) {
   const Explanation explanation =
       flags.measure ? explain_measured(config, step, rates, flags.common.threads) : explain(config, step, rates);
   if (flags.json)
-    print_json(config, step, explanation);
+    print_json(config, step, rates, explanation);
   else
-    print_text(config, target, step, explanation);
+    print_text(config, target, step, rates, explanation);
   return 0;
 }
 
@@ -199,8 +206,8 @@ void add_explain(CLI::App& app, Action& action) {
   add_common_options(*command, flags->common);
   add_precision_flag(*command, flags->common);
   command->add_option("--batch-size", flags->batch, "Images a batch; default: the config's, or 16");
-  command->get_option("--device")->description("auto (default), cpu, cuda:N or a profile: h200");
-  command->add_option("--profile", flags->profile, "What `devices --measure` wrote for a GPU");
+  command->get_option("--device")->description("auto (default), cpu, cuda:N or a card: rtx3060");
+  command->add_option("--profile", flags->profile, "A GPU's profile: `devices --measure` wrote it, or you");
   command->add_flag("--measure", flags->measure, "Run updates, and measure each operation");
   command->add_flag("--json", flags->json, "One JSON object instead of the table");
   command->callback([&action, flags] { action = [flags] { return run_explain(*flags); }; });

@@ -13,6 +13,7 @@
 #include <fmt/format.h>
 
 #include "bantam/base/byte_size.h"
+#include "bantam/base/counted.h"
 #include "bantam/base/error.h"
 #include "bantam/base/text.h"
 #include "bantam/cli/config/profile_flag.h"
@@ -38,7 +39,9 @@ constexpr const char* kAbout =
     "On a GPU --memory and memory.limits bound the process (context, libraries,\n"
     "kernels and pool, by the device's profile), memory.budget bounds the pool\n"
     "alone; where none is set, the card is the limit. On the CPU all bound the\n"
-    "pool. --device accepts profiles too: h200, a100, t4 …\n"
+    "pool. --device accepts the names of cards, too: h200, rtx3060, \"RTX 4070 Ti\" …\n"
+    "(`bantam devices --profiles` lists them). --memory alone, without a GPU here,\n"
+    "plans for a GPU of that size.\n"
     "With bytes to fit, and nothing said of recompute, the policy of least extra\n"
     "work is found.\n"
     "arena: the step's own buffers at fixed offsets; live: most bytes of them alive\n"
@@ -85,7 +88,9 @@ void print_json(const RunConfig& config, const PlanRow& row, const PlanTarget& t
     json["fits"] = row.fits;
   }
   const StepPlanOptions step = train_plan_options(config, row.step);
-  json["predicted_ms"] = 1e3 * step_seconds(config.model.graph, step, rates_of(config, row.step.precision));
+  const DeviceRates rates = rates_of(config, row.step.precision);
+  json["predicted_ms"] = 1e3 * step_seconds(config.model.graph, step, rates);
+  if (rates.estimate) json["estimate"] = true;
   if (row.step.predicted_extra) json["predicted_extra_percent"] = 100 * *row.step.predicted_extra;
   json["moment"] = {{"layer", plan.moment.owner},
                     {"phase", plan.moment.phase},
@@ -114,7 +119,7 @@ std::string header(bool fits, std::size_t width) {
   return line + fmt::format(" {:>5} {:>5}{}", "arena", "live", fits ? " fit" : "");
 }
 
-void print_row(const PlanRow& row, bool fits, std::size_t width) {
+void print_row(const RunConfig& config, const PlanRow& row, bool fits, std::size_t width) {
   std::string line = fmt::format("{:>{}} {:>4} {:>5.5} {:>5}", row.step.batch, width, short_name(row.step.precision),
                                  policy_name(row.step), compact_bytes(row.plan.peak_bytes));
   for (const std::uint64_t bytes : row.plan.by_category.bytes) line += fmt::format(" {:>5}", compact_bytes(bytes));
@@ -122,8 +127,8 @@ void print_row(const PlanRow& row, bool fits, std::size_t width) {
                       compact_bytes(row.plan.arena.max_live_bytes));
   fmt::print("{}{}\n", line, !fits ? "" : row.fits ? " yes" : "  no");
   if (row.step.predicted_extra)
-    fmt::print("      recompute {}\n      {:+.1f} % time predicted\n",
-               wrapped(row.step.recompute, 64, "                "), 100 * *row.step.predicted_extra);
+    fmt::print("      recompute {}\n      {} time predicted\n", wrapped(row.step.recompute, 64, "                "),
+               predicted_percent(*row.step.predicted_extra, rates_of(config, row.step.precision).estimate));
 }
 
 /// Where the peak is, and who holds it.
@@ -133,10 +138,10 @@ void print_details(const PlanRow& row) {
              format_count(static_cast<std::int64_t>(plan.peak_bytes)), plan.moment.phase, plan.moment.owner,
              format_byte_size(plan.moment.bytes), to_string(plan.moment.category));
   fmt::print(
-      "Persistent {}, scratch memory at most {};\n{} buffers a step in an arena of {:.4f} x their live bytes;\n"
+      "Persistent {}, scratch memory at most {};\n{} a step in an arena of {:.4f} x their live bytes;\n"
       "planned steps reserve a pool of {}.\n",
-      format_byte_size(plan.persistent_bytes), format_byte_size(plan.workspace_bytes), plan.step.size(),
-      plan.arena.ratio(), format_byte_size(plan.pool_bytes));
+      format_byte_size(plan.persistent_bytes), format_byte_size(plan.workspace_bytes),
+      counted(plan.step.size(), "buffer"), plan.arena.ratio(), format_byte_size(plan.pool_bytes));
   if (row.run)
     fmt::print("The whole run (train, with its data and evaluation):\n{} at the peak, {} reserved.\n",
                format_byte_size(row.run->peak_bytes), format_byte_size(row.run->pool_bytes));
@@ -151,14 +156,14 @@ void print_details(const PlanRow& row) {
          fmt::format("{:.1f} %", 100.0 * static_cast<double>(holder.bytes) / static_cast<double>(plan.peak_bytes))});
   }
   if (rest > 0)
-    table.add_row({fmt::format("{} others", plan.holders.size() - kShownHolders), "", format_byte_size(rest),
+    table.add_row({counted(plan.holders.size() - kShownHolders, "other"), "", format_byte_size(rest),
                    fmt::format("{:.1f} %", 100.0 * static_cast<double>(rest) / static_cast<double>(plan.peak_bytes))});
   fmt::print("{}", table.to_string());
 }
 
 void print_no_run(const RunConfig& config) {
-  fmt::print("\nNo whole run: the {} samples are fewer than a batch, and drop_last drops them.\n",
-             format_count(train_facts(*config.data).size));
+  fmt::print("\nNo whole run: {} make no batch, and drop_last drops them.\n",
+             counted(train_facts(*config.data).size, "sample"));
 }
 
 void print_head(const RunConfig& config, const Plan& plan, std::size_t width) {
@@ -166,6 +171,7 @@ void print_head(const RunConfig& config, const Plan& plan, std::size_t width) {
   fmt::print("{} on {}, accumulate {}{}\n", printable(config.model.name),
              target.machine ? to_string(config.device) : target.profile.title(), config.train.accumulate,
              config.train.replicas > 1 ? fmt::format(", {} replicas", config.train.replicas) : "");
+  fmt::print("{}", stand_in_text(config, target.profile));
   if (plan.fit.any()) fmt::print("{}\n", plan.fit.to_text(target));
   if (plan.batch) fmt::print("{}\n", to_text(*plan.batch, plan.fit.pool));
   fmt::print("{}\n", header(plan.fit.any(), width));
@@ -203,13 +209,21 @@ int plan_config_of_ranks(const RunConfig& config, const PlanFlags& options) {
 }
 
 int plan_config(PlanFlags options) {
-  const auto profile = take_profile(options.rows.common, options.profile);
+  auto profile = take_profile(options.rows.common, options.profile);
   RunConfig config = read_config(options.rows.common);
   run::require_weights(config);
-  config.planned_for = profile;
-  if (options.ranks > 0) return plan_config_of_ranks(config, options);
-  const PlanTarget target = plan_target(config, profile);
+  if (options.ranks > 0) {
+    config.planned_for = profile;
+    return plan_config_of_ranks(config, options);
+  }
   const std::uint64_t memory = options.memory.empty() ? 0 : parse_bytes("--memory", options.memory);
+  if (!profile && memory > 0 && device_is_open(config)) {
+    profile = stand_in_profile(memory);
+    options.rows.common.flag_overrides["device"] = "cuda:0";
+    config = read_config(options.rows.common);
+  }
+  config.planned_for = profile;
+  const PlanTarget target = plan_target(config, profile);
   const PlanFit fit = plan_fit(config, target, memory);
   // A policy that is asked for fits all there is; what is chosen unasked, what was named.
   const StepGrid grid = read_grid(config, options.rows, options.rows.recompute.empty() ? fit.chosen_pool() : fit.pool);
@@ -220,7 +234,7 @@ int plan_config(PlanFlags options) {
     if (json)
       print_json(config, plan.rows.back(), target, plan.fit);
     else
-      print_row(plan.rows.back(), plan.fit.any(), width);
+      print_row(config, plan.rows.back(), plan.fit.any(), width);
   };
   const Plan planned =
       plan(config, target, {.grid = grid, .memory = memory, .arena_seconds = options.rows.seconds}, print);
@@ -263,8 +277,8 @@ void add_plan(CLI::App& app, Action& action) {
   add_bench_options(*command, options->rows);
   command->get_option("CONFIG")->required(false);
   command->get_option("--seconds")->description("Most time to solve an arena");
-  command->get_option("--device")->description("auto (default), cpu, cuda:N or a profile: h200");
-  command->add_option("--profile", options->profile, "What `devices --measure` wrote for a GPU");
+  command->get_option("--device")->description("auto (default), cpu, cuda:N or a card: rtx3060");
+  command->add_option("--profile", options->profile, "A GPU's profile: `devices --measure` wrote it, or you");
   command->add_option("--memory", options->memory,
                       "Bytes to fit into, e.g. 2GiB: of the process on\na GPU, else of the pool; default: the "
                       "config's\nbudget or limit, else the GPU's memory");

@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "bantam/base/counted.h"
 #include "bantam/base/text.h"
 
 namespace bantam::cli {
@@ -54,10 +55,10 @@ std::string bars_of(const Curve& curve, double least, double most) {
 std::string text_of(const run::RunConfig& config, const Curve& curve) {
   const auto value = [](const auto& point) { return point.second; };
   const auto [least, most] = std::ranges::minmax_element(curve.points, {}, value);
-  return fmt::format("{:<14}{}\n{:14}first {:.4g}, most {:.4g} at update {}, last {:.4g}: {} updates of {} epochs\n",
-                     curve.name, bars_of(curve, std::min(0.0, least->second), most->second), "",
-                     curve.points.front().second, most->second, format_count(most->first), curve.points.back().second,
-                     format_count(curve.updates), config.train.epochs);
+  return fmt::format("{:<14}{}\n{:14}first {:.4g}, most {:.4g} at update {}, last {:.4g}: {} of {}\n", curve.name,
+                     bars_of(curve, std::min(0.0, least->second), most->second), "", curve.points.front().second,
+                     most->second, format_count(most->first), curve.points.back().second,
+                     counted(curve.updates, "update"), counted(config.train.epochs, "epoch"));
 }
 
 }  // namespace

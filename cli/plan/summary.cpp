@@ -10,6 +10,7 @@
 #include <fmt/ranges.h>
 
 #include "bantam/base/byte_size.h"
+#include "bantam/base/counted.h"
 #include "bantam/base/text.h"
 #include "bantam/cli/config/options.h"
 #include "bantam/cli/print/fitted_text.h"
@@ -148,8 +149,7 @@ void print_table(const RunConfig& config, const StepCase& options, const ModelSu
              to_string(config.model.graph.input_shape()), options.batch, to_string(options.precision),
              to_string(config.device),
              fitted_text(static_cast<std::size_t>(table_columns(stdout)), kLeastName, table_of));
-  fmt::print("{} parameters, {} of them trainable\n", format_count(summary.parameters),
-             format_count(summary.trainable));
+  fmt::print("{}, {} of them trainable\n", counted(summary.parameters, "parameter"), format_count(summary.trainable));
   fmt::print("A training step needs {} at its peak (recompute: {}):\n", format_byte_size(summary.step.peak_bytes),
              to_string(options.recompute));
   for (std::size_t i = 0; i < kCategories; ++i)

@@ -53,7 +53,8 @@ StepGrid read_grid(const RunConfig& config, const BenchOptions& options, std::ui
   StepGrid grid{.whole_run = options.whole_run};
   if (!options.precisions.empty())
     for (const std::string& text : parse_texts("--precision", options.precisions))
-      grid.precisions.push_back(of_flag("--precision", [&] { return parse_precision(text, config.device); }));
+      grid.precisions.push_back(
+          of_flag("--precision", [&] { return parse_precision(run::precision_name(text), config.device); }));
   if (!options.modes.empty())
     for (const std::string& mode : parse_texts("--mode", options.modes))
       grid.modes.push_back(of_flag("--mode", [&] { return parse_step_mode(mode, config.device); }));
@@ -70,8 +71,11 @@ std::string add_extra(nlohmann::ordered_json& json, const RunConfig& config, con
                       const StepMeasurement& measured, const BenchOptions& options) {
   if (!row.predicted_extra) return "";
   json["predicted_extra_percent"] = 100 * *row.predicted_extra;
-  std::string text = fmt::format("\n      recompute {}\n      {:+.1f} % time predicted, ",
-                                 wrapped(row.recompute, 64, "                "), 100 * *row.predicted_extra);
+  const DeviceRates rates = rates_of(config, row.precision);
+  if (rates.estimate) json["estimate"] = true;
+  std::string text =
+      fmt::format("\n      recompute {}\n      {} time predicted, ", wrapped(row.recompute, 64, "                "),
+                  predicted_percent(*row.predicted_extra, rates.estimate));
   const auto extra = measure_extra(config, row, measured, options.common.threads, options.seconds);
   if (!extra) return text + "not measured: without it the step does not fit";
   json["measured_extra_percent"] = 100 * *extra;

@@ -8,6 +8,7 @@
 #include <fmt/ranges.h>
 
 #include "bantam/base/byte_size.h"
+#include "bantam/base/counted.h"
 #include "bantam/base/stable_sort.h"
 #include "bantam/base/text.h"
 #include "bantam/cli/print/fitted_text.h"
@@ -116,7 +117,7 @@ std::string values_text(const SplitSurvey& survey) {
 
 std::string read_text(const SplitSurvey& survey) {
   if (survey.read == survey.facts.size) return {};
-  return fmt::format("{} images, spread evenly: sizes and values are theirs", format_count(survey.read));
+  return fmt::format("{}, spread evenly: sizes and values are theirs", counted(survey.read, "image"));
 }
 
 std::string broken_text(const SplitSurvey& survey) {
@@ -131,7 +132,7 @@ std::string broken_text(const SplitSurvey& survey) {
 
 std::string text_of(const DataReport::Split& split, bool checked) {
   const SplitSurvey& survey = split.survey;
-  std::string text = fmt::format("{}: {} samples, {}\n", split.name, format_count(survey.facts.size),
+  std::string text = fmt::format("{}: {}, {}\n", split.name, counted(survey.facts.size, "sample"),
                                  format_byte_size(survey.stored_bytes));
   text += line("images", images_text(survey)) + line("sizes", sizes_text(survey));
   text += line("values", values_text(survey)) + line("read", read_text(survey));
@@ -204,7 +205,7 @@ std::string steps_text(std::string_view title, const std::vector<PipelineStep>& 
 std::string epoch_text(const DataReport& report) {
   if (report.draw == "each" && report.epoch_samples == report.splits.front().survey.facts.size) return {};
   const std::string draw = report.draw == "each" ? "in turn" : report.draw;
-  return fmt::format("{:<13} {} samples, {}\n", "epoch", format_count(report.epoch_samples), draw);
+  return fmt::format("{:<13} {}, {}\n", "epoch", counted(report.epoch_samples, "sample"), draw);
 }
 
 std::string cache_text(const DataReport& report) {

@@ -10,6 +10,7 @@
 #include <fmt/format.h>
 
 #include "bantam/base/byte_size.h"
+#include "bantam/base/counted.h"
 #include "bantam/base/stable_sort.h"
 #include "bantam/base/text.h"
 #include "bantam/cli/print/fitted_text.h"
@@ -94,29 +95,45 @@ std::string confused_text(const ClassReport& report, std::size_t most_of_name) {
   return "\n" + table.to_string();
 }
 
-std::string matrix_text(const ClassReport& report) {
+constexpr std::size_t kLongestColumn = 12, kShortestColumn = 5, kShortestLabel = 8;
+
+/// The predictions `first` to `end` of every label.
+std::string matrix_table(const ClassReport& report, std::int64_t first, std::int64_t end, std::size_t most_of_name) {
+  const auto name_of = [&](std::int64_t i) { return report.classes[static_cast<std::size_t>(i)].name; };
+  std::vector<Table::Column> columns = {{most_of_name < kLongestColumn ? "label" : "label \\ predicted", Align::left}};
+  for (std::int64_t i = first; i < end; ++i) columns.push_back({shown(name_of(i), most_of_name)});
+  Table table(columns);
+  for (std::int64_t row = 0; row < report.matrix.columns; ++row) {
+    std::vector<std::string> cells = {shown(name_of(row), most_of_name < kLongestColumn ? kShortestLabel : 30)};
+    for (std::int64_t column = first; column < end; ++column)
+      cells.push_back(count_text(report.matrix.values[static_cast<std::size_t>(row * report.matrix.columns + column)]));
+    table.add_row(cells);
+  }
+  return table.to_string();
+}
+
+/// Names are shortened until a line fits; where it does not even so, predictions go on in further tables below.
+std::string matrix_text(const ClassReport& report, std::size_t columns) {
   constexpr std::int64_t kMost = 12;
   const std::int64_t classes = report.matrix.columns;
   if (classes == 0) return "";
   if (classes > kMost) return fmt::format("\nthe confusion matrix of {} classes is in --json\n", classes);
-  constexpr std::size_t kName = 12;
-  std::vector<Table::Column> columns = {{"label \\ predicted", Align::left}};
-  for (const ClassScore& score : report.classes) columns.push_back({shown(score.name, kName)});
-  Table table(columns);
-  for (std::int64_t row = 0; row < classes; ++row) {
-    std::vector<std::string> cells = {shown(report.classes[static_cast<std::size_t>(row)].name, 30)};
-    for (std::int64_t column = 0; column < classes; ++column)
-      cells.push_back(count_text(report.matrix.values[static_cast<std::size_t>(row * classes + column)]));
-    table.add_row(cells);
-  }
-  return "\n" + table.to_string();
+  for (std::size_t most = kLongestColumn; most >= kShortestColumn; --most)
+    if (const std::string table = matrix_table(report, 0, classes, most); longest_line(table) <= columns)
+      return "\n" + table;
+  std::int64_t together = classes - 1;
+  while (together > 1 && longest_line(matrix_table(report, 0, together, kShortestLabel)) > columns) --together;
+  std::string text;
+  for (std::int64_t first = 0; first < classes; first += together)
+    text += "\n" + matrix_table(report, first, std::min(classes, first + together), kShortestLabel);
+  return text;
 }
 
 std::string head_text(const Evaluation& evaluation, const TrainedModel& model) {
   const Metrics& metrics = evaluation.metrics;
   std::string text =
-      fmt::format("{}: {}\n{}: {} samples in batches of {}, on {}, {}\n\n", shown(model.config.model.name, 40),
-                  printable(model.weights_file.string()), to_string(evaluation.set), format_count(metrics.samples),
+      fmt::format("{}: {}\n{}: {} in batches of {}, on {}, {}\n\n", shown(model.config.model.name, 40),
+                  printable(model.weights_file.string()), to_string(evaluation.set), counted(metrics.samples, "sample"),
                   evaluation.batch_size, to_string(model.config.device), to_string(model.config.precision));
   Table table({{"metric", Align::left}, {"value"}});
   const auto add = [&table](std::string name, double value) {
@@ -173,7 +190,7 @@ std::string text_of(const Evaluation& evaluation, const TrainedModel& model, std
                           return classes_text(*report, is_of_places(evaluation), most_of_name) +
                                  confused_text(*report, most_of_name);
                         }) +
-            matrix_text(*report);
+            matrix_text(*report, columns);
   const double rate = static_cast<double>(evaluation.metrics.samples) / std::max(evaluation.seconds, 1e-9);
   const bool as_planned = evaluation.peak_bytes == evaluation.planned_peak_bytes;
   text += fmt::format(

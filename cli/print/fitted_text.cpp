@@ -6,8 +6,6 @@
 #include "bantam/base/text.h"
 
 namespace bantam::cli {
-namespace {
-
 std::size_t longest_line(const std::string& text) {
   std::size_t longest = 0;
   for (std::size_t begin = 0; begin < text.size();) {
@@ -17,8 +15,6 @@ std::size_t longest_line(const std::string& text) {
   }
   return longest;
 }
-
-}  // namespace
 
 std::string fitted_text(std::size_t columns, std::size_t least,
                         const std::function<std::string(std::size_t most)>& text_of) {

@@ -12,4 +12,7 @@ namespace bantam::cli {
 std::string fitted_text(std::size_t columns, std::size_t least,
                         const std::function<std::string(std::size_t most)>& text_of);
 
+/// Columns of the text's longest line.
+std::size_t longest_line(const std::string& text);
+
 }  // namespace bantam::cli

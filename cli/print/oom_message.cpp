@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include "bantam/base/byte_size.h"
+#include "bantam/base/counted.h"
 #include "bantam/base/stable_sort.h"
 #include "bantam/base/text.h"
 #include "bantam/run/fit/fitting.h"
@@ -69,9 +70,9 @@ std::string fewer_images(const RunConfig& config, std::uint64_t bytes, std::uint
     fewer.data->limit = images;
     const std::uint64_t pool = plan_run(fewer).pool_bytes;
     if (pool <= bytes)
-      return fmt::format("\n    data: {{limit: {}}}\n      -> a pool of {} (-{}), {} of {} training images", images,
+      return fmt::format("\n    data: {{limit: {}}}\n      -> a pool of {} (-{}), {} of {}", images,
                          format_byte_size(pool), format_byte_size(pool_bytes - pool), format_count(images),
-                         format_count(all.size));
+                         counted(all.size, "training image"));
     over += pool - bytes;
   }
   return "";
@@ -95,9 +96,9 @@ std::string data_advice(const RunConfig& config, const OomAdvice& advice, std::u
   for (const CachedSet& set : cached_sets(*config.data)) held_out += set.facts.size;
   const std::int64_t training = train_facts(*config.data).size;
   std::string text = fmt::format(
-      "\n  The data set needs {} of these {}: {} for {} training and {} for {} validation images.",
-      format_byte_size(data.bytes()), format_byte_size(advice.needed_bytes), format_byte_size(data.train_bytes),
-      format_count(training), format_byte_size(data.validation_bytes), format_count(held_out - training));
+      "\n  The data set needs {} of these {}: {} for {} and {} for {}.", format_byte_size(data.bytes()),
+      format_byte_size(advice.needed_bytes), format_byte_size(data.train_bytes), counted(training, "training image"),
+      format_byte_size(data.validation_bytes), counted(held_out - training, "validation image"));
   const std::string fewer = fewer_images(config, bytes, advice.needed_bytes);
   const std::string uncached = without_cache(config, bytes, advice.needed_bytes);
   if (fewer.empty()) text += " Fewer training images (data: {limit: N}) alone do not make it fit.";
@@ -135,10 +136,12 @@ std::string edit_line(const FittingEdit& edit) {
   return fmt::format("batch: {{size: {}}} with train: {{accumulate: {}}}", edit.step.batch, edit.step.accumulate);
 }
 
-std::string effect(const FittingEdit& edit, std::uint64_t pool_without) {
+std::string effect(const FittingEdit& edit, const OomAdvice& advice) {
+  const std::uint64_t pool_without = advice.needed_bytes;
   std::string text = fmt::format("a pool of {}", format_byte_size(edit.pool_bytes));
   if (edit.pool_bytes < pool_without) text += fmt::format(" (-{})", format_byte_size(pool_without - edit.pool_bytes));
-  if (edit.kind == FittingEdit::Kind::recompute) text += fmt::format(", {:+.0f} % time", 100 * edit.extra_work);
+  if (edit.kind == FittingEdit::Kind::recompute)
+    text += fmt::format(", {} time", predicted_percent(edit.extra_work, advice.estimate, 0));
   if (edit.kind != FittingEdit::Kind::batch) return text;
   text += ", the same effective batch";
   if (edit.changes_statistics) text += fmt::format(", but batch norm then sees {} samples at a time", edit.step.batch);
@@ -207,7 +210,7 @@ std::string advice_text(const OomAdvice& advice, std::uint64_t bytes) {
                                            : std::string("none of the limit is left for it"));
   if (!advice.edits.empty()) text += " Each of these fits:";
   for (const FittingEdit& edit : advice.edits)
-    text += fmt::format("\n    {}\n      -> {}", edit_line(edit), effect(edit, advice.needed_bytes));
+    text += fmt::format("\n    {}\n      -> {}", edit_line(edit), effect(edit, advice));
   return text;
 }
 

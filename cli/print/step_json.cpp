@@ -52,6 +52,7 @@ void add_process(nlohmann::ordered_json& row, const PlanTarget& target, std::uin
   if (!target.counts) return;
   row["profile"] = target.profile.name;
   row["profile_measured"] = target.profile.measured;
+  if (!target.profile.stand_in.empty()) row["stand_in"] = target.profile.stand_in;
   for (const OverheadLine& line : target.profile.overhead) row["overhead"][line.name] = line.bytes;
   row["overhead_bytes"] = total_bytes(target.profile.overhead);
   row["reserve_bytes"] = kLateReserve;

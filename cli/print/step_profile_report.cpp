@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include "bantam/base/byte_size.h"
+#include "bantam/base/counted.h"
 #include "bantam/base/stable_sort.h"
 #include "bantam/base/text.h"
 #include "bantam/cli/config/run_names.h"
@@ -106,7 +107,7 @@ std::string operations_text(const run::StepProfile& profile, std::size_t rows, s
                    reached(total, floor_of(node, profile), profile)});
   }
   if (shown < nodes.size())
-    table.add_row({fmt::format("({} others)", nodes.size() - shown), "", microseconds(others),
+    table.add_row({fmt::format("({})", counted(nodes.size() - shown, "other")), "", microseconds(others),
                    percent(others, profile.step_seconds)});
   add_gap_rows(table, profile);
   table.add_rule();
@@ -181,7 +182,7 @@ std::string changes_text(const run::StepProfile& profile) {
   if (measured) columns.insert(columns.end() - 1, {"measured"});
   Table table(std::move(columns));
   for (const run::StepChange& change : profile.changes) {
-    std::vector<std::string> row = {change.words, fmt::format("{:+.1f} %", 100 * (change.predicted_share - 1))};
+    std::vector<std::string> row = {change.words, predicted_percent(change.predicted_share - 1, change.estimate)};
     if (measured)
       row.push_back(change.measured_share ? fmt::format("{:+.1f} %", 100 * (*change.measured_share - 1)) : "");
     row.push_back(format_byte_size(change.peak_bytes) + (change.fits ? "" : ", too much"));
@@ -220,6 +221,7 @@ Json node_json(const run::ProfiledNode& node, const run::StepProfile& profile) {
 
 Json change_json(const run::StepChange& change) {
   Json json = {{"change", change.words}, {"predicted_share", change.predicted_share}};
+  if (change.estimate) json["estimate"] = true;
   if (change.measured_share) json["measured_share"] = *change.measured_share;
   json["peak_bytes"] = change.peak_bytes;
   json["fits"] = change.fits;

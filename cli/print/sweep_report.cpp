@@ -8,6 +8,7 @@
 
 #include <fmt/format.h>
 
+#include "bantam/base/counted.h"
 #include "bantam/base/text.h"
 
 namespace bantam::cli {
@@ -177,10 +178,9 @@ std::string sweep_text(const SweepReport& report) {
   const std::int64_t ended = ended_runs(summary), all = std::ssize(summary.results),
                      settings = std::ssize(summary.settings);
   const std::int64_t repeat = report.sweep.plan().repeat;
-  std::string text =
-      fmt::format("{}: {} of {} runs ({} setting{}, {} seed{}), {} in this session\n",
-                  report.sweep.plan().config_path.stem().string(), ended, all, settings, settings == 1 ? "" : "s",
-                  repeat, repeat == 1 ? "" : "s", format_duration(report.seconds));
+  std::string text = fmt::format(
+      "{}: {} of {} ({}, {}), {} in this session\n", report.sweep.plan().config_path.stem().string(), ended,
+      counted(all, "run"), counted(settings, "setting"), counted(repeat, "seed"), format_duration(report.seconds));
   text += varied_axes(report.sweep.plan()).empty() ? seeds_table(report) : settings_table(report);
   text +=
       fmt::format("  {:<12}{}, {} is better{}\n", "compared by", title_of(summary.watched),

@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include "bantam/base/byte_size.h"
+#include "bantam/base/counted.h"
 #include "bantam/base/text.h"
 #include "bantam/cli/print/step_json.h"
 #include "bantam/run/ranks/rank_devices.h"
@@ -108,7 +109,7 @@ std::string metrics_line(const char* title, const Metrics& metrics, bool has_acc
   if (has_accuracy) text += fmt::format("accuracy {:.4f}, ", metrics.accuracy);
   text += fmt::format("loss {:.4f}", metrics.loss);
   for (const auto& [name, value] : named_values(metrics)) text += fmt::format(", {} {:.4f}", name, value);
-  return text + fmt::format(", {} images\n", format_count(metrics.samples));
+  return text + fmt::format(", {}\n", counted(metrics.samples, "image"));
 }
 
 /// Matrices of a few classes as tables: labels down, predictions across.

@@ -12,6 +12,7 @@
 #include <nlohmann/json.hpp>
 
 #include "bantam/base/byte_size.h"
+#include "bantam/base/counted.h"
 #include "bantam/base/error.h"
 #include "bantam/base/text.h"
 #include "bantam/cli/config/options.h"
@@ -70,7 +71,7 @@ std::string decoder_text(const run::LoaderMeasurement& measured) {
   std::string text = fmt::format("decoder     {}", measured.decoder);
   if (measured.gpu) {
     const run::GpuDecoding& gpu = *measured.gpu;
-    text += fmt::format(": {} files; {} by the CPU\n", format_count(gpu.gpu_files), format_count(gpu.cpu_files));
+    text += fmt::format(": {}; {} by the CPU\n", counted(gpu.gpu_files, "file"), format_count(gpu.cpu_files));
     text += fmt::format("            reserves {} of the GPU and {} of host memory, of which nvJPEG used {} and {}",
                         format_byte_size(gpu.device_bytes), format_byte_size(gpu.host_bytes),
                         format_byte_size(gpu.peak_device_bytes), format_byte_size(gpu.peak_host_bytes));
@@ -80,8 +81,9 @@ std::string decoder_text(const run::LoaderMeasurement& measured) {
 
 std::string text_of(const RunConfig& config, const run::LoaderMeasurement& measured) {
   const double each = 1e6 * measured.cpu_seconds / static_cast<double>(measured.images);
-  std::string text = fmt::format("{} on {}, batches of {}, {} workers, {} batches ahead\n", config.name,
-                                 to_string(config.device), measured.batch_size, measured.workers, measured.depth);
+  std::string text =
+      fmt::format("{} on {}, batches of {}, {}, {} ahead\n", config.name, to_string(config.device), measured.batch_size,
+                  counted(measured.workers, "worker"), counted(measured.depth, "batch", "batches"));
   text += fmt::format("images/s    {} ({} in {})\n", format_count(std::llround(measured.images_per_s())),
                       format_count(measured.images), format_duration(measured.seconds));
   text += fmt::format("waiting     {:.0f} % of the time; {:.2f} processors busy\n",

@@ -12,6 +12,7 @@
 #include "bantam/cli/print/bench.h"
 #include "bantam/cli/print/json_text.h"
 #include "bantam/run/bench/measure_predict.h"
+#include "bantam/run/config/aliases.h"
 #include "bantam/run/fit/fitting.h"
 
 namespace bantam::cli {
@@ -36,7 +37,8 @@ std::vector<Precision> precisions_of(const RunConfig& config, const BenchPredict
   if (options.precisions.empty()) return {config.precision};
   std::vector<Precision> precisions;
   for (const std::string& text : parse_texts("--precision", options.precisions))
-    precisions.push_back(of_flag("--precision", [&] { return parse_precision(text, config.device); }));
+    precisions.push_back(
+        of_flag("--precision", [&] { return parse_precision(run::precision_name(text), config.device); }));
   return precisions;
 }
 

@@ -7,11 +7,14 @@
 
 #include "bantam/base/atomic_file.h"
 #include "bantam/base/byte_size.h"
+#include "bantam/base/counted.h"
+#include "bantam/base/text.h"
 #include "bantam/cli/config/options.h"
 #include "bantam/cli/print/json_text.h"
 #include "bantam/cli/print/step_json.h"
 #include "bantam/memory/device/device.h"
 #include "bantam/memory/device/host_info.h"
+#include "bantam/memory/device/known_gpus.h"
 #include "bantam/memory/device/links.h"
 #include "bantam/run/profile/measure_profile.h"
 #include "bantam/run/session/library_versions.h"
@@ -84,8 +87,27 @@ void print_text() {
   for (const LibraryVersion& library : library_versions()) fmt::print("  {:<14}{}\n", library.name, library.version);
 }
 
+void print_profiles(bool json) {
+  if (json) {
+    nlohmann::ordered_json all = nlohmann::ordered_json::array();
+    for (const std::string& name : device_profile_names()) all.push_back(profile_json(*find_device_profile(name)));
+    fmt::print("{}\n", json_text(all));
+    return;
+  }
+  Table table({{"--device", Align::left}, {"sm"}, {"SMs"}, {"memory"}, {"GB/s"}, {"f16 TF/s"}, {"f32 TF/s"}});
+  for (const KnownGpu& gpu : known_gpus())
+    table.add_row({gpu.name, fmt::format("{}", gpu.compute_capability), fmt::format("{}", gpu.multiprocessors),
+                   fmt::format("{} GB", gpu.nominal_gb), fmt::format("{:.0f}", gpu.sheet_gigabytes_per_s),
+                   fmt::format("{:.1f}", gpu.sheet_float16_teraflops),
+                   fmt::format("{:.1f}", gpu.sheet_float32_teraflops)});
+  fmt::print(
+      "{}Data sheets' figures: f16 with float32 sums. Plans take what the h200, which was\n"
+      "measured, reached of its own; all others are estimates. Any spelling will do.\n",
+      table.to_string());
+}
+
 struct DevicesOptions {
-  bool json = false, measure = false;
+  bool json = false, measure = false, profiles = false;
   std::string device = "cuda:0", out;
 };
 
@@ -101,7 +123,9 @@ int measure(const DevicesOptions& options) {
 
 int run_devices(const DevicesOptions& options) {
   if (options.measure) return measure(options);
-  if (options.json)
+  if (options.profiles)
+    print_profiles(options.json);
+  else if (options.json)
     print_json();
   else
     print_text();
@@ -121,6 +145,7 @@ void add_devices(CLI::App& app, Action& action) {
       "Example: bantam devices");
   const auto options = std::make_shared<DevicesOptions>();
   command->add_flag("--json", options->json, "One JSON object");
+  command->add_flag("--profiles", options->profiles, "The cards that plans know by name, for `plan --device`");
   auto* measured = command->add_flag("--measure", options->measure, "Measure a GPU's profile, and print it");
   command->add_option("--device", options->device, "With --measure: which GPU")->needs(measured)->capture_default_str();
   command->add_option("--out", options->out, "With --measure: a file instead of the terminal")->needs(measured);

@@ -11,6 +11,7 @@
 #include <nlohmann/json.hpp>
 
 #include "bantam/base/byte_size.h"
+#include "bantam/base/counted.h"
 #include "bantam/base/text.h"
 #include "bantam/cli/config/options.h"
 #include "bantam/cli/print/json_text.h"
@@ -95,11 +96,11 @@ void print_json(const run::Inspection& inspection) {
 
 void print_facts(const run::CheckpointFacts& facts, const std::string& path) {
   fmt::print("{}\n", printable(path));
-  fmt::print("  position    {} updates: {} epochs and {} updates of the next\n", format_count(facts.updates),
-             format_count(facts.epoch), format_count(facts.update));
+  fmt::print("  position    {}: {} and {} of the next\n", counted(facts.updates, "update"),
+             counted(facts.epoch, "epoch"), counted(facts.update, "update"));
   if (facts.samples > 0)
-    fmt::print("  this epoch  loss {:.4f}, accuracy {:.4f}, of {} samples so far\n", facts.loss, facts.accuracy,
-               format_count(facts.samples));
+    fmt::print("  this epoch  loss {:.4f}, accuracy {:.4f}, of {} so far\n", facts.loss, facts.accuracy,
+               counted(facts.samples, "sample"));
   fmt::print("  trained     {}\n", format_duration(facts.seconds));
   fmt::print("  written     {} by {}\n\n", shown(facts.written, 24), shown(facts.program, 40));
 }

@@ -91,12 +91,12 @@ std::string signed_count(std::uint64_t a, std::uint64_t b) {
   return fmt::format("{}", static_cast<std::int64_t>(a) - static_cast<std::int64_t>(b));
 }
 
-void print_words(const MemoryProfile& profile, const StepCase& row, const fs::path& folder) {
+void print_words(const MemoryProfile& profile, const StepCase& row, bool estimate, const fs::path& folder) {
   fmt::print("{} on {}, batch {}, {}, recompute {}\n", printable(profile.model), to_string(profile.device), row.batch,
              to_string(profile.step.precision), policy_name(row));
   if (row.predicted_extra)
-    fmt::print("  {}\n  to fit: {:+.1f} % time predicted\n", wrapped(row.recompute, 76, "  "),
-               100 * *row.predicted_extra);
+    fmt::print("  {}\n  to fit: {} time predicted\n", wrapped(row.recompute, 76, "  "),
+               predicted_percent(*row.predicted_extra, estimate));
   fmt::print("steps {} to {} of {}, {} allocations and frees\n\n", profile.options.first_step,
              profile.options.last_step, profile.options.last_step, format_count(profile.trace->now()));
   fmt::print("{}\n", to_text(profile.report));
@@ -132,7 +132,9 @@ int profile_memory(Options options) {
   MemoryProfileOptions profile_options{.planned = options.planned, .threads = options.common.threads};
   const StepRange steps = parse_step_range(options.steps, kMostSteps);
   profile_options.first_step = steps.first, profile_options.last_step = steps.last;
-  const StepCase row = step_case(config, options, plan_target(config, named));
+  RunConfig planned = config;
+  planned.planned_for = named;
+  const StepCase row = step_case(planned, options, plan_target(config, named));
   profile_options.curve_batches =
       options.batch_sizes.empty() ? curve_around(row.batch) : parse_integers("--batch-sizes", options.batch_sizes);
   std::vector<std::int64_t>& batches = profile_options.curve_batches;
@@ -157,7 +159,7 @@ int profile_memory(Options options) {
   if (options.json)
     print_json(profile, folder);
   else
-    print_words(profile, row, folder);
+    print_words(profile, row, rates_of(planned, row.precision).estimate, folder);
   return 0;
 }
 

@@ -34,7 +34,7 @@ struct Options {
   std::string steps = "4-13", out, trace, tensorboard;
   std::int64_t batch = 0;
   std::size_t rows = 12;
-  bool tries = false, json = false;
+  bool tries = false, overwrite = false, json = false;
 };
 
 /// The step as `bantam train` runs it.
@@ -46,9 +46,11 @@ StepCase step_case(const RunConfig& config, const Options& options) {
 }
 
 /// Before steps are run for it.
-void require_folder_of(const std::string& flag, const std::string& file) {
+void require_place(const std::string& flag, const std::string& file, bool overwrite) {
   const std::filesystem::path folder = std::filesystem::path(file).parent_path();
   std::error_code error;
+  if (!file.empty() && !overwrite && std::filesystem::is_regular_file(file, error))
+    throw ConfigError(fmt::format("{}: {} is there already; expected a new file, or --overwrite", flag, file));
   if (!file.empty() && !folder.empty() && !std::filesystem::is_directory(folder, error))
     throw ConfigError(fmt::format("{}: there is no folder {}", flag, folder.string()));
 }
@@ -62,8 +64,8 @@ void require_no_file(const std::string& flag, const std::string& folder) {
 
 int profile_step_verb(const Options& options) {
   const StepRange steps = parse_step_range(options.steps, kMostRecordedUpdates);
-  require_folder_of("--out", options.out);
-  require_folder_of("--trace", options.trace);
+  require_place("--out", options.out, options.overwrite);
+  require_place("--trace", options.trace, options.overwrite);
   require_no_file("--tensorboard", options.tensorboard);
   const RunConfig config = read_config(options.common);
   require_device(config);
@@ -110,6 +112,7 @@ void add_profile_step(CLI::App& profile, Action& action) {
   command->add_option("--out", options->out, "A page for the browser, with a flame chart");
   command->add_option("--trace", options->trace, "A trace for ui.perfetto.dev");
   command->add_option("--tensorboard", options->tensorboard, "Folder for TensorBoard's profile plugin");
+  command->add_flag("--overwrite", options->overwrite, "Replace the files of --out and --trace");
   command->add_flag("--json", options->json, "One JSON object instead of tables");
   command->callback([&action, options] { action = [options] { return profile_step_verb(*options); }; });
 }

@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 
 #include "bantam/base/clock.h"
+#include "bantam/base/counted.h"
 #include "bantam/base/error.h"
 #include "bantam/base/text.h"
 #include "bantam/cli/print/json_text.h"
@@ -74,7 +75,7 @@ class SweepPrinter : public SweepObserver {
 
   void tell_ended_before() {
     if (ended_before_ > 0)
-      progress_.message(fmt::format("{} of {} runs in {} have ended before", ended_before_, sweep_.runs().size(),
+      progress_.message(fmt::format("{} of {} in {} ended before", ended_before_, counted(sweep_.runs().size(), "run"),
                                     sweep_.folder().string()));
     ended_before_ = 0;
   }

@@ -14,6 +14,7 @@
 
 #include "bantam/base/atomic_file.h"
 #include "bantam/base/byte_size.h"
+#include "bantam/base/counted.h"
 #include "bantam/base/error.h"
 #include "bantam/base/text.h"
 #include "bantam/cli/config/options.h"
@@ -110,11 +111,11 @@ std::string finished_message(const TrainOutcome& outcome) {
   if (outcome.result.stopped_early)
     return fmt::format("{} has ended: {}; train.stop_early=off or a larger patience goes on", folder, outcome.reason);
   if (train.updates > 0 && (train.max_updates == 0 || train.max_updates >= train.updates))
-    return fmt::format("{} has all of its {} updates; train.updates=N goes on to more", folder,
-                       format_count(train.updates));
+    return fmt::format("{} has all of its {}; train.updates=N goes on to more", folder,
+                       counted(train.updates, "update"));
   if (outcome.result.epoch < train.epochs)
-    return fmt::format("{} has its {} updates (train.max_updates); train.max_updates=N goes on to more", folder,
-                       format_count(train.max_updates));
+    return fmt::format("{} has its {} (train.max_updates); train.max_updates=N goes on to more", folder,
+                       counted(train.max_updates, "update"));
   return fmt::format("{} has finished its {} epoch{}; train.epochs=N goes on to more", folder, train.epochs,
                      train.epochs == 1 ? "" : "s");
 }

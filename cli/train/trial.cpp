@@ -13,6 +13,7 @@
 #include <nlohmann/json.hpp>
 
 #include "bantam/base/byte_size.h"
+#include "bantam/base/counted.h"
 #include "bantam/base/error.h"
 #include "bantam/base/text.h"
 #include "bantam/cli/print/json_text.h"
@@ -69,18 +70,18 @@ std::string trial_text(const TrainOutcome& outcome) {
   const RunConfig& config = outcome.config;
   const std::int64_t batch = config.data->pipeline.batch_size, updates = run::updates_per_epoch(config, batch);
   std::string text =
-      fmt::format("{} on {}, {}: {} epoch{} of {} updates of {} images, {} parameters, {} at the peak\n",
-                  config.model.name, to_string(config.device), to_string(config.precision), config.train.epochs,
-                  config.train.epochs == 1 ? "" : "s", format_count(updates), format_count(outcome.effective_batch),
-                  format_count(outcome.parameters), format_byte_size(outcome.planned_peak_bytes));
+      fmt::format("{} on {}, {}: {} of {} of {}, {}, {} at the peak\n", config.model.name, to_string(config.device),
+                  to_string(config.precision), counted(config.train.epochs, "epoch"), counted(updates, "update"),
+                  counted(outcome.effective_batch, "image"), counted(outcome.parameters, "parameter"),
+                  format_byte_size(outcome.planned_peak_bytes));
   const TrainResult& result = outcome.result;
   if (result.updates > 0) {
     text += fmt::format("{} update{}: loss {:.4f}", result.updates, result.updates == 1 ? "" : "s", result.train.loss);
     if (result.validation.samples > 0)
-      text += fmt::format("; {} validation samples: loss {:.4f}", format_count(result.validation.samples),
+      text += fmt::format("; {}: loss {:.4f}", counted(result.validation.samples, "validation sample"),
                           result.validation.loss);
     if (result.test.samples > 0)
-      text += fmt::format("; {} test samples: loss {:.4f}", format_count(result.test.samples), result.test.loss);
+      text += fmt::format("; {}: loss {:.4f}", counted(result.test.samples, "test sample"), result.test.loss);
     text += "\n";
   }
   return text + (result.updates > 0 ? "nothing was kept\n" : "dry run: ready to train; nothing was trained or kept\n");

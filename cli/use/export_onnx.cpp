@@ -10,6 +10,7 @@
 
 #include "bantam/base/atomic_file.h"
 #include "bantam/base/byte_size.h"
+#include "bantam/base/counted.h"
 #include "bantam/base/error.h"
 #include "bantam/base/text.h"
 #include "bantam/cli/print/json_text.h"
@@ -31,8 +32,8 @@ nlohmann::ordered_json shape_json(const onnx::Value& value) {
 
 void print_text(const OnnxFileOptions& options, const run::OnnxNetwork& network, std::size_t bytes) {
   const onnx::Model& model = network.model;
-  fmt::print("{}: {}, opset {}, {} nodes, {} tensors, {}{}\n", printable(options.file), shown(model.graph_name),
-             model.opset, model.nodes.size(), model.initializers.size(), format_byte_size(bytes),
+  fmt::print("{}: {}, opset {}, {}, {}, {}{}\n", printable(options.file), shown(model.graph_name), model.opset,
+             counted(model.nodes.size(), "node"), counted(model.initializers.size(), "tensor"), format_byte_size(bytes),
              options.onnx.float16 ? ", float16" : "");
   if (options.onnx.fold_batch_norm) fmt::print("batch norms folded: {}\n", network.folded);
   fmt::print("{}, {}\n", run::value_text(model.inputs[0]),

@@ -11,6 +11,7 @@
 #include <nlohmann/json.hpp>
 
 #include "bantam/base/byte_size.h"
+#include "bantam/base/counted.h"
 #include "bantam/base/error.h"
 #include "bantam/base/text.h"
 #include "bantam/cli/config/options.h"
@@ -54,19 +55,19 @@ std::string model_text(const run::ConvertedWeights& weights, const ImportOptions
 }
 
 void print_text(const run::ConvertedWeights& weights, const ImportOptions& options) {
-  fmt::print(
-      "{}: torchvision's {} {}{}{}\n", printable(options.file), run::torchvision_function(weights.model),
-      weights.classes > 0 ? fmt::format("of {} classes", format_count(weights.classes)) : "without its classifier",
-      weights.found_at.empty() ? "" : fmt::format(", in '{}'", shown(weights.found_at)),
-      weights.prefix.empty() ? "" : fmt::format(", without the prefix '{}'", weights.prefix));
+  fmt::print("{}: torchvision's {} {}{}{}\n", printable(options.file), run::torchvision_function(weights.model),
+             weights.classes > 0 ? fmt::format("of {}", counted(weights.classes, "class", "classes"))
+                                 : "without its classifier",
+             weights.found_at.empty() ? "" : fmt::format(", in '{}'", shown(weights.found_at)),
+             weights.prefix.empty() ? "" : fmt::format(", without the prefix '{}'", weights.prefix));
   if (!weights.left_out.empty())
     fmt::print("{}: {}\n", weights.classes > 0 ? "left out, for other classes" : "to be trained from the start",
                join(weights.left_out, ", ", ", "));
   std::vector<std::string> unused = weights.ignored;
   std::erase_if(unused, [](const std::string& name) { return name.ends_with(".num_batches_tracked"); });
   if (!unused.empty()) fmt::print("not used: {}\n", shown_message(join(unused, ", ", ", "), 400));
-  fmt::print("{}: {} tensors for {}, {}\n", printable(options.out), weights.file.tensors.size(), weights.model,
-             format_byte_size(weights.file.tensor_bytes()));
+  fmt::print("{}: {} for {}, {}\n", printable(options.out), counted(weights.file.tensors.size(), "tensor"),
+             weights.model, format_byte_size(weights.file.tensor_bytes()));
   fmt::print("train from it: {}\n", printable(model_text(weights, options)));
 }
 

@@ -18,6 +18,7 @@
 
 #include "bantam/base/atomic_file.h"
 #include "bantam/base/clock.h"
+#include "bantam/base/counted.h"
 #include "bantam/base/error.h"
 #include "bantam/base/text.h"
 #include "bantam/cli/config/options.h"
@@ -232,11 +233,12 @@ class PredictVerb {
                                      format_count(summary.resized), summary.resized == 1 ? "" : "s",
                                      summary.resized == 1 ? "was" : "were"));
     if (summary.broken > 0 || summary.stopped)
-      std::fputs(fmt::format("{} of {} images predicted; {} could not be read{}\n",
-                             format_count(summary.images - summary.broken), format_count(std::ssize(images_.images)),
-                             format_count(summary.broken), summary.stopped ? "; stopped" : "")
-                     .c_str(),
-                 stderr);
+      std::fputs(
+          fmt::format("{} of {} predicted; {} could not be read{}\n", format_count(summary.images - summary.broken),
+                      counted(std::ssize(images_.images), "image"), format_count(summary.broken),
+                      summary.stopped ? "; stopped" : "")
+              .c_str(),
+          stderr);
     if (summary.stopped) return stop_exit_code(stop_.signal());
     return summary.broken > 0 ? kBrokenFiles : 0;
   }

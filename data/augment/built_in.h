@@ -48,6 +48,9 @@ std::shared_ptr<const Augmentation> read_grayscale(ConfigMap& options);
 std::shared_ptr<const Augmentation> read_jitter(ConfigMap& options);
 std::shared_ptr<const Augmentation> read_rand_augment(ConfigMap& options);
 std::shared_ptr<const Augmentation> read_random_crop(ConfigMap& options);
+/// A padded crop to the size that images have anyway, RandomCrop(32, padding=4) of 32 x 32 images, is one without a
+/// size, which workers can apply before other stages; all else is returned as it is.
+std::shared_ptr<const Augmentation> without_equal_size(std::shared_ptr<const Augmentation> stage, ImageSize images);
 std::shared_ptr<const Augmentation> read_random_erasing(ConfigMap& options);
 std::shared_ptr<const Augmentation> read_random_flip(ConfigMap& options);
 std::shared_ptr<const Augmentation> read_random_resized_crop(ConfigMap& options);

@@ -99,6 +99,15 @@ class RandomCrop : public Augmentation {
     });
   }
 
+  /// The same with the images' own size as its size, where that is what its options say.
+  std::optional<RandomCropOptions> without_equal_size(ImageSize images) const {
+    const bool padded = options_.padding > 0 && options_.height > 0;
+    if (!padded || images != ImageSize{options_.height, options_.width}) return std::nullopt;
+    RandomCropOptions options = options_;
+    options.height = options.width = 0;
+    return options;
+  }
+
   void window(kernels::ImageBatchShape& shape) const override {
     if (options_.height > 0) shape.out_h = options_.height;
     if (options_.width > 0) shape.out_w = options_.width;
@@ -134,6 +143,12 @@ class RandomCrop : public Augmentation {
 
 std::shared_ptr<const Augmentation> random_crop(const RandomCropOptions& options) {
   return std::make_shared<RandomCrop>(options, false);
+}
+
+std::shared_ptr<const Augmentation> without_equal_size(std::shared_ptr<const Augmentation> stage, ImageSize images) {
+  if (const auto* crop = dynamic_cast<const RandomCrop*>(stage.get()))
+    if (const auto options = crop->without_equal_size(images)) return random_crop(*options);
+  return stage;
 }
 
 std::shared_ptr<const Augmentation> read_random_crop(ConfigMap& map) {

@@ -12,6 +12,7 @@
 #include <fmt/format.h>
 
 #include "bantam/base/byte_size.h"
+#include "bantam/base/counted.h"
 #include "bantam/base/error.h"
 #include "bantam/base/text.h"
 #include "bantam/data/augment/built_in.h"
@@ -32,7 +33,7 @@ void check_drop_last(const ConfigNode& stages, const PipelineOptions& pipeline, 
     const ConfigNode::Named named = item.as_named();
     if (named.name == "batch")
       named.options.fail_at_key(
-          fmt::format("a batch of {} with drop_last drops all {} images", pipeline.batch_size, samples));
+          fmt::format("a batch of {} with drop_last drops all {}", pipeline.batch_size, counted(samples, "image")));
   }
 }
 
@@ -47,18 +48,14 @@ void check_pixel_targets(const ConfigNode& stages, const PipelineOptions& pipeli
                               target.name, to_string(target.shape)));
 }
 
-/// Validation samples are as large as the training ones, whatever their stages.
+/// Validation samples have stages that suit them. Their size is another question: require_model_fits of a run asks it.
 void check_evaluation(const ConfigNode& node, const PipelineOptions& pipeline, const DatasetFacts& facts) {
-  const kernels::ImageBatchShape trained = batch_shape(pipeline, facts);
-  kernels::ImageBatchShape evaluated;
+  (void)batch_shape(pipeline, facts);
   try {
-    evaluated = batch_shape(evaluation_pipeline(pipeline), facts);
+    (void)batch_shape(evaluation_pipeline(pipeline), facts);
   } catch (const Error& error) {
     node.fail(fmt::format("validation samples: {}", error.what()));
   }
-  if (evaluated.out_h != trained.out_h || evaluated.out_w != trained.out_w)
-    node.fail(fmt::format("validation images are {}x{} after their stages, but training images {}x{}", evaluated.out_h,
-                          evaluated.out_w, trained.out_h, trained.out_w));
 }
 
 /// What the batches of training and validation need.
@@ -412,6 +409,12 @@ std::vector<std::string> data_notes(const DataOptions& options) {
 
 DatasetFacts test_facts(const DataOptions& options) {
   return (options.source.test != nullptr ? options.source.test : options.source.validation)->facts();
+}
+
+Shape evaluated_image(const DataOptions& options) {
+  const DatasetFacts stored = train_facts(options);
+  const PipelineOptions evaluation = evaluation_pipeline(options.pipeline);
+  return finished_image(batch_shape(evaluation, stored), stored.image_shape);
 }
 
 DatasetFacts batch_facts(const DataOptions& options) {

@@ -89,6 +89,10 @@ DatasetFacts test_facts(const DataOptions& options);
 /// Of training samples as batches have them, after all stages.
 DatasetFacts batch_facts(const DataOptions& options);
 
+/// One image of a batch of validation, as its stages finish it: of another size than training's where
+/// `evaluation.pipeline` says so.
+Shape evaluated_image(const DataOptions& options);
+
 /// What `cache: ram` holds of a set: samples after the stages that belong to reading, or stored files.
 struct CachedSet {
   DatasetFacts facts;

@@ -14,6 +14,7 @@
 #include <fmt/format.h>
 
 #include "bantam/base/clock.h"
+#include "bantam/base/counted.h"
 #include "bantam/base/error.h"
 #include "bantam/base/parallel.h"
 #include "bantam/data/delivery/delivery.h"
@@ -94,7 +95,8 @@ void check_sizes(const PipelineOptions& pipeline, std::int64_t samples, std::int
   if (of_epoch > std::numeric_limits<std::int32_t>::max())
     throw ConfigError(fmt::format("an epoch has at most 2,147,483,647 samples, not {}", of_epoch));
   if (pipeline.drop_last && of_epoch < pipeline.batch_size)
-    throw ConfigError(fmt::format("a batch of {} with drop_last drops all {} images", pipeline.batch_size, of_epoch));
+    throw ConfigError(
+        fmt::format("a batch of {} with drop_last drops all {}", pipeline.batch_size, counted(of_epoch, "image")));
 }
 
 /// Where the device makes the batches itself, no worker sees the samples, and its kernel knows class numbers only.

@@ -7,6 +7,7 @@
 
 #include <fmt/format.h>
 
+#include "bantam/base/counted.h"
 #include "bantam/base/error.h"
 #include "bantam/data/images/decode.h"
 #include "bantam/data/images/resample.h"
@@ -144,7 +145,7 @@ void SamplePath::read(std::int64_t index, SampleTime time, std::span<const std::
       if (first.empty()) first = error.what();
     }
   }
-  throw DataError(fmt::format("none of {} samples can be read; the first: {}", facts_.size, first));
+  throw DataError(fmt::format("none of {} can be read; the first: {}", counted(facts_.size, "sample"), first));
 }
 
 void SamplePath::fetch(std::int64_t index, FetchedSample& sample) const {

@@ -10,6 +10,7 @@
 
 #include <fmt/format.h>
 
+#include "bantam/base/counted.h"
 #include "bantam/base/error.h"
 #include "bantam/base/parallel.h"
 #include "bantam/base/sha256.h"
@@ -82,7 +83,8 @@ std::vector<std::uint8_t> records_of(const CifarSet& set, const std::string& nam
   for (std::size_t k = 0; k < set.label_keys.size(); ++k) {
     const std::vector<PickledValue*>& labels = pickle.at(set.label_keys[k], PickledValue::Kind::list).items;
     if (labels.size() != rows)
-      throw DataError(fmt::format("{}: has {} images, but {} '{}'", name, rows, labels.size(), set.label_keys[k]));
+      throw DataError(
+          fmt::format("{}: has {}, but {} '{}'", name, counted(rows, "image"), labels.size(), set.label_keys[k]));
     for (std::size_t row = 0; row < rows; ++row) {
       const PickledValue& label = *labels[row];
       if (label.kind != PickledValue::Kind::integer || label.integer < 0 || label.integer > 255)

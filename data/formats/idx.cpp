@@ -18,6 +18,7 @@
 #include <fmt/ranges.h>
 
 #include "bantam/base/config/config.h"
+#include "bantam/base/counted.h"
 #include "bantam/base/error.h"
 #include "bantam/base/text.h"
 #include "bantam/data/files/file_bytes.h"
@@ -146,8 +147,9 @@ class IdxReader : public SampleReader {
     labels_->read(index, {&byte, 1});
     const std::int32_t label = byte;
     if (label >= std::ssize(options_.classes))
-      throw DataError(fmt::format("{}: item {} is the label {}, but data.classes names {} classes, 0 to {}",
-                                  labels_->path(), index, label, options_.classes.size(), options_.classes.size() - 1));
+      throw DataError(fmt::format("{}: item {} is the label {}, but data.classes names {}, 0 to {}", labels_->path(),
+                                  index, label, counted(options_.classes.size(), "class", "classes"),
+                                  options_.classes.size() - 1));
     std::memcpy(targets[0].data(), &label, sizeof label);
   }
   std::string name_of(std::int64_t index) const override {

@@ -65,8 +65,8 @@ struct PipelineOptions {
   std::int64_t batch_size = 1;
   /// `size: auto`: batch_size is still to be solved from what fits the device; whoever does it clears this.
   bool batch_size_is_auto = false;
-  std::int64_t most_batch_size = 0;  ///< bounds what is solved; 0: the data set's size
-  std::int64_t batch_multiple_of = 1;
+  std::int64_t most_batch_size = 0;    ///< bounds what is solved; 0: the data set's size
+  std::int64_t batch_multiple_of = 0;  ///< of what is solved; 0: 8, and below 8 any size
   bool drop_last = false;
   PrefetchOptions prefetch{.depth = 0, .workers = 0};
 };
@@ -74,11 +74,11 @@ struct PipelineOptions {
 /// Whether images must get one size, and samples a batch.
 enum class StagesFor : std::uint8_t { batches, survey };
 
-/// Reads the list of stages for samples of `facts`. Order, checked: cache, shuffle, augmentations that a worker can
-/// apply (host or region form), then normalize and those of device form alone in any order, then jitter, one_hot, mixup
-/// and cutmix, then batch (the only one required), prefetch; each once. The keys of batch are `size` (a number or auto)
-/// and, for auto, `max` and `multiple_of`. Throws ConfigError at the node, also where images of differing sizes never
-/// get one size.
+/// Reads the list of stages for samples of `facts`. Order, checked: augmentations that a worker can apply (host or
+/// region form), then normalize and those of device form alone in any order, then jitter, then one_hot, mixup and
+/// cutmix; cache, shuffle, batch (the only one required) and prefetch, which change no sample, anywhere; each once. The
+/// keys of batch are `size` (a number or auto) and, for auto, `max` and `multiple_of`. Throws ConfigError at the node,
+/// also where images of differing sizes never get one size.
 PipelineOptions read_pipeline(const ConfigNode& stages, const DatasetFacts& facts, StagesFor use = StagesFor::batches);
 
 /// Reads `data.evaluation.pipeline`: augmentations and normalize alone. Throws ConfigError at the node.

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <limits>
 #include <optional>
 #include <string>
 #include <variant>
@@ -161,9 +162,9 @@ void read_batch(const ConfigNode& node, Reading& reading) {
     options.most_batch_size = most->as_integer(kSize);
   if (const auto multiple =
           map.find({"multiple_of", "Of size auto: the batch is a multiple of this. Multiples of 8 suit tensor cores.",
-                    "8", "1"}))
+                    "32", "8, and below 8 any size"}))
     options.batch_multiple_of = multiple->as_integer(kSize);
-  const std::int64_t most = options.most_batch_size, unit = options.batch_multiple_of;
+  const std::int64_t most = options.most_batch_size, unit = std::max<std::int64_t>(1, options.batch_multiple_of);
   const std::string path = node.path();
   if (most > 0 && unit > most)
     map.node("multiple_of")
@@ -197,12 +198,21 @@ void read_prefetch(const ConfigNode& node, Reading& reading) {
   map.finish();
 }
 
-constexpr int kShuffleRank = 1, kHostRank = 2, kDeviceRank = 3, kFinishedRank = 4, kMixRank = 5, kBatchRank = 6;
+constexpr int kHostRank = 1, kDeviceRank = 2, kFinishedRank = 3, kMixRank = 4;
+
+/// Where a stage may stand: before those of a higher `last`, after those of a lower `first`.
+struct Place {
+  int first, last;
+};
+
+/// Stages that change no sample: which there are and in which order, where they lie, how many are a batch, and when it
+/// is made are the same wherever the list says so.
+constexpr Place kAnywhere{0, std::numeric_limits<int>::max()};
 
 /// The stages that are no augmentations. Those of a lower rank come first; those of one rank in any order.
 struct Stage {
   const char* name;
-  int rank;
+  Place place;
   void (*read)(const ConfigNode& node, Reading& reading);
 };
 
@@ -212,25 +222,31 @@ void read_mix(const ConfigNode& node, Reading& reading) {
   read_options(node, reading.options.mix);
 }
 
-constexpr std::array<Stage, 8> kStages = {{{"cache", 0, read_cache},
-                                           {"shuffle", kShuffleRank, read_shuffle},
-                                           {"normalize", kDeviceRank, read_normalize},
-                                           {"one_hot", kMixRank, read_mix<read_one_hot>},
-                                           {"mixup", kMixRank, read_mix<read_mixup>},
-                                           {"cutmix", kMixRank, read_mix<read_cutmix>},
-                                           {"batch", kBatchRank, read_batch},
-                                           {"prefetch", 7, read_prefetch}}};
+constexpr std::array<Stage, 8> kStages = {{{"cache", kAnywhere, read_cache},
+                                           {"shuffle", kAnywhere, read_shuffle},
+                                           {"normalize", {kDeviceRank, kDeviceRank}, read_normalize},
+                                           {"one_hot", {kMixRank, kMixRank}, read_mix<read_one_hot>},
+                                           {"mixup", {kMixRank, kMixRank}, read_mix<read_mixup>},
+                                           {"cutmix", {kMixRank, kMixRank}, read_mix<read_cutmix>},
+                                           {"batch", kAnywhere, read_batch},
+                                           {"prefetch", kAnywhere, read_prefetch}}};
 
-/// Where a stage may stand: before those of a higher `last`, after those of a lower `first`.
-struct Place {
-  int first, last;
-};
+/// The size of images that the next stage gets; zeros: it is not known.
+ImageSize size_before_next(const Reading& reading) {
+  const Shape& images = reading.facts.image_shape;
+  if (images.rank() != 3) return {};
+  ImageSize size{images[0], images[1]};
+  for (const auto& stage : reading.options.augmentations)
+    if (stage->has_region_form()) size = stage->size_after(size);
+  return size;
+}
 
 /// Adds the named augmentation.
 Place read_augmentation(const ConfigNode::Named& named, Reading& reading) {
   const ConfigNode& node = named.options;
   ConfigMap map = node.as_map();
-  const std::shared_ptr<const Augmentation> made = augmentations().at(named.name)(map);
+  const std::shared_ptr<const Augmentation> made =
+      without_equal_size(augmentations().at(named.name)(map), size_before_next(reading));
   map.finish();
   // Padding is read as black pixels and then normalized. Where that is another value than zero, the order matters.
   const std::vector<double>& mean = reading.options.normalize.mean;
@@ -240,8 +256,8 @@ Place read_augmentation(const ConfigNode::Named& named, Reading& reading) {
         fmt::format("'{}' with zero padding must come before 'normalize' (padding is black pixels)", named.name));
   reading.options.augmentations.push_back(made);
   if (changes_finished_values(*made)) return {kFinishedRank, kFinishedRank};
-  return {made->has_device_form() && !made->has_region_form() ? kDeviceRank : kHostRank,
-          made->has_device_form() ? kDeviceRank : kHostRank};
+  const bool device_only = made->has_device_form() && !made->has_region_form() && !made->has_host_form();
+  return {device_only ? kDeviceRank : kHostRank, made->has_device_form() ? kDeviceRank : kHostRank};
 }
 
 /// All stages, augmentations in the middle.
@@ -258,7 +274,7 @@ Place read_stage(const ConfigNode::Named& named, Reading& reading) {
   for (const Stage& stage : kStages) {
     if (named.name == stage.name) {
       stage.read(named.options, reading);
-      return {stage.rank, stage.rank};
+      return stage.place;
     }
   }
   if (augmentations().find(named.name)) return read_augmentation(named, reading);
@@ -294,7 +310,7 @@ void check_new(const ConfigNode::Named& named, const std::vector<ReadStage>& bef
 /// All stages in order into `reading`; whether one of them says the batch.
 bool read_stages(const ConfigNode& stages, Reading& reading) {
   std::vector<ReadStage> before;
-  bool has_batch = false;
+  std::optional<ConfigNode> batch;
   ConfigAttempts attempt(stages);
   for (const ConfigNode& item : stages.items()) {
     attempt([&] {
@@ -302,13 +318,14 @@ bool read_stages(const ConfigNode& stages, Reading& reading) {
       check_new(named, before);
       const ReadStage stage{named.name, read_stage(named, reading)};
       check_place(named.options, stage, before);
-      has_batch = has_batch || stage.place.first == kBatchRank;
-      if (!attempt.failed()) reading.check(named.options, !has_batch);
+      if (named.name == "batch") batch = named.options;
+      if (!attempt.failed()) reading.check(named.options, true);
       before.push_back(stage);
     });
   }
+  if (batch && !attempt.failed()) attempt([&] { reading.check(*batch, false); });
   attempt.finish();
-  return has_batch;
+  return batch.has_value();
 }
 
 }  // namespace

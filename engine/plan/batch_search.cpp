@@ -10,7 +10,14 @@
 namespace bantam {
 namespace {
 
-constexpr std::int64_t kStepsToTheTop = 200;  // a step down is half a per cent of the size
+constexpr std::int64_t kExact = 256;  // up to so many units each is asked about, then every 2nd, 4th …
+
+/// The sizes that are asked about, in units: 1 to 256, 258, 260 … 512, 516 …
+std::int64_t nth_size(std::int64_t n) {
+  if (n < kExact) return n;
+  const std::int64_t half = kExact / 2, octave = (n - kExact) / half, within = (n - kExact) % half;
+  return (kExact + 2 * within) << octave;
+}
 
 /// The largest n in [0, most] for which `holds`, which is true at 0 and goes from true to false once.
 template <class Holds>
@@ -32,16 +39,18 @@ std::int64_t largest_batch(const BatchRange& range, const BatchQuestions& questi
     throw ConfigError(fmt::format("a batch size cannot be a multiple of {}", range.multiple_of));
   const std::int64_t unit = range.multiple_of;
   const auto fits = [&](std::int64_t units) { return questions.fits(units * unit); };
-  const std::int64_t top =
-      last_true(range.max / unit, [&](std::int64_t units) { return questions.could_fit(units * unit); });
-  if (top == 0 || fits(top)) return top * unit;
+  const std::int64_t most = range.max / unit;
+  // The range's end is one of the sizes, whatever it is.
+  if (most > 0 && questions.could_fit(most * unit) && fits(most)) return most * unit;
+  const std::int64_t sizes = last_true(most, [&](std::int64_t n) { return nth_size(n) <= most; });
+  const std::int64_t top = last_true(sizes, [&](std::int64_t n) { return questions.could_fit(nth_size(n) * unit); });
+  const auto nth_fits = [&](std::int64_t n) { return fits(nth_size(n)); };
+  if (top == 0 || nth_fits(top)) return nth_size(top) * unit;
   // Bisection finds a size below which much fits; a larger one may fit all the same.
-  const std::int64_t sure = last_true(top - 1, fits), step = std::max<std::int64_t>(1, top / kStepsToTheTop);
-  for (std::int64_t units = top - step; units > sure; units -= step) {
-    if (!fits(units)) continue;
-    return (units + last_true(step - 1, [&](std::int64_t more) { return fits(units + more); })) * unit;
-  }
-  return sure * unit;
+  const std::int64_t sure = last_true(top - 1, nth_fits);
+  for (std::int64_t n = top - 1; n > sure; --n)
+    if (nth_fits(n)) return nth_size(n) * unit;
+  return nth_size(sure) * unit;
 }
 
 }  // namespace bantam

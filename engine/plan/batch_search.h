@@ -20,8 +20,9 @@ struct BatchQuestions {
   std::function<bool(std::int64_t)> could_fit;
 };
 
-/// The largest size of the range that fits, within half a per cent (exactly, below 200 steps of the range); 0 where
-/// none does. Deterministic.
+/// The largest size of the range that fits, within a per cent (exactly, below 256 steps of the range); 0 where none
+/// does. Which sizes are asked about does not depend on the answers, so that whoever lets more sizes fit never gets a
+/// smaller one. Deterministic.
 std::int64_t largest_batch(const BatchRange& range, const BatchQuestions& questions);
 
 }  // namespace bantam

@@ -3,6 +3,9 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
+
+#include <fmt/format.h>
 
 namespace bantam {
 namespace {
@@ -36,10 +39,18 @@ constexpr std::array<Reached, kernels::kKernelKinds> kReached = {{
 }  // namespace
 
 DeviceRates typical_rates(const DeviceProfile& profile, Precision precision) {
-  return {.bytes_per_s = profile.copy_bytes_per_s, .flops_per_s = profile.flops_per_s(precision.compute())};
+  return {.bytes_per_s = profile.copy_bytes_per_s,
+          .flops_per_s = profile.flops_per_s(precision.compute()),
+          .estimate = !profile.measured};
 }
 
 DeviceRates typical_rates(Device device, Precision precision) { return typical_rates(profile_of(device), precision); }
+
+std::string predicted_percent(double share, bool estimate, int decimals) {
+  const double percent = 100 * share;
+  if (!estimate) return fmt::format("{:+.{}f} %", percent, decimals);
+  return fmt::format("{:+.{}f} ± {:.{}f} %", percent, decimals, kEstimateShare * std::abs(percent), decimals);
+}
 
 double predict_seconds(const kernels::KernelWork& work, const DeviceRates& rates) {
   const Reached reached = kReached[static_cast<std::size_t>(work.kind)];

@@ -81,6 +81,10 @@ class Advisor {
 
 }  // namespace
 
-OomAdvice advise(const Graph& graph, const OomQuestion& question) { return Advisor(graph, question).run(); }
+OomAdvice advise(const Graph& graph, const OomQuestion& question) {
+  OomAdvice advice = Advisor(graph, question).run();
+  advice.estimate = question.rates.estimate;
+  return advice;
+}
 
 }  // namespace bantam

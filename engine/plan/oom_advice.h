@@ -36,6 +36,7 @@ struct FittingEdit {
 struct OomAdvice {
   std::uint64_t peak_bytes = 0;    ///< planned, without a change
   std::uint64_t needed_bytes = 0;  ///< the pool that would do without a change
+  bool estimate = false;           ///< extra_work is of a device whose rates are an estimate
   std::vector<FittingEdit> edits;  ///< at most one of a kind, in the kinds' order; each needs less
 };
 

@@ -1,14 +1,17 @@
-// The table of targets, the rule for all others, and the reading of measured profiles.
+// Profiles from the table of known GPUs, the rule for all others, and the reading of profile files.
 #include "bantam/memory/device/device_profile.h"
 
 #include <algorithm>
-#include <array>
 #include <cctype>
+#include <cmath>
+#include <utility>
 
 #include <fmt/core.h>
 
+#include "bantam/base/byte_size.h"
 #include "bantam/base/config/config.h"
 #include "bantam/memory/device/cuda_backend.h"
+#include "bantam/memory/device/known_gpus.h"
 #include "bantam/memory/device/reference_gpu.h"
 
 namespace bantam {
@@ -23,28 +26,6 @@ constexpr double kMiBs = 1048576.0;
 constexpr std::uint64_t kContextMiB = 518, kCublasLtMiB = 2, kCudnnMiB = 10, kKernelsMiB = 10;
 constexpr int kMeasuredMultiprocessors = static_cast<int>(kReferenceMultiprocessors);
 
-/// Data sheets' figures: memory's bandwidth, dense matrix products of float16 with float32 sums, float32.
-struct Target {
-  const char* name;
-  const char* product;  ///< part of the driver's name for it, by which a device is known
-  int compute_capability, multiprocessors;
-  std::uint64_t total_mib;
-  double sheet_bytes_per_s, sheet_float16, sheet_float32;
-};
-
-// "A100-SXM4-40GB" stands before "A100", which is part of it.
-constexpr std::array<Target, 10> kTargets = {
-    {{"h200", "H200", 90, 132, 143156, 4.8e12, 9.89e14, 6.7e13},
-     {"h100", "H100", 90, 132, 81079, 3.35e12, 9.89e14, 6.7e13},
-     {"b200", "B200", 100, 148, 182632, 8.0e12, 2.25e15, 7.5e13},
-     {"a100-40gb", "A100-SXM4-40GB", 80, 108, 40441, 1.555e12, 3.12e14, 1.95e13},
-     {"a100", "A100", 80, 108, 81153, 2.039e12, 3.12e14, 1.95e13},
-     {"l40s", "L40S", 89, 142, 45457, 8.64e11, 3.62e14, 9.16e13},
-     {"l4", "L4", 89, 58, 22563, 3.0e11, 1.21e14, 3.03e13},
-     {"rtx4090", "RTX 4090", 89, 128, 24082, 1.008e12, 1.65e14, 8.26e13},
-     {"rtx3090", "RTX 3090", 86, 82, 24126, 9.36e11, 7.1e13, 3.56e13},
-     {"t4", "T4", 75, 40, 14910, 3.2e11, 6.5e13, 8.1e12}}};
-
 /// Shares of the data sheet that the H200 reached.
 constexpr double kCopyShare = 4.0e12 / 4.8e12, kFloat16Share = 7.9e14 / 9.89e14, kFloat32Share = 5.0e13 / 6.7e13;
 
@@ -57,17 +38,32 @@ std::vector<OverheadLine> overhead_of(int multiprocessors) {
           {"kernels", kKernelsMiB * kMiB}};
 }
 
-DeviceProfile to_profile(const Target& target) {
-  return {.name = target.name,
-          .compute_capability = target.compute_capability,
-          .multiprocessors = target.multiprocessors,
-          .total_bytes = target.total_mib * kMiB,
-          .overhead = overhead_of(target.multiprocessors),
-          .copy_bytes_per_s = target.sheet_bytes_per_s * kCopyShare,
-          .float32_flops_per_s = target.sheet_float32 * kFloat32Share,
-          .float16_flops_per_s = target.sheet_float16 * kFloat16Share,
-          .measured = std::string_view(target.name) == "h200"};
+/// Figures of a data sheet in gigabytes and teraflops a second.
+struct Sheet {
+  double gigabytes_per_s = 0, float16_teraflops = 0, float32_teraflops = 0;
+};
+
+DeviceProfile from_sheet(std::string name, int compute_capability, int multiprocessors, std::uint64_t total_bytes,
+                         const Sheet& sheet) {
+  return {.name = std::move(name),
+          .compute_capability = compute_capability,
+          .multiprocessors = multiprocessors,
+          .total_bytes = total_bytes,
+          .overhead = overhead_of(multiprocessors),
+          .copy_bytes_per_s = sheet.gigabytes_per_s * 1e9 * kCopyShare,
+          .float32_flops_per_s = sheet.float32_teraflops * 1e12 * kFloat32Share,
+          .float16_flops_per_s = sheet.float16_teraflops * 1e12 * kFloat16Share};
 }
+
+DeviceProfile to_profile(const KnownGpu& gpu) {
+  DeviceProfile profile =
+      from_sheet(gpu.name, gpu.compute_capability, gpu.multiprocessors, total_mib_of(gpu) * kMiB,
+                 {gpu.sheet_gigabytes_per_s, gpu.sheet_float16_teraflops, gpu.sheet_float32_teraflops});
+  profile.measured = std::string_view(gpu.name) == "h200";
+  return profile;
+}
+
+const KnownGpu& reference_gpu() { return known_gpus().front(); }
 
 /// A processor of a few cores: one socket's memory, and what oneDNN and our matrix products reach on it.
 DeviceProfile cpu_profile() {
@@ -83,25 +79,42 @@ bool names_product(std::string_view name, std::string_view product) {
   return (at == 0 || !letter(at - 1)) && (end == name.size() || !letter(end));
 }
 
+/// The table's card that the driver's name is of: of several memories of one name, the nearest.
+const KnownGpu* gpu_of_driver(const cuda_backend::DeviceFacts& facts) {
+  const KnownGpu* found = nullptr;
+  const auto distance = [&](const KnownGpu& gpu) {
+    const auto own = static_cast<double>(total_mib_of(gpu)), card = static_cast<double>(facts.total_bytes) / kMiBs;
+    return std::abs(own - card);
+  };
+  for (const KnownGpu& gpu : known_gpus()) {
+    if (!names_product(facts.name, gpu.product)) continue;
+    const std::size_t words = std::string_view(gpu.product).size(),
+                      most = found == nullptr ? 0 : std::string_view(found->product).size();
+    if (words > most || (words == most && distance(gpu) < distance(*found))) found = &gpu;
+  }
+  return found;
+}
+
 }  // namespace
 
-std::string DeviceProfile::title() const { return fmt::format("{} ({})", name, measured ? "measured" : "estimate"); }
+std::string DeviceProfile::title() const {
+  return fmt::format("{} ({})", name, !stand_in.empty() ? "stand-in" : measured ? "measured" : "estimate");
+}
 
 std::optional<DeviceProfile> find_device_profile(std::string_view name) {
-  for (const Target& target : kTargets)
-    if (name == target.name) return to_profile(target);
-  return std::nullopt;
+  const KnownGpu* gpu = find_gpu(name);
+  return gpu ? std::optional(to_profile(*gpu)) : std::nullopt;
 }
 
 std::vector<std::string> device_profile_names() {
   std::vector<std::string> names;
-  for (const Target& target : kTargets) names.emplace_back(target.name);
+  for (const KnownGpu& gpu : known_gpus()) names.emplace_back(gpu.name);
   return names;
 }
 
 DeviceProfile estimate_profile(std::string name, int compute_capability, int multiprocessors,
                                std::uint64_t total_bytes) {
-  DeviceProfile profile = to_profile(kTargets.front());
+  DeviceProfile profile = to_profile(reference_gpu());
   const double share = static_cast<double>(multiprocessors) / kMeasuredMultiprocessors;
   profile.name = std::move(name);
   profile.compute_capability = compute_capability;
@@ -115,16 +128,39 @@ DeviceProfile estimate_profile(std::string name, int compute_capability, int mul
   return profile;
 }
 
+DeviceProfile stand_in_profile(std::uint64_t total_bytes) {
+  // The card of an ordinary computer that has this much, by which rates and overhead are estimated.
+  const KnownGpu* nearest = nullptr;
+  const auto distance = [&](const KnownGpu& gpu) {
+    const double own = static_cast<double>(gpu.nominal_gb) * 1024 * kMiBs;
+    return std::abs(std::log(own / static_cast<double>(std::max<std::uint64_t>(total_bytes, 1))));
+  };
+  for (const char* usual : {"gtx1650", "rtx2060", "rtx3060-ti", "rtx3060", "t4", "rtx3090", "l40s", "a100", "h200"}) {
+    const KnownGpu* gpu = find_gpu(usual);
+    if (nearest == nullptr || distance(*gpu) < distance(*nearest)) nearest = gpu;
+  }
+  DeviceProfile profile = to_profile(*nearest);
+  profile.name = fmt::format("a GPU of {}", format_byte_size(total_bytes));
+  profile.stand_in = nearest->name;
+  profile.total_bytes = total_bytes;
+  profile.measured = false;
+  return profile;
+}
+
 DeviceProfile profile_of(Device device) {
   if (device.kind == DeviceKind::cpu) return cpu_profile();
-  if (device.index < 0 || device.index >= cuda_device_count()) return to_profile(kTargets.front());
+  if (device.index < 0 || device.index >= cuda_device_count()) {
+    DeviceProfile profile = to_profile(reference_gpu());
+    profile.stand_in = profile.name;
+    profile.measured = false;
+    return profile;
+  }
   const cuda_backend::DeviceFacts facts = cuda_backend::device_identity(device.index);
-  for (const Target& target : kTargets)
-    if (names_product(facts.name, target.product)) {
-      DeviceProfile profile = to_profile(target);
-      profile.total_bytes = facts.total_bytes;  // this card's own
-      return profile;
-    }
+  if (const KnownGpu* gpu = gpu_of_driver(facts)) {
+    DeviceProfile profile = to_profile(*gpu);
+    profile.total_bytes = facts.total_bytes;  // this card's own
+    return profile;
+  }
   return estimate_profile(facts.name, facts.compute_capability, facts.multiprocessors, facts.total_bytes);
 }
 
@@ -132,10 +168,23 @@ DeviceProfile load_device_profile(const std::filesystem::path& path) {
   const ConfigDocument document = ConfigDocument::load(path);
   ConfigMap map = document.map();
   const NumberRange positive{.min = 0, .min_open = true};
+  const IntegerRange multiprocessors{.min = 1, .max = 4096}, capability{.min = 50, .max = 999};
   DeviceProfile profile;
+  const bool by_hand = map.has("memory") || map.has("bandwidth_gb_per_s") || map.has("float16_tflops");
+  if (by_hand) {  // from a data sheet
+    const std::uint64_t memory = map.byte_size("memory");
+    const Sheet sheet{.gigabytes_per_s = map.number("bandwidth_gb_per_s", positive),
+                      .float16_teraflops = map.number("float16_tflops", positive),
+                      .float32_teraflops = map.number("float32_tflops", positive)};
+    profile = from_sheet(map.text("name", path.stem().string()),
+                         static_cast<int>(map.integer("compute_capability", capability, 75)),
+                         static_cast<int>(map.integer("multiprocessors", multiprocessors)), memory, sheet);
+    map.finish();
+    return profile;
+  }
   profile.name = map.text("name");
-  profile.compute_capability = static_cast<int>(map.integer("compute_capability", {.min = 50, .max = 999}));
-  profile.multiprocessors = static_cast<int>(map.integer("multiprocessors", {.min = 1, .max = 4096}));
+  profile.compute_capability = static_cast<int>(map.integer("compute_capability", capability));
+  profile.multiprocessors = static_cast<int>(map.integer("multiprocessors", multiprocessors));
   profile.total_bytes = map.byte_size("total_bytes");
   for (const auto& [name, bytes] : map.node("overhead").entries())
     profile.overhead.push_back({name, bytes.as_byte_size()});

@@ -24,27 +24,40 @@ struct DeviceProfile {
   double copy_bytes_per_s = 0;     ///< bytes read plus bytes written
   double float32_flops_per_s = 0;  ///< of matrix products; a multiply-add is two
   double float16_flops_per_s = 0;  ///< also bfloat16's
-  bool measured = false;           ///< false: an estimate, by rule from the device's size
+  bool measured = false;           ///< false: an estimate, by rule from the device's size or data sheet
+  /// Not empty: nobody said which card it is, and this one's rates stand in for it.
+  std::string stand_in = {};
 
   double flops_per_s(DType dtype) const { return dtype == DType::float32 ? float32_flops_per_s : float16_flops_per_s; }
-  /// "h200 (measured)", "t4 (estimate)".
+  /// "h200 (measured)", "t4 (estimate)", "a GPU of 8.00 GiB (stand-in)".
   std::string title() const;
 };
 
-/// A named target ("h200", "a100", "t4", …), or nothing.
+/// A card by name in any spelling ("h200", "RTX 3060", "GeForce RTX 4070 Ti"; known_gpus.h), or nothing.
 std::optional<DeviceProfile> find_device_profile(std::string_view name);
 /// All names, in the table's order.
 std::vector<std::string> device_profile_names();
 
 /// The profile of a device: the CPU's estimate; for a CUDA device the named target that it is, else an estimate by its
-/// multiprocessors; the h200's where the machine has no such device. Makes no context.
+/// multiprocessors; the h200's as a stand-in where the machine has no such device. Makes no context.
 DeviceProfile profile_of(Device device);
+
+/// A GPU of which only the memory is known, with the rates of a usual card that has about as much.
+DeviceProfile stand_in_profile(std::uint64_t total_bytes);
 
 /// An estimate for a GPU that no table knows, from its identity.
 DeviceProfile estimate_profile(std::string name, int compute_capability, int multiprocessors,
                                std::uint64_t total_bytes);
 
-/// Reads what `bantam devices --measure` writes (JSON). Throws ConfigError with the position of what is wrong.
+/// Reads what `bantam devices --measure` writes (JSON), or a data sheet's five figures, written by hand (YAML or JSON):
+///
+///     memory: 12GiB
+///     bandwidth_gb_per_s: 360
+///     float16_tflops: 25.5   # dense matrix products, float32 sums
+///     float32_tflops: 12.7
+///     multiprocessors: 28
+///
+/// which makes an estimate. Throws ConfigError with the position of what is wrong.
 DeviceProfile load_device_profile(const std::filesystem::path& path);
 
 }  // namespace bantam

@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "bantam/base/byte_size.h"
+#include "bantam/base/counted.h"
 #include "bantam/base/text.h"
 
 namespace bantam {
@@ -75,7 +76,7 @@ std::string layers(const MemoryReport& report, std::size_t shown) {
                    fmt::format("{:.1f} %", share(holder.bytes, report.stats.in_use_bytes))});
   }
   if (shown < report.holders.size())
-    table.add_row({fmt::format("{} others", report.holders.size() - shown), "", exact(rest),
+    table.add_row({counted(report.holders.size() - shown, "other"), "", exact(rest),
                    fmt::format("{:.1f} %", share(rest, report.stats.in_use_bytes))});
   return table.to_string();
 }

@@ -39,6 +39,15 @@ void GraphBuilding::reserve(const std::string& name) {
     taken_.insert(name.substr(0, slash));
 }
 
+std::string channels_first_hint(const Shape& input) {
+  constexpr std::int64_t kMostChannels = 4;
+  if (input.rank() != 3 || input[0] > kMostChannels || input[1] <= kMostChannels || input[2] <= kMostChannels) return "";
+  return fmt::format(
+      "\n  (input: [{0}, {1}, {2}] looks like [channels, height, width]; it is [height, width, channels] here:\n"
+      "  input: [{1}, {2}, {0}])",
+      input[0], input[1], input[2]);
+}
+
 std::string GraphBuilding::unused_name(const std::string& wanted) {
   std::string name = wanted;
   int& number = numbers_.try_emplace(wanted, 1).first->second;
@@ -55,7 +64,7 @@ NodeId GraphBuilding::add(const std::string& name, LayerPtr layer, std::vector<N
     places_.push_back(at);
     return node;
   } catch (const ShapeError& error) {
-    at.fail_at_key(error.what());
+    at.fail_at_key(error.what() + channels_first_hint(graph_.input_shape()));
   } catch (const ConfigError& error) {
     at.fail_at_key(error.what());
   }

@@ -27,6 +27,9 @@ class WeightCount {
   std::int64_t weights_ = 0;
 };
 
+/// A line that a message on a shape gets where the model's input has the look of channels first, [3, 32, 32]; else "".
+std::string channels_first_hint(const Shape& input);
+
 /// The graph as it is read, and the names that its nodes and blocks have so far.
 class GraphBuilding {
  public:

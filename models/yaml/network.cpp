@@ -10,6 +10,7 @@
 #include "bantam/base/error.h"
 #include "bantam/base/text.h"
 #include "bantam/models/yaml/blocks.h"
+#include "bantam/models/yaml/graph_building.h"
 #include "bantam/models/yaml/graph_reader.h"
 #include "bantam/models/yaml/model_weights.h"
 #include "bantam/models/zoo/zoo.h"
@@ -89,7 +90,7 @@ ModelSpec read_zoo(ConfigMap& options) {
     check_weights(graph);
     return {std::move(name), std::move(graph), input, at};
   } catch (const ShapeError& error) {
-    input.fail(error.what());
+    input.fail(error.what() + channels_first_hint(zoo.input));
   }
 }
 

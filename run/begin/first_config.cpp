@@ -10,6 +10,7 @@
 #include <fmt/ranges.h>
 
 #include "bantam/base/byte_size.h"
+#include "bantam/base/counted.h"
 #include "bantam/base/error.h"
 #include "bantam/base/text.h"
 #include "bantam/data/survey/split_survey.h"
@@ -195,8 +196,9 @@ std::string data_section(const Measured& measured, const Choices& choices) {
   const bool skips = std::ranges::any_of(measured.found.keys,
                                          [](const std::string& key) { return key.starts_with("on_error: skip"); });
   if (!measured.survey.broken.empty() && !skips)
-    text += fmt::format("  on_error: skip         # of {} samples that were read, {} could not be decoded\n",
-                        measured.survey.read + std::ssize(measured.survey.broken), measured.survey.broken.size());
+    text += fmt::format("  on_error: skip         # of {} that were read, {} could not be decoded\n",
+                        counted(measured.survey.read + std::ssize(measured.survey.broken), "sample"),
+                        measured.survey.broken.size());
   text += imbalance_line(measured);
   text += "  pipeline:\n    - cache: auto          # where samples are kept between epochs\n    - shuffle\n";
   text += augmentation_stages(measured, choices);
@@ -277,7 +279,7 @@ std::string samples_in_words(const Measured& measured, const Choices& choices) {
     text += fmt::format(", {} value{} to predict", measured.outputs, measured.outputs == 1 ? "" : "s");
   else
     text += fmt::format(" of {} {}", measured.outputs, measured.task == Task::labels ? "labels" : "classes");
-  if (choices.vectors) return text + fmt::format(", {} numbers each", choices.channels);
+  if (choices.vectors) return text + fmt::format(", {} each", counted(choices.channels, "number"));
   const SplitSurvey& survey = measured.survey;
   if (!choices.files || survey.smallest == survey.largest)
     text += fmt::format(", {} x {} pixels", choices.files ? survey.median.width : choices.width,

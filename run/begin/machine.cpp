@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "bantam/base/byte_size.h"
+#include "bantam/base/counted.h"
 #include "bantam/memory/device/device.h"
 #include "bantam/memory/device/host_info.h"
 #include "bantam/run/session/library_versions.h"
@@ -38,7 +39,7 @@ constexpr std::uint64_t kLittleMemory = std::uint64_t{512} << 20;
 Finding of_device(const DeviceInfo& info) {
   Finding finding{.what = to_string(info.device)};
   if (info.device.is_cpu())
-    finding.text = fmt::format("{}, {} processors, {}", info.name, info.multiprocessors, memory_text(info));
+    finding.text = fmt::format("{}, {}, {}", info.name, counted(info.multiprocessors, "processor"), memory_text(info));
   else
     finding.text = fmt::format("{}, compute capability {}.{}, {}", info.name, info.compute_capability / 10,
                                info.compute_capability % 10, memory_text(info));

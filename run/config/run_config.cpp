@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 
 #include "bantam/base/config/config_attempts.h"
+#include "bantam/base/counted.h"
 #include "bantam/base/error.h"
 #include "bantam/base/text.h"
 #include "bantam/data/delivery/given_samples.h"
@@ -18,6 +19,7 @@
 #include "bantam/engine/step/muon.h"
 #include "bantam/engine/step/rule_values.h"
 #include "bantam/kernels/contracts/input/image_batch.h"
+#include "bantam/run/config/aliases.h"
 #include "bantam/run/config/given_config.h"
 
 namespace bantam::run {
@@ -33,6 +35,11 @@ Device read_device(ConfigMap& root) {
   try {
     return parse_device(text);
   } catch (const DeviceError& error) {
+    if (find_device_profile(text))
+      root.node("device").fail(
+          fmt::format("device: '{}' is the name of a card, for which `bantam plan CONFIG --device {}` plans;\n"
+                      "  a run is on a device of this machine: auto, cpu or cuda:N",
+                      text, find_device_profile(text)->name));
     root.node("device").fail(error.what());
   }
 }
@@ -236,22 +243,33 @@ std::uint64_t disk_room() {
   return error ? 0 : space.available / 4;
 }
 
+/// An eighth of the least of the bytes that the configuration names for the run's device; 0: it names none.
+std::uint64_t share_of_named(const RunConfig& config) {
+  constexpr std::uint64_t kShare = 8;
+  std::uint64_t least = std::numeric_limits<std::uint64_t>::max();
+  const auto limit = config.memory.limits.find(to_string(config.device));
+  const auto split = config.memory.logical.find(to_string(config.device.whole()));
+  if (limit != config.memory.limits.end()) least = std::min(least, limit->second);
+  if (config.memory.budget > 0) least = std::min(least, config.memory.budget);
+  if (config.device.is_logical() && split != config.memory.logical.end())
+    least = std::min(least, split->second.at(static_cast<std::size_t>(config.device.share)));
+  return least == std::numeric_limits<std::uint64_t>::max() ? 0 : least / kShare;
+}
+
+constexpr std::uint64_t kLittle = 1u << 30;  // of data, for any GPU
+
 /// `cache: auto`: on a GPU the data sets lie on the device where they are a small share of the run's limit, or, where
 /// nothing bounds it, small for any GPU; on disk or nowhere, where host memory has no room for them. For the device a
 /// rule of the configuration alone, so that plans hold.
 void settle_cache(RunConfig& config, const CacheRanks& ranks = {}) {
   if (!config.data || config.data->pipeline.cache != CacheKind::automatic) return;
-  constexpr std::uint64_t kLittle = 1u << 30, kShare = 8;
-  std::uint64_t most = kLittle;
-  const auto limit = config.memory.limits.find(to_string(config.device));
-  const auto split = config.memory.logical.find(to_string(config.device.whole()));
-  if (limit != config.memory.limits.end()) most = std::min(most, limit->second / kShare);
-  if (config.memory.budget > 0) most = std::min(most, config.memory.budget / kShare);
-  if (config.device.is_logical() && split != config.memory.logical.end())
-    most = std::min(most, split->second.at(static_cast<std::size_t>(config.device.share)) / kShare);
+  const std::uint64_t named = share_of_named(config);
   const bool is_gpu = config.device.kind == DeviceKind::cuda;
-  settle_cache(*config.data, {.device_bytes = is_gpu ? most : 0,
-                              .host_bytes = host_room(config, ranks),
+  std::uint64_t host = host_room(config, ranks);
+  // A data set of most of a small budget would leave the batch less than a still smaller budget does.
+  if (!is_gpu && config.data->pipeline.batch_size_is_auto && named > 0) host = std::min(host, named);
+  settle_cache(*config.data, {.device_bytes = is_gpu ? (named > 0 ? std::min(named, kLittle) : kLittle) : 0,
+                              .host_bytes = host,
                               .disk_bytes = ranks.all > 1 ? 0 : disk_room()});
 }
 
@@ -470,6 +488,12 @@ constexpr ConfigSynonym kSynonyms[] = {{"lr", "learning_rate", ""},
                                        {"bf16", "precision", "mixed_bfloat16"},
                                        {"fp32", "precision", "float32"}};
 
+/// Keys of other programs are advised on, and names of values are replaced.
+void use_foreign_words(ConfigDocument& document) {
+  document.set_synonyms(kSynonyms);
+  replace_foreign_names(document);
+}
+
 }  // namespace
 
 RunConfig read_run_config(const std::filesystem::path& path, std::span<const std::string> overrides, DataSection data) {
@@ -479,14 +503,14 @@ RunConfig read_run_config(const std::filesystem::path& path, std::span<const std
 RunConfig read_survey_config(const std::filesystem::path& path, std::span<const std::string> overrides) {
   const std::string text = ConfigDocument::read_text(path);
   ConfigDocument document = ConfigDocument::parse(text, path.string(), with_one_length(text, overrides));
-  document.set_synonyms(kSynonyms);
+  use_foreign_words(document);
   return read_document(document, path.stem().string(), DataSection::survey);
 }
 
 RunConfig parse_run_config(std::string_view text, const std::filesystem::path& path,
                            std::span<const std::string> overrides, DataSection data) {
   ConfigDocument document = ConfigDocument::parse(text, path.string(), with_one_length(text, overrides));
-  document.set_synonyms(kSynonyms);
+  use_foreign_words(document);
   return read_document(document, path.stem().string(), data);
 }
 
@@ -506,7 +530,7 @@ RunConfig read_document(const ConfigDocument& document, const std::string& name,
 }
 
 RunConfig read_document(ConfigDocument document, const std::string& name, const SampleSplits& given) {
-  document.set_synonyms(kSynonyms);
+  use_foreign_words(document);
   ConfigMap root = document.map();
   RunConfig config = read_beginning(root, document, name);
   read_sections(root, config, DataSection::read, &given);
@@ -519,7 +543,7 @@ std::vector<std::string> configuration_errors(const std::filesystem::path& path,
   try {
     const std::string text = ConfigDocument::read_text(path);
     ConfigDocument document = ConfigDocument::parse(text, path.string(), with_one_length(text, overrides));
-    document.set_synonyms(kSynonyms);
+    use_foreign_words(document);
     collect_errors(document);
     ConfigAttempts attempt(document.root());
     attempt([&] {
@@ -530,6 +554,12 @@ std::vector<std::string> configuration_errors(const std::filesystem::path& path,
   } catch (const ConfigError& error) {  // of a text that is no YAML, or of an override: nothing more is known
     return {error.what()};
   }
+}
+
+std::uint64_t cache_room(const RunConfig& config) {
+  if (!config.data || !config.data->cache_is_auto) return 0;
+  const std::uint64_t named = share_of_named(config);
+  return config.device.kind == DeviceKind::cuda ? std::min(named, kLittle) : named;
 }
 
 void settle_cache_of_ranks(RunConfig& config, int ranks, int local_ranks) {
@@ -677,8 +707,8 @@ void require_target(const RunConfig& config, const TensorFacts& reads, std::int6
                     "{{units: classes}}; this ends with {}",
                     to_string(config.model.graph.output_shape())));
   if (reads.classes > 0 && reads.classes != classes)
-    fail(fmt::format("the model's output is {}, but the data have {} classes: {}",
-                     to_string(config.model.graph.output_shape()), classes,
+    fail(fmt::format("the model's output is {}, but the data have {}: {}", to_string(config.model.graph.output_shape()),
+                     counted(classes, "class", "classes"),
                      config.document.map().map("model").has("zoo")
                          ? fmt::format("write model.classes: {}", classes)
                          : fmt::format("the last layer needs as many values, such as dense: {{units: {}}}", classes)));
@@ -713,7 +743,10 @@ void require_model_fits(const RunConfig& config, const Shape& image, std::int64_
     const bool channels_first = input.rank() == 3 && image.rank() == 3 && Shape{input[1], input[2], input[0]} == image;
     config.model.input.fail(
         fmt::format("the model expects {}, but the data's images are {} after the pipeline's stages{}",
-                    to_string(input), to_string(image), channels_first ? ": input is height, width, channels" : ""));
+                    to_string(input), to_string(image),
+                    channels_first ? fmt::format(": input is [height, width, channels], write input: [{}, {}, {}]",
+                                                 image[0], image[1], image[2])
+                                   : ""));
   }
   require_soft_loss(config);
   require_ignored(config);
@@ -722,8 +755,23 @@ void require_model_fits(const RunConfig& config, const Shape& image, std::int64_
     if (target.name != kImages) require_target(config, target, classes);
 }
 
+void require_one_size(const RunConfig& config) {
+  const Shape trained = batch_facts(*config.data).image_shape, evaluated = evaluated_image(*config.data);
+  if (evaluated == trained) return;
+  ConfigMap data = config.document.map().map("data");
+  const auto section = data.find("evaluation");
+  const ConfigNode stages = section ? section->as_map().node("pipeline") : data.node("pipeline");
+  const std::vector<ConfigNode> items = stages.items();
+  (items.empty() ? stages : items.back())
+      .fail(fmt::format("validation images are {} after this stage, but training's are {}, and `train` evaluates at "
+                        "training's size;\n  evaluate at {} afterwards: bantam evaluate RUN "
+                        "'data.evaluation.pipeline=[…]'",
+                        to_string(evaluated), to_string(trained), to_string(evaluated)));
+}
+
 void require_model_fits(const RunConfig& config) {
   if (!config.data) return;
+  require_one_size(config);
   const DatasetFacts facts = batch_facts(*config.data);
   require_model_fits(config, facts.image_shape, static_cast<std::int64_t>(facts.class_names.size()));
 }

@@ -176,6 +176,10 @@ RunConfig read_survey_config(const std::filesystem::path& path, std::span<const 
 /// The same of a document that is parsed already, or that describes the keys (schema.h).
 RunConfig read_document(const ConfigDocument& document, const std::string& name, DataSection data = DataSection::read);
 
+/// The most bytes of the run's device that `cache: auto` may use for the data set beside a batch of size auto, by the
+/// budget or limit; 0: none, or nothing bounds it.
+std::uint64_t cache_room(const RunConfig& config);
+
 /// Settles `cache: auto` anew for a run of several ranks, each of which has the whole data set: host memory that is
 /// free is shared by the `local_ranks` on this host (0: not known, so that it is all of them), the least limit of a
 /// rank holds for all, and disk is no choice, since the run's folder is rank 0's. Changes nothing for one rank, or
@@ -209,6 +213,10 @@ void require_device(const RunConfig& config);
 
 /// Throws ConfigError, at the model's input or output, where data of this shape and number of classes do not fit.
 void require_model_fits(const RunConfig& config, const Shape& image, std::int64_t classes);
+
+/// Throws ConfigError, at the last stage of validation samples, where these get another size than training's. There are
+/// data.
+void require_one_size(const RunConfig& config);
 
 /// The same for the configuration's own data, as its pipeline delivers them; nothing is read. Without data all fit.
 void require_model_fits(const RunConfig& config);

@@ -81,10 +81,12 @@ struct Candidates {
   BatchChoice most;
 };
 
-Candidates candidates(const RunConfig& config, bool bytes_were_named) {
+/// Multiples of 8 suit tensor cores; a smaller batch is better than none.
+constexpr std::int64_t kUsualUnit = 8;
+
+Candidates candidates(const RunConfig& config, const UpdateCost& cost, bool bytes_were_named, std::int64_t unit) {
   using Bound = BatchChoice::Bound;
   const PipelineOptions& pipeline = config.data->pipeline;
-  const std::int64_t unit = pipeline.batch_multiple_of;
   Candidates found{{.max = epoch_samples(*config.data), .multiple_of = unit}, {.bound = Bound::data_set}};
   const auto bound_by = [&](std::int64_t size, Bound bound) {
     if (size >= found.range.max) return;
@@ -94,14 +96,21 @@ Candidates candidates(const RunConfig& config, bool bytes_were_named) {
   if (pipeline.most_batch_size > 0) {
     bound_by(pipeline.most_batch_size, Bound::max);
   } else if (!bytes_were_named) {
-    const UpdateCost cost = update_cost(config);
     const auto enough =
         static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(cost.enough_batch(kSmallGain))));
     bound_by((enough + unit - 1) / unit * unit, Bound::throughput);
-    found.most.gain_beyond = cost.gain_beyond(found.range.max);
   }
   found.most.batch = found.range.max / unit * unit;
   return found;
+}
+
+/// The configuration with the data set where it needs the least of the device's memory.
+RunConfig without_cache(const RunConfig& config) {
+  RunConfig other = config;
+  CacheKind& cache = other.data->pipeline.cache;
+  if (cache == CacheKind::device) cache = CacheKind::ram;
+  if (cache == CacheKind::ram && config.device.kind == DeviceKind::cpu) cache = CacheKind::off;
+  return other;
 }
 
 OutOfMemory cannot_fit(const std::string& message, std::uint64_t needed, std::uint64_t bytes) {
@@ -153,44 +162,85 @@ std::int64_t solve_batch(const RunConfig& config, std::uint64_t bytes) {
 BatchChoice choose_batch(const RunConfig& config, std::uint64_t bytes, bool bytes_were_named) {
   if (bytes == 0) bytes = free_bytes(config);
   const auto run = [&](std::int64_t batch) { return variant(config, batch, config.recompute); };
-  const auto [range, most] = candidates(config, bytes_were_named);
-  const std::int64_t batch =
-      largest_batch(range, {.fits = [&](std::int64_t size) { return run_fits(run(size), bytes); },
-                            .could_fit = [&](std::int64_t size) { return run_peak(run(size)) <= bytes; }});
-  if (batch == most.batch && batch > 0) return most;
-  if (batch > 0) return {.batch = batch};
-  const std::uint64_t needed = plan_run(run(range.multiple_of)).pool_bytes;
-  throw cannot_fit(fmt::format("batch size auto: a batch of {} needs {}, and there are {}", range.multiple_of,
+  const std::uint64_t cached = bytes_were_named ? cache_room(config) : 0;
+  const RunConfig lean = cached > 0 ? without_cache(config) : config;
+  const UpdateCost cost = update_cost(config);
+  const auto choose = [&](std::int64_t unit) {
+    const auto [range, most] = candidates(config, cost, bytes_were_named, unit);
+    const auto own = [&](std::int64_t size) { return variant(lean, size, config.recompute); };
+    const std::uint64_t rest = bytes - std::min(bytes, cached);
+    std::int64_t batch =
+        largest_batch(range, {.fits = [&](std::int64_t size) { return run_fits(own(size), rest); },
+                              .could_fit = [&](std::int64_t size) { return run_peak(own(size)) <= rest; }});
+    // What lies beside the data set on a device is counted with it, too.
+    while (cached > 0 && batch > 0 && !run_fits(run(batch), bytes)) batch -= unit;
+    BatchChoice found = batch == most.batch ? most : BatchChoice{.batch = batch};
+    found.multiple_of = unit;
+    return found;
+  };
+  const std::int64_t given = config.data->pipeline.batch_multiple_of;
+  BatchChoice chosen = choose(given > 0 ? given : kUsualUnit);
+  if (chosen.batch == 0 && given == 0) chosen = choose(1);
+  if (chosen.batch > 0) {
+    chosen.gain_beyond = cost.gain_beyond(chosen.batch);
+    if (chosen.batch > 1)
+      chosen.loss_of_half = 1 - cost.images_per_s(chosen.batch / 2) / cost.images_per_s(chosen.batch);
+    chosen.estimate = rates_of(config, config.precision).estimate;
+    chosen.cache_bytes = cached;
+    return chosen;
+  }
+  const std::int64_t least = std::max<std::int64_t>(1, given);
+  const std::uint64_t needed = plan_run(run(least)).pool_bytes;
+  throw cannot_fit(fmt::format("batch size auto: a batch of {} needs {}, and there are {}", least,
                                format_byte_size(needed), format_byte_size(bytes)),
                    needed, bytes);
 }
 
-std::string to_text(const BatchChoice& choice, std::uint64_t bytes) {
-  const std::string head = fmt::format("batch size {}: ", choice.batch);
+namespace {
+
+std::string why(const BatchChoice& choice, std::uint64_t bytes) {
+  const std::string fits = bytes > 0 ? format_byte_size(bytes) : std::string("the memory that is free");
   switch (choice.bound) {
     case BatchChoice::Bound::max:
-      return head + "the largest up to its max";
+      return fmt::format("the largest{} up to its max",
+                         choice.multiple_of > 1 ? fmt::format(" multiple of {}", choice.multiple_of) : "");
     case BatchChoice::Bound::data_set:
-      return head + (bytes > 0 ? fmt::format("the largest that fits {}, ", format_byte_size(bytes)) : "") +
-             "all of the training images";
+      return (bytes > 0 ? fmt::format("the largest that fits {}, ", fits) : "") + "all of the training images";
     case BatchChoice::Bound::throughput:
-      return head + fmt::format(
-                        "by plan a larger one gains at most {:.1f} % in images/s\n"
-                        "             (batch: {{size: auto, max: N}} allows one)",
-                        100 * choice.gain_beyond);
+      return "a larger one is next to no faster\n             (batch: {size: auto, max: N} allows one)";
     case BatchChoice::Bound::memory:
       break;
   }
-  return head + fmt::format("the largest that fits {}",
-                            bytes > 0 ? format_byte_size(bytes) : std::string("the memory that is free"));
+  return fmt::format("the largest that fits {}", fits);
+}
+
+/// What other sizes would cost or gain, by plan.
+std::string other_sizes(const BatchChoice& choice) {
+  std::string text;
+  if (choice.loss_of_half > 0)
+    text += fmt::format("\n             by plan half of it has {} images/s,",
+                        predicted_percent(-choice.loss_of_half, choice.estimate));
+  return text + fmt::format("\n             {}larger ones at most {}", text.empty() ? "by plan " : "",
+                            predicted_percent(choice.gain_beyond, choice.estimate));
+}
+
+}  // namespace
+
+std::string to_text(const BatchChoice& choice, std::uint64_t bytes) {
+  std::string text = fmt::format("batch size {}: {}", choice.batch, why(choice, bytes));
+  if (choice.cache_bytes > 0)
+    text += fmt::format("\n             ({} of it kept for the data set: `cache: auto`)",
+                        format_byte_size(choice.cache_bytes));
+  return text + other_sizes(choice);
 }
 
 std::string few_updates_warning(const RunConfig& config, std::int64_t batch) {
   const std::int64_t updates = updates_per_epoch(config, batch);
   if (updates >= kFewUpdates) return "";
   const std::int64_t samples = epoch_samples(*config.data);
-  const std::int64_t less = samples / (kFewUpdates * config.train.accumulate * config.train.replicas) /
-                            config.data->pipeline.batch_multiple_of * config.data->pipeline.batch_multiple_of;
+  const std::int64_t most = samples / (kFewUpdates * config.train.accumulate * config.train.replicas);
+  const std::int64_t given = config.data->pipeline.batch_multiple_of, unit = given > 0 ? given : kUsualUnit;
+  const std::int64_t less = given == 0 && most < unit ? most : most / unit * unit;
   std::string text = fmt::format("only {} update{} an epoch with this batch size", updates, updates == 1 ? "" : "s");
   if (less > 0)
     text += fmt::format(";\n  batch: {{size: auto, max: {}}} makes {}", less, updates_per_epoch(config, less));

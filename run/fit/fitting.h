@@ -42,11 +42,17 @@ struct BatchChoice {
     data_set,   ///< it is all of the training images
     throughput  ///< the plan predicts next to no more images/s with a larger one
   } bound = Bound::memory;
-  double gain_beyond = 0;  ///< of `throughput`: the share of images/s that the largest of batches would have more
+  std::int64_t multiple_of = 1;   ///< that was looked for
+  double gain_beyond = 0;         ///< by plan: the share of images/s that the largest of batches would have more
+  double loss_of_half = 0;        ///< by plan: the share of images/s that half of it would have less; 0: not known
+  bool estimate = false;          ///< both are of a device whose rates are an estimate
+  std::uint64_t cache_bytes = 0;  ///< kept free for the data set, where `cache: auto` may put it beside the batch
 };
 
 /// The largest batch that fits `bytes`, from plans of the whole run; with 0 bytes, the device's free memory less a
-/// reserve. Where nobody named bytes or a `max`, the predicted throughput (predict_update) bounds it: the smallest
+/// reserve. A multiple of batch_multiple_of. Of more bytes never a smaller one: the sizes that are tried do not depend
+/// on the bytes, and where `cache: auto` may keep the data set there, its most (cache_room) is left free even where it
+/// does not. Where nobody named bytes or a `max`, the predicted throughput (predict_update) bounds it: the smallest
 /// batch within 5 % of the most images/s, then up to the next power of two and multiple. Throws OutOfMemory where no
 /// batch fits, ConfigError where nothing bounds it.
 BatchChoice choose_batch(const RunConfig& config, std::uint64_t bytes, bool bytes_were_named);

@@ -105,6 +105,7 @@ MemoryStats rehearse(const RunConfig& config, std::uint64_t pool_bytes, std::sha
   Runtime& runtime = rehearsal.runtime();
   const Device device = rehearsal.device();
   const OpenedData data = open_data(runtime, *config.data, device, config.seed);
+  require_one_size(config);
   require_model_fits(config, data.train->image_shape(), data.train->classes());
   TrainingSession session(runtime, device, config.model.graph, session_options(config));
   const std::int64_t window = window_of(config.data->pipeline);

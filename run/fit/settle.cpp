@@ -10,6 +10,7 @@
 #include <fmt/format.h>
 
 #include "bantam/base/byte_size.h"
+#include "bantam/base/counted.h"
 #include "bantam/base/error.h"
 #include "bantam/base/text.h"
 #include "bantam/engine/layers/layers.h"
@@ -34,8 +35,9 @@ void settle_recompute(const RunConfig& config, std::int64_t batch, std::uint64_t
   }
   if (to_yaml(choice.recompute) == "none") return;
   settled.messages.push_back(
-      fmt::format("recompute:   {}\n             to fit {}: a step's peak {} by plan, {:+.1f} % time predicted", policy,
-                  format_byte_size(bytes), format_byte_size(choice.peak_bytes), 100 * choice.extra_work));
+      fmt::format("recompute:   {}\n             to fit {}: a step's peak {} by plan,\n             {} time predicted", policy,
+                  format_byte_size(bytes), format_byte_size(choice.peak_bytes),
+                  predicted_percent(choice.extra_work, rates_of(config, config.precision).estimate)));
   settled.recompute = choice;
 }
 
@@ -45,8 +47,8 @@ void warn_of_unreached(const RunConfig& config, std::int64_t batch, std::vector<
   std::int64_t updates = updates_of_run(config, batch);
   if (config.train.max_updates > 0) updates = std::min(updates, config.train.max_updates);
   const auto warn = [&](std::string_view key, std::int64_t at, std::string_view effect) {
-    warnings.push_back(fmt::format("{}: the run has only {} updates, not {}: {}", key, format_count(updates),
-                                   format_count(at), effect));
+    warnings.push_back(
+        fmt::format("{}: the run has only {}, not {}: {}", key, counted(updates, "update"), format_count(at), effect));
   };
   if (const auto& prune = config.train.optimizer.prune) {
     if (prune->begin >= updates)

@@ -68,7 +68,10 @@ int AppendedFile::open_file() {
     ::close(std::exchange(descriptor_, -1));
   if (descriptor_ >= 0) return 0;
   std::error_code ignored;  // what is wrong with the folder, opening the file says
-  if (makes_folder_) fs::create_directory(path_.parent_path(), ignored);
+  if (makes_folder_) {
+    fs::create_directory(path_.parent_path().parent_path(), ignored);  // RUN/tensorboard of RUN/tensorboard/train
+    fs::create_directory(path_.parent_path(), ignored);
+  }
   descriptor_ = ::open(path_.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
   return descriptor_ < 0 ? errno : 0;
 }

@@ -17,8 +17,8 @@ class AppendedFile {
  public:
   static constexpr std::size_t kMostWaiting = std::size_t{16} << 20;
 
-  /// The file, and its folder where `makes_folder`, is made with the first record. With an empty path nothing is
-  /// written: of a rank that has no folder. `unit` names records in warnings
+  /// The file, and its folder and that one's where `makes_folder`, is made with the first record. With an empty path
+  /// nothing is written: of a rank that has no folder. `unit` names records in warnings
   /// ("lines"). `warn` must not throw.
   AppendedFile(std::filesystem::path path, std::string unit, std::function<void(std::string_view)> warn,
                bool makes_folder = false);

@@ -56,20 +56,30 @@ void add_views(SummaryEvent& event, std::string_view tag, const std::vector<Samp
 }
 
 /// The scalars that a run's hyperparameters are judged by.
-std::vector<std::string> metric_tags(const RunConfig& config) {
-  std::vector<std::string> tags;
+std::vector<MetricTag> metric_tags(const RunConfig& config) {
+  constexpr const char* kOther = "../validation";  // seen from the file of training
+  std::vector<MetricTag> tags;
   const WatchedMetric watched = config.checkpoint.best ? *config.checkpoint.best : watched_by_default(config.train);
   if (config.train.evaluate && watched.metric != "loss")
-    tags.push_back(fmt::format("epoch/validation_{}", watched.metric));
-  if (config.train.evaluate) tags.emplace_back("epoch/validation_loss");
-  tags.emplace_back("epoch/loss");
+    tags.push_back({kOther, fmt::format("epoch/{}", watched.metric)});
+  if (config.train.evaluate) tags.push_back({kOther, "epoch/loss"});
+  tags.push_back({"", "epoch/loss"});
   return tags;
 }
 
 }  // namespace
 
-EventLog::EventLog(std::filesystem::path path, const RunConfig& config, std::function<void(std::string_view)> warn)
-    : file_(std::move(path), "events", warn, true), config_(config), warn_(std::move(warn)) {}
+EventLog::EventLog(std::filesystem::path train, std::filesystem::path validation, const RunConfig& config,
+                   std::function<void(std::string_view)> warn)
+    : file_(std::move(train), "events", warn, true),
+      validation_(std::move(validation), "events", warn, true),
+      config_(config),
+      warn_(std::move(warn)) {}
+
+void EventLog::flush() {
+  file_.flush();
+  validation_.flush();
+}
 
 void EventLog::write(std::string_view event) {
   file_.add(event_record(event));
@@ -93,8 +103,9 @@ void EventLog::add_hparams() {
   const ConfigValues values = hyperparameters(config_.document.values());
   SummaryEvent event;
   event.add_hparams("_hparams_/experiment", hparams_experiment(values, metric_tags(config_)));
-  event.add_hparams("_hparams_/session_start_info",
-                    hparams_start(file_.path().parent_path().parent_path().filename(), values, wall_time()));
+  event.add_hparams(
+      "_hparams_/session_start_info",
+      hparams_start(file_.path().parent_path().parent_path().parent_path().filename(), values, wall_time()));
   write(event.text(0));
 }
 
@@ -139,12 +150,26 @@ void EventLog::add_value(SummaryEvent& event, const std::string& tag, const Json
 }
 
 void EventLog::add(const Json& line) {
+  constexpr std::string_view kOfValidation = "validation_", kOfTest = "test_";
   const std::string kind = line.at("kind");
-  SummaryEvent event;
-  for (const auto& [key, value] : line.items())
-    if (!value.is_string()) add_value(event, fmt::format("{}/{}", kind, key), value);
-  file_.add(event_record(event.text(step_of(line))));
-  if (kind != "update") file_.flush();  // lines of updates are many, and written together
+  SummaryEvent event, validation;
+  for (const auto& [key, value] : line.items()) {
+    if (value.is_string() || key == "epoch" || key == "update" || key == "updates") continue;  // the step says these
+    const std::string_view name = key;
+    if (name.starts_with(kOfValidation))
+      add_value(validation, fmt::format("epoch/{}", name.substr(kOfValidation.size())), value);
+    else if (kind == "evaluation")
+      add_value(validation, fmt::format("epoch/{}", name), value);
+    else
+      add_value(event, fmt::format("{}/{}", kind, name.starts_with(kOfTest) ? name.substr(kOfTest.size()) : name),
+                value);
+  }
+  if (!event.empty()) file_.add(event_record(event.text(step_of(line))));
+  if (!validation.empty()) {
+    if (validation_.bytes() == 0) validation_.add(event_record(version_event()));
+    validation_.add(event_record(validation.text(step_of(line))));
+  }
+  if (kind != "update") flush();  // lines of updates are many, and written together
 }
 
 void EventLog::add(const WatchedUpdate& watched) {
@@ -159,6 +184,7 @@ void EventLog::end(bool success) {
   event.add_hparams("_hparams_/session_end_info", hparams_end(success, wall_time()));
   file_.add(event_record(event.text(0)));
   file_.end();
+  validation_.end();
 }
 
 }  // namespace bantam::run

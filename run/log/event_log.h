@@ -1,4 +1,4 @@
-// EventLog: a run's file of events for TensorBoard.
+// EventLog: a run's events for TensorBoard: what is of training, and what is of validation under the same names.
 #pragma once
 
 #include <cstdint>
@@ -18,18 +18,22 @@
 
 namespace bantam::run {
 
-/// One file for all sessions of a run. Steps are updates over all epochs. Tags:
+/// Two files for all sessions of a run, in folders `train` and `validation`, which TensorBoard shows as two curves of
+/// one chart where their tags are the same. Steps are updates over all epochs. Tags:
 ///
-///     update/loss, epoch/validation_loss, …   every number of the lines of metrics.jsonl, by kind and key, as float32;
-///                                             of a list by its index, too (epoch/validation_f1_of_classes/3)
-///     epoch/validation_confusion_matrix       a matrix: a picture, and up to 32 classes as text
+///     update/loss, epoch/loss, test/loss, …   every number of the lines of metrics.jsonl, by kind and key, as float32;
+///                                             of a list by its index, too (epoch/f1_of_classes/3). Those that the
+///                                             lines call validation_loss … are epoch/loss … of `validation`, also
+///                                             between two epochs' ends
+///     epoch/confusion_matrix                  a matrix: a picture, and up to 32 classes as text
 ///     weights/NAME, gradients/NAME            histograms
 ///     samples/held_out/0 cat, …               held-out and training samples as the network sees them
 ///     config                                  config.yaml
 class EventLog {
  public:
-  /// Opens nothing yet. The configuration must outlive the log; `warn` must not throw.
-  EventLog(std::filesystem::path path, const RunConfig& config, std::function<void(std::string_view)> warn);
+  /// The two files; opens nothing yet. The configuration must outlive the log; `warn` must not throw.
+  EventLog(std::filesystem::path train, std::filesystem::path validation, const RunConfig& config,
+           std::function<void(std::string_view)> warn);
 
   /// Before anything is added. A new file begins with the graph, hyperparameters, the configuration and pictures.
   void begin(const Model& model, std::int64_t updates_per_epoch);
@@ -40,6 +44,9 @@ class EventLog {
   void end(bool success);
   AppendedFile& file() { return file_; }
   const AppendedFile& file() const { return file_; }
+  AppendedFile& validation_file() { return validation_; }
+  const AppendedFile& validation_file() const { return validation_; }
+  void flush();
 
  private:
   void write(std::string_view event);
@@ -48,7 +55,7 @@ class EventLog {
   void add_value(SummaryEvent& event, const std::string& tag, const nlohmann::ordered_json& value) const;
   std::int64_t step_of(const nlohmann::ordered_json& line) const;
 
-  AppendedFile file_;
+  AppendedFile file_, validation_;
   const RunConfig& config_;
   std::function<void(std::string_view)> warn_;
   std::vector<std::string> class_names_;

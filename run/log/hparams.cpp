@@ -84,7 +84,7 @@ ProtoWriter hparams_start(const std::string& run, const ConfigValues& hyperparam
   return data;
 }
 
-ProtoWriter hparams_experiment(const ConfigValues& hyperparameters, const std::vector<std::string>& metric_tags) {
+ProtoWriter hparams_experiment(const ConfigValues& hyperparameters, const std::vector<MetricTag>& metric_tags) {
   ProtoWriter experiment, data;
   for (const auto& [key, text] : hyperparameters) {
     ProtoWriter info;
@@ -92,9 +92,10 @@ ProtoWriter hparams_experiment(const ConfigValues& hyperparameters, const std::v
     info.integer(4, type_of(text));
     experiment.message(4, info);
   }
-  for (const std::string& tag : metric_tags) {
+  for (const MetricTag& metric : metric_tags) {
     ProtoWriter name, info;
-    name.bytes(2, tag);
+    name.bytes(1, metric.folder);
+    name.bytes(2, metric.tag);
     info.message(1, name);
     experiment.message(5, info);
   }

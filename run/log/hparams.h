@@ -18,8 +18,13 @@ ConfigValues hyperparameters(const ConfigValues& values);
 
 /// The beginning: the hyperparameters, as numbers, booleans and text.
 ProtoWriter hparams_start(const std::string& run, const ConfigValues& hyperparameters, double seconds_since_1970);
+
+/// A scalar that runs are compared by: where its file lies from that of the hyperparameters, and its tag there.
+struct MetricTag {
+  std::string folder, tag;
+};
 /// The names of the hyperparameters, and the scalars that runs are compared by.
-ProtoWriter hparams_experiment(const ConfigValues& hyperparameters, const std::vector<std::string>& metric_tags);
+ProtoWriter hparams_experiment(const ConfigValues& hyperparameters, const std::vector<MetricTag>& metric_tags);
 ProtoWriter hparams_end(bool success, double seconds_since_1970);
 
 }  // namespace bantam::run

@@ -10,13 +10,14 @@ RunLogs::RunLogs(const RunLogsFiles& files, const RunConfig& config, Model& mode
     : config_(config.log),
       model_(model),
       histograms_(files.histograms, "lines", warn),
-      events_(files.events, config, warn) {
+      events_(files.events, files.validation_events, config, warn) {
   if (config_.histograms > 0) watch_ = std::make_unique<WeightWatch>(model);
 }
 
 void RunLogs::cut(const RunLogsPosition& position) {
   histograms_.cut(position.histograms_bytes);
   events_.file().cut(position.events_bytes);
+  events_.validation_file().cut(position.validation_events_bytes);
 }
 
 void RunLogs::begin(std::int64_t updates_per_epoch) {
@@ -35,7 +36,7 @@ void RunLogs::add(const nlohmann::ordered_json& line) {
 /// The update that was looked at is among those that are told next. Lines of updates that were told before are written
 /// now.
 void RunLogs::on_progress(const ProgressEvent& event) {
-  events_.file().flush();
+  events_.flush();
   if (!watch_) return;
   const std::optional<std::int64_t> copied = watch_->copied();
   const std::int64_t done = event.epoch * event.updates + event.update;
@@ -58,8 +59,10 @@ void RunLogs::collect(bool wait) {
 
 RunLogsPosition RunLogs::position() {
   collect(true);
-  events_.file().flush();  // what a checkpoint counts is in the file before it is
-  return {.histograms_bytes = histograms_.bytes(), .events_bytes = events_at_end_.value_or(events_.file().bytes())};
+  events_.flush();  // what a checkpoint counts is in the file before it is
+  return {.histograms_bytes = histograms_.bytes(),
+          .events_bytes = events_at_end_.value_or(events_.file().bytes()),
+          .validation_events_bytes = events_.validation_file().bytes()};
 }
 
 void RunLogs::on_end() {

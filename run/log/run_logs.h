@@ -18,12 +18,13 @@ namespace bantam::run {
 /// The files; which of them are written, the configuration says (LogConfig).
 struct RunLogsFiles {
   std::filesystem::path histograms;  ///< histograms.jsonl
-  std::filesystem::path events;      ///< TensorBoard's
+  std::filesystem::path events;      ///< TensorBoard's, of training
+  std::filesystem::path validation_events;
 };
 
 /// How long the files were when a run was saved.
 struct RunLogsPosition {
-  std::uint64_t histograms_bytes = 0, events_bytes = 0;
+  std::uint64_t histograms_bytes = 0, events_bytes = 0, validation_events_bytes = 0;
 };
 
 /// Used by the thread that trains. Files that cannot be written do not end a run (AppendedFile).
@@ -49,6 +50,7 @@ class RunLogs : public Callback {
   void end(bool success);
   const AppendedFile& histograms() const { return histograms_; }
   const AppendedFile& events() const { return events_.file(); }
+  const AppendedFile& validation_events() const { return events_.validation_file(); }
 
   bool observes() const override { return true; }
   void on_progress(const ProgressEvent& event) override;
@@ -62,8 +64,8 @@ class RunLogs : public Callback {
   const Model& model_;
   AppendedFile histograms_;
   EventLog events_;
-  std::unique_ptr<WeightWatch> watch_;  // null: nobody looks
-  std::optional<std::uint64_t> events_at_end_;
+  std::unique_ptr<WeightWatch> watch_;          // null: nobody looks
+  std::optional<std::uint64_t> events_at_end_;  // of the training file
 };
 
 }  // namespace bantam::run

@@ -38,7 +38,8 @@ bool is_worth_naming(std::uint64_t bytes, std::uint64_t than) {
 }
 
 std::string effect(const PlannedChange& change) {
-  return fmt::format("{} ({:+.0f} % time, predicted)", format_byte_size(change.peak_bytes), 100 * change.extra_work);
+  return fmt::format("{} ({} time, predicted)", format_byte_size(change.peak_bytes),
+                     predicted_percent(change.extra_work, change.estimate, 0));
 }
 
 }  // namespace
@@ -52,8 +53,8 @@ std::vector<PlannedChange> plan_changes(const RunConfig& config, const StepCase&
     other.recompute = parse_recompute(policy);
     if (to_string(other.recompute) == to_string(row.recompute)) continue;
     const StepPlanOptions step = train_plan_options(config, other);
-    changes.push_back(
-        {std::string("recompute: ") + policy, step_peak(graph, step), extra_work(graph, step, rates), true});
+    changes.push_back({std::string("recompute: ") + policy, step_peak(graph, step), extra_work(graph, step, rates),
+                       true, rates.estimate});
   }
   if (row.batch < 2) return changes;
   StepCase half = row;

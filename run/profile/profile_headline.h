@@ -16,6 +16,7 @@ struct PlannedChange {
   std::uint64_t peak_bytes = 0;  ///< with it
   double extra_work = 0;         ///< predicted share of a step's time, of recompute
   bool is_recompute = false;
+  bool estimate = false;  ///< of a device whose rates are an estimate
 };
 
 /// `recompute: cheap` and `all`, where the step has another policy, and half the batch, where it has two samples:

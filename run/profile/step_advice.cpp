@@ -45,6 +45,7 @@ class Changes {
                     .step = step,
                     .fusion = fusion,
                     .predicted_share = share,
+                    .estimate = rates_of(config_, step.precision).estimate,
                     .peak_bytes = peak,
                     .fits = limit_ == 0 || peak <= limit_});
   }

@@ -15,6 +15,7 @@ struct StepChange {
   std::string words;  ///< "precision: mixed_float16", "a batch of 64"
   StepCase step;      ///< with it
   bool fusion = true;
+  bool estimate = false;                 ///< predicted for a device whose rates are an estimate
   double predicted_share = 1;            ///< of the time of a sample, with the change over without
   std::optional<double> measured_share;  ///< the same, measured; nullopt: it was not, or does not fit
   std::uint64_t peak_bytes = 0;          ///< planned, with it

@@ -38,7 +38,13 @@ TrainedModel open_best(const fs::path& folder, bool with_data) {
   TrainedModelOptions options{.checkpoint = fs::exists(folder / "weights-best.safetensors", error) ? "best" : "",
                               .with_data = with_data};
   if (options.checkpoint.empty()) {
-    const RunConfig config = read_run_config(folder / "config.yaml", {}, DataSection::skip);
+    const RunConfig config = [&] {
+      try {
+        return read_run_config(folder / "config.yaml", {}, DataSection::skip);
+      } catch (const ConfigError& failure) {
+        throw with_program_of(failure, folder);
+      }
+    }();
     const std::optional<EmaOptions>& average = config.train.optimizer.ema;
     options.ema = average && average->evaluate;
   }

@@ -112,6 +112,7 @@ Json json_of(const CheckpointFacts& facts, const fs::path& folder) {
           {"metrics_bytes", facts.metrics_bytes},
           {"histograms_bytes", facts.histograms_bytes},
           {"events_bytes", facts.events_bytes},
+          {"validation_events_bytes", facts.validation_events_bytes},
           {"seconds", facts.seconds},
           {"schedule_epochs", facts.schedule_epochs},
           {"schedule_updates", facts.schedule_updates},
@@ -136,6 +137,9 @@ CheckpointFacts facts_of(const Json& json) {
   json.at("metrics_bytes").get_to(facts.metrics_bytes);
   facts.histograms_bytes = json.value("histograms_bytes", std::uint64_t{0});
   facts.events_bytes = json.value("events_bytes", std::uint64_t{0});
+  facts.validation_events_bytes = json.value("validation_events_bytes", std::uint64_t{0});
+  // Before there were two files, the one lay in another place: these begin anew.
+  if (!json.contains("validation_events_bytes")) facts.events_bytes = 0;
   json.at("seconds").get_to(facts.seconds);
   json.at("schedule_epochs").get_to(facts.schedule_epochs);
   facts.schedule_updates = json.value("schedule_updates", std::int64_t{0});

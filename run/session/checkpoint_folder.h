@@ -23,8 +23,9 @@ struct CheckpointFacts {
   std::int64_t samples = 0;            ///< that they are of
   std::uint64_t metrics_bytes = 0;     ///< of metrics.jsonl until there
   std::uint64_t histograms_bytes = 0;  ///< of histograms.jsonl; 0 in checkpoints of earlier programs
-  std::uint64_t events_bytes = 0;      ///< of TensorBoard's file, likewise
-  double seconds = 0;                  ///< of training, over all sessions
+  std::uint64_t events_bytes = 0;      ///< of TensorBoard's file of training, likewise
+  std::uint64_t validation_events_bytes = 0;
+  double seconds = 0;  ///< of training, over all sessions
   /// Epochs that the learning rate's schedule was made for, whatever is added to the run later.
   std::int64_t schedule_epochs = 1;
   std::int64_t schedule_updates = 0;  ///< in place of those: train.updates; 0: the epochs'

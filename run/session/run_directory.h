@@ -40,7 +40,10 @@ class RunDirectory {
   std::filesystem::path metrics() const { return path_ / "metrics.jsonl"; }
   std::filesystem::path histograms() const { return path_ / "histograms.jsonl"; }
   /// For TensorBoard, which finds files by the word tfevents.
-  std::filesystem::path events() const { return path_ / "tensorboard" / "events.out.tfevents.bantam"; }
+  std::filesystem::path events() const { return path_ / "tensorboard" / "train" / "events.out.tfevents.bantam"; }
+  std::filesystem::path validation_events() const {
+    return path_ / "tensorboard" / "validation" / "events.out.tfevents.bantam";
+  }
   std::filesystem::path weights() const { return path_ / "weights.safetensors"; }
   std::filesystem::path best_weights() const { return path_ / "weights-best.safetensors"; }
   std::filesystem::path average_weights() const { return path_ / "weights-ema.safetensors"; }

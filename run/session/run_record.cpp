@@ -77,6 +77,13 @@ std::string commit_in(fs::path git) {
   return common.empty() ? "" : commit_of(git / common, name);
 }
 
+/// The file that this process runs; empty: not known.
+std::string own_executable() {
+  std::error_code error;
+  const fs::path path = fs::read_symlink("/proc/self/exe", error);
+  return error ? "" : path.string();
+}
+
 Json json_of(const RunRecord& record) {
   Json versions = Json::object();
   for (const auto& [name, version] : record.versions) versions[name] = version;
@@ -89,6 +96,7 @@ Json json_of(const RunRecord& record) {
                {"ranks", record.ranks},
                {"precision", record.precision},
                {"command", record.command},
+               {"executable", record.executable},
                {"config_sha256", record.config_sha256},
                {"git_commit", record.git_commit},
                {"versions", versions},
@@ -125,6 +133,7 @@ RunRecord record_from(const Json& json) {
   for (const auto& [name, version] : json.at("versions").items())
     record.versions.emplace_back(name, version.get<std::string>());
   const auto time = [&](const char* key) { return time_from(json.at(key).get<std::string>()); };
+  record.executable = json.value("executable", "");
   record.ranks = json.value("ranks", 1);  // runs from before it was noted may have had several
   record.created = time("created"), record.started = time("started"), record.updated = time("updated");
   json.at("sessions").get_to(record.sessions);
@@ -162,6 +171,7 @@ RunRecord record_of(const RunConfig& config, const std::string& command) {
                    .precision = std::string(to_string(config.precision)),
                    .ranks = std::max(static_cast<int>(config.dealt.size()), 1),
                    .command = command,
+                   .executable = own_executable(),
                    .config_sha256 = sha256_of(config.document.resolved_yaml()),
                    .created = std::time(nullptr),
                    .sessions = 1,
@@ -217,6 +227,17 @@ std::optional<RunRecord> read_record(const fs::path& path) {
   } catch (const DataError&) {
     return std::nullopt;
   }
+}
+
+ConfigError with_program_of(const ConfigError& error, const fs::path& folder) {
+  const std::optional<RunRecord> record = read_record(folder / "run.json");
+  if (!record || record->executable.empty()) return error;
+  const fs::path made_by = record->executable, own = own_executable();
+  if (made_by.filename() == own.filename()) return error;
+  return ConfigError(fmt::format(
+      "{}\nthe run was made by another program, {}\n(run.json), which may have layers, losses or formats of its own: "
+      "`{}` does not\nknow them. Use the run with that program (docs/EXTENDING.md, \"Use a run of your program\")",
+      error.what(), made_by.string(), own.filename().string()));
 }
 
 bool has_ended(const RunRecord& record) {

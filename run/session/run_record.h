@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "bantam/base/error.h"
 #include "bantam/run/config/run_config.h"
 
 namespace bantam::run {
@@ -28,6 +29,7 @@ struct RunRecord {
   std::string device, precision;
   int ranks = 1;                        ///< processes of this session, that share the replicas
   std::string command;                  ///< of the process; empty: an embedding program's run
+  std::string executable;               ///< the file of the program that ran it; empty: not noted
   std::string config_sha256;            ///< of config.yaml
   std::string weights, weights_sha256;  ///< the file of model.weights; empty: none
   std::string git_commit;               ///< of the folder that the process was started in; empty: there is none
@@ -68,6 +70,10 @@ RunRecord load_record(const std::filesystem::path& path);
 bool has_ended(const RunRecord& record);
 /// Nothing where there is none, or none that can be read.
 std::optional<RunRecord> read_record(const std::filesystem::path& path);
+
+/// `error`, of a configuration that this program could not read; where another program has made the run in `folder`,
+/// with which one to use it, for that may have layers of its own.
+ConfigError with_program_of(const ConfigError& error, const std::filesystem::path& folder);
 
 /// The commit that is checked out in `folder` or one above it, 40 hexadecimal digits; empty: no repository.
 std::string git_commit_of(std::filesystem::path folder);

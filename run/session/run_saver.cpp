@@ -110,6 +110,7 @@ CheckpointFacts RunSaver::facts_of(const TrainerPosition& position) const {
   const RunLogsPosition logs = run_.logs.position();
   facts.histograms_bytes = logs.histograms_bytes;
   facts.events_bytes = logs.events_bytes;
+  facts.validation_events_bytes = logs.validation_events_bytes;
   facts.seconds = seconds();
   facts.config_sha256 = record_.config_sha256;
   facts.best_metric = best_of(run_.position, run_.config).metric;
@@ -219,6 +220,7 @@ void RunSaver::sync_logs() const {
   sync_file(run_.directory.metrics());
   sync_file(run_.directory.histograms());
   sync_file(run_.directory.events());
+  sync_file(run_.directory.validation_events());
 }
 
 void RunSaver::write_best() const {

@@ -145,7 +145,9 @@ TrainingRun::TrainingRun(const RunConfig& config, int threads, const RunPlace& p
                linked(session_options(config), place.ranks)),
       log_(file_of(place, &RunDirectory::metrics), config.train.log_every, config.train.loss.metrics,
            runtime_->allocator(config.device), [this](std::string_view text) { observer_.on_warning(text); }),
-      logs_({.histograms = file_of(place, &RunDirectory::histograms), .events = file_of(place, &RunDirectory::events)},
+      logs_({.histograms = file_of(place, &RunDirectory::histograms),
+             .events = file_of(place, &RunDirectory::events),
+             .validation_events = file_of(place, &RunDirectory::validation_events)},
             config, session_.model(), [this](std::string_view text) { observer_.on_warning(text); }),
       transport_(session_.step().transport()),
       resumes_(resume != nullptr) {
@@ -249,6 +251,7 @@ void TrainingRun::load_checkpoint(const Checkpoint& checkpoint, bool accepts_cha
   facts_.metrics_bytes = saved.metrics_bytes;
   facts_.histograms_bytes = saved.histograms_bytes;
   facts_.events_bytes = saved.events_bytes;
+  facts_.validation_events_bytes = saved.validation_events_bytes;
   make_schedules();
   if (updates_of_schedules() != updates_of_run() && schedules_follow_epochs()) warn_of_other_length();
 }
@@ -269,7 +272,9 @@ void TrainingRun::forget_rest() {
   if (loaded_ && (loaded_->updates != first_update() || facts_.updates != first_update()))
     loaded_ = checkpoints.renumber(*loaded_, first_update());
   log_.cut(facts_.metrics_bytes);
-  logs_.cut({.histograms_bytes = facts_.histograms_bytes, .events_bytes = facts_.events_bytes});
+  logs_.cut({.histograms_bytes = facts_.histograms_bytes,
+             .events_bytes = facts_.events_bytes,
+             .validation_events_bytes = facts_.validation_events_bytes});
 }
 
 void TrainingRun::complete() {
@@ -289,7 +294,9 @@ void TrainingRun::complete() {
       [this](std::string_view text) { observer_.on_warning(text); });
   restore_best();
   log_.cut(facts_.metrics_bytes);
-  logs_.cut({.histograms_bytes = facts_.histograms_bytes, .events_bytes = facts_.events_bytes});
+  logs_.cut({.histograms_bytes = facts_.histograms_bytes,
+             .events_bytes = facts_.events_bytes,
+             .validation_events_bytes = facts_.validation_events_bytes});
   log_.tell([this](const nlohmann::ordered_json& line) { logs_.add(line); });
   logs_.begin(updates_per_epoch());
   log_.end_at(position_.epoch, position_.update);
@@ -548,7 +555,7 @@ TrainResult TrainingRun::train(RunRecord record, std::function<bool()> stop, std
   save(trainer, saver, result);
   end(result, saver, out_of_time);
   observer_.on_saved();
-  for (const AppendedFile* file : {&log_.file(), &logs_.histograms(), &logs_.events()})
+  for (const AppendedFile* file : {&log_.file(), &logs_.histograms(), &logs_.events(), &logs_.validation_events()})
     if (!file->complete())
       throw DataError(fmt::format("{} lacks lines; all else of the run is saved", file->path().string()));
   return result;

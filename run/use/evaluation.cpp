@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <map>
 #include <memory>
 #include <optional>
 #include <utility>
@@ -14,6 +15,7 @@
 #include "bantam/base/text.h"
 #include "bantam/data/delivery/data_config.h"
 #include "bantam/data/formats/class_names.h"
+#include "bantam/engine/graph/frozen_norms.h"
 #include "bantam/engine/graph/fusion.h"
 #include "bantam/engine/plan/step_plan.h"
 #include "bantam/engine/program/step_program.h"
@@ -109,6 +111,48 @@ LossOptions with_metrics(LossOptions loss, const std::vector<MetricPtr>& more) {
 
 /// One without state of its own: nothing is updated.
 OptimizerOptions no_optimizer() { return {.kind = OptimizerKind::sgd}; }
+
+/// Shapes of a network's parameters and buffers, by name.
+std::map<std::string, Shape> tensor_shapes(const Graph& graph) {
+  ParameterArena parameters;
+  BufferArena buffers;
+  declare_tensors(graph, parameters, buffers);
+  std::map<std::string, Shape> shapes;
+  for (const Parameter& parameter : parameters.all()) shapes.emplace(parameter.name(), parameter.shape());
+  return shapes;
+}
+
+/// The same layers for images of another size. Throws ConfigError naming the layer that does not allow it.
+Graph resized(const Graph& graph, const Shape& image) {
+  Graph result(image);
+  const auto refuse = [&](std::string_view layer, std::string_view why) {
+    throw ConfigError(
+        fmt::format("the samples are {} after the stages of data.evaluation.pipeline, the model was trained with {}, "
+                    "and layer '{}' allows no other size ({}): a network whose last window is global_average_pool does",
+                    to_string(image), to_string(graph.input_shape()), layer, why));
+  };
+  for (const GraphNode& node : graph.nodes()) {
+    if (node.layer == nullptr) continue;
+    try {
+      result.add(node.name, node.layer, node.inputs);
+    } catch (const ShapeError& error) {
+      refuse(node.name, error.what());
+    }
+  }
+  const std::map<std::string, Shape> own = tensor_shapes(graph), other = tensor_shapes(result);
+  for (const auto& [name, shape] : own)
+    if (const auto found = other.find(name); found != other.end() && found->second != shape)
+      refuse(block_of(name), fmt::format("its {} would be {}, not {}", name, to_string(found->second), to_string(shape)));
+  return result;
+}
+
+/// The configuration with a model of the size that validation's stages make.
+RunConfig with_evaluated_size(RunConfig config) {
+  const Shape image = evaluated_image(*config.data), &trained = config.model.graph.input_shape();
+  if (image.rank() == 3 && trained.rank() == 3 && image != trained && image[2] == trained[2])
+    config.model.graph = resized(config.model.graph, image);
+  return config;
+}
 
 /// Model, steps and batches of one evaluation on one device, which may be a meta device.
 class EvaluationSession {
@@ -231,7 +275,7 @@ EvaluatedSet parse_evaluated_set(std::string_view text) {
 }
 
 Evaluation evaluate(const TrainedModel& trained, const EvaluateOptions& options) {
-  const RunConfig config = with_batch(trained.config);
+  const RunConfig config = with_evaluated_size(with_batch(trained.config));
   require_device(config);
   const std::shared_ptr<const SampleReader> samples = samples_of(config, options.set);
   require_same_classes(trained.class_names, samples->facts().class_names);

@@ -10,6 +10,7 @@
 #include <nlohmann/json.hpp>
 
 #include "bantam/base/atomic_file.h"
+#include "bantam/base/counted.h"
 #include "bantam/base/error.h"
 #include "bantam/base/text.h"
 #include "bantam/data/delivery/data_config.h"
@@ -115,7 +116,8 @@ Located of_updates(const fs::path& run, const TrainedModelOptions& options) {
         fmt::format("--checkpoint: expected last, best or a number of updates, got '{}'", shown(text, 40)));
   for (const Checkpoint& checkpoint : CheckpointFolder(run).list())
     if (checkpoint.updates == updates) return of_checkpoint(run, checkpoint, options.ema);
-  throw DataError(fmt::format("{} has no checkpoint of {} updates: {}", run.string(), updates, what_there_is(run)));
+  throw DataError(
+      fmt::format("{} has no checkpoint of {}: {}", run.string(), counted(updates, "update"), what_there_is(run)));
 }
 
 /// Whether the run's final files are those of its end, and not of an end before it was resumed.
@@ -187,7 +189,13 @@ RunConfig read_config_of(const Located& located, const TrainedModelOptions& opti
         located.file.string()));
   const fs::path path = options.config.empty() ? located.run / "config.yaml" : options.config;
   const DataSection data = options.with_data ? DataSection::read : DataSection::skip;
-  RunConfig config = read_run_config(path, options.overrides, data);
+  RunConfig config = [&] {
+    try {
+      return read_run_config(path, options.overrides, data);
+    } catch (const ConfigError& error) {
+      throw with_program_of(error, located.run);
+    }
+  }();
   // A run's configuration is called config.yaml: what it was read from is in its record.
   if (options.config.empty())
     if (const auto record = read_record(located.run / "run.json")) config.name = record->name;

@@ -9,6 +9,7 @@
 
 #include "bantam/base/atomic_file.h"
 #include "bantam/base/clock.h"
+#include "bantam/base/counted.h"
 #include "bantam/base/error.h"
 #include "bantam/base/sha256.h"
 #include "bantam/base/text.h"
@@ -25,13 +26,13 @@ std::string names_text(const std::vector<std::string>& names) {
   std::vector<std::string> first(names.begin(),
                                  names.begin() + static_cast<std::ptrdiff_t>(std::min(kMost, names.size())));
   for (std::string& name : first) name = shown(name);
-  if (names.size() > kMost) first.push_back(fmt::format("{} others", names.size() - kMost));
+  if (names.size() > kMost) first.push_back(counted(names.size() - kMost, "other"));
   return join(first, ", ", names.size() > kMost ? " and " : ", ");
 }
 
 std::string text_of(const LoadedWeights& loaded, const std::filesystem::path& path) {
-  std::string text = fmt::format("weights: {} of {} tensors from {}", loaded.loaded,
-                                 loaded.loaded + loaded.initial.size(), path.string());
+  std::string text = fmt::format("weights: {} of {} from {}", loaded.loaded,
+                                 counted(loaded.loaded + loaded.initial.size(), "tensor"), path.string());
   if (!loaded.initial.empty())
     text += fmt::format("; {} begin{} as the seed says: {}", loaded.initial.size(),
                         loaded.initial.size() == 1 ? "s" : "", names_text(loaded.initial));

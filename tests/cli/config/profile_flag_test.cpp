@@ -45,12 +45,29 @@ TEST_F(ProfileFlagTest, WhatIsNeitherIsToldTheNearestProfileFirst) {
   } catch (const ConfigError& error) {
     const std::string message = error.what();
     EXPECT_NE(message.find("--device: 'h20'"), std::string::npos) << message;
-    const std::size_t nearest = message.find("h200");
+    const std::size_t nearest = message.find(" h200");
     ASSERT_NE(nearest, std::string::npos) << message;
     for (const std::string& name : device_profile_names()) {
       if (name == "h200") continue;
-      EXPECT_GT(message.find(" " + name), nearest) << message;
+      EXPECT_GT(message.find(" " + name + ","), nearest) << message;
     }
+    EXPECT_NE(message.find("devices --profiles"), std::string::npos) << message;
+  }
+}
+
+TEST_F(ProfileFlagTest, SpellingsAreOneCardAndOldOnesAreRefusedByName) {
+  for (const char* spelling : {"rtx3060", "RTX 3060", "GeForce RTX 3060", "3060"}) {
+    CommonOptions options = with_device(spelling);
+    const auto profile = take_profile(options, "");
+    ASSERT_TRUE(profile.has_value()) << spelling;
+    EXPECT_EQ(profile->name, "rtx3060");
+  }
+  CommonOptions options = with_device("V100");
+  try {
+    (void)take_profile(options, "");
+    FAIL() << "a V100 was accepted";
+  } catch (const ConfigError& error) {
+    EXPECT_NE(std::string(error.what()).find("Volta (compute capability 7.0)"), std::string::npos) << error.what();
   }
 }
 

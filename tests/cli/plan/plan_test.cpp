@@ -184,6 +184,45 @@ TEST_F(Plan, CountsTheProcessOnAGpuByNamedLines) {
   EXPECT_FALSE(run({"plan", "tiny.yaml", "--device", "cpu", "--json"}).last_json().contains("process_bytes"));
 }
 
+TEST_F(Plan, CardsGoByAnySpellingAndTheirTimesAreEstimates) {
+  const Outcome words = run({"plan", "tiny.yaml", "--device", "GeForce RTX 3060"});
+  EXPECT_NE(words.out.find("tiny on rtx3060 (estimate)"), std::string::npos) << words.out;
+  const auto row = run({"plan", "tiny.yaml", "--device", "RTX3060", "--json"}).last_json();
+  EXPECT_EQ(row["profile"], "rtx3060");
+  EXPECT_TRUE(row["estimate"].get<bool>());
+  EXPECT_FALSE(run({"plan", "tiny.yaml", "--device", "h200", "--json"}).last_json().contains("estimate"));
+  const Outcome explained = run({"explain", "tiny.yaml", "--device", "rtx3060"});
+  EXPECT_NE(explained.out.find("us ±40%"), std::string::npos) << explained.out;
+  EXPECT_NE(explained.out.find("The rates of rtx3060 are an estimate"), std::string::npos) << explained.out;
+  EXPECT_EQ(run({"explain", "tiny.yaml", "--device", "h200"}).out.find("±"), std::string::npos);
+  const Outcome trained = run({"train", "tiny.yaml", "--device", "rtx3060", "--run-dir", "r"});
+  EXPECT_EQ(trained.code, 2);
+  EXPECT_NE(trained.err.find("bantam plan CONFIG --device rtx3060"), std::string::npos) << trained.err;
+  const Outcome listed = run({"devices", "--profiles"});
+  EXPECT_NE(listed.out.find("rtx4070-laptop"), std::string::npos) << listed.out;
+}
+
+TEST_F(Plan, WithoutAGpuAStandInIsSaid) {
+  if (cuda_device_count() > 0) GTEST_SKIP() << "plans are of this machine's GPU";
+  const Outcome cuda = run({"plan", "tiny.yaml", "--device", "cuda"});
+  EXPECT_EQ(cuda.code, 0) << cuda.err;
+  EXPECT_NE(cuda.out.find("cuda:0 is not in this machine: planned for a stand-in, the h200"), std::string::npos)
+      << cuda.out;
+  EXPECT_EQ(run({"plan", "tiny.yaml", "--device", "cuda", "--json"}).last_json()["stand_in"], "h200");
+  write("open.yaml", [&] {
+    std::string text = read("tiny.yaml");
+    for (std::size_t at = text.find("device: cpu\n"); at != std::string::npos; at = text.find("device: cpu\n"))
+      text.erase(at, 12);
+    return text;
+  }());
+  const Outcome bytes = run({"plan", "open.yaml", "--memory", "8GiB"});
+  EXPECT_EQ(bytes.code, 0) << bytes.err;
+  EXPECT_NE(bytes.out.find("a GPU of 8.00 GiB stands in"), std::string::npos) << bytes.out;
+  EXPECT_NE(bytes.out.find("to fit a process of 8.00 GiB"), std::string::npos) << bytes.out;
+  const Outcome cpu = run({"plan", "open.yaml", "--memory", "8GiB", "--device", "cpu"});
+  EXPECT_NE(cpu.out.find("to fit a pool of 8.00 GiB"), std::string::npos) << cpu.out;
+}
+
 TEST_F(Plan, ALimitOnAGpuHasToHoldTheOverheadToo) {
   write("mine.json", R"({"name": "mine", "compute_capability": 86, "multiprocessors": 10, "total_bytes": 8589934592,
     "overhead": {"CUDA context": 104857600}, "copy_bytes_per_s": 1.0e11, "float32_flops_per_s": 1.0e12,

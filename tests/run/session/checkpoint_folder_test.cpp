@@ -27,6 +27,7 @@ class CheckpointFolderTest : public RunTest {
             .metrics_bytes = 1234,
             .histograms_bytes = 5678,
             .events_bytes = 91,
+            .validation_events_bytes = 47,
             .seconds = 7.5,
             .schedule_epochs = 9,
             .schedule_updates = 33,
@@ -82,6 +83,7 @@ TEST_F(CheckpointFolderTest, WhatIsWrittenIsReadAgain) {
   EXPECT_EQ(read.metrics_bytes, wrote.metrics_bytes);
   EXPECT_EQ(read.histograms_bytes, wrote.histograms_bytes);
   EXPECT_EQ(read.events_bytes, wrote.events_bytes);
+  EXPECT_EQ(read.validation_events_bytes, wrote.validation_events_bytes);
   EXPECT_EQ(read.seconds, wrote.seconds);
   EXPECT_EQ(read.schedule_epochs, wrote.schedule_epochs);
   EXPECT_EQ(read.schedule_updates, wrote.schedule_updates);
@@ -97,7 +99,7 @@ TEST_F(CheckpointFolderTest, OfAnEarlierProgramWhatItLacksIsZero) {
   save(5);
   const Checkpoint checkpoint = folder_.list().at(0);
   nlohmann::json json = nlohmann::json::parse(read_file(checkpoint.facts()));
-  for (const char* key : {"histograms_bytes", "events_bytes", "schedule_updates", "best"})
+  for (const char* key : {"histograms_bytes", "events_bytes", "validation_events_bytes", "schedule_updates", "best"})
     EXPECT_EQ(json.erase(key), 1u) << key;
   std::ofstream(checkpoint.facts()) << json;
   EXPECT_EQ(checkpoint.read().histograms_bytes, 0u);
@@ -217,7 +219,8 @@ TEST_F(CheckpointFolderTest, DamageIsNamed) {
   }
   nlohmann::json json = nlohmann::json::parse(sound);
   for (const auto& [key, value] : json.items()) {
-    if (key == "histograms_bytes" || key == "events_bytes" || key == "schedule_updates" || key == "best")
+    if (key == "histograms_bytes" || key == "events_bytes" || key == "validation_events_bytes" ||
+        key == "schedule_updates" || key == "best")
       continue;  // the test above
     nlohmann::json lacks = json;
     lacks.erase(key);
