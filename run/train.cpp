@@ -137,6 +137,8 @@ RunRecord record_for(const RunConfig& config, const RunDirectory& directory, con
   record.versions = now.versions;
   record.started = record.updated = now.started;
   record.epochs = now.epochs;
+  record.watched = now.watched;
+  record.larger_is_better = now.larger_is_better;
   ++record.sessions;
   return record;
 }

@@ -11,6 +11,7 @@
 #include "bantam/base/text.h"
 #include "bantam/cli/config/options.h"
 #include "bantam/cli/print/json_text.h"
+#include "bantam/run/fit/run_checks.h"
 
 namespace bantam::cli {
 namespace {
@@ -18,9 +19,11 @@ namespace {
 constexpr const char* kAbout =
     "Prints everything that is wrong with a configuration, each with file, line and\n"
     "column: unknown keys, values of another type or outside their range, layers\n"
-    "whose shapes do not fit, and data that do not suit model and loss. The machine\n"
-    "needs no GPU and, of most formats, no data. Exit codes: 0 nothing is wrong,\n"
-    "2 something is, 3 the data cannot be read.\n"
+    "whose shapes do not fit, and data that do not suit model and loss. Then all that\n"
+    "`train` would refuse or warn of before its first update: memory, weights that do\n"
+    "not fit, missing normalize or shuffle, a batch norm momentum that is too slow.\n"
+    "The machine needs no GPU and, of most formats, no data. Exit codes: 0 nothing is\n"
+    "wrong, with or without warnings; 2 something is; 3 the data cannot be read.\n"
     "Example: bantam validate configs/quickstart.yaml";
 
 constexpr int kWrong = 2;  // the exit code of configurations
@@ -54,22 +57,41 @@ nlohmann::ordered_json json_of(const std::string& error) {
   return {{"file", file}, {"line", line}, {"column", column}, {"message", head.substr(mark + kMark.size())}};
 }
 
+/// The configuration's own errors, or, of one that reads well, what a start would refuse and warn of.
+run::RunFindings findings_of(const ValidateOptions& options) {
+  const run::CheckedConfig checked = run::checked_config(options.config, options.overrides);
+  if (!checked.config) return {.errors = checked.errors, .warnings = {}};
+  if (checked.config->data) return run::check_run(*checked.config);
+  return {.errors = {}, .warnings = {"there is no key 'data': `train` needs it"}};
+}
+
+std::string count_text(std::size_t count, std::string_view what) {
+  return fmt::format("{} {}{}", count, what, count == 1 ? "" : "s");
+}
+
 int run_validate(const ValidateOptions& options) {
-  const std::vector<std::string> errors = run::configuration_errors(options.config, options.overrides);
+  const run::RunFindings found = findings_of(options);
+  const bool valid = found.errors.empty();
+  const std::string file = printable(options.config);
   if (options.json) {
-    nlohmann::ordered_json json = {{"config", options.config}, {"valid", errors.empty()}};
+    nlohmann::ordered_json json = {{"config", options.config}, {"valid", valid}};
     json["errors"] = nlohmann::ordered_json::array();
-    for (const std::string& error : errors) json["errors"].push_back(json_of(error));
+    for (const std::string& error : found.errors) json["errors"].push_back(json_of(error));
+    json["warnings"] = found.warnings;
     fmt::print("{}\n", json_text(json));
-  } else if (errors.empty()) {
-    fmt::print("{}: nothing is wrong\n", printable(options.config));
+    return valid ? 0 : kWrong;
   }
-  if (errors.empty()) return 0;
+  const std::string warned =
+      found.warnings.empty() ? "" : fmt::format("; {}", count_text(found.warnings.size(), "warning"));
+  if (valid) fmt::print("{}: nothing is wrong{}\n", file, warned);
+  std::fflush(stdout);
   std::string text;
-  for (const std::string& error : errors) text += shown_message(error) + "\n";
-  text += fmt::format("{}: {} error{}\n", printable(options.config), errors.size(), errors.size() == 1 ? "" : "s");
-  if (!options.json) std::fputs(text.c_str(), stderr);
-  return kWrong;
+  for (const std::string& error : found.errors) text += shown_message(error) + "\n";
+  for (const std::string& warning : found.warnings)
+    text += fmt::format("{}: warning: {}\n", file, shown_message(warning));
+  if (!valid) text += fmt::format("{}: {}{}\n", file, count_text(found.errors.size(), "error"), warned);
+  std::fputs(text.c_str(), stderr);
+  return valid ? 0 : kWrong;
 }
 
 }  // namespace

@@ -39,8 +39,6 @@ std::vector<std::pair<std::string, const MetricValue*>> metrics_of(const Evaluat
   return metrics;
 }
 
-bool counts_correct(const TrainedModel& model) { return model.config.train.loss.loss->counts_correct(); }
-
 std::string share_text(double share) { return std::isnan(share) ? "-" : fmt::format("{:.4f}", share); }
 
 std::string count_text(double count) { return format_count(static_cast<std::int64_t>(count)); }
@@ -140,7 +138,8 @@ std::string head_text(const Evaluation& evaluation, const TrainedModel& model) {
     table.add_row({std::move(name), fmt::format("{:.4f}", value)});
   };
   add("loss", metrics.loss);
-  if (counts_correct(model)) add("accuracy", metrics.accuracy);
+  if (const std::string_view name = run::accuracy_name(model.config); !name.empty())
+    add(std::string(name), metrics.accuracy);
   for (const auto& [name, metric] : metrics_of(evaluation)) add(name, metric->value());
   return text + table.to_string();
 }
@@ -215,7 +214,8 @@ Json json_of(const Evaluation& evaluation, const TrainedModel& model) {
                {"batch_size", evaluation.batch_size}};
   if (model.updates) json["updates"] = *model.updates;
   json["loss"] = evaluation.metrics.loss;
-  if (counts_correct(model)) json["accuracy"] = evaluation.metrics.accuracy;
+  if (const std::string_view name = run::accuracy_name(model.config); !name.empty())
+    json[std::string(name)] = evaluation.metrics.accuracy;
   for (const auto& [name, metric] : metrics_of(evaluation)) json[name] = metric->value();
   for (const MetricValue& metric : evaluation.metrics.values)
     if (const MetricTable table = metric.table(); !table.values.empty() && !table.is_matrix())

@@ -98,15 +98,16 @@ void ProgressCallback::on_smaller_micro_batch(const SmallerMicroBatchEvent& even
 
 namespace {
 
-/// Whether accuracy means something.
-bool counts_correct(const TrainOutcome& outcome) {
-  const LossPtr& loss = outcome.config.train.loss.loss;
-  return loss == nullptr || loss->counts_correct();
+/// Empty where accuracy means nothing.
+std::string accuracy_title(const TrainOutcome& outcome) {
+  std::string name(outcome.config.train.loss.loss == nullptr ? "accuracy" : run::accuracy_name(outcome.config));
+  std::ranges::replace(name, '_', ' ');
+  return name;
 }
 
-std::string metrics_line(const char* title, const Metrics& metrics, bool has_accuracy) {
+std::string metrics_line(const char* title, const Metrics& metrics, const std::string& accuracy) {
   std::string text = fmt::format("  {:<12}", title);
-  if (has_accuracy) text += fmt::format("accuracy {:.4f}, ", metrics.accuracy);
+  if (!accuracy.empty()) text += fmt::format("{} {:.4f}, ", accuracy, metrics.accuracy);
   text += fmt::format("loss {:.4f}", metrics.loss);
   for (const auto& [name, value] : named_values(metrics)) text += fmt::format(", {} {:.4f}", name, value);
   return text + fmt::format(", {}\n", counted(metrics.samples, "image"));
@@ -183,7 +184,7 @@ std::string closing_summary(const TrainReport& report) {
         "{}: {} in {} on {}, {}\n", outcome.config.model.name, length_of(outcome), format_duration(report.seconds),
         run::devices_text(outcome.config.device, outcome.config.dealt.size()), to_string(outcome.config.precision));
   if (result.stopped_early) text += fmt::format("  {:<12}{}\n", "ended", outcome.reason);
-  const bool accuracy = counts_correct(outcome);
+  const std::string accuracy = accuracy_title(outcome);
   if (result.test.samples > 0) text += metrics_line("test", result.test, accuracy);
   if (result.validation.samples > 0) text += metrics_line("validation", result.validation, accuracy);
   if (result.train.samples > 0) text += metrics_line("training", result.train, accuracy);

@@ -215,12 +215,17 @@ Json json_of(const RunReport& report, const Detail& detail) {
   return json;
 }
 
+std::string title_of(std::span<const RunReport> reports) {
+  if (reports.size() != 1) return fmt::format("{} runs", reports.size());
+  const RunReport& report = reports[0];
+  const std::string title = fmt::format("{}: {}", report.name, report.run.record.name);
+  return report.has_ended() ? title : fmt::format("{} ({})", title, run::position_text(report.run.record));
+}
+
 Json page_data(std::span<const RunReport> reports, const std::string& version, const Detail& detail) {
-  Json json = {{"live", !version.empty()},
-               {"version", version},
-               {"headline", run::headline_of(reports)},
-               {"runs", Json::array()},
-               {"differences", Json::array()}};
+  Json json = {{"live", !version.empty()},   {"version", version},
+               {"title", title_of(reports)}, {"headline", run::headline_of(reports)},
+               {"runs", Json::array()},      {"differences", Json::array()}};
   const RunReport* best = reports.size() > 1 ? run::best_of(reports) : nullptr;
   for (const RunReport& report : reports) {
     json["runs"].push_back(json_of(report, detail));
@@ -248,11 +253,6 @@ double picture_bytes(std::span<const RunReport> reports, std::int64_t pixels) {
     bytes += static_cast<double>(encode_png(reduced(*pictures[i * pictures.size() / few], pixels)).size());
   constexpr double kBase64 = 4.0 / 3;
   return kBase64 * bytes * static_cast<double>(pictures.size()) / static_cast<double>(few);
-}
-
-std::string title_of(std::span<const RunReport> reports) {
-  if (reports.size() != 1) return fmt::format("{} runs", reports.size());
-  return fmt::format("{}: {}", reports[0].name, reports[0].run.record.name);
 }
 
 }  // namespace

@@ -92,6 +92,7 @@ function showRun() {
 
 function showAll() {
   const first = data.runs[0];
+  document.title = document.getElementById("title").textContent = data.title;
   document.getElementById("headline").textContent = data.headline;
   document.getElementById("subtitle").textContent = data.runs.length > 1 ? data.runs.map(run => run.name).join(", ")
     : `${first.model} on ${first.device}, ${first.precision}, ${first.epochs} epoch${first.epochs === 1 ? "" : "s"}`;

@@ -121,7 +121,7 @@ void add_runs(CLI::App& app, Action& action) {
       "A run is a folder with run.json; the one whose session began last comes first.\n"
       "state    running, stopped, finished or failed; killed: it did not end by\n"
       "         itself, and `bantam train --resume` goes on from its last checkpoint\n"
-      "epoch    2/5+117: 2 of 5 epochs, and 117 updates of the next, as last saved\n"
+      "epoch    2/5+117: 2 of 5 epochs, and 117 updates of the next, as last logged\n"
       "best     the best evaluation, with its epoch\n"
       "trained  time of training; ago: since run.json was written\n"
       "Example: bantam runs runs");

@@ -52,7 +52,8 @@ class SweepPrinter : public SweepObserver {
     state.seconds = seconds_since(begun_);
     state.eta_seconds = seconds_ / static_cast<double>(ended_) * static_cast<double>(state.runs - state.run);
     const Metrics& last = outcome.result.validation.samples > 0 ? outcome.result.validation : outcome.result.train;
-    if (outcome.config.train.loss.loss->counts_correct()) state.values.emplace_back("accuracy", last.accuracy);
+    if (const std::string_view name = run::accuracy_name(outcome.config); !name.empty())
+      state.values.emplace_back(name, last.accuracy);
     state.values.emplace_back("loss", last.loss);
     progress_.run_end(state);
   }

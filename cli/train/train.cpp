@@ -94,6 +94,7 @@ RunConfig read_train_config(const TrainOptions& options, const RunDirectory* res
       fast_dev_overrides(run::parse_run_config(text, path, overrides), options.fast_dev);
   overrides.insert(overrides.end(), few.begin(), few.end());
   RunConfig config = run::parse_run_config(text, path, overrides);
+  config.is_trial = true;
   limit_held_out(config, options.fast_dev);
   pack_nothing(config);
   return config;

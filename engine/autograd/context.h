@@ -73,6 +73,8 @@ struct StepState {
   /// arena after each op.
   PartialGradients* gradients = nullptr;
   NormSync* norms = nullptr;  ///< of batch norms whose statistics are those of all ranks; null: of this rank's batch
+  /// The micro-batch's samples, of those of a full batch: running statistics move by as much less.
+  float batch_share = 1.0f;
 };
 
 /// A value: copy it to change a field for a scope. Holds no memory.

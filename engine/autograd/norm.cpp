@@ -26,11 +26,14 @@ Norm Norm::of_batch(Tensor batch_mean, Tensor batch_inv_std) const {
           .inv_std = std::move(batch_inv_std)};
 }
 
-kernels::StatisticsOutput Norm::statistics_output(const Tensor& batch_mean, const Tensor& batch_inv_std,
-                                                  bool moves_running) const {
-  const bool moves = moves_running && next_running_mean.defined();
+kernels::StatisticsOutput Norm::statistics_output(const Context& context, const Tensor& batch_mean,
+                                                  const Tensor& batch_inv_std) const {
+  const bool moves = context.pass == Pass::train && next_running_mean.defined();
+  kernels::RunningUpdate update = running;
+  update.share = context.step.batch_share;
+  if (warms_up) update.updates = context.random.update;
   return {.epsilon = epsilon,
-          .update = running,
+          .update = update,
           .running_mean = moves ? next_running_mean.as<float>() : nullptr,
           .running_variance = moves ? next_running_variance.as<float>() : nullptr,
           .mean = batch_mean.as<float>(),

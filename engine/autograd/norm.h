@@ -1,6 +1,7 @@
 // Norm: a batch norm as a value: the one type by which ops, tensors' notes and gradients speak of it.
 #pragma once
 
+#include "bantam/engine/autograd/context.h"
 #include "bantam/engine/autograd/tensor.h"
 #include "bantam/kernels/contracts/norm/batch_norm.h"
 
@@ -15,6 +16,7 @@ struct Norm {
   float epsilon = 1e-3f;
   kernels::RunningUpdate running;  ///< how the running statistics move
   ActivationFunction activation;   ///< f
+  bool warms_up = false;           ///< `running` counts the step's updates (kernels::RunningUpdate::updates)
   bool frozen = false;             ///< all passes normalise with the running statistics, and none moves them
   Tensor mean, inv_std;            ///< of the batch; undefined until they are computed
 
@@ -23,9 +25,10 @@ struct Norm {
   kernels::NormOperand operand(const Tensor& x) const;
   /// This norm with a batch's statistics, and without the running ones: what backward, recipes and readers hold.
   Norm of_batch(Tensor batch_mean, Tensor batch_inv_std) const;
-  /// Where a kernel writes the batch's statistics and, in a pass that moves them, the next running ones.
-  kernels::StatisticsOutput statistics_output(const Tensor& batch_mean, const Tensor& batch_inv_std,
-                                              bool moves_running) const;
+  /// Where a kernel writes the batch's statistics and, in a pass that moves them, the next running ones,
+  /// by the batch's share of the step.
+  kernels::StatisticsOutput statistics_output(const Context& context, const Tensor& batch_mean,
+                                              const Tensor& batch_inv_std) const;
   /// What evaluation reads.
   kernels::RunningStatistics running_statistics() const;
 };

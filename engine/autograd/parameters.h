@@ -253,12 +253,16 @@ class BufferArena {
   Tensor next(const Buffer& buffer) const;
   /// next = current (after loading).
   void reset_next(const Context& context);
+  /// Whether the values that training begins with are another training's: running statistics then have no warm-up.
+  bool settled() const { return settled_; }
+  void set_settled(bool settled) { settled_ = settled; }
 
  private:
   friend class ReplicaTree;  // which exchanges the next values' memory
   std::deque<Buffer> buffers_;
   std::int64_t elements_ = 0;
   Tensor current_, next_;
+  bool settled_ = false;
 };
 
 /// One named piece of state: a tensor on the device. A model's are "weights/<parameter>" and "buffers/<buffer>"

@@ -51,8 +51,8 @@ class BatchNormLayer : public BuiltInLayer {
   Shape output_shape(std::span<const Shape> inputs) const override {
     const Shape& in = single(kind(), inputs);
     if (in.rank() < 1) throw ShapeError("batch_norm: expected an input with channels, got a scalar");
-    if (!(options_.rate > 0.0f && options_.rate <= 1.0f))
-      throw ShapeError(fmt::format("batch_norm: rate must be in (0, 1], got {}", options_.rate));
+    if (const float rate = options_.running_rate(); !(rate > 0.0f && rate <= 1.0f))
+      throw ShapeError(fmt::format("batch_norm: rate must be in (0, 1], got {}", rate));
     return in;
   }
 

@@ -23,7 +23,8 @@ class BoundNorm : public NormSource {
         variance_(variance),
         buffers_(buffers),
         epsilon_(options.epsilon),
-        running_{options.rate, options.unbiased},
+        running_{.rate = options.running_rate(), .unbiased = options.unbiased},
+        warms_up_(!options.rate),
         activation_(activation_of(options)),
         frozen_(options.frozen) {}
 
@@ -37,6 +38,7 @@ class BoundNorm : public NormSource {
             .epsilon = epsilon_,
             .running = running_,
             .activation = activation_,
+            .warms_up = warms_up_ && !buffers_.settled(),
             .frozen = frozen_};
   }
 
@@ -48,6 +50,7 @@ class BoundNorm : public NormSource {
   BufferArena& buffers_;
   float epsilon_;
   kernels::RunningUpdate running_;
+  bool warms_up_;
   ActivationFunction activation_;
   bool frozen_;
 };

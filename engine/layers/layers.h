@@ -70,7 +70,11 @@ struct DenseOptions {
 /// Over the last axis. `rate` of the running statistics: Keras' momentum 0.99 is rate 0.01, PyTorch's momentum 0.1 is
 /// rate 0.1.
 struct BatchNormOptions {
-  float rate = 0.01f;
+  /// The batch's share in the running statistics, in (0, 1]. Absent: 0.01 with a warm-up, 10/(10 + updates) where that
+  /// is more, so that short runs have statistics of their own batches, too. No warm-up in a model whose running
+  /// statistics were loaded.
+  std::optional<float> rate = {};
+  float running_rate() const { return rate.value_or(0.01f); }
   float epsilon = 1e-3f;
   bool unbiased = true;  ///< running variance with rows - 1, as PyTorch and Keras' fused kernel
   bool scale = true, shift = true;

@@ -9,6 +9,7 @@
 
 #include "bantam/base/error.h"
 #include "bantam/engine/metrics/metric_readers.h"
+#include "bantam/kernels/contracts/loss/class_loss.h"
 #include "bantam/kernels/contracts/metric/metric_counts.h"
 
 namespace bantam {
@@ -129,6 +130,28 @@ class ConfusionMatrix : public ClassMetric {
   MetricTable table(std::span<const double> sums) const override {
     return {.values = {sums.begin(), sums.end()}, .columns = classes()};
   }
+};
+
+/// Counted by the kernel of the softmax losses, whose largest logit and largest target are the answer and the truth.
+class ClassAccuracy : public ClassMetric {
+ public:
+  ClassAccuracy() : ClassMetric("accuracy", {.multi_label = true}) {}
+  MetricPtr for_output(const Shape& output) const override { return with_classes(*this, output); }
+  bool is_accuracy() const override { return true; }
+  std::int64_t sums() const override { return sizeof(kernels::MetricSums) / sizeof(double); }
+  void accumulate(const Context& context, const Tensor& output, const TensorMap& batch,
+                  const DeviceSums& to) const override {
+    const std::int64_t samples = output.shape()[0];
+    const kernels::ClassLossShape shape{
+        .batch = samples, .positions = rows_of(output) / std::max<std::int64_t>(samples, 1), .classes = classes()};
+    const Tensor loss = context.allocate({}, DType::float32);
+    const Scratch scratch = context.scratch(kernels::class_loss_workspace_bytes(shape));
+    BANTAM_KERNEL(context.exec, class_loss, shape, output.dtype(),
+                  {.logits = output.data(), .targets = batch.at(kTargets).as<float>()},
+                  {.loss = loss.as<float>(), .ring = reinterpret_cast<kernels::MetricSums*>(to.ring), .slot = to.slot},
+                  scratch.get());
+  }
+  double value(std::span<const double> sums) const override { return ratio(sums[1], sums[2]); }
 };
 
 /// A class's predictions: true positives, false positives, false negatives.
@@ -276,6 +299,7 @@ MetricPtr f1(const ClassMetricOptions& options) { return std::make_shared<const 
 MetricPtr mean_iou(const ClassMetricOptions& options) {
   return std::make_shared<const ClassMean>("mean_iou", iou_of, options);
 }
+MetricPtr class_accuracy() { return std::make_shared<const ClassAccuracy>(); }
 MetricPtr auc(const ClassMetricOptions& options) { return std::make_shared<const Auc>(options); }
 
 MetricPtr read_top_k(ConfigMap& options) {

@@ -26,7 +26,11 @@ class Accuracy : public Metric {
 };
 
 MetricPtr read_accuracy(ConfigMap& options) {
-  options.describe("Share of samples whose largest output is that of the label.", "accuracy");
+  options.describe(
+      "Of losses of a softmax, and wherever a sample has one class (train.one_class): share of samples whose largest "
+      "output is that of the label. Of losses of sigmoids with any number of classes a sample: share of right binary "
+      "decisions, which logs call binary_accuracy.",
+      "accuracy");
   return accuracy();
 }
 
@@ -62,6 +66,13 @@ std::vector<MetricPtr> read_metrics(ConfigMap& section) {
     read.push_back(std::move(metric));
   }
   return read;
+}
+
+std::vector<MetricPtr> metrics_with_values(const std::vector<MetricPtr>& metrics) {
+  std::vector<MetricPtr> with_values;
+  std::ranges::copy_if(metrics, std::back_inserter(with_values),
+                       [](const MetricPtr& metric) { return !metric->counted_by_loss() && !metric->is_accuracy(); });
+  return with_values;
 }
 
 std::vector<MetricPtr> metrics_of_updates(const std::vector<MetricPtr>& metrics) {
@@ -118,7 +129,8 @@ Metrics metrics_from(const std::vector<double>& numbers, const std::vector<Metri
   check(numbers.size() >= 3 && numbers[0] >= 0 && numbers[0] <= kMostSamples);
   Metrics read{.loss = numbers[1], .accuracy = numbers[2], .samples = static_cast<std::int64_t>(numbers[0])};
   auto next = numbers.begin() + 3;
-  for (const MetricPtr& metric : read.samples == 0 ? std::vector<MetricPtr>() : metrics_of_updates(metrics)) {
+  for (const MetricPtr& metric :
+       read.samples == 0 ? std::vector<MetricPtr>() : metrics_with_values(metrics_of_updates(metrics))) {
     check(numbers.end() - next >= metric->sums());
     read.values.push_back({metric, std::vector<double>(next, next + metric->sums())});
     next += metric->sums();

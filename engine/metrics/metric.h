@@ -72,10 +72,18 @@ class Metric {
   /// Whether the loss counts it already (LossSums). Then `accumulate` is never
   /// called, and the model's end may be fused with the loss.
   virtual bool counted_by_loss() const { return false; }
+  /// Whether its value takes the place of what the loss counts as correct (Metrics::accuracy); it is then none of
+  /// Metrics::values. Its sums are a loss's (LossSums).
+  virtual bool is_accuracy() const { return false; }
 };
 
-/// The share of samples whose largest output is the label; counted by the loss.
+/// What the loss counts as correct. Losses of a softmax: the share of samples whose largest output is the label, or the
+/// largest target. Losses of sigmoids: the share of right binary decisions. Other losses count none.
 MetricPtr accuracy();
+/// For a loss of float32 "targets", where a sample has one class: the share of samples whose largest output is the
+/// largest target, whatever the loss. It takes the place of what the loss counts (Metric::is_accuracy). Of outputs
+/// (…, classes); of several places a sample counts by the share that is right.
+MetricPtr class_accuracy();
 
 // The others read the model's output, whose last axis is the classes: (classes), or (…, classes) with labels of every
 // place before it. Sums are added on the device, in training and evaluation alike, and are exact over short batches and
@@ -128,6 +136,9 @@ MetricPtr r2(const ValueMetricOptions& options = {});
 /// Each metric as it is for such an output (Metric::for_output). Throws ShapeError where one does not accept it.
 std::vector<MetricPtr> metrics_for(const Shape& output, std::vector<MetricPtr> metrics);
 
+/// Those that are among Metrics::values: that the loss does not count, and that are not the accuracy.
+std::vector<MetricPtr> metrics_with_values(const std::vector<MetricPtr>& metrics);
+
 /// Those whose sums each update has: that the loss does not count, and that are counted in training. In their order.
 std::vector<MetricPtr> metrics_of_updates(const std::vector<MetricPtr>& metrics);
 
@@ -149,7 +160,7 @@ struct MetricValue {
 /// What a set of samples came to.
 struct Metrics {
   double loss = 0;      ///< mean per sample
-  double accuracy = 0;  ///< share of samples; 0 where the loss counts none as correct
+  double accuracy = 0;  ///< see accuracy() and class_accuracy(); 0 where the loss counts none as correct
   std::int64_t samples = 0;
   std::vector<MetricValue> values = {};  ///< of metrics that the loss does not count, in the step's order
 };

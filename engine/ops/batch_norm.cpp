@@ -55,8 +55,8 @@ void forward_training(const Context& context, Call& call, const Tensor& x, const
   }
   const Scratch scratch = call.scratch(context);
   BANTAM_KERNEL(context.exec, batch_norm_forward_training, call.shape, call.dtype, x.data(), norm.affine(),
-                y.defined() ? y.data() : nullptr,
-                norm.statistics_output(call.norm.mean, call.norm.inv_std, context.pass == Pass::train), scratch.get());
+                y.defined() ? y.data() : nullptr, norm.statistics_output(context, call.norm.mean, call.norm.inv_std),
+                scratch.get());
 }
 
 Tensor forward_inference(const Context& context, const Call& call, const Tensor& x) {

@@ -21,7 +21,7 @@ class StatisticsAfter {
     if (context.replays()) return;
     for (Tensor* vector : {&statistics_.mean, &statistics_.inv_std})
       *vector = context.allocate({channels}, DType::float32);
-    output_ = source->norm().statistics_output(statistics_.mean, statistics_.inv_std, context.pass == Pass::train);
+    output_ = source->norm().statistics_output(context, statistics_.mean, statistics_.inv_std);
   }
   /// Where the kernel writes them; null where nobody wants them.
   const kernels::StatisticsOutput* output() const { return wanted_ ? &output_ : nullptr; }

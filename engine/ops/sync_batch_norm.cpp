@@ -57,8 +57,7 @@ void exchange_moments(const Context& context, Call& call, const Norm& norm, cons
   }
   context.step.norms->sum(context, message);
   BANTAM_KERNEL(context.exec, unpack_moments, channels, message.as<double>(),
-                norm.statistics_output(call.norm.mean, call.norm.inv_std, context.pass == Pass::train),
-                call.inv_rows.as<float>());
+                norm.statistics_output(context, call.norm.mean, call.norm.inv_std), call.inv_rows.as<float>());
 }
 
 /// Statistics of the first pass where a segment is recomputed, else of the ranks; in a segment's first pass they are

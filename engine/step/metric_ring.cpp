@@ -136,7 +136,10 @@ Metrics MetricRing::metrics_at(const std::vector<MetricPtr>& counted, const std:
   for (const MetricPtr& metric : counted) {
     MetricValue value{metric, std::vector<double>(static_cast<std::size_t>(metric->sums()))};
     std::memcpy(value.sums.data(), place + static_cast<std::size_t>(slot) * bytes_of(*metric), bytes_of(*metric));
-    metrics.values.push_back(std::move(value));
+    if (metric->is_accuracy())
+      metrics.accuracy = value.value();
+    else
+      metrics.values.push_back(std::move(value));
     place += bytes_of(*metric) * static_cast<std::size_t>(slots);
   }
   return metrics;

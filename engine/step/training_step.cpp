@@ -386,6 +386,8 @@ void TrainingStep::forward_and_backward(const Batch& batch, std::int64_t first_s
   // Those of replicas are to be added: each is whole.
   context.step.gradients = tree_ ? nullptr : &model_.parameters().partial_gradients();
   context.step.norms = norms_.get();
+  if (batch.size < full_batch_)
+    context.step.batch_share = static_cast<float>(batch.size) / static_cast<float>(full_batch_);
   context.random.update = optimizer_.updates();
   context.random.first_sample = first_sample;
   if (hooks_ != nullptr) {

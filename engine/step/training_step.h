@@ -145,6 +145,9 @@ class TrainingStep {
   /// within a step.
   void drop_plans_above(std::int64_t samples);
 
+  /// Samples of a full batch, as Trainer sets it: a smaller micro-batch, the last of an epoch say, moves running
+  /// statistics by its share of them alone. 0, as at first: all micro-batches move them alike.
+  void set_full_batch(std::int64_t samples) { full_batch_ = samples; }
   /// Forward and backward of one micro-batch; `first_sample` is its place in the effective batch of `effective_batch`
   /// samples. Where it throws, the whole effective batch is discarded (gradients, metrics, next statistics), and may be
   /// repeated.
@@ -276,6 +279,7 @@ class TrainingStep {
   std::unique_ptr<ReplicaTree> tree_;  // null: one replica
   bool accumulating_ = false;
   static constexpr int kNotRecording = -1;
+  std::int64_t full_batch_ = 0;
   int recorded_updates_ = kNotRecording;        // so far, while `capture` records
   std::shared_ptr<StepPlacements> placements_;  // null: eager
   const StepHooks* hooks_ = nullptr;            // while something looks into a step

@@ -436,6 +436,7 @@ void save_weights(Model& model, const std::filesystem::path& path) {
 
 void load_weights(Model& model, const std::filesystem::path& path) {
   load_state(weights_of(model), model.runtime().stream(model.device()), path);
+  model.buffers().set_settled(!model.buffers().all().empty());
 }
 
 }  // namespace bantam

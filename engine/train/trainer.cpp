@@ -70,6 +70,7 @@ Trainer::Trainer(TrainingStep& step, BatchSource& train, BatchSource* validation
     train_.set_share(replicas.first() * options_.accumulate, own_batches_an_update(), batches_an_update());
   check_on_oom(options_.on_oom, step_.model().graph());
   check_fits(train_, "training");
+  step_.set_full_batch(train_.size_of(0));
   if (validation_ != nullptr) check_fits(*validation_, "validation");
   if (options_.test != nullptr) check_fits(*options_.test, "test");
   if (options_.evaluate_every.count < 1 || options_.evaluate_every.unit == Duration::Unit::seconds)
@@ -361,10 +362,25 @@ bool Trainer::reads_together(EpochState& state) {
   return true;
 }
 
-void Trainer::begin_read(const EpochState& state) {
+void Trainer::begin_read(EpochState& state) {
   if (step_.unsynchronised_metrics() == 0) return;  // an update that is to be repeated
+  state.asked = TrainerClock::now();
   step_.begin_reading();
   reading_ = state.done;
+}
+
+/// Seconds that the updates of the reading that has ended took. On the CPU they were done when it began. A GPU did them
+/// some time between its beginning and its end; after a late end the next one comes at once, so the longer of both
+/// intervals counts.
+double Trainer::note_read(EpochState& state) const {
+  const TrainerClock::time_point now = TrainerClock::now();
+  const auto between = [](TrainerClock::time_point from, TrainerClock::time_point to) {
+    return std::chrono::duration<double>(to - from).count();
+  };
+  double seconds = between(std::exchange(state.last_asked, state.asked), state.asked);
+  if (step_.model().device().is_cuda()) seconds = std::max(seconds, between(state.last_read, now));
+  state.last_read = now;
+  return std::max(seconds, 1e-9);
 }
 
 void Trainer::finish_read(EpochState& state) {
@@ -382,10 +398,8 @@ void Trainer::finish_read(EpochState& state) {
     merge(state.sum, metrics);
     samples += metrics.samples;
   }
-  const double seconds = std::max(seconds_since(state.last_read), 1e-9),
-               epoch_seconds = std::max(seconds_since(state.start) - state.evaluation_seconds, 1e-9);
-  state.last_read = TrainerClock::now();
-  event.images_per_second = static_cast<double>(samples) / seconds;
+  const double epoch_seconds = std::max(seconds_since(state.start) - state.evaluation_seconds, 1e-9);
+  event.images_per_second = static_cast<double>(samples) / note_read(state);
   event.epoch_loss = state.sum.loss;
   event.epoch_accuracy = state.sum.accuracy;
   event.epoch_values = state.sum.values;
@@ -519,7 +533,7 @@ bool Trainer::evaluate_between_updates(EpochState& state, TrainResult& result) {
   const bool whole = evaluate_told(*validation_, state.epoch, result.validation);
   const double seconds = seconds_since(start);
   state.evaluation_seconds += seconds;
-  state.last_read = TrainerClock::now();
+  state.last_read = state.last_asked = TrainerClock::now();
   if (!whole) return false;
   evaluated_ = state.epoch * state.updates + state.done;
   const EvaluatedEvent event{.epoch = state.epoch,

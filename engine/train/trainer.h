@@ -253,8 +253,9 @@ class Trainer {
     std::int64_t done = 0;
     Metrics sum;
     TrainerClock::time_point start = TrainerClock::now();
-    TrainerClock::time_point last_read = TrainerClock::now();
-    std::int64_t first_update = 0;  ///< where it began (resume)
+    TrainerClock::time_point last_read = start;                  ///< when the last reading's metrics were there
+    TrainerClock::time_point last_asked = start, asked = start;  ///< when that reading began, and the one under way
+    std::int64_t first_update = 0;                               ///< where it began (resume)
     std::int64_t next_read = 0;     ///< of several ranks: after how many updates of it metrics are read
     double seconds = 0;             ///< of its updates, once they are done
     std::int64_t samples = 0;       ///< trained on since it began
@@ -306,7 +307,8 @@ class Trainer {
   bool go_on_smaller(const EpochState& state, const OutOfMemory& error);
   void tell_smaller();
   double waited_seconds() const { return waited_before_ + train_.waited_seconds(); }
-  void begin_read(const EpochState& state);
+  void begin_read(EpochState& state);
+  double note_read(EpochState& state) const;
   void finish_read(EpochState& state);
   void throw_known_failure() const;
   std::int32_t halt_after() const;

@@ -261,6 +261,10 @@ LoadedWeights load_weights(Model& model, const SafetensorsFile& file, const std:
   const Context context = model.context(Pass::train);
   model.parameters().refresh_compute(context);
   model.buffers().reset_next(context);
+  if (std::ranges::any_of(model.buffers().all(), [&](const Buffer& buffer) {
+        return !std::ranges::binary_search(loaded.initial, buffer.name);
+      }))
+    model.buffers().set_settled(true);
   synchronize(stream);
   return loaded;
 }

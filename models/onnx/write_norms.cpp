@@ -43,7 +43,7 @@ std::string normalized(GraphWriter& writer, const std::string& x, const LayerVal
                      writer.channel_constant("shift", flat, order, norm.shift),
                      writer.channel_constant("running_mean", flat, order, norm.mean),
                      writer.channel_constant("running_variance", flat, order, norm.variance)},
-                    {{"epsilon", options.epsilon}, {"momentum", 1.0f - options.rate}});
+                    {{"epsilon", options.epsilon}, {"momentum", 1.0f - options.running_rate()}});
 }
 
 LayerValue write_batch_norm(GraphWriter& writer, const LayerInputs& layer) {

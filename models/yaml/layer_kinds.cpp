@@ -72,18 +72,23 @@ LayerPtr read_dense(ConfigMap& options) {
 }
 
 /// How fast the running statistics move may be said Keras' way (momentum: the share that stays) or PyTorch's (rate: the
-/// share that is new, which PyTorch calls momentum).
-float read_running_rate(ConfigMap& options) {
+/// share that is new, which PyTorch calls momentum). Nothing where neither is.
+std::optional<float> read_running_rate(ConfigMap& options) {
   const ConfigKey kRate{"rate",
                         "Share of a batch's statistics in the running statistics, which PyTorch calls momentum. In "
                         "place of `momentum`.",
                         "0.1", "1 - momentum"};
-  if (!options.has(kRate))
-    return static_cast<float>(1.0 - options.number({"momentum",
-                                                    "Share of the running statistics that stays at each batch, as in "
-                                                    "Keras: 0.99 is PyTorch's 0.01. Short runs want less: 0.9.",
-                                                    "0.9"},
-                                                   {.min = 0, .max = 1, .max_open = true}, 0.99));
+  if (!options.has(kRate)) {
+    const ConfigNode momentum = options.node(
+        {"momentum",
+         "Share of the running statistics that stays at each batch, as in Keras: 0.9 is PyTorch's 0.1. auto: 0.99, and "
+         "in the first updates less, updates / (updates + 10), so that the statistics of a short run are those of its "
+         "last batches.",
+         "0.9"},
+        "auto");
+    if (momentum.is_text("auto")) return std::nullopt;
+    return static_cast<float>(1.0 - momentum.as_number({.min = 0, .max = 1, .max_open = true}));
+  }
   if (options.has("momentum"))
     options.node("momentum").fail_at_key("give momentum (Keras: what stays) or rate (PyTorch: what is new), not both");
   return static_cast<float>(options.number(kRate, {.min = 0, .max = 1, .min_open = true}));

@@ -463,6 +463,11 @@ void settle_metrics(RunConfig& config, bool described) {
   try {
     const Shape& output = config.model.graph.output_shape();
     (void)targets_of(config.train.loss, output);
+    std::vector<MetricPtr>& metrics = config.train.loss.metrics;
+    if (!described && has_one_class(config)) {
+      std::erase_if(metrics, [](const MetricPtr& metric) { return metric->kind() == "accuracy"; });
+      metrics.insert(metrics.begin(), class_accuracy());
+    }
     config.train.loss.metrics = metrics_for(output, std::move(config.train.loss.metrics));
     if (config.train.loss.views && !described)  // the description's example network reads no images
       check_views(*config.train.loss.views, config.model.graph);
@@ -538,8 +543,8 @@ RunConfig read_document(ConfigDocument document, const std::string& name, const 
   return config;
 }
 
-std::vector<std::string> configuration_errors(const std::filesystem::path& path,
-                                              std::span<const std::string> overrides) {
+CheckedConfig checked_config(const std::filesystem::path& path, std::span<const std::string> overrides) {
+  CheckedConfig checked;
   try {
     const std::string text = ConfigDocument::read_text(path);
     ConfigDocument document = ConfigDocument::parse(text, path.string(), with_one_length(text, overrides));
@@ -550,10 +555,13 @@ std::vector<std::string> configuration_errors(const std::filesystem::path& path,
       const RunConfig config = read_document(document, path.stem().string());
       if (collected_errors(document).empty()) require_model_fits(config);
     });
-    return collected_errors(document);
+    checked.errors = collected_errors(document);
+    // Read once more by a document that throws: what reads it later does not add to the errors.
+    if (checked.errors.empty()) checked.config = parse_run_config(text, path, overrides);
   } catch (const ConfigError& error) {  // of a text that is no YAML, or of an override: nothing more is known
-    return {error.what()};
+    checked.errors = {error.what()};
   }
+  return checked;
 }
 
 std::uint64_t cache_room(const RunConfig& config) {
@@ -641,6 +649,31 @@ void require_device(const RunConfig& config) {
 
 namespace {
 
+bool loss_reads(const RunConfig& config, std::string_view name) {
+  const std::vector<TensorFacts> reads = config.train.loss.loss->targets(config.model.graph.output_shape());
+  return std::ranges::find(reads, name, &TensorFacts::name) != reads.end();
+}
+
+}  // namespace
+
+bool has_one_class(const RunConfig& config) {
+  const bool softmax = config.train.loss.loss->output_kind() == OutputKind::softmax;
+  if (softmax || loss_reads(config, kLabels) || !loss_reads(config, kTargets)) return false;
+  if (config.train.one_class) return *config.train.one_class;
+  if (!config.data || !config.data->pipeline.mix.any()) return false;
+  const std::vector<SampleField> stored = train_facts(*config.data).targets;
+  return std::ranges::find(stored, kTargets, &SampleField::name) == stored.end();
+}
+
+std::string_view accuracy_name(const RunConfig& config) {
+  if (has_one_class(config)) return "accuracy";
+  const Loss& loss = *config.train.loss.loss;
+  if (!loss.counts_correct()) return "";
+  return loss.output_kind() == OutputKind::sigmoid ? "binary_accuracy" : "accuracy";
+}
+
+namespace {
+
 /// What batches have beside images: the fields of the configuration's data, or labels.
 std::vector<SampleField> target_fields(const RunConfig& config) {
   return config.data ? batch_facts(*config.data).targets : DatasetFacts{}.targets;
@@ -659,8 +692,7 @@ void require_ignored(const RunConfig& config) {
   if (!config.data) return;
   const std::optional<std::int32_t> ignored = train_facts(*config.data).ignored_label;
   const Loss& loss = *config.train.loss.loss;
-  const std::vector<TensorFacts> reads = loss.targets(config.model.graph.output_shape());
-  if (!ignored || std::ranges::find(reads, kLabels, &TensorFacts::name) == reads.end()) return;
+  if (!ignored || !loss_reads(config, kLabels)) return;
   if (loss.ignored_label() != ignored)
     config.model.output.fail_at_key(
         fmt::format("data.ignore: pixels of {} have no class, so the loss must leave them out: "
@@ -696,7 +728,8 @@ void require_target(const RunConfig& config, const TensorFacts& reads, std::int6
         reads.name == kLabels && has_values
             ? "; for targets that are values name a loss and metrics of values: binary_cross_entropy, "
               "{softmax_cross_entropy: {targets: values}} or mse, and {f1: {multi_label: true}}, say"
-        : reads.name == kTargets ? "; for class numbers name a loss of classes, such as softmax_cross_entropy"
+        : reads.name == kTargets ? "; for class numbers name a loss of classes, such as softmax_cross_entropy, "
+                                   "or write one_hot before the batch stage"
                                  : "";
     fail(fmt::format("{} '{}', but the data have {}{}", readers_of(config, reads.name), reads.name,
                      join(names, ", ", " and "), advice));
@@ -724,11 +757,7 @@ void require_target(const RunConfig& config, const TensorFacts& reads, std::int6
 /// A loss of labels would train mixed images on one of their two classes.
 void require_soft_loss(const RunConfig& config) {
   if (!config.data || !config.data->pipeline.mix.any()) return;
-  const std::vector<TensorFacts> reads = config.train.loss.loss->targets(config.model.graph.output_shape());
-  const auto is_read = [&](std::string_view name) {
-    return std::ranges::find(reads, name, &TensorFacts::name) != reads.end();
-  };
-  if (is_read(kLabels) && !is_read(kTargets))
+  if (loss_reads(config, kLabels) && !loss_reads(config, kTargets))
     config.model.output.fail_at_key(
         "the pipeline has one_hot, mixup or cutmix, whose probabilities are in 'targets', but the loss reads 'labels': "
         "write `train.loss: {softmax_cross_entropy: {targets: values}}`");

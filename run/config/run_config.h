@@ -51,6 +51,7 @@ struct TrainConfig {
   bool sync_batch_norm = false;      ///< batch statistics are those of all replicas, each on a rank of its own
   SplitOptions split;
   LossOptions loss;
+  std::optional<bool> one_class;  ///< a sample has one class, though the loss reads targets; absent: has_one_class
   OptimizerOptions optimizer;
   std::vector<GroupConfig> groups;
   std::string initial_weights;                    ///< a weights file; empty: initial values by the seed
@@ -123,6 +124,14 @@ struct MemoryConfig {
   OnOutOfMemory on_oom = OnOutOfMemory::fail;
 };
 
+struct RunConfig;
+/// Whether a sample has one class though the loss reads float32 targets: train.one_class, else whether the pipeline
+/// makes the targets of class numbers.
+bool has_one_class(const RunConfig& config);
+/// What logs and reports call Metrics::accuracy: "accuracy" (of classes), "binary_accuracy" (the share of right binary
+/// decisions of a multi-label loss); empty where nothing is right or wrong.
+std::string_view accuracy_name(const RunConfig& config);
+
 /// A file's every key. `data` may be missing: benches and summaries do without.
 struct RunConfig {
   ConfigDocument document;
@@ -142,6 +151,7 @@ struct RunConfig {
   TrainConfig train;
   CheckpointConfig checkpoint;
   LogConfig log;
+  bool is_trial = false;  ///< of a few updates, of which nothing is kept: how many there are is no trap
   /// Of one rank of several: how many replicas each has, by rank, and which rank this is. Empty: one rank has all.
   std::vector<int> dealt = {};
   int rank = 0;
@@ -162,11 +172,15 @@ RunConfig read_run_config(const std::filesystem::path& path, std::span<const std
 RunConfig parse_run_config(std::string_view text, const std::filesystem::path& path,
                            std::span<const std::string> overrides, DataSection data = DataSection::read);
 
-/// Everything that is wrong with a configuration, each error as read_run_config would throw it, in the order of the
-/// file; empty where nothing is. Also whether model, loss and data suit each other. Opens no file but that of the
+/// A configuration, or what is wrong with it.
+struct CheckedConfig {
+  std::vector<std::string> errors;  ///< each as read_run_config would throw it, in the order of the file
+  std::optional<RunConfig> config;  ///< there where nothing is wrong
+};
+
+/// Looks for everything that is wrong, also whether model, loss and data suit each other. Opens no file but that of the
 /// configuration, where the data's format does not need to.
-std::vector<std::string> configuration_errors(const std::filesystem::path& path,
-                                              std::span<const std::string> overrides);
+CheckedConfig checked_config(const std::filesystem::path& path, std::span<const std::string> overrides);
 
 /// As read_run_config, for a survey of the data: the configuration need not have a model, a pipeline, or images of one
 /// size. Of one without a model the keys besides version, seed, device, precision, memory and data are not read, and

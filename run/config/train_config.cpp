@@ -308,6 +308,19 @@ WatchedMetric watched_by_default(const TrainConfig& train) {
 
 namespace {
 
+std::optional<bool> read_one_class(ConfigMap& train) {
+  const ConfigNode node = train.node(
+      {"one_class",
+       "Whether a sample has exactly one class where the loss reads float32 targets, as binary_cross_entropy and mse "
+       "do: accuracy is then the share of samples whose largest output is the class, and predictions name that class. "
+       "false: any number of classes a sample, or numbers. auto: true where the targets are made of class numbers "
+       "(stages one_hot, mixup, cutmix).",
+       "true"},
+      "auto");
+  if (node.is_text("auto")) return std::nullopt;
+  return node.as_boolean();
+}
+
 /// `epochs` or `updates`: one of the two is the run's length.
 void read_length(ConfigMap& train, TrainConfig& config) {
   const ConfigKey key{
@@ -359,6 +372,7 @@ TrainConfig read_train_config(ConfigMap train, Device device) {
   config.split = read_split(train);
   attempt([&] { config.loss.loss = read_loss(train); });
   attempt([&] { config.loss.metrics = read_metrics(train); });
+  config.one_class = read_one_class(train);
   if (!attempt.failed() && !config.loss.loss->counts_correct() && !train.has("metrics"))
     std::erase_if(config.loss.metrics, [](const MetricPtr& metric) { return metric->kind() == "accuracy"; });
   attempt([&] { config.optimizer = read_optimizer(train); });

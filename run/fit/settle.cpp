@@ -2,7 +2,6 @@
 #include "bantam/run/fit/settle.h"
 
 #include <algorithm>
-#include <cmath>
 #include <filesystem>
 #include <system_error>
 #include <utility>
@@ -13,9 +12,9 @@
 #include "bantam/base/counted.h"
 #include "bantam/base/error.h"
 #include "bantam/base/text.h"
-#include "bantam/engine/layers/layers.h"
 #include "bantam/models/yaml/model_weights.h"
 #include "bantam/run/fit/run_plan.h"
+#include "bantam/run/fit/run_warnings.h"
 #include "bantam/run/weights/initial_weights.h"
 
 namespace bantam::run {
@@ -39,64 +38,6 @@ void settle_recompute(const RunConfig& config, std::int64_t batch, std::uint64_t
                   format_byte_size(bytes), format_byte_size(choice.peak_bytes),
                   predicted_percent(choice.extra_work, rates_of(config, config.precision).estimate)));
   settled.recompute = choice;
-}
-
-/// What is asked for at updates that the run does not reach.
-void warn_of_unreached(const RunConfig& config, std::int64_t batch, std::vector<std::string>& warnings) {
-  const std::int64_t each = updates_per_epoch(config, batch);
-  std::int64_t updates = updates_of_run(config, batch);
-  if (config.train.max_updates > 0) updates = std::min(updates, config.train.max_updates);
-  const auto warn = [&](std::string_view key, std::int64_t at, std::string_view effect) {
-    warnings.push_back(
-        fmt::format("{}: the run has only {}, not {}: {}", key, counted(updates, "update"), format_count(at), effect));
-  };
-  if (const auto& prune = config.train.optimizer.prune) {
-    if (prune->begin >= updates)
-      warn("train.prune.begin", prune->begin, "nothing is pruned");
-    else if (prune->schedule == PruneSchedule::polynomial && prune->end > updates)
-      warn("train.prune.end", prune->end, "the final sparsity is not reached");
-  }
-  const auto& ema = config.train.optimizer.ema;
-  if (ema && ema->every > updates) warn("train.ema.every", ema->every, "weights are never averaged");
-  for (const GroupConfig& group : config.train.groups) {
-    const std::int64_t until =
-        group.frozen_until.count * (group.frozen_until.unit == Duration::Unit::epochs ? each : 1);
-    if (until >= updates && group.group.freeze)
-      warn(fmt::format("train.groups, until of \"{}\"", group.group.match), until, "they stay frozen to its end");
-  }
-}
-
-/// Losses of logits apply the function themselves that turns logits into probabilities.
-void warn_of_probabilities(const RunConfig& config, std::vector<std::string>& warnings) {
-  const Layer& last = *config.model.graph.nodes().back().layer;
-  const std::string_view loss = config.train.loss.loss->kind();
-  const auto* activation = last.options<ActivationOptions>();
-  const auto* dense = last.options<DenseOptions>();
-  const Activation function = activation ? activation->kind : dense ? dense->activation.kind : Activation::none;
-  const bool sigmoid = loss == "binary_cross_entropy" && function == Activation::sigmoid;
-  if (!sigmoid && !(loss == "softmax_cross_entropy" && last.kind() == "softmax")) return;
-  warnings.push_back(fmt::format("the model ends with a {}, and the loss {} applies one itself: leave the model's out",
-                                 sigmoid ? "sigmoid" : "softmax", loss));
-}
-
-/// Pixels as they are stored, 0 to 255, are far from what initial weights and usual learning rates are made for; with
-/// the mean and deviation of scaled ones they are farther still.
-void warn_of_unscaled_pixels(const RunConfig& config, std::vector<std::string>& warnings) {
-  constexpr double kLargestPixel = 255, kMost = 64;  // white is less where images of little contrast are normalised
-  const DatasetFacts facts = config.data->source.train->facts();
-  if (facts.image_dtype != DType::uint8 || facts.image_shape.rank() != 3) return;
-  const NormalizeOptions& normalize = config.data->pipeline.normalize;
-  double largest = 0;
-  for (std::size_t c = 0; c < std::max(normalize.mean.size(), normalize.std.size()); ++c) {
-    const double mean = normalize.mean[normalize.mean.size() == 1 ? 0 : c];
-    const double deviation = normalize.std[normalize.std.size() == 1 ? 0 : c];
-    largest = std::max(largest, std::abs(kLargestPixel * normalize.scale - mean) / deviation);
-  }
-  if (largest <= kMost) return;
-  warnings.push_back(
-      fmt::format("pixels reach the network as numbers up to {:.4g}: `normalize: {{scale: 0.00392156862745098}}` makes "
-                  "bytes 0 to 1, and `bantam data` measures their mean and std",
-                  largest));
 }
 
 /// Whether a path that depends on the current folder leads to a file.
@@ -126,9 +67,8 @@ Settled settle(const RunConfig& config) {
     if (settled.weights->sha256.empty()) settled.weights->sha256 = sha256_of_weights(settled.weights->file);
   }
   for (std::string& note : data_notes(*config.data)) settled.warnings.push_back(std::move(note));
-  warn_of_probabilities(config, settled.warnings);
-  warn_of_unscaled_pixels(config, settled.warnings);
-  warn_of_unreached(config, settled.batch ? settled.batch->batch : config.data->pipeline.batch_size, settled.warnings);
+  const std::int64_t batch = settled.batch ? settled.batch->batch : config.data->pipeline.batch_size;
+  for (std::string& warning : run_warnings(config, batch)) settled.warnings.push_back(std::move(warning));
   return settled;
 }
 
@@ -141,6 +81,8 @@ RunConfig with_data_keys(const RunConfig& config) {
   (void)open_splits(*config.data, config.seed);  // the values are of the training samples that a split leaves
   for (const auto& [key, value] : config.data->source.train->settled_keys())
     other.document = other.document.with_value("data." + key, value);
+  if (!config.train.one_class && has_one_class(config))
+    other.document = other.document.with_value("train.one_class", "true");  // of readers without the data
   return other;
 }
 

@@ -27,7 +27,8 @@ Settled settle(const RunConfig& config);
 bool packs_into_run(const DataOptions& data);
 
 /// A new run's configuration with those keys of its data's format that the training samples decide
-/// (SampleReader::settled_keys) written into its document. May read the samples; throws DataError.
+/// (SampleReader::settled_keys), and `train.one_class` where the data decide it, written into its document. May read
+/// the samples; throws DataError.
 RunConfig with_data_keys(const RunConfig& config);
 
 /// The configuration with all that was decided, `device: auto` and `precision: auto` included: in its fields, and in

@@ -23,13 +23,10 @@ std::string folder_name(const fs::path& path) {
   return (whole.has_filename() ? whole : whole.parent_path()).filename().string();
 }
 
-ListedRun listed(const fs::path& folder) {
-  RunList list = list_runs(folder);
-  const auto found = std::ranges::find(list.runs, folder, &ListedRun::path);
-  if (found != list.runs.end()) return std::move(*found);
-  for (const std::string& message : list.unreadable)
-    if (message.find((folder / "run.json").string()) != std::string::npos) throw DataError(message);
-  throw DataError(fmt::format("{} holds no run: there is no run.json in it", folder.string()));
+void require_run(const fs::path& folder) {
+  std::error_code error;
+  if (!fs::exists(folder / "run.json", error))
+    throw DataError(fmt::format("{} holds no run: there is no run.json in it", folder.string()));
 }
 
 /// The model whose answers are shown: of the best weights where the run keeps them.
@@ -115,7 +112,7 @@ std::string state_headline(const RunReport& report) {
     return best.empty() ? fmt::format("{} finished after {}; it was never evaluated.", report.name, work)
                         : fmt::format("{} came to {}, after {}.", report.name, at, work);
   const std::string so_far = best.empty() ? "not evaluated yet" : "best so far " + at;
-  const std::string where = fmt::format("epoch {} of {}", std::min(record.epoch + 1, record.epochs), record.epochs);
+  const std::string where = position_text(record);
   if (!report.has_ended())
     return fmt::format("{} is {}, in {}: {}, after {}.", report.name, report.run.state, where, so_far, work);
   const std::string reason = record.reason.empty() ? "" : fmt::format(" ({})", record.reason);
@@ -127,6 +124,10 @@ std::string state_headline(const RunReport& report) {
 std::string one_headline(const RunReport& report) { return state_headline(report) + iou_text(report); }
 
 }  // namespace
+
+std::string position_text(const RunRecord& record) {
+  return fmt::format("epoch {} of {}", std::min(record.epoch + 1, record.epochs), record.epochs);
+}
 
 std::vector<fs::path> run_folders(std::span<const fs::path> paths) {
   std::vector<fs::path> folders;
@@ -149,15 +150,14 @@ std::vector<fs::path> run_folders(std::span<const fs::path> paths) {
 }
 
 RunReport report_of(const fs::path& folder, const RunReportOptions& options) {
-  RunReport report{.name = folder_name(folder), .run = listed(folder)};
+  require_run(folder);
+  RunReport report{.name = folder_name(folder)};
+  MetricsFile whole(folder / "metrics.jsonl");
+  report.run =
+      listed_run(folder, options.metrics != nullptr ? *options.metrics : whole, options.most_points, report.history);
   report.config_text = read_file(folder / "config.yaml");
   report.config = ConfigDocument::parse(report.config_text, (folder / "config.yaml").string()).values();
   report.larger_is_better = larger_is_better(folder / "config.yaml", report.run.record.metric);
-  MetricsFile whole(folder / "metrics.jsonl");
-  report.history = (options.metrics != nullptr ? *options.metrics : whole).read(options.most_points);
-  // The record of a run under way is that of its last checkpoint.
-  report.run.record.seconds = std::max(report.run.record.seconds, report.history.seconds);
-  report.run.record.updates = std::max(report.run.record.updates, report.history.updates);
   report.histograms = read_histograms(folder / "histograms.jsonl", options.most_histograms);
   if (options.held_out) add_model(folder, *options.held_out, report);
   return report;

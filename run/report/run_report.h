@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "bantam/run/report/held_out.h"
-#include "bantam/run/report/metrics_history.h"
 #include "bantam/run/report/tensor_histogram.h"
+#include "bantam/run/session/metrics_history.h"
 #include "bantam/run/session/run_list.h"
 
 namespace bantam::run {
@@ -53,6 +53,9 @@ RunReport report_of(const std::filesystem::path& folder, const RunReportOptions&
 
 /// The run with the best value of the metric that all runs have; null: there is no such metric.
 const RunReport* best_of(std::span<const RunReport> reports);
+
+/// "epoch 2 of 5": the one that is under way, or the last.
+std::string position_text(const RunRecord& record);
 
 /// One sentence: what came out.
 std::string headline_of(std::span<const RunReport> reports);

@@ -82,6 +82,7 @@ Fingerprint fingerprint_of(const RunConfig& config) {
   for (const auto& [path, value] : config.document.values()) {
     if (path == "train.replicas" && config.train.replicas == 1) continue;  // a run from before the key has one
     if (path == "train.gradients" && config.train.gradients == DType::float32) continue;  // nor has it these
+    if (path == "train.one_class") continue;  // changes what is said, and no update
     if (path == "train.sync_batch_norm" && !config.train.sync_batch_norm) continue;
     auto entry = without_stage_number(path, value);
     if (!is_free(entry.first) || (config.train.follows_evaluations && is_of_evaluations(entry.first)))

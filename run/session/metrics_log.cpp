@@ -48,10 +48,10 @@ void add_values(Json& line, std::string_view prefix, const std::vector<MetricVal
   }
 }
 
-/// What a set of samples came to: loss, accuracy, values, samples.
-void add_metrics(Json& line, std::string_view prefix, const Metrics& metrics) {
+/// What a set of samples came to: loss, accuracy by its name (empty: it means nothing), values, samples.
+void add_metrics(Json& line, std::string_view prefix, const Metrics& metrics, const std::string& accuracy) {
   line[fmt::format("{}loss", prefix)] = metrics.loss;
-  line[fmt::format("{}accuracy", prefix)] = metrics.accuracy;
+  if (!accuracy.empty()) line[fmt::format("{}{}", prefix, accuracy)] = metrics.accuracy;
   add_values(line, prefix, metrics.values);
   line[fmt::format("{}samples", prefix)] = metrics.samples;
 }
@@ -61,9 +61,13 @@ double shortest(float value) { return std::isfinite(value) ? std::stod(fmt::form
 
 }  // namespace
 
-MetricsLog::MetricsLog(fs::path path, std::int64_t log_every, const std::vector<MetricPtr>& metrics,
-                       BfcAllocator& memory, std::function<void(std::string_view)> warn)
-    : file_(std::move(path), "lines", std::move(warn)), log_every_(log_every), metrics_(metrics), memory_(memory) {}
+MetricsLog::MetricsLog(fs::path path, const RunConfig& config, BfcAllocator& memory,
+                       std::function<void(std::string_view)> warn)
+    : file_(std::move(path), "lines", std::move(warn)),
+      log_every_(config.train.log_every),
+      metrics_(config.train.loss.metrics),
+      accuracy_(accuracy_name(config)),
+      memory_(memory) {}
 
 void MetricsLog::register_state(StateRegistry& state) {
   state.add_numbers(
@@ -81,7 +85,8 @@ std::vector<double> MetricsLog::sums() const {
 /// Numbers that the metrics come to where there are samples.
 std::size_t MetricsLog::most_sums() const {
   std::size_t count = numbers_of({}).size();
-  for (const MetricPtr& metric : metrics_of_updates(metrics_)) count += static_cast<std::size_t>(metric->sums());
+  for (const MetricPtr& metric : metrics_with_values(metrics_of_updates(metrics_)))
+    count += static_cast<std::size_t>(metric->sums());
   return count;
 }
 
@@ -125,12 +130,9 @@ void MetricsLog::write(const Json& line) {
 
 void MetricsLog::write_updates(std::uint64_t peak_bytes) {
   const double samples = static_cast<double>(samples_);
-  Json line = {{"kind", "update"},
-               {"epoch", epoch_ + 1},
-               {"update", update_},
-               {"loss", loss_ / samples},
-               {"accuracy", correct_ / samples},
-               {"samples", samples_}};
+  Json line = {{"kind", "update"}, {"epoch", epoch_ + 1}, {"update", update_}, {"loss", loss_ / samples}};
+  if (!accuracy_.empty()) line[accuracy_] = correct_ / samples;
+  line["samples"] = samples_;
   for (const MetricValue& metric : values_)
     if (!metric.table().is_matrix()) line[std::string(metric.name())] = metric.value();
   if (last_) {
@@ -138,7 +140,7 @@ void MetricsLog::write_updates(std::uint64_t peak_bytes) {
     line["gradient_norm"] = shortest(last_->gradient_norm);
     line["loss_scale"] = shortest(last_->loss_scale);
   }
-  if (images_per_second_) line["images_per_s"] = *images_per_second_;
+  if (timed_seconds_ > 0) line["images_per_s"] = timed_samples_ / timed_seconds_;
   line["peak_bytes"] = peak_bytes;
   line["seconds"] = seconds_before_ + seconds_since(begun_);
   write(line);
@@ -147,7 +149,6 @@ void MetricsLog::write_updates(std::uint64_t peak_bytes) {
 void MetricsLog::on_progress(const ProgressEvent& event) {
   epoch_ = event.epoch;
   update_ = event.update - static_cast<std::int64_t>(event.metrics.size());
-  images_per_second_ = event.images_per_second;
   const std::uint64_t peak_bytes = memory_.stats().peak_bytes;  // once for all lines of the event
   for (std::size_t i = 0; i < event.metrics.size(); ++i) {
     const Metrics& metrics = event.metrics[i];
@@ -158,10 +159,12 @@ void MetricsLog::on_progress(const ProgressEvent& event) {
     loss_ += metrics.loss * static_cast<double>(metrics.samples);
     correct_ += metrics.accuracy * static_cast<double>(metrics.samples);
     merge(values_, metrics.values);
+    timed_samples_ += static_cast<double>(metrics.samples);
+    timed_seconds_ += static_cast<double>(metrics.samples) / event.images_per_second;
     if (update_ % log_every_ != 0 && update_ != event.updates) continue;
     write_updates(peak_bytes);
     updates_ = samples_ = 0;
-    loss_ = correct_ = 0;
+    loss_ = correct_ = timed_samples_ = timed_seconds_ = 0;
     values_.clear();
   }
   file_.flush();
@@ -184,7 +187,7 @@ void MetricsLog::on_end() {
 void MetricsLog::on_evaluated(const EvaluatedEvent& event) {
   if (event.ends_epoch()) return;  // the epoch's line has it
   Json line = {{"kind", "evaluation"}, {"epoch", event.epoch + 1}, {"update", event.update}};
-  add_metrics(line, "validation_", event.validation);
+  add_metrics(line, "validation_", event.validation, accuracy_);
   line["evaluation_seconds"] = event.seconds;
   write(line);
   file_.flush();
@@ -192,7 +195,7 @@ void MetricsLog::on_evaluated(const EvaluatedEvent& event) {
 
 void MetricsLog::on_test(const TestEvent& event) {
   Json line = {{"kind", "test"}, {"updates", event.updates}};
-  add_metrics(line, "test_", event.test);
+  add_metrics(line, "test_", event.test, accuracy_);
   line["evaluation_seconds"] = event.seconds;
   write(line);
   file_.flush();
@@ -200,8 +203,8 @@ void MetricsLog::on_test(const TestEvent& event) {
 
 void MetricsLog::on_epoch_end(const EpochEvent& event) {
   Json line = {{"kind", "epoch"}, {"epoch", event.epoch + 1}};
-  add_metrics(line, "", event.train);
-  if (event.validation.samples > 0) add_metrics(line, "validation_", event.validation);
+  add_metrics(line, "", event.train, accuracy_);
+  if (event.validation.samples > 0) add_metrics(line, "validation_", event.validation, accuracy_);
   const MemoryStats memory = memory_.stats();
   line["seconds"] = event.seconds;
   line["evaluation_seconds"] = event.evaluation_seconds;

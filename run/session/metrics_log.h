@@ -19,6 +19,7 @@
 #include "bantam/engine/step/training_step.h"
 #include "bantam/engine/train/trainer.h"
 #include "bantam/memory/allocator/allocator.h"
+#include "bantam/run/config/run_config.h"
 #include "bantam/run/log/appended_file.h"
 
 namespace bantam::run {
@@ -28,9 +29,9 @@ namespace bantam::run {
 /// (AppendedFile).
 class MetricsLog : public Callback {
  public:
-  /// The file is made with the first line. `metrics` are those of the run; `warn` must not throw.
-  MetricsLog(std::filesystem::path path, std::int64_t log_every, const std::vector<MetricPtr>& metrics,
-             BfcAllocator& memory, std::function<void(std::string_view)> warn);
+  /// The file is made with the first line. `warn` must not throw.
+  MetricsLog(std::filesystem::path path, const RunConfig& config, BfcAllocator& memory,
+             std::function<void(std::string_view)> warn);
   /// `told` hears of every line, too, as it is written.
   void tell(std::function<void(const nlohmann::ordered_json& line)> told) { told_ = std::move(told); }
   /// The run goes on now, after `seconds` of earlier sessions: lines say how long it has run.
@@ -68,15 +69,16 @@ class MetricsLog : public Callback {
   std::optional<std::uint64_t> bytes_at_end_;  // without the line of a run that ended between two lines
   std::int64_t log_every_;
   std::vector<MetricPtr> metrics_;
+  std::string accuracy_;  // its name in lines; empty: it means nothing
   BfcAllocator& memory_;
   std::int64_t epoch_ = 0, update_ = 0;  // the last seen
   // Sums of the updates since the last line.
   std::int64_t updates_ = 0, samples_ = 0;
   double loss_ = 0, correct_ = 0;
   std::vector<MetricValue> values_;
-  std::optional<UpdateReport> last_;         // of the last update
-  bool ignores_sums_ = false;                // of states that are loaded
-  std::optional<double> images_per_second_;  // of the last event
+  std::optional<UpdateReport> last_;              // of the last update
+  bool ignores_sums_ = false;                     // of states that are loaded
+  double timed_samples_ = 0, timed_seconds_ = 0;  // of this session's updates since the last line
   std::chrono::steady_clock::time_point begun_ = std::chrono::steady_clock::now();
   double seconds_before_ = 0;  // of earlier sessions
 };

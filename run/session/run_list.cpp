@@ -49,6 +49,42 @@ void move_to_newest_checkpoint(RunRecord& record, const fs::path& folder) {
   }
 }
 
+/// run.json is written with each checkpoint alone, and metrics.jsonl after each few updates.
+bool may_lag(const std::string& state) { return state != "finished" && state != "stopped"; }
+
+void move_to_metrics(RunRecord& record, const MetricsHistory& history) {
+  record.seconds = std::max(record.seconds, history.seconds);
+  if (history.updates > record.updates) {
+    record.epoch = history.epoch;
+    record.update = history.update;
+    record.updates = history.updates;
+  } else if (history.updates == record.updates && history.epoch > record.epoch) {  // the epoch has ended since
+    record.epoch = history.epoch;
+    record.update = history.update;
+  }
+  if (record.watched.empty()) return;
+  auto found = history.evaluations.find("validation_" + record.watched);
+  if (found == history.evaluations.end()) found = history.evaluations.find("validation_binary_" + record.watched);
+  if (found == history.evaluations.end()) return;
+  const MetricsHistory::Extremes& all = found->second;
+  record.metric = record.watched;
+  record.best = record.larger_is_better ? all.largest : all.least;
+  record.best_epoch = record.larger_is_better ? all.largest_epoch : all.least_epoch;
+}
+
+/// As its own files but metrics.jsonl say.
+ListedRun recorded_run(const fs::path& folder) {
+  const fs::path file = folder / "run.json";
+  RunRecord record = load_record(file);
+  std::string state = state_of(record, folder);
+  if (state == "killed") {  // or it ended since: the lock is released after the last record
+    record = load_record(file);
+    state = state_of(record, folder);
+  }
+  if (state == "killed") move_to_newest_checkpoint(record, folder);
+  return {.path = folder, .record = std::move(record), .state = std::move(state), .bytes = bytes_in(folder)};
+}
+
 void add_run(RunList& list, const fs::path& folder) {
   const fs::path file = folder / "run.json";
   std::error_code error;
@@ -68,15 +104,21 @@ void add_run(RunList& list, const fs::path& folder) {
 }  // namespace
 
 ListedRun listed_run(const fs::path& folder) {
-  const fs::path file = folder / "run.json";
-  RunRecord record = load_record(file);
-  std::string state = state_of(record, folder);
-  if (state == "killed") {  // or it ended since: the lock is released after the last record
-    record = load_record(file);
-    state = state_of(record, folder);
+  ListedRun run = recorded_run(folder);
+  constexpr std::size_t kFewPoints = 4;  // no curve is looked at
+  if (!may_lag(run.state)) return run;
+  try {
+    move_to_metrics(run.record, MetricsFile(folder / "metrics.jsonl").read(kFewPoints));
+  } catch (const DataError&) {  // damaged: the record is what is known
   }
-  if (state == "killed") move_to_newest_checkpoint(record, folder);
-  return {.path = folder, .record = std::move(record), .state = std::move(state), .bytes = bytes_in(folder)};
+  return run;
+}
+
+ListedRun listed_run(const fs::path& folder, MetricsFile& metrics, std::size_t most_points, MetricsHistory& history) {
+  ListedRun run = recorded_run(folder);
+  history = metrics.read(most_points);
+  if (may_lag(run.state)) move_to_metrics(run.record, history);
+  return run;
 }
 
 RunList list_runs(const fs::path& folder) {

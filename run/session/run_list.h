@@ -1,11 +1,13 @@
 // The runs in a folder, as their records, locks and files tell.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <filesystem>
 #include <string>
 #include <vector>
 
+#include "bantam/run/session/metrics_history.h"
 #include "bantam/run/session/run_record.h"
 
 namespace bantam::run {
@@ -13,7 +15,9 @@ namespace bantam::run {
 /// A run as it is now.
 struct ListedRun {
   std::filesystem::path path;
-  RunRecord record;  ///< of a run that was killed, with the position of its newest checkpoint
+  /// Of a run that has not ended by itself, or has failed, with what its metrics.jsonl says: position, time and best
+  /// evaluation; of one that was killed at least with the position of its newest checkpoint.
+  RunRecord record;
   /// The record's state; "killed" where it says starting or running and no process has the folder's lock.
   std::string state;
   std::uint64_t bytes = 0;  ///< of all files in the folder
@@ -21,6 +25,9 @@ struct ListedRun {
 
 /// The run in `folder`. Throws DataError where there is none, or its run.json cannot be read.
 ListedRun listed_run(const std::filesystem::path& folder);
+/// The same, and all that its metrics.jsonl says, by `metrics`, which reads on. Throws DataError where it is damaged.
+ListedRun listed_run(const std::filesystem::path& folder, MetricsFile& metrics, std::size_t most_points,
+                     MetricsHistory& history);
 
 struct RunList {
   std::vector<ListedRun> runs;          ///< the one whose session began last comes first

@@ -112,6 +112,8 @@ Json json_of(const RunRecord& record) {
                {"updates", record.updates}};
   if (!record.weights.empty()) json["weights"] = {{"file", record.weights}, {"sha256", record.weights_sha256}};
   if (!record.class_names.empty()) json["class_names"] = record.class_names;
+  if (!record.watched.empty())
+    json["watched"] = {{"metric", record.watched}, {"mode", record.larger_is_better ? "max" : "min"}};
   if (!record.metric.empty())
     json["best"] = {{"metric", record.metric}, {"value", record.best}, {"epoch", record.best_epoch}};
   if (record.broken_samples > 0)
@@ -152,6 +154,10 @@ RunRecord record_from(const Json& json) {
     json.at("broken_samples").at("count").get_to(record.broken_samples);
     json.at("broken_samples").at("first").get_to(record.broken_reasons);
   }
+  if (json.contains("watched")) {
+    json.at("watched").at("metric").get_to(record.watched);
+    record.larger_is_better = json.at("watched").at("mode") != "min";
+  }
   if (!json.contains("best")) return record;
   const Json& best = json.at("best");
   best.at("metric").get_to(record.metric);
@@ -176,6 +182,9 @@ RunRecord record_of(const RunConfig& config, const std::string& command) {
                    .created = std::time(nullptr),
                    .sessions = 1,
                    .epochs = config.train.epochs};
+  const WatchedMetric watched = config.checkpoint.best.value_or(watched_by_default(config.train));
+  record.watched = watched.metric;
+  record.larger_is_better = watched.larger;
   if (const auto& weights = config.model.weights) {
     record.weights = weights->file;
     record.weights_sha256 = weights->sha256;

@@ -43,7 +43,9 @@ struct RunRecord {
   std::int64_t epochs = 0;                          ///< that it is to have
   std::int64_t epoch = 0, update = 0, updates = 0;  ///< position; updates over all epochs
   std::vector<std::string> class_names;             ///< of the data, in the order of their numbers; empty: none
-  std::string metric;                               ///< that `best` is of; empty: there was no evaluation
+  std::string watched;  ///< the metric that evaluations are compared by; empty: of a run from before it was noted
+  bool larger_is_better = true;  ///< of it
+  std::string metric;            ///< that `best` is of; empty: there was no evaluation
   double best = 0;
   std::int64_t best_epoch = 0;              ///< from 1
   std::int64_t broken_samples = 0;          ///< that `on_error: skip` replaced in this session

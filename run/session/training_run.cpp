@@ -17,9 +17,9 @@
 #include "bantam/engine/step/random_batch.h"
 #include "bantam/engine/step/weight_average.h"
 #include "bantam/engine/train/safetensors.h"
-#include "bantam/memory/device/host_memory.h"
 #include "bantam/run/fit/plan_target.h"
 #include "bantam/run/fit/rehearsal_runtime.h"
+#include "bantam/run/fit/run_checks.h"
 #include "bantam/run/ranks/stop_agreement.h"
 #include "bantam/run/session/best_weights.h"
 #include "bantam/run/weights/initial_weights.h"
@@ -38,10 +38,7 @@ void settle_host(const RunConfig& config, const RunPlan& plan, Runtime& runtime,
   const std::uint64_t limit = runtime.limit(config.device);
   const std::uint64_t bytes = limit > 0 ? std::min(limit, plan.pool_bytes) : plan.pool_bytes;
   try {
-    // Saving copies the state: weights and the optimizer's moments. Histograms are of a copy, too.
-    const std::uint64_t state = plan.by_category[Category::parameter] + plan.by_category[Category::optimizer];
-    const std::uint64_t watched = plan.by_category[Category::parameter] + plan.by_category[Category::gradient];
-    require_host_memory(config.device, bytes, state + (config.log.histograms > 0 ? watched : 0));
+    require_host_room(config, plan, bytes);
   } catch (const OutOfMemory& refused) {
     const std::uint64_t left = refused.facts().limit_bytes;
     if (config.memory.on_oom == OnOutOfMemory::fail || left == 0) throw;
@@ -143,8 +140,8 @@ TrainingRun::TrainingRun(const RunConfig& config, int threads, const RunPlace& p
              open_data(*runtime_, data_of(config, place.directory, stop, observer), config.device, config.seed))),
       session_((stop_here_if(stop), *runtime_), config.device, config.model.graph,
                linked(session_options(config), place.ranks)),
-      log_(file_of(place, &RunDirectory::metrics), config.train.log_every, config.train.loss.metrics,
-           runtime_->allocator(config.device), [this](std::string_view text) { observer_.on_warning(text); }),
+      log_(file_of(place, &RunDirectory::metrics), config, runtime_->allocator(config.device),
+           [this](std::string_view text) { observer_.on_warning(text); }),
       logs_({.histograms = file_of(place, &RunDirectory::histograms),
              .events = file_of(place, &RunDirectory::events),
              .validation_events = file_of(place, &RunDirectory::validation_events)},
@@ -171,6 +168,8 @@ void TrainingRun::begin_state(const Resume* resume) {
   facts_.schedule_epochs = config_.train.epochs;
   facts_.schedule_updates = config_.train.updates;
   const bool begins = resume == nullptr || resume->checkpoints.empty();
+  // Also of a session that goes on: its running statistics move as before.
+  session_.model().buffers().set_settled(config_.model.weights || !config_.train.initial_weights.empty());
   if (begins && place_.ranks.writes()) load_beginning();
   make_schedules();
   for (std::size_t i = 0; i < evaluated_.size(); ++i)

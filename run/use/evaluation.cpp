@@ -202,8 +202,7 @@ class EvaluationSession {
   /// What the batches came to, in the result's two lists.
   void read(const LossOptions& own, Evaluation& result) {
     result.metrics = steps_.front()->read_evaluation();
-    const auto counted = static_cast<std::ptrdiff_t>(
-        std::ranges::count_if(own.metrics, [](const MetricPtr& metric) { return !metric->counted_by_loss(); }));
+    const auto counted = std::ssize(metrics_with_values(own.metrics));
     std::vector<MetricValue>& values = result.metrics.values;
     result.more.assign(values.begin() + counted, values.end());
     values.resize(static_cast<std::size_t>(counted));

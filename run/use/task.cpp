@@ -20,7 +20,8 @@ bool reads_labels(const RunConfig& config) {
 Task task_of(const RunConfig& config) {
   const bool one_place = config.model.graph.output_shape().rank() <= 1;
   const OutputKind kind = config.train.loss.loss->output_kind();
-  if (kind == OutputKind::softmax || reads_labels(config)) return one_place ? Task::classes : Task::segmentation;
+  if (kind == OutputKind::softmax || reads_labels(config) || has_one_class(config))
+    return one_place ? Task::classes : Task::segmentation;
   if (kind == OutputKind::sigmoid) return one_place ? Task::multi_label : Task::masks;
   return Task::values;
 }

@@ -19,7 +19,7 @@ enum class Task : std::uint8_t {
 /// "classes", "multi_label", "segmentation", "masks", "values".
 std::string_view to_string(Task task);
 
-/// By the loss (Loss::output_kind) and by the tensors that it reads.
+/// By the loss (Loss::output_kind), by the tensors that it reads, and by whether a sample has one class.
 Task task_of(const RunConfig& config);
 
 /// Whether the loss reads class numbers (kLabels).

@@ -14,6 +14,7 @@
 #include "bantam/run/fit/run_plan.h"
 #include "bantam/run/session/run_record.h"
 #include "bantam/run/session/training_run.h"
+#include "bantam/run/use/task.h"
 #include "tests/run/run_fixture.h"
 
 namespace bantam::run {
@@ -84,6 +85,59 @@ TEST_F(TrainTest, TellsCallbacksAndSaves) {
   EXPECT_TRUE(
       read_safetensors(path("r/weights.safetensors")).metadata.at("class_names").starts_with("[\"disc\",\"ring\""));
   EXPECT_FALSE(std::filesystem::exists(outcome.folder / ".lock"));
+}
+
+/// Its 35 updates are too few for Keras' momentum of 0.99, which would leave 70 % of the initial statistics.
+TEST_F(TrainTest, AShortRunOfOwnLayersIsEvaluatedWithItsOwnStatistics) {
+  const std::vector<std::string> overrides = {
+      "data.train_samples=200",
+      "data.test_samples=200",
+      "data.pipeline.batch={size: 32}",
+      "train.epochs=5",
+      "model.layers=[{conv2d: {filters: 16, kernel: 3, stride: 2}}, batch_norm, relu, {conv2d: {filters: 32, kernel: "
+      "3, stride: 2}}, batch_norm, relu, flatten, {dense: {units: 10}}]",
+      "train.optimizer={adam: {learning_rate: 3.0e-3}}"};
+  Events events;
+  const TrainOutcome outcome = train(tiny(overrides), {.threads = 2, .run_dir = path("r"), .observer = &events});
+  EXPECT_GT(outcome.result.train.accuracy, 0.9);
+  EXPECT_GT(outcome.result.validation.accuracy, 0.35) << "chance is 0.1";
+  EXPECT_TRUE(events.warnings.empty());
+  EXPECT_NE(read_file(path("r/config.yaml")).find("momentum: auto"), std::string::npos);
+}
+
+TEST_F(TrainTest, ARunWithAWarmUpIsGoneOnFromToTheSameBits) {
+  const std::vector<std::string> short_last = {"data.train_samples=97"};  // six full batches and one sample
+  (void)train(tiny(short_last), {.threads = 1, .run_dir = path("whole")});
+  int asked = 0;
+  (void)train(tiny(short_last), {.threads = 1, .run_dir = path("r"), .stop = [&asked] { return ++asked > 5; }});
+  RunDirectory folder = RunDirectory::open(path("r"));
+  (void)train(read_run_config(folder.config(), {}), {.threads = 1, .resume = &folder});
+  EXPECT_EQ(read_file(path("r/weights.safetensors")), read_file(path("whole/weights.safetensors")));
+}
+
+TEST_F(TrainTest, AccuracyIsTop1WhereASampleHasOneClassWhateverTheLoss) {
+  const std::string pipeline = "data.pipeline=[shuffle, {normalize: {scale: 0.0039}}, one_hot, {batch: {size: 16}}]";
+  for (const std::string loss : {"binary_cross_entropy", "{focal: {targets: values}}", "mse"}) {
+    SCOPED_TRACE(loss);
+    const TrainOutcome outcome =
+        train(tiny({pipeline, "train.loss=" + loss, "train.metrics=[{top_k: {k: 1}}]", "train.epochs=1"}),
+              {.threads = 1, .run_dir = path("r"), .overwrite = true});
+    for (const Metrics* metrics : {&outcome.result.train, &outcome.result.validation}) {
+      ASSERT_EQ(metrics->values.size(), 1u);
+      EXPECT_DOUBLE_EQ(metrics->accuracy, metrics->values[0].value());
+    }
+    EXPECT_EQ(accuracy_name(outcome.config), "accuracy");
+    // Who has no data reads it in the run's configuration.
+    const RunConfig without_data = read_run_config(path("r/config.yaml"), {}, DataSection::skip);
+    EXPECT_EQ(task_of(without_data), Task::classes);
+  }
+  const RunConfig multi = tiny({"data.labels=soft", "train.loss=binary_cross_entropy"});
+  EXPECT_EQ(accuracy_name(multi), "binary_accuracy");
+  EXPECT_EQ(task_of(multi), Task::multi_label);
+  const RunConfig said = tiny({"data.labels=soft", "train.loss=binary_cross_entropy", "train.one_class=true"});
+  EXPECT_EQ(accuracy_name(said), "accuracy");
+  EXPECT_EQ(task_of(said), Task::classes);
+  EXPECT_EQ(accuracy_name(tiny({"data.labels=soft", "train.loss=mse"})), "");
 }
 
 TEST_F(TrainTest, AStopIsGoneOnFromToTheSameBits) {

@@ -42,7 +42,7 @@ kernels::DepthwiseConv2dShape checked_shape(const Tensor& x, const Tensor& w, Wi
 
 /// Where a kernel writes the statistics of `batch`, which is `norm` over this batch.
 kernels::StatisticsOutput output_of(const Context& context, const Norm& norm, const Norm& batch) {
-  return norm.statistics_output(batch.mean, batch.inv_std, context.pass == Pass::train);
+  return norm.statistics_output(context, batch.mean, batch.inv_std);
 }
 
 /// The first norm's statistics, unless x has them, or the first pass saved them.

@@ -29,8 +29,7 @@ void measure(const Context& context, const Call& call, const Tensor& x, const No
   if (has_statistics(context, x)) return;
   const Scratch scratch = call.scratch(context);
   BANTAM_KERNEL(context.exec, batch_norm_forward_training, kernels::norm_of_pool(call.shape), call.dtype, x.data(), {},
-                nullptr, norm.statistics_output(call.norm.mean, call.norm.inv_std, context.pass == Pass::train),
-                scratch.get());
+                nullptr, norm.statistics_output(context, call.norm.mean, call.norm.inv_std), scratch.get());
 }
 
 void backward(const Context& context, const Call& call, SavedTensor& saved, const Tensor& winner, const Tensor& dy,

@@ -21,8 +21,9 @@ struct Moments {
 inline void write_statistics(const StatisticsOutput& to, std::int64_t rows, std::int64_t c, const Moments& moments) {
   const double correction =
       to.update.unbiased && rows > 1 ? static_cast<double>(rows) / static_cast<double>(rows - 1) : 1.0;
-  const auto moved = [&](float running, double batch) {
-    return static_cast<float>((1.0 - to.update.rate) * running + to.update.rate * batch);
+  const double rate = running_part(to.update);
+  const auto moved = [rate](float running, double batch) {
+    return static_cast<float>((1.0 - rate) * running + rate * batch);
   };
   to.mean[c] = static_cast<float>(moments.mean);
   to.inv_std[c] = static_cast<float>(1.0 / std::sqrt(moments.variance + to.epsilon));

@@ -33,10 +33,11 @@ struct FinishStatistics {
     const double mean = origin + moments.mean[0], variance = moments.m2[0] / moments.count;
     saved_mean[c] = static_cast<float>(mean);
     saved_inv_std[c] = static_cast<float>(rsqrt(variance + epsilon));
-    if (running_mean) running_mean[c] = moved(running.mean, mean, update.rate);
+    const double rate = running_part(update);
+    if (running_mean) running_mean[c] = moved(running.mean, mean, rate);
     const bool unbiased = update.unbiased && moments.count > 1;
     const double entering = unbiased ? moments.m2[0] / (moments.count - 1) : variance;
-    if (running_variance) running_variance[c] = moved(running.variance, entering, update.rate);
+    if (running_variance) running_variance[c] = moved(running.variance, entering, rate);
   }
 };
 

@@ -53,11 +53,11 @@ BatchNormTraining<T> batch_norm_forward_training(const BatchNormShape& s, const 
   return out;
 }
 
-/// running = (1 - rate)·running + rate·batch.
+/// running = (1 - r)·running + r·batch, r = running_part(update).
 template <class T>
 void batch_norm_update_running(const BatchNormShape& s, const BatchNormTraining<T>& batch, RunningUpdate update,
                                std::vector<T>& running_mean, std::vector<T>& running_variance) {
-  const T rate = T(update.rate);
+  const T rate = T(running_part(update));
   const T correction = update.unbiased && s.rows > 1 ? T(s.rows) / T(s.rows - 1) : T(1);
   for (std::size_t c = 0; c < running_mean.size(); ++c) {
     running_mean[c] = (T(1) - rate) * running_mean[c] + rate * batch.mean[c];

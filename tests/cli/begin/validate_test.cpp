@@ -35,6 +35,42 @@ TEST_F(Validate, SaysThatNothingIsWrong) {
   EXPECT_EQ(run({"validate", "tiny.yaml", "--json"}).last_json().at("errors").size(), 0u);
 }
 
+/// What `train` says before its first update, `validate` says too.
+TEST_F(Validate, TellsWhatTrainWouldWarnOf) {
+  write_changed({{"- normalize", "# - normalize"}, {"batch_norm: {", "batch_norm: {momentum: 0.999, "}});
+  const Outcome outcome = run({"validate", "wrong.yaml"});
+  EXPECT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_EQ(outcome.out, "wrong.yaml: nothing is wrong; 2 warnings\n");
+  const Outcome trained = run({"train", "wrong.yaml", "--dry-run", "--progress", "plain"});
+  EXPECT_EQ(trained.code, 0) << trained.err;
+  const nlohmann::json warnings = run({"validate", "wrong.yaml", "--json"}).last_json().at("warnings");
+  ASSERT_EQ(warnings.size(), 2u);
+  for (const auto& warning : warnings) {
+    const auto text = warning.get<std::string>();
+    EXPECT_NE(outcome.err.find("wrong.yaml: warning: " + text), std::string::npos) << outcome.err;
+    EXPECT_NE(trained.err.find(text), std::string::npos) << text << "\n" << trained.err;
+  }
+}
+
+TEST_F(Validate, TellsWhatTrainWouldRefuse) {
+  const auto refused = [&](const std::vector<std::string>& overrides, const std::string& part) {
+    std::vector<std::string> validate = {"validate", "tiny.yaml"}, train = {"train", "tiny.yaml", "--run-dir", "r"};
+    for (std::vector<std::string>* words : {&validate, &train})
+      words->insert(words->end(), overrides.begin(), overrides.end());
+    const Outcome found = run(validate), ended = run(train);
+    EXPECT_EQ(found.code, 2) << found.out;
+    EXPECT_NE(ended.code, 0);
+    EXPECT_NE(found.err.find(part), std::string::npos) << found.err;
+    EXPECT_NE(ended.err.find(part), std::string::npos) << ended.err;
+  };
+  write("other.safetensors", "no weights");
+  refused({"model.weights=other.safetensors"}, "other.safetensors");
+  refused({"model.weights=missing.safetensors"}, "missing.safetensors");
+  refused({"train.initial_weights=missing.safetensors"}, "missing.safetensors");
+  refused({"memory.budget=1KiB"}, "does not fit");
+  refused({"train.accumulate=1000", "train.replicas=2"}, "fewer than an update's");
+}
+
 TEST_F(Validate, TellsAllErrorsInTheOrderOfTheFile) {
   write_changed({{"seed: 7", "seed: seven"},
                  {"shuffle: {}", "shufle: {}"},

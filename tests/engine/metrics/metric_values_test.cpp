@@ -106,6 +106,18 @@ void expect_table(const MetricValue& value, const std::vector<double>& expected)
     EXPECT_TRUE(std::isnan(table.values[i])) << "class " << i << " does not occur";
 }
 
+/// Whatever the loss makes of the outputs: the largest one against the largest target.
+TEST_P(MetricValuesTest, ClassAccuracyIsTop1OfTargets) {
+  std::vector<float> one_hot(static_cast<std::size_t>(kSamples * kClasses));
+  for (std::int64_t i = 0; i < kSamples; ++i) one_hot[static_cast<std::size_t>(i * kClasses + label_of(i))] = 1;
+  const MetricValue accuracy = over(class_accuracy(), {kClasses}, class_outputs(), testing::kTargets, one_hot);
+  EXPECT_EQ(accuracy.name(), "accuracy");
+  EXPECT_TRUE(accuracy.metric->is_accuracy());
+  EXPECT_EQ(accuracy.sums[2], kSamples);
+  EXPECT_DOUBLE_EQ(accuracy.value(), of_labels(top_k(1)).value());
+  EXPECT_THROW((void)metrics_for({}, {class_accuracy()}), ShapeError);
+}
+
 TEST_P(MetricValuesTest, OfLabelsAreScikitLearns) {
   EXPECT_VALUE(of_labels(top_k(2)).value(), 0.6966666666666667);
   EXPECT_VALUE(of_labels(precision()).value(), 0.6895143334125045);

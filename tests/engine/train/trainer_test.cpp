@@ -1,6 +1,10 @@
 // The trainer: epochs, accumulation, short last batches, progress, stopping and going on, divergence.
 #include "bantam/engine/train/trainer.h"
 
+#include <chrono>
+#include <optional>
+#include <thread>
+
 #include "bantam/base/error.h"
 #include "tests/engine/engine_fixture.h"
 
@@ -56,6 +60,68 @@ TEST_P(TrainerTest, EpochsCoverAllSamplesAndReportThem) {
   EXPECT_TRUE(recorder.epochs[1].last);
   EXPECT_LT(recorder.epochs[1].train.loss, recorder.epochs[0].train.loss);
   EXPECT_EQ(setup.optimizer.control().updates, 6);
+}
+
+/// A norm of the images themselves, whose statistics no weight changes.
+Graph norm_first(std::optional<float> rate) {
+  Graph graph({8, 8, 3});
+  graph.add("norm", batch_norm({.rate = rate, .scale = false, .shift = false}));
+  graph.add("flatten", flatten());
+  graph.add("head", dense({.units = 5}));
+  return graph;
+}
+
+TEST_P(TrainerTest, AShortBatchMovesRunningStatisticsByItsShare) {
+  const auto mean_after = [&](std::optional<float> rate, std::int64_t samples, std::int64_t batch, StepMode mode) {
+    Model model(runtime(), device(), norm_first(rate), {.seed = 2});
+    Optimizer optimizer(model, {});
+    TrainingStep step(model, optimizer, {});
+    MemorySource train({8, 8, 3}, 5, samples, batch);
+    (void)Trainer(step, train, nullptr, {.epochs = 1, .mode = mode}).run();
+    const Buffer& mean = *model.buffers().find("norm/running_mean");
+    return to_host<float>(model.buffers().current(mean), runtime().stream(device()));
+  };
+  const std::vector<float> before = mean_after(0.5f, 32, 16, StepMode::eager),
+                           after = mean_after(0.5f, 33, 16, StepMode::eager),
+                           of_33 = mean_after(1.0f, 33, 33, StepMode::eager),
+                           of_32 = mean_after(1.0f, 32, 32, StepMode::eager);
+  for (std::size_t c = 0; c < 3; ++c) {
+    const float last = 33 * of_33[c] - 32 * of_32[c];  // the one sample of the last batch
+    EXPECT_NEAR(after[c] - before[c], 0.5f / 16 * (last - before[c]), 1e-5f);
+  }
+  for (const std::optional<float> rate : {std::optional<float>(0.5f), std::optional<float>()})
+    for (const StepMode mode : {StepMode::planned, StepMode::captured})
+      EXPECT_EQ(mean_after(rate, 33, 16, mode), mean_after(rate, 33, 16, StepMode::eager));
+  // Without a rate of its own a norm warms up: after one batch it has that batch's statistics, and nothing of the 0.
+  EXPECT_EQ(mean_after(std::nullopt, 33, 33, StepMode::eager), of_33);
+}
+
+/// Batches that take their time.
+class SlowSource : public MemorySource {
+ public:
+  using MemorySource::MemorySource;
+  bool next(const Context& context, Batch& batch) override {
+    std::this_thread::sleep_for(kPause);
+    return MemorySource::next(context, batch);
+  }
+  static constexpr std::chrono::milliseconds kPause{5};
+};
+
+/// Metrics are read later than their updates have run, two readings after another at an epoch's end.
+TEST_P(TrainerTest, RatesAreOfTheTimeThatUpdatesTook) {
+  TrainedModel setup(runtime(), device());
+  SlowSource train({8, 8, 3}, 5, 80, 8);
+  Trainer trainer(setup.step, train, nullptr, {.epochs = 3, .read_seconds = 0.02, .mode = StepMode::planned});
+  struct Rates : Callback {
+    bool observes() const override { return true; }
+    void on_progress(const ProgressEvent& event) override { rates.push_back(event.images_per_second); }
+    std::vector<double> rates;
+  } heard;
+  trainer.add(heard);
+  (void)trainer.run();
+  ASSERT_GT(heard.rates.size(), 3u);
+  const double most = 8 / std::chrono::duration<double>(SlowSource::kPause).count();
+  for (const double rate : heard.rates) EXPECT_LE(rate, most * (device().is_cuda() ? 2 : 1.001));
 }
 
 /// Values of the updates that were done.

@@ -130,6 +130,25 @@ TEST_P(BatchNormTest, HandComputed) {
   EXPECT_EQ(biased.running_variance.download(), (std::vector<float>{1, 8.5}));
 }
 
+/// A batch of fewer samples moves running statistics by its share; in a warm-up the rate depends on the updates so far.
+TEST_P(BatchNormTest, RunningStatisticsMoveByShareAndWarmUp) {
+  Inputs in({2, 2}, DType::float32);
+  in.x = {1, -4, 3, 4};
+  in.running_mean = {0, 8};
+  in.running_variance = {1, 1};
+  const auto running_mean = [&](const RunningUpdate& update) {
+    return Forward(device(), {2, 2}, DType::float32, in, {.update = update}).running_mean.download();
+  };
+  EXPECT_EQ(running_mean({.rate = 0.5f, .share = 0.25f}), (std::vector<float>{0.25, 7}));
+  for (const auto& [updates, rate] : {std::pair(0, 1.0f), {10, 0.5f}, {30, 0.25f}, {1000, 0.125f}}) {
+    GuardedBuffer count(device(), 1, DType::int64);
+    const std::int64_t value = updates;
+    count.upload(&value);
+    const RunningUpdate update{.rate = 0.125f, .updates = static_cast<const std::int64_t*>(count.data())};
+    EXPECT_EQ(running_mean(update), (std::vector<float>{2 * rate, 8 * (1 - rate)})) << updates;
+  }
+}
+
 TEST_P(BatchNormTest, ForwardMatchesReference) {
   for (const DType dtype : kFloatingTypes) {
     for (const BatchNormShape& s : kShapes) {

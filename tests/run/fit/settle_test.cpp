@@ -7,7 +7,20 @@
 namespace bantam::run {
 namespace {
 
-using SettleTest = RunTest;
+class SettleTest : public RunTest {
+ protected:
+  /// Version 1.0 of the format.
+  void write_npy(const std::string& name, const std::string& type, const std::string& shape,
+                 const std::string& bytes) const {
+    std::string header = "{'descr': '" + type + "', 'fortran_order': False, 'shape': " + shape + ", }";
+    header.resize((header.size() + 10) / 64 * 64 + 64 - 10 - 1, ' ');
+    header += '\n';
+    const auto size = static_cast<std::uint16_t>(header.size());
+    std::string file = "\x93NUMPY";
+    file += {'\x01', '\x00', static_cast<char>(size & 0xff), static_cast<char>(size >> 8)};
+    write_file_atomically(path(name), file + header + bytes);
+  }
+};
 
 TEST_F(SettleTest, LeavesWhatIsGiven) {
   const RunConfig config = tiny();
@@ -55,6 +68,56 @@ TEST_F(SettleTest, WarnsOfPixelsThatAreNotScaled) {
   EXPECT_EQ(warnings("{}").size(), 1u) << "0 to 255";
   EXPECT_TRUE(warnings("{scale: 0.0039, mean: [0.5, 0.4, 0.45], std: [0.25, 0.2, 0.3]}").empty());
   EXPECT_TRUE(warnings("{mean: 127.5, std: 127.5}").empty()) << "the same by other means";
+}
+
+TEST_F(SettleTest, WarnsOfRunningStatisticsThatCannotFollow) {  // 12 updates
+  const auto warnings = [](const std::string& norm, const std::vector<std::string>& more = {}) {
+    std::vector<std::string> overrides = {"model.layers=[{conv2d: {filters: 4, kernel: 3, stride: 4}}, " + norm +
+                                          ", global_average_pool, {dense: {units: 10}}]"};
+    overrides.insert(overrides.end(), more.begin(), more.end());
+    return settle(tiny(overrides)).warnings;
+  };
+  const std::vector<std::string> found = warnings("{batch_norm: {momentum: 0.99}}");
+  ASSERT_EQ(found.size(), 1u);
+  EXPECT_EQ(found[0],
+            "batch norm: 1 of 1 norms have momentum 0.99 (rate 0.01), and the run has only 12 batches: in evaluations "
+            "89% of their running statistics would still be the initial ones. momentum: 0.75 or less, or auto, suits "
+            "this run; with 0.99 it needs 300 batches");
+  EXPECT_EQ(warnings("{batch_norm: {rate: 0.1}}").size(), 1u) << "12 × 0.1 is less than 3";
+  EXPECT_TRUE(warnings("{batch_norm: {rate: 0.25}}").empty());
+  EXPECT_TRUE(warnings("{batch_norm: {rate: 0.125}}", {"train.accumulate=1", "train.epochs=4"}).empty());
+  EXPECT_TRUE(warnings("batch_norm").empty()) << "it warms up";
+  const std::vector<std::string> frozen = {"train.groups=[{match: \"batch_norm*\", freeze: true}]"};
+  EXPECT_TRUE(warnings("{batch_norm: {momentum: 0.99}}", frozen).empty()) << "they do not move";
+  EXPECT_TRUE(warnings("{batch_norm: {momentum: 0.99}}", {"train.initial_weights=w.safetensors"}).empty())
+      << "they begin settled";
+}
+
+TEST_F(SettleTest, WarnsOfClassesThatComeOneAfterAnother) {
+  const auto warnings = [&](bool sorted, const std::string& stage) {
+    std::string labels, bytes;
+    for (int i = 0; i < 200; ++i) {
+      bytes += std::string(8 * 8 * 3, static_cast<char>(i));
+      const std::int64_t label = sorted ? i / 50 : i % 4;
+      labels.append(reinterpret_cast<const char*>(&label), sizeof label);
+    }
+    write_npy("x.npy", "|u1", "(200, 8, 8, 3)", bytes);
+    write_npy("y.npy", "<i8", "(200,)", labels);
+    const std::string text = "device: cpu\ndata:\n  format: npy\n  train: {images: " + path("x.npy").string() +
+                             ", labels: " + path("y.npy").string() + "}\n  validation: {split: 0.2}\n  pipeline:\n" +
+                             stage +
+                             "    - normalize: {scale: 0.0039}\n    - batch: {size: 20}\n"
+                             "model: {input: [8, 8, 3], layers: [global_average_pool, {dense: {units: 4}}]}\n";
+    return settle(parse_run_config(text, "n.yaml", {})).warnings;
+  };
+  const std::vector<std::string> found = warnings(true, "");
+  ASSERT_EQ(found.size(), 1u);
+  EXPECT_EQ(found[0],
+            "the training samples stand class after class, and the pipeline has no shuffle: batches would be of one "
+            "class each. Write `- shuffle` into data.pipeline");
+  EXPECT_TRUE(warnings(false, "").empty());
+  EXPECT_TRUE(warnings(true, "    - shuffle\n").empty());
+  EXPECT_EQ(warnings(true, "    - shuffle: {buffer: 10}\n").size(), 1u);
 }
 
 TEST_F(SettleTest, WarnsOfWhatTheRunDoesNotReach) {  // its 12 updates

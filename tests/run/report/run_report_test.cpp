@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <set>
+#include <span>
 
 #include "bantam/base/error.h"
 #include "bantam/run/report/run_differences.h"
@@ -77,6 +78,28 @@ TEST_F(RunReportTest, TheWorstComeFirstAndTheRandomOnesAreTheSeeds) {
   for (const AnsweredSample& sample : all.held_out->random) indices.insert(sample.index);
   EXPECT_EQ(indices.size(), 20u);
   EXPECT_EQ(all.held_out->worst.front().index, answers.worst.front().index);
+}
+
+/// Killed before its first checkpoint: run.json is of the beginning.
+TEST_F(RunReportTest, AKilledRunCameAsFarAsItsMetrics) {
+  run("r", {"train.epochs=3"});
+  RunRecord record = load_record(path("r/run.json"));
+  record.state = RunState::running;
+  record.epoch = record.update = record.updates = record.best_epoch = 0;
+  record.metric.clear();
+  write_record(path("r/run.json"), record);
+  std::filesystem::remove_all(path("r/checkpoints"));
+  std::string lines = read_file(path("r/metrics.jsonl"));
+  lines.resize(lines.find(R"({"kind":"update","epoch":3,"update":2)"));  // after update 1 of the third epoch
+  write_file_atomically(path("r/metrics.jsonl"), lines);
+  RunReportOptions options;
+  options.held_out.reset();
+  const RunReport killed = report_of(path("r"), options);
+  EXPECT_EQ(killed.run.record.updates, 13);
+  EXPECT_EQ(position_text(killed.run.record), "epoch 3 of 3");
+  const std::string headline = headline_of(std::span(&killed, 1));
+  EXPECT_NE(headline.find("was killed in epoch 3 of 3: best validation accuracy"), std::string::npos) << headline;
+  EXPECT_NE(headline.find("13 updates"), std::string::npos) << headline;
 }
 
 TEST_F(RunReportTest, OfManySamplesSomeAreSpreadOverAll) {

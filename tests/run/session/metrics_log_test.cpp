@@ -1,6 +1,7 @@
 // Lines of metrics.jsonl, and a place where they cannot be written.
 #include "bantam/run/session/metrics_log.h"
 
+#include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include "bantam/base/error.h"
@@ -39,6 +40,7 @@ class MetricsLogTest : public RunTest {
     for (nlohmann::json& line : all) line.erase("seconds");
     return all;
   }
+  static RunConfig every(int updates) { return tiny({fmt::format("train.log_every={}", updates)}); }
   BfcAllocator& memory() { return runtime_.allocator(Device::cpu()); }
 
   Runtime runtime_{RuntimeOptions{.threads = 1}};
@@ -47,7 +49,7 @@ class MetricsLogTest : public RunTest {
 };
 
 TEST_F(MetricsLogTest, ALineIsTheMeanOfItsUpdates) {
-  MetricsLog log(path("metrics.jsonl"), 4, {accuracy()}, memory(), warn_);
+  MetricsLog log(path("metrics.jsonl"), every(4), memory(), warn_);
   log.on_progress(updates(3, {1, 2, 3}));
   log.on_progress(updates(6, {6, 8, 10}));
   ASSERT_EQ(lines().size(), 2u) << "one at update 4, one at the epoch's end";
@@ -58,8 +60,35 @@ TEST_F(MetricsLogTest, ALineIsTheMeanOfItsUpdates) {
   EXPECT_TRUE(warnings_.empty());
 }
 
+TEST_F(MetricsLogTest, ALinesRateIsThatOfAllItsUpdates) {
+  MetricsLog log(path("metrics.jsonl"), every(4), memory(), warn_);
+  ProgressEvent slow = updates(3, {1, 2, 3}), fast = updates(6, {4, 5, 6});
+  slow.images_per_second = 3 * 16 / 6.0;  // 6 seconds
+  fast.images_per_second = 3 * 16 / 3.0;  // 3 seconds
+  log.on_progress(slow);
+  log.on_progress(fast);
+  ASSERT_EQ(lines().size(), 2u);
+  EXPECT_DOUBLE_EQ(lines()[0]["images_per_s"], 4 * 16 / 7.0);
+  EXPECT_DOUBLE_EQ(lines()[1]["images_per_s"], 2 * 16 / 2.0);
+}
+
+TEST_F(MetricsLogTest, AccuracyHasTheNameOfWhatItIs) {
+  const auto line_of = [&](const char* file, const std::vector<std::string>& overrides) {
+    MetricsLog log(path(file), tiny(overrides), memory(), warn_);
+    log.on_progress(updates(1, {1}));
+    return lines(file).at(0);
+  };
+  EXPECT_EQ(line_of("classes.jsonl", {})["accuracy"], 0.5);
+  const nlohmann::json multi =
+      line_of("multi.jsonl", {"data.labels=soft", "train.loss=binary_cross_entropy", "train.metrics=[accuracy]"});
+  EXPECT_EQ(multi["binary_accuracy"], 0.5);
+  EXPECT_FALSE(multi.contains("accuracy"));
+  const nlohmann::json values = line_of("values.jsonl", {"data.labels=soft", "train.loss=mse"});
+  EXPECT_FALSE(values.contains("accuracy") || values.contains("binary_accuracy")) << "nothing is right or wrong";
+}
+
 TEST_F(MetricsLogTest, ALineHasTheValuesOfItsLastUpdate) {
-  MetricsLog log(path("metrics.jsonl"), 2, {accuracy()}, memory(), warn_);
+  MetricsLog log(path("metrics.jsonl"), every(2), memory(), warn_);
   log.begin(3600);
   log.on_progress(updates(4, {1, 2, 3, INFINITY}));
   ASSERT_EQ(lines().size(), 2u);
@@ -74,13 +103,13 @@ TEST_F(MetricsLogTest, ALineHasTheValuesOfItsLastUpdate) {
 }
 
 TEST_F(MetricsLogTest, AResumedRunWritesTheLinesOfOneThatWasNeverStopped) {
-  MetricsLog whole(path("whole.jsonl"), 4, {accuracy()}, memory(), warn_);
+  MetricsLog whole(path("whole.jsonl"), every(4), memory(), warn_);
   whole.on_progress(updates(3, {1, 2, 3}));
   whole.on_progress(updates(6, {6, 8, 10}));
   whole.on_end();
 
   StateRegistry saved;
-  MetricsLog first(path("metrics.jsonl"), 4, {accuracy()}, memory(), warn_);
+  MetricsLog first(path("metrics.jsonl"), every(4), memory(), warn_);
   first.register_state(saved);
   first.on_progress(updates(3, {1, 2, 3}));
   first.on_end();
@@ -90,13 +119,13 @@ TEST_F(MetricsLogTest, AResumedRunWritesTheLinesOfOneThatWasNeverStopped) {
   first.on_progress(updates(4, {100}));  // after the state was saved, before the process was killed
 
   StateRegistry loaded;
-  MetricsLog second(path("metrics.jsonl"), 4, {accuracy()}, memory(), warn_);
+  MetricsLog second(path("metrics.jsonl"), every(4), memory(), warn_);
   second.register_state(loaded);
   loaded.numbers()[0].set(sums);
   second.cut(first.bytes());
   second.on_progress(updates(6, {6, 8, 10}));
   EXPECT_EQ(without_clock("metrics.jsonl"), without_clock("whole.jsonl"));
-  MetricsLog third(path("third.jsonl"), 4, {accuracy()}, memory(), warn_);
+  MetricsLog third(path("third.jsonl"), every(4), memory(), warn_);
   StateRegistry again;
   third.register_state(again);
   again.numbers()[0].set(sums);
@@ -109,7 +138,7 @@ TEST_F(MetricsLogTest, AResumedRunWritesTheLinesOfOneThatWasNeverStopped) {
 }
 
 TEST_F(MetricsLogTest, LinesWaitUntilThereIsRoom) {
-  MetricsLog log(path("later/metrics.jsonl"), 1, {accuracy()}, memory(), warn_);
+  MetricsLog log(path("later/metrics.jsonl"), every(1), memory(), warn_);
   log.on_progress(updates(1, {1}));
   log.on_progress(updates(2, {1}));
   ASSERT_EQ(warnings_.size(), 1u) << "told once";

@@ -41,6 +41,41 @@ TEST_F(RunListTest, ARunWithoutALockIsNotRunning) {
   }
 }
 
+/// run.json is of the last checkpoint, or of the beginning: metrics.jsonl has gone on.
+TEST_F(RunListTest, ARunThatHasNotEndedIsWhereItsMetricsAre) {
+  add("r", RunState::running);
+  write_file_atomically(path("r/metrics.jsonl"),
+                        R"({"kind":"update","epoch":1,"update":6,"loss":2.0,"seconds":4.0}
+{"kind":"epoch","epoch":1,"loss":2.0,"validation_loss":1.5,"validation_accuracy":0.7}
+{"kind":"update","epoch":2,"update":4,"loss":1.0,"seconds":7.5}
+{"kind":"evaluation","epoch":2,"update":4,"validation_loss":1.2,"validation_accuracy":0.6}
+{"kind":"update","epoch":2,"update":5,"loss":1.0,"seconds":8.5}
+{"kind":"update","epoch":2,"upda)");
+  const auto check = [&](const ListedRun& run) {
+    EXPECT_EQ(run.record.epoch, 1);
+    EXPECT_EQ(run.record.update, 5);
+    EXPECT_EQ(run.record.updates, 11);
+    EXPECT_EQ(run.record.seconds, 8.5);
+    EXPECT_EQ(run.record.metric, "accuracy");
+    EXPECT_EQ(run.record.best, 0.7);
+    EXPECT_EQ(run.record.best_epoch, 1);
+  };
+  EXPECT_EQ(listed_run(path("r")).state, "killed");
+  check(listed_run(path("r")));
+  {
+    const RunLock lock(path("r"));
+    EXPECT_EQ(list_runs(path("")).runs.at(0).state, "running");
+    check(list_runs(path("")).runs.at(0));
+  }
+  add("r", RunState::failed);
+  check(listed_run(path("r")));
+  add("r", RunState::stopped);
+  EXPECT_EQ(listed_run(path("r")).record.updates, 0) << "its record is its last word";
+  add("r", RunState::running);
+  write_file_atomically(path("r/metrics.jsonl"), "{\n");
+  EXPECT_EQ(listed_run(path("r")).record.updates, 0) << "damaged: the record is what is known";
+}
+
 TEST_F(RunListTest, AKilledRunIsWhereItsNewestCheckpointIs) {
   add("r", RunState::running);
   const CheckpointFacts facts{.updates = 8, .epoch = 1, .update = 2, .seconds = 3.5};

@@ -1,5 +1,5 @@
 // Curves of metrics.jsonl: places of updates over epochs, evaluations, a half-written line, and thinning.
-#include "bantam/run/report/metrics_history.h"
+#include "bantam/run/session/metrics_history.h"
 
 #include <algorithm>
 #include <fstream>

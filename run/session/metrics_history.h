@@ -27,6 +27,14 @@ struct MetricsHistory {
   std::map<std::string, double> test;  ///< of the test samples, by name without "test_"; empty: not evaluated
   /// The last whole epoch, from 1, and the mean loss of its training samples.
   std::optional<std::pair<std::int64_t, double>> epoch_loss;
+  /// What evaluations came to, by the log's names ("validation_loss"): the least and the largest value, each with the
+  /// first epoch that has it, from 1.
+  struct Extremes {
+    double least = 0, largest = 0;
+    std::int64_t least_epoch = 0, largest_epoch = 0;
+  };
+  std::map<std::string, Extremes> evaluations;
+  std::int64_t epoch = 0, update = 0;  ///< whole epochs that are logged, and updates of the one after
   std::int64_t updates = 0;            ///< the last that is logged, of the whole run
   double seconds = 0;                  ///< of training until there, over all sessions
   std::int64_t updates_per_epoch = 0;  ///< of the longest epoch that is logged

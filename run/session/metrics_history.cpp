@@ -1,5 +1,5 @@
 // Lines of metrics.jsonl to curves.
-#include "bantam/run/report/metrics_history.h"
+#include "bantam/run/session/metrics_history.h"
 
 #include <algorithm>
 #include <cmath>
@@ -41,8 +41,12 @@ class MetricsFile::Reader {
     } else if (kind == "evaluation") {
       move_to(line);
       add(line, "validation_");
+      note_evaluation(line);
     } else if (kind == "epoch") {
       add(line, "validation_");
+      note_evaluation(line);
+      history_.epoch = line.value("epoch", history_.epoch);
+      history_.update = 0;
       add(line, "data_wait_share");
       if (const auto loss = line.find("loss"); loss != line.end() && loss->is_number())
         history_.epoch_loss.emplace(line.value("epoch", std::int64_t{1}), loss->get<double>());
@@ -63,7 +67,21 @@ class MetricsFile::Reader {
     if (epoch != epoch_) before_ = updates_;
     epoch_ = epoch;
     updates_ = before_ + update;
+    history_.epoch = epoch - 1;
+    history_.update = update;
     history_.updates_per_epoch = std::max(history_.updates_per_epoch, update);
+  }
+  void note_evaluation(const Json& line) {
+    const auto epoch = line.value("epoch", std::int64_t{1});
+    for (const auto& [key, value] : line.items()) {
+      if (is_place(key) || !key.starts_with("validation_") || !value.is_number()) continue;
+      const auto number = value.get<double>();
+      const auto [found, first] =
+          history_.evaluations.try_emplace(key, MetricsHistory::Extremes{number, number, epoch, epoch});
+      MetricsHistory::Extremes& known = found->second;
+      if (!first && number < known.least) known.least = number, known.least_epoch = epoch;
+      if (!first && number > known.largest) known.largest = number, known.largest_epoch = epoch;
+    }
   }
   static bool is_place(std::string_view key) {
     return key == "kind" || key == "epoch" || key == "update" || key == "samples" || key == "seconds" ||
