@@ -87,8 +87,9 @@ struct Model {
 
 /// The file's bytes. Throws Error where it would have more than 2 GiB, which the format cannot have.
 std::string serialize(const Model& model);
-/// Throws DataError naming `path` and the place: what is damaged, tensors whose data do not fit their extents or lie in
-/// other files (external data), and what a model cannot do without. Unknown fields are passed over.
+/// Values that lie in other files (external data) are read from the folder of `path`. Throws DataError naming `path` and
+/// the place: what is damaged, tensors whose data do not fit their extents, files of external data that are missing or
+/// outside that folder, and what a model cannot do without. Unknown fields are passed over.
 Model parse(std::string_view bytes, const std::filesystem::path& path);
 Model read(const std::filesystem::path& path);
 
