@@ -10,6 +10,7 @@
 #include "bantam/base/error.h"
 #include "bantam/base/protobuf.h"
 #include "bantam/base/text.h"
+#include "bantam/models/onnx/external_data.h"
 #include "bantam/models/onnx/onnx_model.h"
 
 static_assert(std::endian::native == std::endian::little, "tensors are copied as the file has them");
@@ -91,8 +92,26 @@ struct TensorFields {
   std::vector<double> doubles;
   std::vector<std::int64_t> narrow, wide;  // int32_data, int64_data
   std::optional<std::string_view> raw;
-  bool external = false;
+  bool external = false;  // data_location
+  ExternalRange range;
 };
+
+std::pair<std::string, std::string> read_entry(std::string_view message) {
+  std::pair<std::string, std::string> entry;
+  ProtoReader reader(message);
+  while (const auto field = reader.next()) {
+    if (field->number == 1) entry.first = text_of(*field);
+    if (field->number == 2) entry.second = text_of(*field);
+  }
+  return entry;
+}
+
+void read_external(std::string_view message, ExternalRange& range) {
+  auto [key, value] = read_entry(message);
+  if (key == "location") range.location = std::move(value);
+  if (key == "offset") range.offset = std::move(value);
+  if (key == "length") range.length = std::move(value);
+}
 
 void read_tensor_field(const ProtoField& field, Tensor& tensor, TensorFields& fields) {
   switch (field.number) {
@@ -116,10 +135,9 @@ void read_tensor_field(const ProtoField& field, Tensor& tensor, TensorFields& fi
     case 10:
       return append(fields.doubles, field);
     case 13:
-      fields.external = true;
-      return;
+      return read_external(field.as_bytes(), fields.range);
     case 14:
-      fields.external = fields.external || field.as_integer() == 1;
+      fields.external = field.as_integer() == 1;
       return;
     default:
       return;
@@ -138,10 +156,12 @@ std::int64_t checked_elements(const std::vector<std::int64_t>& dims) {
   return elements;
 }
 
-void set_data(Tensor& tensor, const TensorFields& fields) {
+void set_data(Tensor& tensor, const TensorFields& fields, ExternalData& files) {
   const TypeFacts& type = facts_of(tensor.type);
-  if (fields.external) throw DataError("its values lie in another file (external data), which is not read");
-  if (fields.raw)
+  const std::int64_t bytes = checked_elements(tensor.dims) * type.bytes;
+  if (fields.external)
+    tensor.data = files.read(fields.range, static_cast<std::uint64_t>(bytes));
+  else if (fields.raw)
     tensor.data = *fields.raw;
   else if (tensor.type == Type::float32)
     append_bytes(tensor.data, fields.floats);
@@ -151,13 +171,12 @@ void set_data(Tensor& tensor, const TensorFields& fields) {
     append_bytes(tensor.data, fields.wide);
   else
     append_narrowed(tensor.data, fields.narrow, type.bytes);
-  const std::int64_t bytes = checked_elements(tensor.dims) * type.bytes;
   if (std::ssize(tensor.data) != bytes)
     throw DataError(
         fmt::format("{} bytes of values; its extents and {} need {}", tensor.data.size(), type.name, bytes));
 }
 
-Tensor read_tensor(std::string_view message) {
+Tensor read_tensor(std::string_view message, ExternalData& files) {
   Tensor tensor;
   TensorFields fields;
   ProtoReader reader(message);
@@ -165,7 +184,7 @@ Tensor read_tensor(std::string_view message) {
   return within(fmt::format("tensor '{}'", shown(tensor.name)), [&] {
     if (!fields.type) throw DataError("no element type");
     tensor.type = known_type(*fields.type);
-    set_data(tensor, fields);
+    set_data(tensor, fields, files);
     return std::move(tensor);
   });
 }
@@ -183,7 +202,7 @@ struct AttributeFields {
   std::uint32_t last = 0;  // number of the last field with a value
 };
 
-void read_attribute_field(const ProtoField& field, AttributeFields& attribute) {
+void read_attribute_field(const ProtoField& field, AttributeFields& attribute, ExternalData& files) {
   if (field.number >= 2 && field.number <= 9) attribute.last = field.number;
   switch (field.number) {
     case 1:
@@ -199,7 +218,7 @@ void read_attribute_field(const ProtoField& field, AttributeFields& attribute) {
       attribute.text = text_of(field);
       return;
     case 5:
-      attribute.tensor = read_tensor(field.as_bytes());
+      attribute.tensor = read_tensor(field.as_bytes(), files);
       return;
     case 7:
       return append(attribute.numbers, field);
@@ -241,14 +260,37 @@ std::optional<Attribute> value_of(AttributeFields& attribute) {
   }
 }
 
-void read_attribute(std::string_view message, Node& node) {
+void read_attribute(std::string_view message, Node& node, ExternalData& files) {
   AttributeFields attribute;
   ProtoReader reader(message);
-  while (const auto field = reader.next()) read_attribute_field(*field, attribute);
+  while (const auto field = reader.next()) read_attribute_field(*field, attribute, files);
   if (auto value = value_of(attribute)) node.attributes.insert_or_assign(attribute.name, std::move(*value));
 }
 
-Node read_node(std::string_view message) {
+/// The module of a node whose metadata have `text` as their namespace: parts "name: class" from the network down to the
+/// function, between slashes. Modules of torch.nn are named alone; of others the function is part of the name.
+std::string module_of_namespace(std::string_view text) {
+  std::string module, function;
+  bool layer = false;
+  while (!text.empty()) {
+    const std::size_t end = std::min(text.find('/'), text.size());
+    const std::string_view part = text.substr(0, end);
+    text.remove_prefix(std::min(end + 1, text.size()));
+    const std::size_t colon = part.find(": ");
+    if (colon == std::string_view::npos) return "";
+    const std::string_view name = part.substr(0, colon), kind = part.substr(colon + 2);
+    if (text.empty()) {
+      function = name;
+    } else {
+      if (!name.empty()) module = name;
+      layer = !name.empty() && kind.starts_with("torch.nn.modules.") && !kind.starts_with("torch.nn.modules.container");
+    }
+  }
+  if (layer || function.empty()) return module;
+  return module.empty() ? function : module + "." + function;
+}
+
+Node read_node(std::string_view message, ExternalData& files) {
   Node node;
   std::vector<std::string_view> attributes;  // read when the node's name is known
   ProtoReader reader(message);
@@ -259,11 +301,14 @@ Node read_node(std::string_view message) {
     if (field->number == 4) node.op = text_of(*field);
     if (field->number == 5) attributes.push_back(field->as_bytes());
     if (field->number == 7) node.domain = text_of(*field);
+    if (field->number == 9)
+      if (const auto [key, value] = read_entry(field->as_bytes()); key == "namespace")
+        node.module = module_of_namespace(value);
   }
   if (node.op.empty()) throw DataError("no op");
   const std::string& name = node.name.empty() && !node.outputs.empty() ? node.outputs[0] : node.name;
   for (const std::string_view attribute : attributes)
-    within(fmt::format("'{}' ({})", shown(name), shown(node.op)), [&] { read_attribute(attribute, node); });
+    within(fmt::format("'{}' ({})", shown(name), shown(node.op)), [&] { read_attribute(attribute, node, files); });
   if (node.domain == "ai.onnx") node.domain.clear();  // another name of ONNX's own
   return node;
 }
@@ -313,17 +358,17 @@ Value read_value(std::string_view message) {
   });
 }
 
-void read_graph_field(const ProtoField& field, Model& model) {
+void read_graph_field(const ProtoField& field, Model& model, ExternalData& files) {
   switch (field.number) {
     case 1:
       model.nodes.push_back(
-          within(fmt::format("node {}", model.nodes.size()), [&] { return read_node(field.as_bytes()); }));
+          within(fmt::format("node {}", model.nodes.size()), [&] { return read_node(field.as_bytes(), files); }));
       return;
     case 2:
       model.graph_name = text_of(field);
       return;
     case 5:
-      model.initializers.push_back(within("initializer", [&] { return read_tensor(field.as_bytes()); }));
+      model.initializers.push_back(within("initializer", [&] { return read_tensor(field.as_bytes(), files); }));
       return;
     case 11:
       model.inputs.push_back(within("input", [&] { return read_value(field.as_bytes()); }));
@@ -338,19 +383,9 @@ void read_graph_field(const ProtoField& field, Model& model) {
   }
 }
 
-void read_graph(std::string_view message, Model& model) {
+void read_graph(std::string_view message, Model& model, ExternalData& files) {
   ProtoReader reader(message);
-  while (const auto field = reader.next()) read_graph_field(*field, model);
-}
-
-std::pair<std::string, std::string> read_entry(std::string_view message) {
-  std::pair<std::string, std::string> entry;
-  ProtoReader reader(message);
-  while (const auto field = reader.next()) {
-    if (field->number == 1) entry.first = text_of(*field);
-    if (field->number == 2) entry.second = text_of(*field);
-  }
-  return entry;
+  while (const auto field = reader.next()) read_graph_field(*field, model, files);
 }
 
 /// The version of ONNX' own operators; nothing for another domain's.
@@ -365,7 +400,7 @@ std::optional<std::int64_t> read_opset(std::string_view message) {
   return domain.empty() || domain == "ai.onnx" ? std::optional(version) : std::nullopt;
 }
 
-Model read_model(std::string_view message) {
+Model read_model(std::string_view message, ExternalData& files) {
   Model model;
   std::optional<std::int64_t> opset;
   bool graph = false;
@@ -374,7 +409,7 @@ Model read_model(std::string_view message) {
     if (field->number == 1) model.ir_version = field->as_integer();
     if (field->number == 2) model.producer = text_of(*field);
     if (field->number == 3) model.producer_version = text_of(*field);
-    if (field->number == 7) within("graph", [&] { read_graph(field->as_bytes(), model); });
+    if (field->number == 7) within("graph", [&] { read_graph(field->as_bytes(), model, files); });
     if (field->number == 8)
       if (const auto version = read_opset(field->as_bytes())) opset = version;
     if (field->number == 14) model.metadata.insert(read_entry(field->as_bytes()));
@@ -389,8 +424,9 @@ Model read_model(std::string_view message) {
 }  // namespace
 
 Model parse(std::string_view bytes, const std::filesystem::path& path) {
+  ExternalData files(path);
   return within(fmt::format("{}: not an ONNX model that can be read", path.string()),
-                [&] { return read_model(bytes); });
+                [&] { return read_model(bytes, files); });
 }
 
 Model read(const std::filesystem::path& path) { return parse(read_file(path, kMostBytes), path); }

@@ -157,7 +157,7 @@ TEST(ReadOnnx, NamesTensorsThatAreDamaged) {
               t.integer(2, 1);
               t.integer(14, 1);
             }),
-            in_file(named + "its values lie in another file (external data), which is not read"));
+            in_file(named + "external data: its location is not the name of a file"));
 }
 
 TEST(ReadOnnx, NamesNodesWhoseAttributesAreDamaged) {
