@@ -54,6 +54,7 @@ Json json_of(const InspectedFile& file) {
                {"parameters", file.parameters()}, {"tensor_bytes", file.tensor_bytes()},
                {"tensors", Json::array()}};
   for (const InspectedTensor& tensor : file.tensors) json["tensors"].push_back(json_of(tensor));
+  json["unread"] = file.unread;
   json["sparsity"] = Json::array();
   for (const run::LayerSparsity& layer : file.sparsity())
     json["sparsity"].push_back({{"layer", layer.layer}, {"weights", layer.weights}, {"zeros", layer.zeros}});
@@ -205,6 +206,9 @@ void print_summary(const InspectedFile& file) {
   fmt::print("  bytes       {} ({} of tensors)\n", format_count(static_cast<std::int64_t>(file.bytes)),
              format_byte_size(file.tensor_bytes()));
   for (const auto& [key, value] : file.metadata) fmt::print("  metadata    {}: {}\n", shown(key, 24), shown(value, 40));
+  if (!file.unread.empty())
+    fmt::print("  not read    {} tensors of other types: {}\n", file.unread.size(),
+               shown(join(file.unread, ", ", ", "), 300));
   fmt::print("  checksum    {}\n  sha256      {}\n", file.has_checksum ? "sound" : "none in this file", file.sha256);
 }
 
@@ -231,7 +235,8 @@ void add_inspect(CLI::App& app, Action& action) {
       "A damaged file is an error that names what is wrong (exit code 3).\n"
       "Example: bantam inspect runs/quickstart/weights.safetensors");
   const auto options = std::make_shared<InspectOptions>();
-  command->add_option("PATH", options->path, "A safetensors file, ONNX model, checkpoint or run")->required();
+  command->add_option("PATH", options->path, "A file of safetensors or PyTorch, ONNX model,\ncheckpoint or run")
+      ->required();
   command->add_flag("--json", options->json, "One JSON object, with the tensors of all files");
   command->callback([&action, options] {
     action = [options] {

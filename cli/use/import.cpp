@@ -3,11 +3,13 @@
 #include <cstdio>
 #include <filesystem>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 
 #include "bantam/base/byte_size.h"
@@ -19,6 +21,7 @@
 #include "bantam/cli/use/import_onnx.h"
 #include "bantam/cli/use/written_file.h"
 #include "bantam/models/zoo/zoo.h"
+#include "bantam/run/weights/published_weights.h"
 #include "bantam/run/weights/torchvision_names.h"
 #include "bantam/run/weights/torchvision_weights.h"
 
@@ -28,9 +31,11 @@ namespace {
 constexpr const char* kAbout =
     "Reads a state_dict of a torchvision network (.safetensors, .pt or .pth; nothing\n"
     "in it is executed) and writes the same weights with the zoo's names and\n"
-    "layouts. Which network it is follows from the tensors, or is named with\n"
-    "--model. With --classes of another number than the file's, the classifier is\n"
-    "left out. A file without one, or with prefixes (backbone.), is read, too.\n"
+    "layouts. timm's and transformers' names are known, too. Which network it is\n"
+    "follows from the tensors, or is named with --model. With --classes of another\n"
+    "number than the file's, the classifier is left out. A file without one, with\n"
+    "prefixes (backbone.) or with more tensors is read, too, and so is a module that\n"
+    "was saved whole.\n"
     "Reads an ONNX model (.onnx) and writes its network and weights: NAME.yaml, the\n"
     "`model` of a configuration, and NAME.safetensors. -o says NAME.\n"
     "Example: bantam import resnet50.pth --classes 2 -o resnet50.safetensors\n"
@@ -50,22 +55,40 @@ std::string model_text(const run::ConvertedWeights& weights, const ImportOptions
   if (classes == 0) classes = models::find_zoo_model(weights.model)->defaults.classes;
   const std::string width =
       options.torchvision.width != 1.0 ? fmt::format(", width: {}", options.torchvision.width) : "";
+  const models::ZooModel& zoo = *models::find_zoo_model(weights.model);
+  const Shape images = zoo.defaults.input;
+  const std::string input =
+      weights.channels != images[2] ? fmt::format(", input: [{}, {}, {}]", images[0], images[1], weights.channels) : "";
   std::string file = yaml_text(options.out);
-  if (!weights.left_out.empty()) file = fmt::format("{{file: {}, skip: [\"classifier/*\"]}}", file);
-  return fmt::format("model: {{zoo: {}, classes: {}{}, weights: {}}}", weights.model, classes, width, file);
+  if (!weights.left_out.empty()) {
+    std::set<std::string> layers;
+    for (const std::string& name : weights.left_out)
+      layers.insert(fmt::format("\"{}/*\"", name.substr(0, name.rfind('/'))));
+    file = fmt::format("{{file: {}, skip: [{}]}}", file, fmt::join(layers, ", "));
+  }
+  return fmt::format("model: {{zoo: {}, classes: {}{}{}, weights: {}}}", weights.model, classes, width, input, file);
 }
 
-void print_text(const run::ConvertedWeights& weights, const ImportOptions& options) {
-  fmt::print("{}: torchvision's {} {}{}{}\n", printable(options.file), run::torchvision_function(weights.model),
-             weights.classes > 0 ? fmt::format("of {}", counted(weights.classes, "class", "classes"))
-                                 : "without its classifier",
-             weights.found_at.empty() ? "" : fmt::format(", in '{}'", shown(weights.found_at)),
-             weights.prefix.empty() ? "" : fmt::format(", without the prefix '{}'", weights.prefix));
+void print_text(const run::ConvertedWeights& weights, const ImportOptions& options,
+                const run::PublishedCheck& published) {
+  const std::string classes = weights.classes > 0 ? fmt::format("of {}", counted(weights.classes, "class", "classes"))
+                                                  : "without its classifier";
+  const std::string by = weights.program == "torchvision" ? "" : fmt::format(", by {}'s names", weights.program);
+  fmt::print("{}: torchvision's {} {}{}{}{}{}\n", printable(options.file), run::torchvision_function(weights.model),
+             classes, by, weights.found_at.empty() ? "" : fmt::format(", in '{}'", shown(weights.found_at)),
+             weights.prefix.empty() ? "" : fmt::format(", without the prefix '{}'", shown(weights.prefix)),
+             weights.head.empty() || weights.classes == 0
+                 ? ""
+                 : fmt::format(", whose classifier is '{}'", shown(weights.head)));
+  if (!weights.module.empty())
+    fmt::print("its tensors are those of a whole module, {}, of which nothing was executed\n", shown(weights.module));
+  if (!published.text.empty()) fmt::print("{}{}\n", published.warns ? "warning: " : "", published.text);
+  for (const std::string& note : weights.notes) fmt::print("note: {}\n", note);
   if (!weights.left_out.empty())
     fmt::print("{}: {}\n", weights.classes > 0 ? "left out, for other classes" : "to be trained from the start",
                join(weights.left_out, ", ", ", "));
   std::vector<std::string> unused = weights.ignored;
-  std::erase_if(unused, [](const std::string& name) { return name.ends_with(".num_batches_tracked"); });
+  std::erase_if(unused, [](const std::string& name) { return name.ends_with("num_batches_tracked"); });
   if (!unused.empty()) fmt::print("not used: {}\n", shown_message(join(unused, ", ", ", "), 400));
   fmt::print("{}: {} for {}, {}\n", printable(options.out), counted(weights.file.tensors.size(), "tensor"),
              weights.model, format_byte_size(weights.file.tensor_bytes()));
@@ -92,9 +115,10 @@ int run_import(ImportOptions options) {
   if (!options.output.empty()) throw ConfigError("--output is of ONNX models with several outputs");
   options.out = file_to_write(options.out, options.file, "bantam");
   const run::ConvertedWeights weights = run::import_torchvision(options.file, options.torchvision);
+  const run::PublishedCheck published = run::check_published(options.file);
   write_safetensors(options.out, weights.file);
   if (!options.json) {
-    print_text(weights, options);
+    print_text(weights, options, published);
     return 0;
   }
   const nlohmann::ordered_json json = {{"file", options.out},
@@ -102,10 +126,16 @@ int run_import(ImportOptions options) {
                                        {"classes", weights.classes},
                                        {"tensors", weights.file.tensors.size()},
                                        {"bytes", weights.file.tensor_bytes()},
+                                       {"names", weights.program},
+                                       {"channels", weights.channels},
                                        {"found_at", weights.found_at},
+                                       {"module", weights.module},
                                        {"prefix", weights.prefix},
                                        {"ignored", weights.ignored},
-                                       {"left_out", weights.left_out}};
+                                       {"left_out", weights.left_out},
+                                       {"classifier", weights.head},
+                                       {"published", published.warns ? "" : published.text},
+                                       {"notes", weights.notes}};
   fmt::print("{}\n", json_text(json));
   return 0;
 }
@@ -128,8 +158,9 @@ void add_import(CLI::App& app, Action& action) {
       ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 24));
   command->add_option("--width", options->torchvision.width, "Width of the zoo's network: width_mult")
       ->capture_default_str();
-  command->add_option("--key", options->torchvision.key,
-                      "Which state_dict of a .pt file with several:\nstate_dict_ema, checkpoint.model");
+  command->add_option(
+      "--key", options->torchvision.key,
+      "Which network of a file with several: keys to a\nstate_dict (state_dict_ema), or a prefix (teacher)");
   command
       ->add_option("--size", options->size, "HEIGHT,WIDTH of the images of an ONNX model that\nhas no numbers for them")
       ->delimiter(',')

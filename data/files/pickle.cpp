@@ -81,7 +81,7 @@ class ArrayPickle : public PickleMachine {
     return made;
   }
   /// The state of an array, (1, shape, dtype, Fortran order, bytes), or of a dtype, which says no more than its name.
-  bool set_state(PickledValue& object, const PickledValue& state) override {
+  bool set_state(PickledValue& object, PickledValue& state) override {
     if (state.kind != Kind::tuple || (object.kind != Kind::array && object.kind != Kind::dtype)) return false;
     if (object.kind == Kind::dtype) return true;
     const std::vector<PickledValue*>& given = state.items;

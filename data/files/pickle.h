@@ -41,7 +41,7 @@ std::string_view kind_name(PickledValue::Kind kind);
 /// Of a text, wherever it lies.
 std::string_view text_of(const PickledValue& value);
 
-/// Reads a pickle of protocols 2 to 4 that holds dictionaries, lists, tuples, whole numbers, texts, None, booleans and
+/// Reads a pickle of protocols 2 to 5 that holds dictionaries, lists, tuples, whole numbers, texts, None, booleans and
 /// NumPy arrays of uint8 in C order, which covers the files of CIFAR-10 and CIFAR-100. Nothing is executed: the names
 /// that such arrays are pickled with are recognised, every other name, opcode and call is refused. Throws DataError
 /// that names the file and the byte.

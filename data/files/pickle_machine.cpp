@@ -1,8 +1,10 @@
-// The opcodes of protocols 2 to 4.
+// The opcodes of protocols 2 to 5, but for those that only the text protocols 0 and 1 write.
 #include "bantam/data/files/pickle_machine.h"
 
 #include <algorithm>
 #include <bit>
+#include <charconv>
+#include <cmath>
 #include <utility>
 
 #include <fmt/format.h>
@@ -16,7 +18,7 @@ using Kind = PickledValue::Kind;
 
 namespace {
 
-constexpr int kOldestProtocol = 2, kNewestProtocol = 4;
+constexpr int kOldestProtocol = 2, kNewestProtocol = 5;
 constexpr std::size_t kMostValues = std::size_t{1} << 24;
 
 }  // namespace
@@ -111,12 +113,31 @@ void PickleMachine::push_real() {
   push(made);
 }
 
-/// Two's complement of any number of bytes.
-void PickleMachine::push_long(std::size_t bytes) {
-  if (bytes > 8) fail("a whole number of more than 64 bits");
-  std::uint64_t value = number(bytes);
+/// Two's complement of any number of bytes. More than 64 bits have the states of random generators: a real number,
+/// which nothing counts by.
+void PickleMachine::push_long(std::uint64_t bytes) {
+  if (bytes > 8) {
+    const auto digits = take(bytes);
+    const bool negative = (digits.back() & 0x80) != 0;
+    PickledValue* made = make(Kind::real);
+    for (std::size_t i = digits.size(); i-- > 0 && std::isfinite(made->real);)
+      made->real = made->real * 256 + (negative ? 255 - digits[i] : digits[i]);
+    if (negative) made->real = -made->real - 1;
+    return push(made);
+  }
+  std::uint64_t value = number(static_cast<std::size_t>(bytes));
   if (bytes > 0 && bytes < 8 && (value >> (8 * bytes - 1) & 1) != 0) value |= ~std::uint64_t{0} << 8 * bytes;
   push_integer(static_cast<std::int64_t>(value));
+}
+
+/// Python 2 writes whole numbers of more than 32 bits as text, and booleans as 00 and 01.
+void PickleMachine::push_decimal() {
+  const std::string text = line();
+  if (text == "00" || text == "01") return push_integer(text == "01" ? 1 : 0, Kind::boolean);
+  std::int64_t value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size()) fail("a whole number that is none");
+  push_integer(value);
 }
 
 void PickleMachine::push_text_of(std::uint64_t bytes) {
@@ -160,8 +181,14 @@ bool PickleMachine::push_value(std::uint8_t opcode) {
     case 'G':
       push_real();
       return true;
+    case 'I':
+      push_decimal();
+      return true;
     case 0x8a:
       push_long(number(1));
+      return true;
+    case 0x8b:
+      push_long(number(4));
       return true;
     case 0x95:
       (void)number(8);
@@ -171,7 +198,7 @@ bool PickleMachine::push_value(std::uint8_t opcode) {
   }
 }
 
-/// str, bytes and unicode, with lengths of one, four and eight bytes.
+/// str, bytes, bytearray and unicode, with lengths of one, four and eight bytes.
 bool PickleMachine::push_text(std::uint8_t opcode) {
   switch (opcode) {
     case 'U':
@@ -186,6 +213,7 @@ bool PickleMachine::push_text(std::uint8_t opcode) {
       return true;
     case 0x8e:
     case 0x8d:
+    case 0x96:
       push_text_of(number(8));
       return true;
     default:
@@ -211,8 +239,23 @@ bool PickleMachine::gather(std::uint8_t opcode) {
       marks_.push_back(stack_.size());
       return true;
     case ']':
+    case 0x8f:  // a set
       push(make(Kind::list));
       return true;
+    case 'l':
+    case 0x91: {  // a frozen set
+      std::vector<PickledValue*> items = pop_mark();
+      push(make(Kind::list));
+      stack_.back()->items = std::move(items);
+      return true;
+    }
+    case 'd': {
+      std::vector<PickledValue*> items = pop_mark();
+      if (items.size() % 2 != 0) fail("a key without a value");
+      push(make(Kind::dictionary));
+      stack_.back()->items = std::move(items);
+      return true;
+    }
     case '}':
       push(make(Kind::dictionary));
       return true;
@@ -220,6 +263,7 @@ bool PickleMachine::gather(std::uint8_t opcode) {
       append(Kind::list, {pop()});
       return true;
     case 'e':
+    case 0x90:  // to a set
       append(Kind::list, pop_mark());
       return true;
     case 's': {
@@ -255,6 +299,19 @@ bool PickleMachine::remember(std::uint8_t opcode) {
       return true;
     case 0x94:
       memo_[memo_.size()] = top();
+      return true;
+    case '0':
+      // What is popped may be a mark.
+      if (!marks_.empty() && stack_.size() == marks_.back())
+        marks_.pop_back();
+      else
+        (void)pop();
+      return true;
+    case '1':
+      (void)pop_mark();
+      return true;
+    case '2':
+      push(top());
       return true;
     case 'h':
       push(recall(number(1)));
@@ -298,6 +355,9 @@ bool PickleMachine::construct(std::uint8_t opcode) {
     case 'R':
       reduce();
       return true;
+    case 'o':  // of an old class of Python 2
+      construct_of_mark();
+      return true;
     case 'b':
       build();
       return true;
@@ -327,13 +387,21 @@ void PickleMachine::reduce() {
              "a call that is refused (nothing is executed)");
 }
 
+/// The class and its arguments lie above a mark.
+void PickleMachine::construct_of_mark() {
+  const std::vector<PickledValue*> items = pop_mark();
+  if (items.empty()) fail("a class is missing");
+  push_known(items[0]->kind == Kind::name ? call(*items[0], std::span(items).subspan(1)) : nullptr,
+             "a call that is refused (nothing is executed)");
+}
+
 /// Of a class that is made with arguments by name.
 void PickleMachine::drop_keywords() {
   if (pop()->kind != Kind::dictionary) fail("arguments by name that are no dictionary");
 }
 
 void PickleMachine::build() {
-  const PickledValue* state = pop();
+  PickledValue* state = pop();
   if (!set_state(*top(), *state)) fail("a state that is refused");
 }
 

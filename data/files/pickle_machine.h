@@ -14,7 +14,7 @@
 
 namespace bantam {
 
-/// Reads a pickle of protocols 2 to 4. Runs in time and memory in proportion to the pickle's bytes, whatever they are,
+/// Reads a pickle of protocols 2 to 5. Runs in time and memory in proportion to the pickle's bytes, whatever they are,
 /// and recurses over nothing. Values refer to one another and to `bytes`, and live in `values`.
 class PickleMachine {
  public:
@@ -27,6 +27,8 @@ class PickleMachine {
 
   /// The value that the pickle holds. Throws DataError that names the file and the byte.
   PickledValue* run();
+  /// Where the next pickle of a file of several begins: behind the one that `run` has read.
+  std::size_t end() const { return at_; }
 
  protected:
   /// Whether "module.name" may stand in the pickle.
@@ -35,7 +37,7 @@ class PickleMachine {
   /// refused.
   virtual PickledValue* call(const PickledValue& callee, std::span<PickledValue* const> arguments) = 0;
   /// Sets an object's state; false: it is refused.
-  virtual bool set_state(PickledValue& object, const PickledValue& state) = 0;
+  virtual bool set_state(PickledValue& object, PickledValue& state) = 0;
   /// Whether an object may have entries like a list or a dictionary, which are then dropped.
   virtual bool drops_entries(const PickledValue& /*object*/) const { return false; }
   /// What a persistent id stands for; null: it is refused.
@@ -64,7 +66,8 @@ class PickleMachine {
   std::vector<PickledValue*> pop_mark();
   void push_integer(std::int64_t value, PickledValue::Kind kind = PickledValue::Kind::integer);
   void push_real();
-  void push_long(std::size_t bytes);
+  void push_long(std::uint64_t bytes);
+  void push_decimal();
   void push_text_of(std::uint64_t bytes);
   void push_tuple(std::vector<PickledValue*> items);
   void push_tuple_of(std::size_t count);
@@ -73,6 +76,7 @@ class PickleMachine {
   void push_name(const std::string& module, const std::string& name);
   void push_known(PickledValue* value, std::string_view what);
   void reduce();
+  void construct_of_mark();
   void drop_keywords();
   void build();
 

@@ -29,6 +29,15 @@ constexpr NamedType kTypes[] = {{DType::float32, "F32"}, {DType::float16, "F16"}
                                 {DType::float64, "F64"}, {DType::uint8, "U8"},    {DType::int32, "I32"},
                                 {DType::int64, "I64"}};
 
+/// Types of the format that are not read, by the bytes of an element, where these are whole.
+struct OtherType {
+  const char* name;
+  std::int64_t bytes;
+};
+constexpr OtherType kOtherTypes[] = {{"BOOL", 1},    {"I8", 1},          {"F8_E4M3", 1},     {"F8_E5M2", 1},
+                                     {"F8_E8M0", 1}, {"F8_E4M3FNUZ", 1}, {"F8_E5M2FNUZ", 1}, {"I16", 2},
+                                     {"U16", 2},     {"U32", 4},         {"U64", 8},         {"C64", 8}};
+
 const char* type_name(DType dtype) { return std::ranges::find(kTypes, dtype, &NamedType::dtype)->name; }
 
 [[noreturn]] void damaged(const std::filesystem::path& path, const std::string& what) {
@@ -244,22 +253,30 @@ void HeaderReader::end_tensor() {
                                : !shape ? "shape"
                                         : "data_offsets"));
   const auto type = std::ranges::find(kTypes, *dtype, &NamedType::name);
-  if (type == std::end(kTypes))
-    damaged(path_, fmt::format("tensor '{}' has the unsupported type \"{}\"", name, shown(*dtype)));
-  HostTensor tensor{type->dtype, shape_of(*shape), {}};
-  const std::int64_t bytes = tensor.shape.elements() * static_cast<std::int64_t>(size_of(tensor.dtype));
+  const bool reads = type != std::end(kTypes);
+  const auto other = std::ranges::find(kOtherTypes, *dtype, &OtherType::name);
+  const bool is_known = reads || other != std::end(kOtherTypes);  // else its elements may have any number of bytes
+  const std::int64_t element = reads ? static_cast<std::int64_t>(size_of(type->dtype)) : is_known ? other->bytes : 1;
+  const Shape extents = shape_of(*shape);
   const auto size = static_cast<std::int64_t>(data_.size());
-  if (offsets->size() != 2 || (*offsets)[0] < 0 || (*offsets)[0] > (*offsets)[1] || (*offsets)[1] > size ||
-      (*offsets)[1] - (*offsets)[0] != bytes)
+  std::int64_t bytes = 0;
+  const bool overflows = __builtin_mul_overflow(extents.elements(), element, &bytes);
+  if (overflows || offsets->size() != 2 || (*offsets)[0] < 0 || (*offsets)[0] > (*offsets)[1] || (*offsets)[1] > size ||
+      (is_known && (*offsets)[1] - (*offsets)[0] != bytes))
     damaged(path_, fmt::format("tensor '{}' {} needs {} bytes; its offsets are [{}] of {} bytes of data", name,
-                               to_string(tensor.shape), bytes, fmt::join(*offsets, ","), size));
-  const auto* first = reinterpret_cast<const std::byte*>(data_.data() + (*offsets)[0]);
-  tensor.bytes.assign(first, first + bytes);
+                               to_string(extents), bytes, fmt::join(*offsets, ","), size));
   ranges_.emplace_back((*offsets)[0], (*offsets)[1]);
-  if (!file_.tensors.emplace(std::move(name_), std::move(tensor)).second)
+  if (file_.tensors.contains(name_) || file_.unread.contains(name_))
     damaged(path_, fmt::format("two tensors are named '{}'", name));
-  if (file_.tensors.size() > kMostNames)
+  if (file_.tensors.size() + file_.unread.size() == kMostNames)
     damaged(path_, fmt::format("it has more than {} tensors", format_count(kMostNames)));
+  if (!reads) {
+    file_.unread.emplace(std::move(name_), UnreadTensor{*dtype, extents});
+    return;
+  }
+  const auto* first = reinterpret_cast<const std::byte*>(data_.data() + (*offsets)[0]);
+  HostTensor tensor{type->dtype, extents, {first, first + bytes}};
+  file_.tensors.emplace(std::move(name_), std::move(tensor));
 }
 
 /// Tensors lie one after the other, without gaps, overlaps or a rest: what one program wrote, another reads.
@@ -308,6 +325,10 @@ std::string header_text(std::span<const NamedTensor> tensors, const std::map<std
 const HostTensor& expected(const std::filesystem::path& path, const SafetensorsFile& file, const std::string& name,
                            DType dtype, const Shape& shape) {
   const auto found = file.tensors.find(name);
+  if (const auto unread = file.unread.find(name); unread != file.unread.end())
+    throw DataError(fmt::format("{}: tensor '{}' is {} {}, expected {} {}", path.string(), name,
+                                shown(unread->second.type), to_string(unread->second.shape), to_string(dtype),
+                                to_string(shape)));
   if (found == file.tensors.end()) throw DataError(fmt::format("{}: tensor '{}' is missing", path.string(), name));
   const HostTensor& tensor = found->second;
   if (tensor.shape != shape || tensor.dtype != dtype)
@@ -330,6 +351,9 @@ std::vector<double> expected_numbers(const std::filesystem::path& path, const Sa
 
 void check_no_other(const std::filesystem::path& path, const SafetensorsFile& file, const StateRegistry& registry) {
   for (const auto& [name, tensor] : file.tensors)
+    if (!registry.contains(name))
+      throw DataError(fmt::format("{}: tensor '{}' does not belong to this model", path.string(), shown(name)));
+  for (const auto& [name, tensor] : file.unread)
     if (!registry.contains(name))
       throw DataError(fmt::format("{}: tensor '{}' does not belong to this model", path.string(), shown(name)));
 }

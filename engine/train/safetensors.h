@@ -35,12 +35,19 @@ HostTensor host_tensor(const Shape& shape, std::span<const float> values);
 /// The values of a float32 tensor, which must outlive them.
 std::span<const float> float_values(const HostTensor& tensor);
 
+/// A tensor of a file whose type is none of DType's.
+struct UnreadTensor {
+  std::string type;  ///< as the file has it: "F8_E4M3", "int16"
+  Shape shape;
+};
+
 /// The content of a file, in host memory.
 struct SafetensorsFile {
   std::map<std::string, HostTensor> tensors;
   std::map<std::string, std::string> metadata;
-  bool has_checksum = false;  ///< it was read with one, which is that of its tensors
-  std::string path = {};      ///< that it was read from, for messages; empty: none
+  bool has_checksum = false;                        ///< it was read with one, which is that of its tensors
+  std::string path = {};                            ///< that it was read from, for messages; empty: none
+  std::map<std::string, UnreadTensor> unread = {};  ///< tensors of other types, which no file is refused for
 
   std::uint64_t tensor_bytes() const;
 };
@@ -60,8 +67,8 @@ void write_safetensors(const std::filesystem::path& path, std::vector<NamedTenso
                        const std::map<std::string, std::string>& metadata);
 /// Reads and checks the whole file (header length, JSON, offsets in order, sizes, and the checksum where there is one,
 /// which is then not among the metadata). The header may have 100,000,000 bytes, as for the reference reader, and a
-/// million tensors and entries of metadata, of which no two have one name. Throws DataError naming file and what is
-/// wrong.
+/// million tensors and entries of metadata, of which no two have one name. Tensors of types that DType has not are
+/// listed, not read. Throws DataError naming file and what is wrong.
 SafetensorsFile read_safetensors(const std::filesystem::path& path);
 /// The same of a file's bytes that were read before; `path` stands in messages.
 SafetensorsFile parse_safetensors(std::string_view bytes, const std::filesystem::path& path);

@@ -96,6 +96,11 @@ class WeightsMatch {
         result_.unused.push_back(source.first);
         unused_.push_back(name);
       }
+    for (const auto& [name, unread] : unread_)
+      if (!targets_.contains(name)) {
+        result_.unused.push_back(unread.first);
+        unused_.push_back(name);
+      }
     std::ranges::sort(result_.unused);
     check_names();
     convert();
@@ -142,14 +147,18 @@ class WeightsMatch {
 
   void name_sources() {
     std::vector<bool> used(options_.rename.size());
-    for (const auto& [name, tensor] : file_.tensors) {
+    const auto new_name = [&](const std::string& name) {
       for (std::size_t i = 0; i < used.size(); ++i) used[i] = used[i] || matches_glob(name, options_.rename[i].from);
-      const std::string now = renamed(name, options_.rename);
+      return renamed(name, options_.rename);
+    };
+    for (const auto& [name, tensor] : file_.tensors) {
+      const std::string now = new_name(name);
       const auto [other, fresh] = sources_.emplace(now, std::pair(name, &tensor));
       if (!fresh)
         fail(fmt::format("tensors '{}' and '{}' are both renamed to '{}'", shown(other->second.first), shown(name),
                          shown(now)));
     }
+    for (const auto& [name, tensor] : file_.unread) unread_.try_emplace(new_name(name), name, tensor.type);
     const auto idle = std::ranges::find(used, false);
     if (idle != used.end())
       fail(fmt::format("rename: '{}' matches no tensor of the file",
@@ -179,6 +188,7 @@ class WeightsMatch {
   void match(const std::string& name, const Shape& shape) {
     const auto found = sources_.find(name);
     if (is_skipped(name)) return result_.initial.push_back(name);
+    if (found == sources_.end() && !options_.skip_other_shapes) check_is_read(name);
     if (found == sources_.end()) {
       missing_.push_back(name);
       return result_.initial.push_back(name);
@@ -194,6 +204,14 @@ class WeightsMatch {
                            : ""));
     }
     matched_.emplace_back(name, &tensor);
+  }
+
+  /// A tensor that the model needs is not one of a type that is not read.
+  void check_is_read(const std::string& name) const {
+    const auto found = unread_.find(name);
+    if (found == unread_.end()) return;
+    fail(fmt::format("tensor '{}' is {}, which does not become {}", shown(found->second.first),
+                     shown(found->second.second), to_string(targets_.at(name).dtype())));
   }
 
   void check_names() const {
@@ -230,6 +248,7 @@ class WeightsMatch {
   const WeightsOptions& options_;
   std::map<std::string, Tensor> targets_;                                     // the model's, by name
   std::map<std::string, std::pair<std::string, const HostTensor*>> sources_;  // the file's, by new name
+  std::map<std::string, std::pair<std::string, std::string>> unread_;         // by new name: the file's, and its type
   std::vector<std::pair<std::string, const HostTensor*>> matched_;
   std::vector<std::string> missing_, unused_;  // the latter by new names
   std::deque<HostTensor> converted_;           // matched_ points into it

@@ -14,6 +14,8 @@
 #include "bantam/base/error.h"
 #include "bantam/base/sha256.h"
 #include "bantam/run/session/onnx_contents.h"
+#include "bantam/run/weights/file_kinds.h"
+#include "bantam/run/weights/torch_file.h"
 
 namespace bantam::run {
 namespace fs = std::filesystem;
@@ -37,11 +39,26 @@ InspectedFile inspected(const fs::path& path, const std::string& bytes, Safetens
                              .shape = tensor.shape,
                              .bytes = tensor.bytes.size(),
                              .statistics = statistics_of(tensor)});
+  for (const auto& [name, tensor] : file.unread)
+    found.unread.push_back(fmt::format("{} {} {}", name, tensor.type, to_string(tensor.shape)));
   return found;
+}
+
+/// The tensors of a file of PyTorch, as if it were one of safetensors.
+SafetensorsFile torch_tensors(const fs::path& path) {
+  TorchFile file = read_torch_file(path);
+  SafetensorsFile made{.tensors = std::move(file.tensors), .unread = std::move(file.unread)};
+  made.metadata["format"] = "PyTorch";
+  if (!file.found_at.empty()) made.metadata["state_dict"] = file.found_at;
+  if (!file.module.empty()) made.metadata["module"] = file.module;
+  return made;
 }
 
 InspectedFile inspect_file(const fs::path& path) {
   const std::string bytes = read_file(path);
+  const std::string_view begin = std::string_view(bytes).substr(0, kFileKindBegin);
+  if (is_torch_file(begin)) return inspected(path, bytes, torch_tensors(path));
+  refuse_other_kinds(path, begin);
   return inspected(path, bytes, parse_safetensors(bytes, path));
 }
 

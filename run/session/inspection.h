@@ -1,4 +1,4 @@
-// Inspection: what is in a safetensors file, a checkpoint, or a run's folder.
+// Inspection: what is in a safetensors file or one of PyTorch, a checkpoint, or a run's folder.
 #pragma once
 
 #include <cstdint>
@@ -37,6 +37,7 @@ struct InspectedFile {
   bool has_checksum = false;  ///< which is that of its tensors; files of other programs have none
   std::map<std::string, std::string> metadata;
   std::vector<InspectedTensor> tensors;  ///< by name
+  std::vector<std::string> unread;       ///< tensors of types that are not read: "mask BOOL (3, 4)"
 
   std::int64_t elements() const;
   std::uint64_t tensor_bytes() const;
@@ -62,9 +63,9 @@ struct Inspection {
   std::vector<InspectedFile> files;      ///< a checkpoint's state, then its weights; else the one file
 };
 
-/// `path`: a safetensors file, an ONNX model (.onnx), a checkpoint's folder, or a run's folder, which stands for its
-/// newest checkpoint, else its weights. Every byte is read. Throws DataError naming the file and what is wrong: a file
-/// that is damaged or missing, or a folder that is neither.
+/// `path`: a safetensors file, a file of PyTorch, an ONNX model (.onnx), a checkpoint's folder, or a run's folder,
+/// which stands for its newest checkpoint, else its weights. Every byte is read. Throws DataError naming the file and
+/// what is wrong: a file that is damaged or missing, or a folder that is neither.
 Inspection inspect(const std::filesystem::path& path);
 
 }  // namespace bantam::run

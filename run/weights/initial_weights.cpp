@@ -14,6 +14,7 @@
 #include "bantam/base/sha256.h"
 #include "bantam/base/text.h"
 #include "bantam/engine/train/safetensors.h"
+#include "bantam/run/weights/file_kinds.h"
 #include "bantam/run/weights/torch_file.h"
 #include "bantam/run/weights/whitening.h"
 
@@ -45,11 +46,19 @@ std::string text_of(const LoadedWeights& loaded, const std::filesystem::path& pa
 }  // namespace
 
 void refuse_other_formats(std::string_view bytes, const std::filesystem::path& path) {
-  if (!is_torch_file(bytes)) return;
-  throw DataError(
-      fmt::format("{}: is a file of PyTorch, not safetensors\n  `bantam import {} -o weights.safetensors` makes one of "
-                  "it, for a network of torchvision",
-                  path.string(), shown(path.string())));
+  const std::string_view begin = bytes.substr(0, kFileKindBegin);
+  const std::string file = shown(path.string());
+  if (is_torch_file(begin))
+    throw DataError(fmt::format(
+        "{}: is a file of PyTorch, not safetensors\n  `bantam import {} -o weights.safetensors` makes one of it, for a "
+        "network of torchvision",
+        path.string(), file));
+  if (path.extension() == ".onnx")
+    throw DataError(
+        fmt::format("{}: is an ONNX model, not safetensors\n  `bantam import {}` makes a network and its "
+                    "weights of it",
+                    path.string(), file));
+  refuse_other_kinds(path, begin);
 }
 
 BeginningWeights begin_with_weights(Model& model, const RunConfig& config) {

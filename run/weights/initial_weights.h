@@ -25,7 +25,8 @@ BeginningWeights begin_with_weights(Model& model, const RunConfig& config);
 /// (whitening.h), for which the first training images are read. Throws as both.
 BeginningWeights begin_as_run(Model& model, const RunConfig& config);
 
-/// Throws DataError where `bytes`, those of the file `path`, begin as a file of PyTorch does.
+/// Throws DataError where `bytes`, those of the file `path`, begin as a file of PyTorch or of another program does, and
+/// says how its weights come here.
 void refuse_other_formats(std::string_view bytes, const std::filesystem::path& path);
 /// Throws DataError where there is no file as `model.weights` names it; nothing is read.
 void require_weights(const RunConfig& config);

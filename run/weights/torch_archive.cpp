@@ -8,9 +8,10 @@
 #include <fmt/format.h>
 #include <zlib.h>
 
-#include "bantam/base/atomic_file.h"
 #include "bantam/base/error.h"
 #include "bantam/base/text.h"
+#include "bantam/run/weights/file_kinds.h"
+#include "bantam/run/weights/torch_pickle.h"
 
 namespace bantam::run {
 namespace {
@@ -20,32 +21,12 @@ constexpr std::int64_t kMostPickle = std::int64_t{1} << 27;
 /// Weights do not become a hundredth by compression; a megabyte more is no matter.
 constexpr std::uint64_t kMostInflation = 100, kAnyFile = std::uint64_t{1} << 20;
 
-/// The path, of a file that begins as a zip archive does.
-const std::filesystem::path& checked(const std::filesystem::path& path) {
-  const std::unique_ptr<FileBytes> file = open_plain_bytes(path);
-  std::vector<std::uint8_t> begin(static_cast<std::size_t>(std::min<std::int64_t>(file->size(), 4)));
-  file->read(0, begin);
-  const std::string_view text(reinterpret_cast<const char*>(begin.data()), begin.size());
-  if (text.starts_with("\x80\x02"))
-    throw DataError(
-        fmt::format("{}: is in the form that PyTorch wrote before 1.6 (a pickle, no zip archive), which is not read\n  "
-                    "convert it in Python: torch.save(torch.load(\"old.pth\", map_location=\"cpu\"), \"new.pth\")",
-                    path.string()));
-  if (!text.starts_with("PK"))
-    throw DataError(fmt::format("{}: is no file of PyTorch: it is no zip archive", path.string()));
-  return path;
-}
-
 }  // namespace
 
-TorchArchive::TorchArchive(const std::filesystem::path& path) : path_(checked(path)), zip_(path_) {
+TorchArchive::TorchArchive(const std::filesystem::path& path) : TorchSource(path), zip_(path) {
   find_pickle();
   check_members();
   read_byte_order();
-}
-
-void TorchArchive::fail(const std::string& what) const {
-  throw DataError(fmt::format("{}: is no file of PyTorch that is read here: {}", path_.string(), what));
 }
 
 void TorchArchive::find_pickle() {
@@ -56,16 +37,19 @@ void TorchArchive::find_pickle() {
     found = true;
     prefix_ = name.substr(0, name.size() - kPickle.size());
     // Values need a hundred times their bytes in the pickle: no room for inflation.
-    const auto file_size = static_cast<std::int64_t>(std::filesystem::file_size(path_));
+    const auto file_size = static_cast<std::int64_t>(std::filesystem::file_size(path()));
     if (member.size > std::min(kMostPickle, std::max(file_size, static_cast<std::int64_t>(kAnyFile))))
       fail("its data.pkl is too large for a file of its size");
   }
-  if (!found) fail("it is a zip archive without data.pkl");
+  if (found) return;
+  std::vector<std::string> names;
+  for (const auto& [name, member] : zip_.members()) names.push_back(name);
+  throw DataError(fmt::format("{}: is no file of PyTorch: {}", path().string(), other_archive(names)));
 }
 
 /// Also of those that are not needed: a damaged name of `byteorder`, say, must not pass for a file without one.
 void TorchArchive::check_members() {
-  const std::uint64_t most = kMostInflation * std::filesystem::file_size(path_) + kAnyFile;
+  const std::uint64_t most = kMostInflation * std::filesystem::file_size(path()) + kAnyFile;
   for (const auto& [name, member] : zip_.members()) {
     member_bytes_ += static_cast<std::uint64_t>(member.size);
     if (member_bytes_ > most) fail("its members are too large for a file of its size");
@@ -93,9 +77,10 @@ std::vector<std::uint8_t> TorchArchive::read_member(const std::string& name) con
   return bytes;
 }
 
-std::vector<std::uint8_t> TorchArchive::pickle() const { return read_member(prefix_ + std::string(kPickle)); }
-
-std::string TorchArchive::pickle_name() const { return fmt::format("{}({}{})", path_.string(), prefix_, kPickle); }
+const PickledValue& TorchArchive::load(std::deque<PickledValue>& values) {
+  pickle_ = read_member(prefix_ + std::string(kPickle));
+  return *TorchPickle(fmt::format("{}({}{})", path().string(), prefix_, kPickle), pickle_, values).run();
+}
 
 std::optional<std::int64_t> TorchArchive::storage_bytes(std::string_view key) const {
   const auto found = zip_.members().find(storage_name(key));

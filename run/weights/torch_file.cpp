@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstring>
 #include <deque>
+#include <memory>
 #include <optional>
 #include <set>
 #include <span>
@@ -15,7 +16,9 @@
 #include "bantam/base/error.h"
 #include "bantam/base/stable_sort.h"
 #include "bantam/base/text.h"
+#include "bantam/run/weights/file_kinds.h"
 #include "bantam/run/weights/torch_archive.h"
+#include "bantam/run/weights/torch_legacy.h"
 #include "bantam/run/weights/torch_pickle.h"
 
 namespace bantam::run {
@@ -24,56 +27,152 @@ using Kind = PickledValue::Kind;
 
 namespace {
 
-struct StorageType {
+struct ReadType {
   std::string_view name;
   DType dtype;
 };
-constexpr StorageType kStorageTypes[] = {
-    {"torch.FloatStorage", DType::float32}, {"torch.DoubleStorage", DType::float64},
-    {"torch.HalfStorage", DType::float16},  {"torch.BFloat16Storage", DType::bfloat16},
-    {"torch.LongStorage", DType::int64},    {"torch.IntStorage", DType::int32},
-    {"torch.ByteStorage", DType::uint8},    {"torch.BoolStorage", DType::uint8}};
+constexpr ReadType kReadTypes[] = {{"float32", DType::float32}, {"float64", DType::float64},
+                                   {"float16", DType::float16}, {"bfloat16", DType::bfloat16},
+                                   {"int64", DType::int64},     {"int32", DType::int32},
+                                   {"uint8", DType::uint8},     {"bool", DType::uint8}};
 
-/// Dictionaries that have tensors, by the keys that lead to them.
+bool has_any_tensor(const PickledValue& value) { return is_tensor(value) || is_unread_tensor(value); }
+
+/// The value of a key of a dictionary; null where it is not among the first, which a module's own members are: a file
+/// may refer to one long dictionary from many places.
+const PickledValue* entry_of(const PickledValue& dictionary, std::string_view key) {
+  constexpr std::size_t kFirst = 100;
+  for (std::size_t i = 0; i + 1 < std::min(2 * kFirst, dictionary.items.size()); i += 2)
+    if (dictionary.items[i]->kind == Kind::text && text_of(*dictionary.items[i]) == key) return dictionary.items[i + 1];
+  return nullptr;
+}
+
+/// The members of an object, a dictionary; null where it has none.
+const PickledValue* members_of(const PickledValue& object) {
+  const bool has = is_opaque(object) && object.items.size() == 1 && object.items[0]->kind == Kind::dictionary;
+  return has ? object.items[0] : nullptr;
+}
+
+/// torch.jit.save has a module's tensors and modules as members by their own names.
+bool is_scripted(const PickledValue& object) { return object.text.starts_with("__torch__."); }
+
+/// A torch.nn.Module, by its members, whatever its class is.
+bool is_module(const PickledValue& value) {
+  const PickledValue* members = members_of(value);
+  return members != nullptr && (is_scripted(value) || entry_of(*members, "_modules") != nullptr);
+}
+
+/// Values by their names in the state_dict that a module would have.
+using NamedValues = std::map<std::string, const PickledValue*>;
+
+/// Values of a state_dict, or of a module.
+class StateDict {
+ public:
+  explicit StateDict(const PickledValue& value) {
+    if (is_module(value))
+      add_module(value, "", 0);
+    else
+      add_entries(value, "");
+  }
+  NamedValues& values() { return values_; }
+
+ private:
+  // A module may be a part of many, and these of many others.
+  static constexpr int kDeepest = 32;
+  static constexpr std::size_t kMostEntries = 1'000'000;
+
+  void add_entries(const PickledValue& dictionary, const std::string& prefix) {
+    for (std::size_t i = 0; i + 1 < dictionary.items.size(); i += 2)
+      if (dictionary.items[i]->kind == Kind::text)
+        values_.insert_or_assign(prefix + std::string(text_of(*dictionary.items[i])), dictionary.items[i + 1]);
+  }
+
+  void add_module(const PickledValue& module, const std::string& prefix, int depth) {
+    if (depth > kDeepest) return;
+    const PickledValue& members = *members_of(module);
+    const auto add_modules = [&](const PickledValue& dictionary) {
+      for (std::size_t i = 0; i + 1 < dictionary.items.size() && ++entries_ < kMostEntries; i += 2)
+        if (dictionary.items[i]->kind == Kind::text && is_module(*dictionary.items[i + 1]))
+          add_module(*dictionary.items[i + 1], prefix + std::string(text_of(*dictionary.items[i])) + ".", depth + 1);
+    };
+    if (is_scripted(module)) {
+      for (std::size_t i = 0; i + 1 < members.items.size() && ++entries_ < kMostEntries; i += 2)
+        if (members.items[i]->kind == Kind::text && has_any_tensor(*members.items[i + 1]))
+          values_.insert_or_assign(prefix + std::string(text_of(*members.items[i])), members.items[i + 1]);
+      return add_modules(members);
+    }
+    for (const char* kind : {"_parameters", "_buffers"}) {
+      const PickledValue* own = entry_of(members, kind);
+      if (own == nullptr || own->kind != Kind::dictionary) continue;
+      for (std::size_t i = 0; i + 1 < own->items.size() && ++entries_ < kMostEntries; i += 2)
+        if (own->items[i]->kind == Kind::text && own->items[i + 1]->kind != Kind::none)
+          values_.insert_or_assign(prefix + std::string(text_of(*own->items[i])), own->items[i + 1]);
+    }
+    if (const PickledValue* modules = entry_of(members, "_modules");
+        modules != nullptr && modules->kind == Kind::dictionary)
+      add_modules(*modules);
+  }
+
+  NamedValues values_;
+  std::size_t entries_ = 0;
+};
+
+/// Dictionaries that have tensors, and modules, by the keys that lead to them; entries of lists by their numbers.
 class StateDictSearch {
  public:
   struct Found {
     std::string path;
-    const PickledValue* dictionary = nullptr;
+    const PickledValue* value = nullptr;
+    std::size_t tensors = 0;  ///< of a dictionary
   };
 
   explicit StateDictSearch(const PickledValue& root) { search(root, "", 0); }
   const std::vector<Found>& found() const { return found_; }
 
-  /// The only one, or by the names that training programs use, most usual first, or the file's own dictionary, which
-  /// has tensors of its own ("best_acc1") beside the state_dict more often than a state_dict has dictionaries; null
-  /// where none is.
+  /// The only one, or by the names that training programs use, most usual first, or one that is far larger than all
+  /// others, or the file's own dictionary, which has tensors of its own ("best_acc1") beside the state_dict more often
+  /// than a state_dict has dictionaries; null where none is.
   const Found* preferred() const {
     if (found_.size() == 1) return found_.data();
-    for (const char* name :
-         {"state_dict", "model_state_dict", "model_state", "model", "net", "network", "module", "weights", "params"})
+    for (const char* name : {"state_dict", "model_state_dict", "model_state", "model", "net", "network", "module",
+                             "weights", "params", "model_weights", "net_state_dict", "state"})
       for (const Found& each : found_)
         if (each.path == name || each.path.ends_with(fmt::format(".{}", name))) return &each;
+    for (const Found& large : found_)
+      if (std::ranges::all_of(
+              found_, [&](const Found& each) { return &each == &large || kFarLarger * each.tensors <= large.tensors; }))
+        return &large;
     const auto outermost = std::ranges::find(found_, "", &Found::path);
     return outermost == found_.end() ? nullptr : &*outermost;
   }
 
  private:
   static constexpr int kDeepest = 3;
-  static constexpr std::size_t kMost = 100;
+  static constexpr std::size_t kMost = 100, kFarLarger = 10;
 
   /// Looks into each dictionary once: they may refer to one another.
-  void search(const PickledValue& dictionary, const std::string& path, int depth) {
-    if (!seen_.insert(&dictionary).second || found_.size() >= kMost) return;
-    const std::vector<PickledValue*>& items = dictionary.items;
-    bool has_tensors = false;
-    for (std::size_t i = 1; i < items.size() && !has_tensors; i += 2) has_tensors = is_tensor(*items[i]);
-    if (has_tensors) found_.push_back({path, &dictionary});
-    for (std::size_t i = 0; i + 1 < items.size() && depth < kDeepest; i += 2) {
-      if (items[i]->kind != Kind::text || items[i + 1]->kind != Kind::dictionary) continue;
-      const std::string name(text_of(*items[i]));
-      search(*items[i + 1], path.empty() ? name : path + "." + name, depth + 1);
+  void search(const PickledValue& value, const std::string& path, int depth) {
+    if (found_.size() >= kMost || !seen_.insert(&value).second) return;
+    if (is_module(value)) {
+      found_.push_back({path, &value, StateDict(value).values().size()});
+      return;
     }
+    const bool dictionary = value.kind == Kind::dictionary;
+    if (!dictionary && value.kind != Kind::list && value.kind != Kind::tuple) return;
+    const std::vector<PickledValue*>& items = value.items;
+    if (dictionary) {
+      std::size_t tensors = 0;
+      for (std::size_t i = 1; i < items.size(); i += 2)
+        tensors += items[i - 1]->kind == Kind::text && has_any_tensor(*items[i]) ? 1 : 0;
+      if (tensors > 0) found_.push_back({path, &value, tensors});
+    }
+    if (depth == kDeepest) return;
+    const auto below = [&](const std::string& name) { return path.empty() ? name : path + "." + name; };
+    for (std::size_t i = 0; i < items.size(); i += dictionary ? 2 : 1)
+      if (!dictionary)
+        search(*items[i], below(fmt::format("{}", i)), depth + 1);
+      else if (items[i]->kind == Kind::text)
+        search(*items[i + 1], below(std::string(text_of(*items[i]))), depth + 1);
   }
 
   std::vector<Found> found_;
@@ -88,25 +187,38 @@ std::string names_of(const std::vector<StateDictSearch::Found>& found) {
 }
 
 std::string what_is(const PickledValue& root) {
-  if (is_tensor(root)) return "a tensor";
+  if (has_any_tensor(root)) return "a tensor";
   return is_opaque(root) ? fmt::format("an object that '{}' would make (nothing is executed)", shown(root.text))
                          : std::string(kind_name(root.kind));
 }
 
-StateDictSearch::Found state_dict_of(const TorchArchive& archive, const PickledValue& root, const std::string& key) {
-  if (root.kind != Kind::dictionary)
-    archive.fail(fmt::format("it holds {}, expected a state_dict: torch.save(model.state_dict(), …)", what_is(root)));
+/// Whether there is a name that begins with the key and a dot.
+bool has_prefix(const PickledValue& state_dict, const std::string& key) {
+  StateDict state(state_dict);
+  const auto found = state.values().lower_bound(key + ".");
+  return found != state.values().end() && found->first.starts_with(key + ".");
+}
+
+StateDictSearch::Found state_dict_of(const TorchSource& file, const PickledValue& root, const std::string& key,
+                                     bool& key_is_prefix) {
   const StateDictSearch search(root);
-  if (search.found().empty()) archive.fail("no dictionary in it has tensors");
+  if (search.found().empty())
+    file.fail(
+        root.kind == Kind::dictionary
+            ? std::string("no dictionary in it has tensors")
+            : fmt::format("it holds {}, expected a state_dict: torch.save(model.state_dict(), …)", what_is(root)));
   if (!key.empty()) {
     const auto named = std::ranges::find(search.found(), key, &StateDictSearch::Found::path);
     if (named != search.found().end()) return *named;
-    archive.fail(fmt::format("there is no dictionary of tensors '{}' in it (--key); there are {}", shown(key),
-                             names_of(search.found())));
+    if (const StateDictSearch::Found* usual = search.preferred(); usual != nullptr && has_prefix(*usual->value, key)) {
+      key_is_prefix = true;
+      return *usual;
+    }
+    file.fail(fmt::format("there is no dictionary of tensors '{}' in it (--key); there are {}", shown(key),
+                          names_of(search.found())));
   }
   if (const StateDictSearch::Found* found = search.preferred()) return *found;
-  archive.fail(
-      fmt::format("it has several dictionaries of tensors ({}): name one with --key", names_of(search.found())));
+  file.fail(fmt::format("it has several dictionaries of tensors ({}): name one with --key", names_of(search.found())));
 }
 
 /// A view of a storage.
@@ -129,6 +241,15 @@ std::optional<TensorView> view_of(const PickledValue& tensor, std::int64_t count
   const auto sizes = integers_of(*tensor.items[2]), strides = integers_of(*tensor.items[3]);
   if (!sizes || !strides || sizes->size() != strides->size() || sizes->size() > Shape::kMaxRank) return std::nullopt;
   TensorView view{*sizes, *strides, tensor.items[1]->integer};
+  const std::vector<PickledValue*>& storage = tensor.items[0]->items;
+  if (storage.size() == 5) {  // a view of another storage, of which the view is a view
+    const std::int64_t begin = storage[3]->integer, elements = storage[4]->integer;
+    if (begin < 0 || elements < 0 || begin > count || elements > count - begin || view.offset < 0 ||
+        view.offset > elements)
+      return std::nullopt;
+    view.offset += begin;
+    count = begin + elements;
+  }
   if (view.offset < 0 || view.offset > count) return std::nullopt;
   if (std::ranges::find(*sizes, 0) != sizes->end()) {
     view.elements = 0;
@@ -171,20 +292,45 @@ std::vector<std::byte> gathered(const std::vector<std::uint8_t>& storage, const 
 
 std::string_view storage_key(const PickledValue& tensor) { return text_of(*tensor.items[0]->items[1]); }
 
-/// Makes tensors of one archive.
+/// "float32": of the tensor itself, or of its storage.
+std::string type_of(const PickledValue& tensor) {
+  if (is_unread_tensor(tensor)) return tensor.items[0]->text;
+  if (tensor.items.size() < 5) return torch_type(tensor.items[0]->items[0]->text);
+  const std::string& name = tensor.items[4]->text;
+  return name.starts_with("torch.") ? name.substr(6) : name;
+}
+
+const ReadType* read_type(const PickledValue& tensor) {
+  if (is_unread_tensor(tensor) || tensor.items.size() > 4) return nullptr;
+  const auto* type = std::ranges::find(kReadTypes, type_of(tensor), &ReadType::name);
+  return type == std::end(kReadTypes) ? nullptr : type;
+}
+
+/// Its type, and its shape as far as that is known.
+UnreadTensor unread_of(const PickledValue& tensor) {
+  UnreadTensor unread{.type = type_of(tensor)};
+  const std::size_t at = is_unread_tensor(tensor) ? 1 : 2;
+  if (tensor.items.size() <= at) return unread;
+  const auto sizes = integers_of(*tensor.items[at]);
+  try {
+    if (sizes) unread.shape = Shape(std::span<const std::int64_t>(*sizes));
+  } catch (const ShapeError&) {
+    unread.shape = {};  // nothing is made of it
+  }
+  return unread;
+}
+
+/// Makes tensors of one file.
 class TensorReader {
  public:
-  explicit TensorReader(TorchArchive& archive) : archive_(archive) {}
+  explicit TensorReader(TorchSource& file) : file_(file) {}
 
-  HostTensor read(const std::string& name, const PickledValue& tensor) {
+  HostTensor read(const std::string& name, const PickledValue& tensor, DType dtype) {
     const PickledValue& storage = *tensor.items[0];
-    const std::string& type_name = storage.items[0]->text;
-    const auto* type = std::ranges::find(kStorageTypes, type_name, &StorageType::name);
-    if (type == std::end(kStorageTypes)) fail(name, fmt::format("is of {}, which is not read", type_name));
     const std::string_view key = storage_key(tensor);
-    const auto size = static_cast<std::int64_t>(size_of(type->dtype));
+    const auto size = static_cast<std::int64_t>(size_of(dtype));
     const std::int64_t count = storage.items[2]->integer;
-    const auto bytes = archive_.storage_bytes(key);
+    const auto bytes = file_.storage_bytes(key);
     if (!bytes) fail(name, fmt::format("needs the storage '{}', which is missing", shown(key)));
     if (count < 0 || count > *bytes / size || count * size != *bytes)
       fail(name, fmt::format("has a storage of {} elements in {} bytes", count, *bytes));
@@ -192,10 +338,10 @@ class TensorReader {
     if (!view)
       fail(name, fmt::format("does not lie within its storage of {} elements, or is too large for the file", count));
     made_ += static_cast<std::uint64_t>(view->elements * size);
-    return {type->dtype, shape_of(name, *view),
+    return {dtype, shape_of(name, *view),
             view->elements == 0
                 ? std::vector<std::byte>()
-                : gathered(archive_.storage(key), *view, static_cast<std::size_t>(size), archive_.swaps_bytes())};
+                : gathered(file_.storage(key), *view, static_cast<std::size_t>(size), file_.swaps_bytes())};
   }
 
  private:
@@ -203,7 +349,7 @@ class TensorReader {
   static constexpr std::uint64_t kMostSharing = 4, kAnyFile = std::uint64_t{1} << 20;
 
   std::int64_t left() const {
-    return static_cast<std::int64_t>(kMostSharing * archive_.member_bytes() + kAnyFile - made_);
+    return static_cast<std::int64_t>(kMostSharing * file_.member_bytes() + kAnyFile - made_);
   }
   /// Of a tensor without elements the other extents may be any.
   Shape shape_of(const std::string& name, const TensorView& view) const {
@@ -214,44 +360,55 @@ class TensorReader {
     }
   }
   [[noreturn]] void fail(const std::string& name, const std::string& what) const {
-    archive_.fail(fmt::format("tensor '{}' {}", shown(name), what));
+    file_.fail(fmt::format("tensor '{}' {}", shown(name), what));
   }
 
-  TorchArchive& archive_;
+  TorchSource& file_;
   std::uint64_t made_ = 0;  // bytes of all tensors so far
 };
 
 }  // namespace
 
+void TorchSource::fail(const std::string& what) const {
+  throw DataError(fmt::format("{}: is no file of PyTorch that is read here: {}", path_.string(), what));
+}
+
+std::unique_ptr<TorchSource> open_torch_source(const std::filesystem::path& path) {
+  const std::string begin = first_bytes(path, kTorchLegacyBegin);
+  if (is_torch_legacy(begin)) return std::make_unique<TorchLegacyFile>(path);
+  if (begin.starts_with("PK")) return std::make_unique<TorchArchive>(path);
+  const std::string kind = other_kind(path, first_bytes(path, kFileKindBegin));
+  throw DataError(fmt::format("{}: is no file of PyTorch{}{}", path.string(), kind.empty() ? "" : ": ", kind));
+}
+
 TorchFile read_torch_file(const std::filesystem::path& path, const std::string& key) {
-  TorchArchive archive(path);
-  const std::vector<std::uint8_t> pickle = archive.pickle();
+  const std::unique_ptr<TorchSource> source = open_torch_source(path);
   std::deque<PickledValue> values;
-  const PickledValue& root = *TorchPickle(archive.pickle_name(), pickle, values).run();
-  const StateDictSearch::Found found = state_dict_of(archive, root, key);
-  TorchFile file{.found_at = found.path};
-  std::map<std::string, const PickledValue*> by_name;
-  const std::vector<PickledValue*>& items = found.dictionary->items;
-  for (std::size_t i = 0; i + 1 < items.size(); i += 2) {
-    if (items[i]->kind != Kind::text) archive.fail(fmt::format("a tensor's name is {}", kind_name(items[i]->kind)));
-    by_name.insert_or_assign(std::string(text_of(*items[i])), items[i + 1]);
-  }
+  const PickledValue& root = source->load(values);
+  TorchFile file;
+  const StateDictSearch::Found found = state_dict_of(*source, root, key, file.key_is_prefix);
+  file.found_at = found.path;
+  if (is_module(*found.value)) file.module = found.value->text;
+  StateDict state(*found.value);
   std::vector<std::pair<std::string, const PickledValue*>> tensors;
-  for (const auto& [name, value] : by_name)
-    if (is_tensor(*value))
-      tensors.emplace_back(name, value);
-    else
+  for (const auto& [name, value] : state.values())
+    if (!has_any_tensor(*value))
       file.others.push_back(name);
+    else if (read_type(*value) == nullptr)
+      file.unread.emplace(name, unread_of(*value));
+    else
+      tensors.emplace_back(name, value);
   // Each storage is read once, however many tensors share it, and in whatever order.
   sort_stably(tensors, {}, [](const auto& tensor) { return storage_key(*tensor.second); });
-  TensorReader reader(archive);
-  for (const auto& [name, tensor] : tensors) file.tensors.emplace(name, reader.read(name, *tensor));
+  TensorReader reader(*source);
+  for (const auto& [name, tensor] : tensors)
+    file.tensors.emplace(name, reader.read(name, *tensor, read_type(*tensor)->dtype));
   return file;
 }
 
 bool is_torch_file(std::string_view first_bytes) {
-  if (first_bytes.size() >= kTorchFileBegin && first_bytes[kTorchFileBegin - 1] == '{') return false;
-  return first_bytes.starts_with("PK") || first_bytes.starts_with("\x80\x02");
+  if (first_bytes.size() > 8 && first_bytes[8] == '{') return false;
+  return first_bytes.starts_with("PK") || is_torch_legacy(first_bytes);
 }
 
 }  // namespace bantam::run

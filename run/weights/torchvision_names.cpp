@@ -1,4 +1,5 @@
-// Rules a family: from our nodes' names to torchvision's modules, and from our tensors to theirs by the layer's kind.
+// Rules a family and program: from our nodes' names to their modules, and from our tensors to theirs by the layer's
+// kind.
 #include "bantam/run/weights/torchvision_names.h"
 
 #include <algorithm>
@@ -15,11 +16,18 @@
 namespace bantam::run {
 namespace {
 
-/// In `own` each # stands for a number. In `torch` {…} is a term: `$1`, the first number, or `part`, `layer` or `head`
-/// (Numbers), with a factor before and a number after it: {2*$1-1}.
+/// What a layer is in the other program.
+enum class As : std::uint8_t {
+  same,
+  linear,      ///< a linear layer, where we have a 1x1 convolution
+  convolution  ///< a convolution over the whole image, where we have a dense layer
+};
+
+/// In `own` each # stands for a number. In `torch` {…} is a term: `$1`, the first number, or a name of Numbers, with a
+/// factor before and a number after it: {2*$1-1}. Of several rules for a node the first holds.
 struct Rule {
   std::string_view own, torch;
-  bool linear = false;  ///< torchvision has a linear layer where we have a 1x1 convolution
+  As as = As::same;
 };
 
 constexpr Rule kResNet[] = {{"stem", "conv1"},
@@ -79,32 +87,168 @@ constexpr Rule kConvNeXt[] = {{"stem", "features.0.0"},
                               {"stem_norm", "features.0.1"},
                               {"stage#_block#/depthwise", "features.{2*$1-1}.{$2-1}.block.0"},
                               {"stage#_block#/norm", "features.{2*$1-1}.{$2-1}.block.2"},
-                              {"stage#_block#/expand", "features.{2*$1-1}.{$2-1}.block.3", true},
-                              {"stage#_block#/project", "features.{2*$1-1}.{$2-1}.block.5", true},
+                              {"stage#_block#/expand", "features.{2*$1-1}.{$2-1}.block.3", As::linear},
+                              {"stage#_block#/project", "features.{2*$1-1}.{$2-1}.block.5", As::linear},
                               {"stage#_block#/layer_scale", "features.{2*$1-1}.{$2-1}"},
                               {"downsample#/norm", "features.{2*$1}.0"},
                               {"downsample#/conv", "features.{2*$1}.1"},
                               {"norm", "classifier.0"},
                               {"classifier", "classifier.2"}};
 
+// torchvision's rules end here. pytorch-cifar's ResNet:
+constexpr Rule kCifarResNet[] = {{"stem", "conv1"},
+                                 {"stem_norm", "bn1"},
+                                 {"stage#_block#/conv#", "layer{$1}.{$2-1}.conv{$3}"},
+                                 {"stage#_block#/conv#_norm", "layer{$1}.{$2-1}.bn{$3}"},
+                                 {"stage#_block#/shortcut", "layer{$1}.{$2-1}.shortcut.0"},
+                                 {"stage#_block#/shortcut_norm", "layer{$1}.{$2-1}.shortcut.1"},
+                                 {"classifier", "linear"}};
+// Hugging Face's transformers; "resnet." and "convnext.", which stand before all but the classifier, are prefixes.
+constexpr Rule kTransformersResNet[] = {
+    {"stem", "embedder.embedder.convolution"},
+    {"stem_norm", "embedder.embedder.normalization"},
+    {"stage#_block#/conv#", "encoder.stages.{$1-1}.layers.{$2-1}.layer.{$3-1}.convolution"},
+    {"stage#_block#/conv#_norm", "encoder.stages.{$1-1}.layers.{$2-1}.layer.{$3-1}.normalization"},
+    {"stage#_block#/shortcut", "encoder.stages.{$1-1}.layers.{$2-1}.shortcut.convolution"},
+    {"stage#_block#/shortcut_norm", "encoder.stages.{$1-1}.layers.{$2-1}.shortcut.normalization"},
+    {"classifier", "classifier.1"}};
+constexpr Rule kTransformersConvNeXt[] = {
+    {"stem", "embeddings.patch_embeddings"},
+    {"stem_norm", "embeddings.layernorm"},
+    {"stage#_block#/depthwise", "encoder.stages.{$1-1}.layers.{$2-1}.dwconv"},
+    {"stage#_block#/norm", "encoder.stages.{$1-1}.layers.{$2-1}.layernorm"},
+    {"stage#_block#/expand", "encoder.stages.{$1-1}.layers.{$2-1}.pwconv1", As::linear},
+    {"stage#_block#/project", "encoder.stages.{$1-1}.layers.{$2-1}.pwconv2", As::linear},
+    {"stage#_block#/layer_scale", "encoder.stages.{$1-1}.layers.{$2-1}"},
+    {"downsample#/norm", "encoder.stages.{$1}.downsampling_layer.0"},
+    {"downsample#/conv", "encoder.stages.{$1}.downsampling_layer.1"},
+    {"norm", "layernorm"},
+    {"classifier", "classifier"}};
+// The authors' own ConvNeXt.
+constexpr Rule kOriginalConvNeXt[] = {{"stem", "downsample_layers.0.0"},
+                                      {"stem_norm", "downsample_layers.0.1"},
+                                      {"stage#_block#/depthwise", "stages.{$1-1}.{$2-1}.dwconv"},
+                                      {"stage#_block#/norm", "stages.{$1-1}.{$2-1}.norm"},
+                                      {"stage#_block#/expand", "stages.{$1-1}.{$2-1}.pwconv1", As::linear},
+                                      {"stage#_block#/project", "stages.{$1-1}.{$2-1}.pwconv2", As::linear},
+                                      {"stage#_block#/layer_scale", "stages.{$1-1}.{$2-1}"},
+                                      {"downsample#/norm", "downsample_layers.{$1}.0"},
+                                      {"downsample#/conv", "downsample_layers.{$1}.1"},
+                                      {"norm", "norm"},
+                                      {"classifier", "head"}};
+// timm. Its ResNet and DenseNet have torchvision's names.
+constexpr Rule kTimmVgg[] = {
+    {"stage#_conv#", "features.{layer}"}, {"hidden#", "pre_logits.fc{$1}", As::convolution}, {"classifier", "head.fc"}};
+constexpr Rule kTimmMobileNetV2[] = {{"stem", "conv_stem"},
+                                     {"stem_norm", "bn1"},
+                                     {"block1/depthwise", "blocks.0.0.conv_dw"},
+                                     {"block1/depthwise_norm", "blocks.0.0.bn1"},
+                                     {"block1/project", "blocks.0.0.conv_pw"},
+                                     {"block1/project_norm", "blocks.0.0.bn2"},
+                                     {"block#/expand", "blocks.{stage}.{index}.conv_pw"},
+                                     {"block#/expand_norm", "blocks.{stage}.{index}.bn1"},
+                                     {"block#/depthwise", "blocks.{stage}.{index}.conv_dw"},
+                                     {"block#/depthwise_norm", "blocks.{stage}.{index}.bn2"},
+                                     {"block#/project", "blocks.{stage}.{index}.conv_pwl"},
+                                     {"block#/project_norm", "blocks.{stage}.{index}.bn3"},
+                                     {"head", "conv_head"},
+                                     {"head_norm", "bn2"},
+                                     {"classifier", "classifier"}};
+constexpr Rule kTimmMobileNetV3[] = {{"stem", "conv_stem"},
+                                     {"stem_norm", "bn1"},
+                                     {"block#/squeeze_excite", "blocks.{stage}.{index}.se"},
+                                     {"block1/depthwise", "blocks.0.0.conv_dw"},
+                                     {"block1/depthwise_norm", "blocks.0.0.bn1"},
+                                     {"block1/project", "blocks.0.0.conv_pw"},
+                                     {"block1/project_norm", "blocks.0.0.bn2"},
+                                     {"block#/expand", "blocks.{stage}.{index}.conv_pw"},
+                                     {"block#/expand_norm", "blocks.{stage}.{index}.bn1"},
+                                     {"block#/depthwise", "blocks.{stage}.{index}.conv_dw"},
+                                     {"block#/depthwise_norm", "blocks.{stage}.{index}.bn2"},
+                                     {"block#/project", "blocks.{stage}.{index}.conv_pwl"},
+                                     {"block#/project_norm", "blocks.{stage}.{index}.bn3"},
+                                     {"head", "blocks.{stages}.0.conv"},
+                                     {"head_norm", "blocks.{stages}.0.bn1"},
+                                     {"hidden", "conv_head", As::convolution},
+                                     {"classifier", "classifier"}};
+constexpr Rule kTimmEfficientNet[] = {{"stem", "conv_stem"},
+                                      {"stem_norm", "bn1"},
+                                      {"stage#_block#/squeeze_excite", "blocks.{$1-1}.{$2-1}.se"},
+                                      {"stage1_block1/depthwise", "blocks.0.0.conv_dw"},
+                                      {"stage1_block1/depthwise_norm", "blocks.0.0.bn1"},
+                                      {"stage1_block1/project", "blocks.0.0.conv_pw"},
+                                      {"stage1_block1/project_norm", "blocks.0.0.bn2"},
+                                      {"stage#_block#/expand", "blocks.{$1-1}.{$2-1}.conv_pw"},
+                                      {"stage#_block#/expand_norm", "blocks.{$1-1}.{$2-1}.bn1"},
+                                      {"stage#_block#/depthwise", "blocks.{$1-1}.{$2-1}.conv_dw"},
+                                      {"stage#_block#/depthwise_norm", "blocks.{$1-1}.{$2-1}.bn2"},
+                                      {"stage#_block#/project", "blocks.{$1-1}.{$2-1}.conv_pwl"},
+                                      {"stage#_block#/project_norm", "blocks.{$1-1}.{$2-1}.bn3"},
+                                      {"head", "conv_head"},
+                                      {"head_norm", "bn2"},
+                                      {"classifier", "classifier"}};
+constexpr Rule kTimmConvNeXt[] = {{"stem", "stem.0"},
+                                  {"stem_norm", "stem.1"},
+                                  {"stage#_block#/depthwise", "stages.{$1-1}.blocks.{$2-1}.conv_dw"},
+                                  {"stage#_block#/norm", "stages.{$1-1}.blocks.{$2-1}.norm"},
+                                  {"stage#_block#/expand", "stages.{$1-1}.blocks.{$2-1}.mlp.fc1", As::linear},
+                                  {"stage#_block#/project", "stages.{$1-1}.blocks.{$2-1}.mlp.fc2", As::linear},
+                                  {"stage#_block#/layer_scale", "stages.{$1-1}.blocks.{$2-1}"},
+                                  {"downsample#/norm", "stages.{$1}.downsample.0"},
+                                  {"downsample#/conv", "stages.{$1}.downsample.1"},
+                                  {"norm", "head.norm"},
+                                  {"classifier", "head.fc"}};
+
+/// How a program names a network's tensors.
+struct Scheme {
+  std::string_view program;
+  std::span<const Rule> rules;
+  std::string_view reduce = "fc1", expand = "fc2";  ///< of squeeze-and-excitation
+  std::string_view layer_scale = "layer_scale";     ///< with two extents of 1 after the channels; else without
+  float epsilon = 0;                                ///< of its batch norms, where the zoo's is another
+};
+constexpr std::string_view kTorchvision = "torchvision", kTimm = "timm", kTransformers = "transformers";
+
+constexpr Scheme kResNets[] = {{kTorchvision, kResNet}, {kTransformers, kTransformersResNet}};
+constexpr Scheme kCifarResNets[] = {{kTorchvision, kResNet}, {"pytorch-cifar", kCifarResNet}};
+constexpr Scheme kVggs[] = {{kTorchvision, kVgg}, {kTimm, kTimmVgg}};
+constexpr Scheme kMobileNetV2s[] = {{kTorchvision, kMobileNetV2}, {kTimm, kTimmMobileNetV2}};
+constexpr Scheme kMobileNetV3s[] = {
+    {kTorchvision, kMobileNetV3},
+    {.program = kTimm, .rules = kTimmMobileNetV3, .reduce = "conv_reduce", .expand = "conv_expand", .epsilon = 1e-5f}};
+constexpr Scheme kEfficientNets[] = {
+    {kTorchvision, kEfficientNet},
+    {.program = kTimm, .rules = kTimmEfficientNet, .reduce = "conv_reduce", .expand = "conv_expand"}};
+constexpr Scheme kDenseNets[] = {{kTorchvision, kDenseNet}};
+constexpr Scheme kConvNeXts[] = {
+    {kTorchvision, kConvNeXt},
+    {.program = kTimm, .rules = kTimmConvNeXt, .layer_scale = "gamma"},
+    {.program = kTransformers, .rules = kTransformersConvNeXt, .layer_scale = "layer_scale_parameter"},
+    {.program = "the authors", .rules = kOriginalConvNeXt, .layer_scale = "gamma"}};
+
+/// Blocks of each of timm's stages, where ours are numbered through.
+constexpr int kStagesV2[] = {1, 2, 3, 4, 3, 3, 1}, kStagesV3Small[] = {1, 2, 3, 2, 3},
+              kStagesV3Large[] = {1, 2, 3, 4, 2, 3};
+
 struct Network {
   std::string_view name, function;
-  std::span<const Rule> rules;
+  std::span<const Scheme> schemes;  ///< torchvision's first
   bool has_width = false;
+  std::span<const int> stages = {};
 };
-constexpr Network kNetworks[] = {{"resnet18", "resnet18", kResNet},
-                                 {"resnet18_cifar", "resnet18", kResNet},
-                                 {"resnet34", "resnet34", kResNet},
-                                 {"resnet50", "resnet50", kResNet},
-                                 {"resnet101", "resnet101", kResNet},
-                                 {"vgg11", "vgg11", kVgg},
-                                 {"vgg16", "vgg16", kVgg},
-                                 {"mobilenet_v2", "mobilenet_v2", kMobileNetV2, true},
-                                 {"mobilenet_v3_small", "mobilenet_v3_small", kMobileNetV3, true},
-                                 {"mobilenet_v3_large", "mobilenet_v3_large", kMobileNetV3, true},
-                                 {"efficientnet_b0", "efficientnet_b0", kEfficientNet},
-                                 {"densenet121", "densenet121", kDenseNet},
-                                 {"convnext_tiny", "convnext_tiny", kConvNeXt}};
+constexpr Network kNetworks[] = {{"resnet18", "resnet18", kResNets},
+                                 {"resnet18_cifar", "resnet18", kCifarResNets},
+                                 {"resnet34", "resnet34", kResNets},
+                                 {"resnet50", "resnet50", kResNets},
+                                 {"resnet101", "resnet101", kResNets},
+                                 {"vgg11", "vgg11", kVggs},
+                                 {"vgg16", "vgg16", kVggs},
+                                 {"mobilenet_v2", "mobilenet_v2", kMobileNetV2s, true, kStagesV2},
+                                 {"mobilenet_v3_small", "mobilenet_v3_small", kMobileNetV3s, true, kStagesV3Small},
+                                 {"mobilenet_v3_large", "mobilenet_v3_large", kMobileNetV3s, true, kStagesV3Large},
+                                 {"efficientnet_b0", "efficientnet_b0", kEfficientNets},
+                                 {"densenet121", "densenet121", kDenseNets},
+                                 {"convnext_tiny", "convnext_tiny", kConvNeXts}};
 
 const Network* find_network(std::string_view name) {
   const auto* found = std::ranges::find(kNetworks, name, &Network::name);
@@ -114,6 +258,12 @@ const Network* find_network(std::string_view name) {
 const Network& network_of(std::string_view name) {
   if (const Network* network = find_network(name)) return *network;
   throw ConfigError(fmt::format("torchvision has no network like the zoo's {}", name));
+}
+
+const Scheme& scheme_of(const Network& network, std::string_view program) {
+  const auto found = std::ranges::find(network.schemes, program, &Scheme::program);
+  if (found == network.schemes.end()) throw Error(fmt::format("no rules for {}'s names of {}", program, network.name));
+  return *found;
 }
 
 /// By its name in terms: numbers of a name, and where a node stands.
@@ -166,15 +316,15 @@ std::string filled(std::string_view torch, const Numbers& numbers) {
   return text;
 }
 
-/// Walks over a graph's nodes and counts what torchvision's modules are numbered by.
+/// Walks over a graph's nodes and counts what modules of other programs are numbered by.
 class Positions {
  public:
-  /// `blocks` of the whole network.
-  explicit Positions(std::int64_t blocks) : blocks_(blocks) {}
+  /// `blocks` of the whole network, `stages` of a network whose blocks are numbered through.
+  Positions(std::int64_t blocks, std::span<const int> stages) : blocks_(blocks), stages_(stages) {}
 
   /// Of the next node. `part`: its number, from 0, among the convolutions and squeeze-excitations of its block, the
   /// same for a norm after one; `layer`: among convolutions, their activations and pools of the network; `head`: after
-  /// the last block.
+  /// the last block; `stage` and `index`: of its block, from 0; `stages`: how many there are.
   Numbers next(const GraphNode& node) {
     const std::string_view kind = node.layer->kind();
     const bool convolves = kind == "conv2d" || kind == "depthwise_conv2d";
@@ -183,13 +333,20 @@ class Positions {
       part_ = -1;
     }
     if (convolves || kind == "squeeze_excite") ++part_;
-    Numbers numbers = {{"part", part_}, {"layer", layer_}, {"head", blocks_ + 1}};
+    Numbers numbers = {{"part", part_}, {"layer", layer_}, {"head", blocks_ + 1}, {"stages", std::ssize(stages_)}};
+    if (const auto block = matched(block_, "block#")) {
+      std::int64_t stage = 0, index = block->at("$1") - 1;
+      for (; stage < std::ssize(stages_) && index >= stages_[static_cast<std::size_t>(stage)]; ++stage)
+        index -= stages_[static_cast<std::size_t>(stage)];
+      numbers.insert({{"stage", stage}, {"index", index}});
+    }
     layer_ += convolves ? 2 : kind == "max_pool" ? 1 : 0;
     return numbers;
   }
 
  private:
   std::int64_t blocks_;
+  std::span<const int> stages_;
   std::string block_;
   std::int64_t part_ = -1, layer_ = 0;
 };
@@ -204,31 +361,29 @@ std::int64_t blocks_of(const Graph& graph) {
 /// A module's name and rule.
 struct Module {
   std::string name;
-  bool linear = false;
+  As as = As::same;
 };
 
-Module module_of(const Network& network, const std::string& node, Numbers numbers) {
-  for (const Rule& rule : network.rules)
+Module module_of(const Scheme& scheme, const std::string& node, Numbers numbers) {
+  for (const Rule& rule : scheme.rules)
     if (auto captured = matched(node, rule.own)) {
       numbers.merge(*captured);
-      return {filled(rule.torch, numbers), rule.linear};
+      return {filled(rule.torch, numbers), rule.as};
     }
-  throw Error(fmt::format("no rule names torchvision's module of '{}' in {}", node, network.name));
+  throw Error(fmt::format("no rule names {}'s module of '{}'", scheme.program, node));
 }
 
-/// What a tensor is called in torchvision's module, by the kind of layer.
-std::string_view torch_suffix(std::string_view kind, std::string_view tensor) {
-  if (kind == "layer_scale") return "layer_scale";
+/// What a tensor is called in the other program's module, by the kind of layer.
+std::string torch_suffix(const Scheme& scheme, std::string_view kind, std::string_view tensor) {
+  if (kind == "layer_scale") return std::string(scheme.layer_scale);
   if (kind == "squeeze_excite") {
-    constexpr std::pair<std::string_view, std::string_view> kNames[] = {{"reduce/weight", "fc1.weight"},
-                                                                        {"reduce/bias", "fc1.bias"},
-                                                                        {"expand/weight", "fc2.weight"},
-                                                                        {"expand/bias", "fc2.bias"}};
-    return std::ranges::find(kNames, tensor, &std::pair<std::string_view, std::string_view>::first)->second;
+    const std::size_t slash = tensor.find('/');
+    return fmt::format("{}.{}", tensor.substr(0, slash) == "reduce" ? scheme.reduce : scheme.expand,
+                       tensor.substr(slash + 1));
   }
   if (tensor == "scale") return "weight";
   if (tensor == "shift") return "bias";
-  return tensor == "running_variance" ? "running_var" : tensor;
+  return std::string(tensor == "running_variance" ? "running_var" : tensor);
 }
 
 /// The image that the node's input was before it was flattened; rank 0 where it was none.
@@ -242,25 +397,28 @@ Shape flattened_image(const Graph& graph, NodeId node) {
 }
 
 /// Sets the torch shape and order of a weight.
-void lay_out(TorchvisionTensor& tensor, const Graph& graph, NodeId node, bool linear) {
+void lay_out(TorchvisionTensor& tensor, const Graph& graph, NodeId node, As as, const Scheme& scheme) {
   const Shape& own = tensor.own_shape;
   const std::string_view kind = graph.node(node).layer->kind();
   tensor.torch_shape = tensor.own_axes = own;
   if (kind == "conv2d" && own.rank() == 4) {
     tensor.to = {0, 3, 1, 2};
-    tensor.torch_shape = linear ? Shape{own[0], own[3]} : Shape{own[0], own[3], own[1], own[2]};
+    tensor.torch_shape = as == As::linear ? Shape{own[0], own[3]} : Shape{own[0], own[3], own[1], own[2]};
   } else if (kind == "depthwise_conv2d" && own.rank() == 3) {
     tensor.own_axes = {own[0], own[1], own[2], 1};
     tensor.to = {2, 3, 0, 1};
     tensor.torch_shape = {own[2], 1, own[0], own[1]};
   } else if (kind == "dense" && own.rank() == 2) {
     const Shape image = flattened_image(graph, node);
+    if (as == As::convolution)
+      tensor.torch_shape =
+          image.rank() == 3 ? Shape{own[0], image[2], image[0], image[1]} : Shape{own[0], own[1], 1, 1};
     if (image.rank() != 3) return;
     tensor.own_axes = {own[0], image[0], image[1], image[2]};
     tensor.to = {0, 3, 1, 2};
   } else if (kind == "squeeze_excite" && own.rank() == 2) {
     tensor.torch_shape = {own[0], own[1], 1, 1};
-  } else if (kind == "layer_scale") {
+  } else if (kind == "layer_scale" && scheme.layer_scale == "layer_scale") {
     tensor.torch_shape = {own[0], 1, 1};
   }
 }
@@ -308,23 +466,35 @@ std::string torchvision_changes(std::string_view zoo_name) {
   return "model.conv1, model.maxpool = torch.nn.Conv2d(3, 64, 3, padding=1, bias=False), torch.nn.Identity()";
 }
 
-std::string torchvision_classifier(std::string_view zoo_name) {
-  return module_of(network_of(zoo_name), "classifier", {}).name + ".weight";
+std::vector<std::string_view> naming_programs(std::string_view zoo_name) {
+  std::vector<std::string_view> programs;
+  for (const Scheme& scheme : network_of(zoo_name).schemes) programs.push_back(scheme.program);
+  return programs;
 }
 
-std::vector<TorchvisionTensor> torchvision_tensors(std::string_view zoo_name, const Graph& graph) {
+float other_epsilon(std::string_view zoo_name, std::string_view program) {
+  return scheme_of(network_of(zoo_name), program).epsilon;
+}
+
+std::string torchvision_classifier(std::string_view zoo_name, std::string_view program) {
+  return module_of(scheme_of(network_of(zoo_name), program), "classifier", {}).name + ".weight";
+}
+
+std::vector<TorchvisionTensor> torchvision_tensors(std::string_view zoo_name, const Graph& graph,
+                                                   std::string_view program) {
   const Network& network = network_of(zoo_name);
-  Positions positions(blocks_of(graph));
+  const Scheme& scheme = scheme_of(network, program);
+  Positions positions(blocks_of(graph), network.stages);
   std::vector<TorchvisionTensor> tensors;
   for (NodeId id = 1; id <= graph.output(); ++id) {
     const GraphNode& node = graph.node(id);
     const Numbers numbers = positions.next(node);
     for (const auto& [name, shape] : declared(graph, id)) {
-      const Module module = module_of(network, node.name, numbers);
-      const std::string_view suffix =
-          torch_suffix(node.layer->kind(), std::string_view(name).substr(node.name.size() + 1));
+      const Module module = module_of(scheme, node.name, numbers);
+      const std::string suffix =
+          torch_suffix(scheme, node.layer->kind(), std::string_view(name).substr(node.name.size() + 1));
       TorchvisionTensor tensor{.own = name, .own_shape = shape, .torch = fmt::format("{}.{}", module.name, suffix)};
-      lay_out(tensor, graph, id, module.linear);
+      lay_out(tensor, graph, id, module.as, scheme);
       tensors.push_back(std::move(tensor));
     }
   }

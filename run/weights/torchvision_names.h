@@ -1,4 +1,4 @@
-// How torchvision names and lays out the weights of the zoo's networks.
+// How torchvision and other programs name and lay out the weights of the zoo's networks.
 #pragma once
 
 #include <string>
@@ -30,12 +30,19 @@ std::string torchvision_function(std::string_view zoo_name);
 /// A line of Python that makes that function's `model` the zoo's network; empty where it is.
 std::string torchvision_changes(std::string_view zoo_name);
 
-/// All tensors of `graph`, which the zoo has built under this name, in its order. Throws ConfigError for a network that
-/// torchvision does not have.
-std::vector<TorchvisionTensor> torchvision_tensors(std::string_view zoo_name, const Graph& graph);
+/// The programs whose names for this network are known: "torchvision", then "timm", "transformers" and others, where
+/// they have other names.
+std::vector<std::string_view> naming_programs(std::string_view zoo_name);
+/// Epsilon of that program's batch norms in this network, where the zoo's (torchvision's) is another; else 0.
+float other_epsilon(std::string_view zoo_name, std::string_view program);
 
-/// The name that torchvision has for the classifier's weight, whose rows are classes.
-std::string torchvision_classifier(std::string_view zoo_name);
+/// All tensors of `graph`, which the zoo has built under this name, in its order, as the program names them. Throws
+/// ConfigError for a network that torchvision does not have.
+std::vector<TorchvisionTensor> torchvision_tensors(std::string_view zoo_name, const Graph& graph,
+                                                   std::string_view program = "torchvision");
+
+/// The name that the program has for the classifier's weight, whose rows are classes.
+std::string torchvision_classifier(std::string_view zoo_name, std::string_view program = "torchvision");
 
 /// The tensor's float32 values in the other order.
 std::vector<std::byte> own_order(const TorchvisionTensor& tensor, const std::vector<std::byte>& torch);

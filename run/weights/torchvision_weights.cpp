@@ -7,15 +7,19 @@
 #include <map>
 #include <optional>
 #include <set>
+#include <span>
 #include <string_view>
+#include <type_traits>
+#include <utility>
 
 #include <fmt/format.h>
 
 #include "bantam/base/error.h"
 #include "bantam/base/text.h"
-#include "bantam/data/files/file_bytes.h"
 #include "bantam/models/zoo/zoo.h"
+#include "bantam/run/weights/file_kinds.h"
 #include "bantam/run/weights/torch_file.h"
+#include "bantam/run/weights/torch_renames.h"
 #include "bantam/run/weights/torchvision_names.h"
 
 namespace bantam::run {
@@ -36,23 +40,31 @@ constexpr Side kOwn{&TorchvisionTensor::own, &TorchvisionTensor::own_shape, fals
 /// Of a configuration; a damaged file may have any.
 constexpr std::int64_t kMostClasses = std::int64_t{1} << 24;
 constexpr double kMostWidth = 64;
+/// Of the zoo's batch norms in the only networks whose epsilon other programs have otherwise.
+constexpr float kMobileNetV3Epsilon = 1e-3f;
 
 /// "layer1" of "layer1.0.conv1.weight".
 std::string_view module_of(std::string_view name) { return name.substr(0, name.find_first_of("./")); }
 
 /// How a file's tensors compare with those of one network.
 struct Comparison {
-  std::string model;
-  std::int64_t classes = 0;
+  std::string model, program;
+  std::string prefix;  ///< that stands before the network's names in the file
+  std::string head;    ///< the module that the classifier is, where it has another name
+  std::int64_t classes = 0, channels = 3;
   std::vector<TorchvisionTensor> expected;
   std::vector<std::string> missing, unexpected, other;  // the last with both shapes
-  bool body = false;                                    // all but the classifier is there, and nothing more of the body
+  std::size_t agreeing = 0;                             // names with the right shape
+  bool grows = false;                                   // there are more tensors of modules that the network has
+  bool body = false, classifier = false, hidden = false;
 
+  bool whole() const { return body && classifier && hidden; }
   bool fits() const { return missing.empty() && unexpected.empty() && other.empty(); }
-  std::size_t faults() const { return missing.size() + unexpected.size() + other.size(); }
 };
 
 bool is_classifier(const TorchvisionTensor& tensor) { return tensor.own.starts_with("classifier/"); }
+/// Dense layers before the classifier, which VGG and MobileNet v3 have.
+bool is_hidden(const TorchvisionTensor& tensor) { return tensor.own.starts_with("hidden"); }
 
 std::string first_of(const std::vector<std::string>& names) {
   constexpr std::size_t kMost = 3;
@@ -70,50 +82,167 @@ std::string faults_text(const Comparison& network) {
   return text;
 }
 
-/// Whether the file has the network but for its classifier: beside it there may be another one, and tensors of modules
-/// that the network does not have. More tensors of one that it has are of a larger network.
-bool has_body(const Comparison& network, const Shapes& shapes, const Side& side) {
-  std::set<std::string_view> modules, known;
-  for (const TorchvisionTensor& tensor : network.expected) {
-    if (is_classifier(tensor)) continue;
-    const std::string& name = tensor.*side.name;
-    const auto found = shapes.find(name);
-    if (found == shapes.end() || found->second != tensor.*side.shape) return false;
-    modules.insert(module_of(name));
-    known.insert(name);
-  }
-  const std::string head = torchvision_classifier(network.model);
-  const std::string_view classifier = std::string_view(head).substr(0, head.rfind('.') + 1);
-  return std::ranges::all_of(shapes, [&](const auto& each) {
-    return known.contains(each.first) || each.first.starts_with(classifier) || !modules.contains(module_of(each.first));
-  });
+std::string without(const std::string& name, const std::string& prefix) {
+  return name.starts_with(prefix) ? name.substr(prefix.size()) : name;
 }
 
-Comparison compare(const Shapes& shapes, const models::ZooModel& model, double width, const Side& side) {
-  Comparison result{.model = std::string(model.name)};
-  models::ZooOptions options = model.defaults;
-  if (torchvision_has_width(model.name)) options.width = width;
-  const std::string head = side.torch ? torchvision_classifier(model.name) : "classifier/weight";
-  if (const auto found = shapes.find(head); found != shapes.end() && found->second.rank() == 2)
-    options.classes = std::clamp(found->second[0], std::int64_t{1}, kMostClasses);
-  result.classes = options.classes;
-  result.expected = torchvision_tensors(model.name, model.build(options));
-  std::set<std::string_view> known;
-  for (const TorchvisionTensor& tensor : result.expected) {
-    const std::string& name = tensor.*side.name;
-    known.insert(name);
-    const auto found = shapes.find(name);
-    if (found == shapes.end())
-      result.missing.push_back(name);
-    else if (found->second != tensor.*side.shape)
-      result.other.push_back(
-          fmt::format("{} is {}, expected {}", name, to_string(found->second), to_string(tensor.*side.shape)));
-  }
+/// The tensors as a network whose names have this prefix sees them: first those that have it.
+Shapes seen_with(const Shapes& shapes, const std::string& prefix) {
+  if (prefix.empty()) return shapes;
+  Shapes seen;
+  for (auto from = shapes.lower_bound(prefix); from != shapes.end() && from->first.starts_with(prefix); ++from)
+    seen.emplace(from->first.substr(prefix.size()), from->second);
   for (const auto& [name, shape] : shapes)
-    if (!known.contains(name)) result.unexpected.push_back(name);
-  result.body = side.torch && has_body(result, shapes, side);
-  return result;
+    if (!name.starts_with(prefix)) seen.emplace(name, shape);
+  return seen;
 }
+
+/// The shape with another extent.
+Shape replaced(const Shape& shape, int axis, std::int64_t extent) {
+  std::vector<std::int64_t> extents(shape.extents().begin(), shape.extents().end());
+  if (axis < std::ssize(extents)) extents[static_cast<std::size_t>(axis)] = extent;
+  return Shape(std::span<const std::int64_t>(extents));
+}
+
+/// A network's tensors by one program's names, for any number of classes and of channels of the images.
+class Candidate {
+ public:
+  Candidate(const models::ZooModel& model, const Graph& graph, std::string_view program, const Side& side)
+      : model_(model.name),
+        program_(program),
+        side_(side),
+        tensors_(torchvision_tensors(model.name, graph, program)),
+        classifier_(side.torch ? torchvision_classifier(model.name, program) : "classifier/weight") {}
+
+  /// What stands before the network's names, wherever its first weight is found.
+  std::set<std::string> prefixes(const Shapes& shapes) const {
+    const std::string& first = tensors_.front().*side_.name;
+    std::set<std::string> found;
+    for (const auto& [name, shape] : shapes)
+      if (name.ends_with(first) && (name.size() == first.size() || name[name.size() - first.size() - 1] == '.') &&
+          is_first(shape) && found.size() < kMostPrefixes)
+        found.insert(name.substr(0, name.size() - first.size()));
+    return found;
+  }
+
+  Comparison compare(const Shapes& shapes, const std::string& prefix) const {
+    Comparison result{.model = model_, .program = program_, .prefix = prefix, .expected = tensors_};
+    const Shapes seen = seen_with(shapes, prefix);
+    adapt(result, seen);
+    std::set<std::string_view> known, modules;
+    result.body = result.classifier = result.hidden = true;
+    for (const TorchvisionTensor& tensor : result.expected) {
+      const std::string& name = tensor.*side_.name;
+      known.insert(name);
+      if (!is_classifier(tensor) && !is_hidden(tensor)) modules.insert(module_of(name));
+      const auto found = seen.find(name);
+      if (found != seen.end() && found->second == tensor.*side_.shape) {
+        ++result.agreeing;
+        continue;
+      }
+      (is_classifier(tensor) ? result.classifier : is_hidden(tensor) ? result.hidden : result.body) = false;
+      if (found == seen.end())
+        result.missing.push_back(name);
+      else
+        result.other.push_back(
+            fmt::format("{} is {}, expected {}", name, to_string(found->second), to_string(tensor.*side_.shape)));
+    }
+    const std::string_view head = std::string_view(classifier_).substr(0, classifier_.rfind('.') + 1);
+    for (const auto& [name, shape] : seen) {
+      if (known.contains(name)) continue;
+      result.unexpected.push_back(name);
+      result.grows =
+          result.grows || (modules.contains(module_of(name)) && !name.starts_with(head) && is_of_a_layer(name));
+    }
+    result.body = result.body && !result.grows;
+    return result;
+  }
+
+ private:
+  static constexpr std::size_t kMostPrefixes = 16;
+  static constexpr std::int64_t kMostChannels = 64;
+
+  /// Whether a tensor of this shape may be the network's first weight, which reads images of any channels.
+  bool is_first(const Shape& shape) const {
+    const Shape& expected = tensors_.front().*side_.shape;
+    return shape == expected || (side_.torch && channels_of(shape) > 0);
+  }
+  /// Channels of the images that a first weight of this shape reads; 0 where it is none.
+  std::int64_t channels_of(const Shape& shape) const {
+    const Shape& expected = tensors_.front().torch_shape;
+    if (shape.rank() != 4 || expected.rank() != 4 || shape[1] < 1 || shape[1] > kMostChannels) return 0;
+    return replaced(shape, 1, expected[1]) == expected ? shape[1] : 0;
+  }
+
+  /// More of these in a module of the network are of a larger network; any other tensor of a module (a mask, a count of
+  /// operations, an observer's scale) is not.
+  static bool is_of_a_layer(std::string_view name) {
+    constexpr std::string_view kNames[] = {"weight", "bias",  "running_mean", "running_var",
+                                           "gamma",  "scale", "layer_scale",  "layer_scale_parameter"};
+    return std::ranges::find(kNames, name.substr(name.find_last_of("./") + 1)) != std::end(kNames);
+  }
+
+  /// Sets classes and channels to those of the file.
+  void adapt(Comparison& result, const Shapes& seen) const {
+    TorchvisionTensor& first = result.expected.front();
+    if (const auto found = seen.find(first.*side_.name); side_.torch && found != seen.end())
+      if (const std::int64_t channels = channels_of(found->second); channels > 0) {
+        result.channels = channels;
+        first.torch_shape = replaced(first.torch_shape, 1, channels);
+        first.own_shape = replaced(first.own_shape, 3, channels);
+        first.own_axes = replaced(first.own_axes, 3, channels);
+      }
+    std::string head = classifier_;
+    if (side_.torch && !seen.contains(head)) head = other_head(result, seen).value_or(head);
+    const auto found = seen.find(head);
+    const bool has_classes = found != seen.end() && found->second.rank() == 2;
+    for (TorchvisionTensor& tensor : result.expected) {
+      if (!is_classifier(tensor)) continue;
+      if (!has_classes) {
+        result.classes = tensor.torch_shape[0];
+        continue;
+      }
+      result.classes = std::clamp(found->second[0], std::int64_t{1}, kMostClasses);
+      for (Shape TorchvisionTensor::*shape :
+           {&TorchvisionTensor::own_shape, &TorchvisionTensor::torch_shape, &TorchvisionTensor::own_axes})
+        tensor.*shape = replaced(tensor.*shape, 0, result.classes);
+      if (head == classifier_) continue;
+      const std::size_t module = head.size() - std::string_view("weight").size();
+      tensor.torch = head.substr(0, module) + tensor.torch.substr(tensor.torch.rfind('.') + 1);
+      result.head = head.substr(0, module - 1);
+    }
+  }
+
+  /// The weight of the only linear layer beside the network, in the place of the classifier ("fc.1.weight") or under a
+  /// usual name ("head.weight").
+  std::optional<std::string> other_head(const Comparison& network, const Shapes& seen) const {
+    std::set<std::string_view> known;
+    std::int64_t features = 0;
+    for (const TorchvisionTensor& tensor : network.expected) {
+      known.insert(tensor.torch);
+      if (tensor.own == "classifier/weight") features = tensor.torch_shape[1];
+    }
+    std::optional<std::string> only;
+    for (const auto& [name, shape] : seen) {
+      constexpr std::string_view kHeads[] = {"fc", "classifier", "head", "linear", "last_linear"};
+      const std::string_view module = module_of(name);
+      if (known.contains(name) || !name.ends_with(".weight") ||
+          (module != module_of(classifier_) && std::ranges::find(kHeads, module) == std::end(kHeads)))
+        continue;
+      const auto bias = seen.find(name.substr(0, name.rfind('.')) + ".bias");
+      const bool fits =
+          shape.rank() == 2 && shape[1] == features && bias != seen.end() && bias->second == Shape{shape[0]};
+      if (only || !fits) return std::nullopt;
+      only = name;
+    }
+    return only;
+  }
+
+  std::string model_, program_;
+  const Side& side_;
+  std::vector<TorchvisionTensor> tensors_;
+  std::string classifier_;
+};
 
 /// The zoo's networks that torchvision has.
 std::vector<const models::ZooModel*> networks() {
@@ -142,49 +271,103 @@ void check_width(const TorchvisionOptions& options) {
   throw ConfigError(fmt::format("--width: torchvision's {} has no width", torchvision_function(options.model)));
 }
 
-/// The networks that may be meant, as they compare.
-std::vector<Comparison> compare_all(const Shapes& shapes, const TorchvisionOptions& options, const Side& side) {
-  if (!options.model.empty()) return {compare(shapes, named_network(options.model), options.width, side)};
-  std::vector<Comparison> all;
+/// The networks that may be meant, by each program's names.
+std::vector<Candidate> candidates(const TorchvisionOptions& options, const Side& side) {
+  std::vector<Candidate> all;
+  const auto add = [&](const models::ZooModel& model) {
+    models::ZooOptions zoo = model.defaults;
+    if (torchvision_has_width(model.name)) zoo.width = options.width;
+    const Graph graph = model.build(zoo);
+    for (const std::string_view program : naming_programs(model.name))
+      if (side.torch || program == "torchvision") all.emplace_back(model, graph, program, side);
+  };
+  if (!options.model.empty()) {
+    add(named_network(options.model));
+    return all;
+  }
   for (const models::ZooModel* model : networks())
-    if (options.width == 1 || torchvision_has_width(model->name))
-      all.push_back(compare(shapes, *model, options.width, side));
+    if (options.width == 1 || torchvision_has_width(model->name)) add(*model);
   return all;
 }
 
+/// Whether it is, by what stands before its names, a copy that another network is averaged into.
+bool is_average(const std::string& prefix) {
+  constexpr std::string_view kNames[] = {"ema", "teacher", "momentum", "average", "swa", "target", "encoder_k"};
+  return std::ranges::any_of(kNames, [&](std::string_view name) { return prefix.find(name) != std::string::npos; });
+}
+
+std::string prefix_text(const std::string& prefix) {
+  return prefix.empty() ? "names without a prefix" : fmt::format("'{}'", shown(prefix));
+}
+
 /// The network of these tensors, else the one with all but its classifier; nothing where there is none. Throws
-/// DataError where there is more than one.
-std::optional<Comparison> matching(const std::vector<Comparison>& all, const std::filesystem::path& path) {
+/// DataError where there is more than one. `others`: the prefixes of more copies of it.
+std::optional<Comparison> matching(const std::vector<Comparison>& all, const std::filesystem::path& path,
+                                   std::vector<std::string>& others) {
   for (const bool whole : {true, false}) {
-    const Comparison* found = nullptr;
-    std::vector<std::string> fitting;
-    for (const Comparison& network : all) {
-      if (whole ? !network.fits() : !network.body) continue;
-      fitting.push_back(network.model);
-      found = &network;
-    }
-    if (fitting.size() > 1)
+    std::vector<const Comparison*> found;
+    for (const Comparison& network : all)
+      if (whole ? network.whole() : network.body) found.push_back(&network);
+    if (found.empty()) continue;
+    std::vector<std::string> names;
+    for (const Comparison* network : found)
+      if (std::ranges::find(names, network->model) == names.end()) names.push_back(network->model);
+    if (names.size() > 1)
       throw DataError(
-          fmt::format("{}: has the tensors of {}: name one with --model", path.string(), join(fitting, ", ", " and ")));
-    if (found != nullptr) return *found;
+          fmt::format("{}: has the tensors of {}: name one with --model", path.string(), join(names, ", ", " and ")));
+    std::vector<const Comparison*> plain;
+    for (const Comparison* network : found)
+      if (!is_average(network->prefix)) plain.push_back(network);
+    if (plain.empty()) plain = found;
+    if (plain.size() > 1) {
+      std::vector<std::string> prefixes;
+      for (const Comparison* network : plain) prefixes.push_back(prefix_text(network->prefix));
+      throw DataError(fmt::format("{}: has {} {} times, under {}: name one with --key, without the last dot",
+                                  path.string(), names.front(), plain.size(), join(prefixes, ", ", " and ")));
+    }
+    for (const Comparison* network : found)
+      if (network != plain.front()) others.push_back(network->prefix);
+    return *plain.front();
   }
   return std::nullopt;
 }
 
-[[noreturn]] void fail_no_network(const Comparison& nearest, const std::filesystem::path& path,
+/// "conv1.weight (32, 1, 3, 3), conv1.bias (32) and 8 more".
+std::string first_tensors(const Shapes& shapes) {
+  std::vector<std::string> names;
+  for (const auto& [name, shape] : shapes) names.push_back(fmt::format("{} {}", shown(name, 60), to_string(shape)));
+  return first_of(names);
+}
+
+/// `nearest`: the network that has most of the file's tensors. It is named where half of them are its own: the names
+/// of any other would mislead.
+[[noreturn]] void fail_no_network(const Comparison& nearest, const Shapes& shapes, const std::filesystem::path& path,
                                   const TorchvisionOptions& options, const Side& side) {
   const std::string faults = faults_text(nearest);
   if (!options.model.empty())
     throw DataError(fmt::format("{}: has other tensors than {}{}", path.string(), options.model, faults));
+  const std::string width = options.width != 1 ? fmt::format(" with a width of {}", options.width) : "";
+  const std::string road = side.torch ? "\n  any network comes as an ONNX model, which torch.onnx.export writes: "
+                                        "`bantam import FILE.onnx`"
+                                      : "\n  --onnx FILE writes any network, for inference elsewhere";
+  if (2 * nearest.agreeing >= std::max(nearest.expected.size(), shapes.size()))
+    throw DataError(fmt::format(
+        "{}: has the tensors of no network that torchvision and the zoo both have{}; the nearest is {}, of which it "
+        "has {} of {}{}{}",
+        path.string(), width, nearest.model, nearest.agreeing, nearest.expected.size(), faults, road));
+  std::vector<std::string> names;
+  for (const models::ZooModel* each : networks()) names.emplace_back(each->name);
   throw DataError(fmt::format(
-      "{}: has the tensors of no network that torchvision and the zoo both have{}; the nearest is {}{}{}",
-      path.string(), options.width != 1 ? fmt::format(" with a width of {}", options.width) : "", nearest.model, faults,
-      side.torch ? "" : "\n  --onnx FILE writes any network, for inference elsewhere"));
+      "{}: has the tensors of no network that torchvision and the zoo both have{}: {} tensor{}, {}\n  these are {}{}",
+      path.string(), width, shapes.size(), shapes.size() == 1 ? "" : "s", first_tensors(shapes),
+      join(names, ", ", " and "), road));
 }
 
-Shapes shapes_of(const Tensors& tensors) {
+/// Of tensors that are read and of those that are not.
+Shapes shapes_of(const SafetensorsFile& file) {
   Shapes shapes;
-  for (const auto& [name, tensor] : tensors) shapes.emplace(name, tensor.shape);
+  for (const auto& [name, tensor] : file.tensors) shapes.emplace(name, tensor.shape);
+  for (const auto& [name, tensor] : file.unread) shapes.emplace(name, tensor.shape);
   return shapes;
 }
 
@@ -199,75 +382,99 @@ std::string longer_prefix(const Shapes& shapes, const std::string& prefix) {
   return most != counts.end() && 2 * most->second > shapes.size() ? std::string(most->first) : "";
 }
 
-std::string without(const std::string& name, const std::string& prefix) {
-  return name.starts_with(prefix) ? name.substr(prefix.size()) : name;
-}
-
-/// A network, and what stands before its tensors' names.
-struct Identified {
-  std::string prefix;
-  Comparison network;
-};
-
-/// With the prefixes that wrappers put before names, "model.backbone.", from none to three steps; where none helps, the
-/// error is of the nearest network.
-Identified identify(const Shapes& shapes, const std::filesystem::path& path, const TorchvisionOptions& options,
-                    const Side& side) {
-  check_width(options);
-  constexpr int kMostSteps = 3;
-  std::optional<Comparison> best;
-  std::string prefix;
-  for (int step = 0; step <= kMostSteps; ++step) {
-    Shapes renamed;
-    for (const auto& [name, shape] : shapes) renamed.emplace(without(name, prefix), shape);
-    const std::vector<Comparison> all = compare_all(renamed, options, side);
-    if (auto found = matching(all, path)) return {prefix, std::move(*found)};
-    for (const Comparison& network : all)
-      if (!best || network.faults() < best->faults()) best = network;
-    prefix = side.torch ? longer_prefix(shapes, prefix) : "";
-    if (prefix.empty()) break;
+/// What most names begin with, step by step, from nothing: networks whose first weight is not as expected are found so.
+std::vector<std::string> usual_prefixes(const Shapes& shapes, const Side& side) {
+  constexpr std::size_t kMostSteps = 3;
+  std::vector<std::string> prefixes = {""};
+  while (side.torch && prefixes.size() <= kMostSteps) {
+    const std::string longer = longer_prefix(shapes, prefixes.back());
+    if (longer.empty()) break;
+    prefixes.push_back(longer);
   }
-  fail_no_network(*best, path, options, side);
+  return prefixes;
 }
 
-/// The first bytes of a file, as many as is_torch_file() reads.
-std::string begin_of(const std::filesystem::path& path) {
-  const auto file = open_plain_bytes(path);
-  std::vector<std::uint8_t> begin(std::min(static_cast<std::size_t>(file->size()), kTorchFileBegin));
-  file->read(0, begin);
-  return {begin.begin(), begin.end()};
+/// Each network by each program's names, under what may stand before them. `key`, where it is not empty, begins them.
+std::vector<Comparison> compare_all(const Shapes& shapes, const TorchvisionOptions& options, const Side& side,
+                                    const std::string& key) {
+  std::vector<Comparison> all;
+  const std::vector<std::string> usual = usual_prefixes(shapes, side);
+  for (const Candidate& candidate : candidates(options, side)) {
+    std::set<std::string> prefixes(usual.begin(), usual.end());
+    if (side.torch) prefixes.merge(candidate.prefixes(shapes));
+    if (!key.empty()) prefixes.insert(key + ".");
+    for (const std::string& prefix : prefixes)
+      if (key.empty() || prefix.starts_with(key + ".")) all.push_back(candidate.compare(shapes, prefix));
+  }
+  return all;
+}
+
+/// The network that the tensors are of. Throws the error of the nearest one where there is none.
+Comparison identify(const Shapes& shapes, const std::filesystem::path& path, const TorchvisionOptions& options,
+                    const Side& side, const std::string& key, std::vector<std::string>& others) {
+  check_width(options);
+  const std::vector<Comparison> all = compare_all(shapes, options, side, key);
+  if (!side.torch) {
+    const auto fits = std::ranges::find_if(all, &Comparison::fits);
+    if (fits != all.end()) return *fits;
+  } else if (auto found = matching(all, path, others)) {
+    return std::move(*found);
+  }
+  const auto nearest = std::ranges::max_element(all, {}, [](const Comparison& network) {
+    return std::pair(network.agreeing, -static_cast<std::int64_t>(network.missing.size() + network.other.size()));
+  });
+  fail_no_network(*nearest, shapes, path, options, side);
 }
 
 /// Drops what data-parallel and compiled modules put before every name; returns it.
-std::string drop_prefix(Tensors& tensors) {
+std::string drop_prefix(SafetensorsFile& file) {
   std::string dropped;
-  for (const std::string prefix : {"_orig_mod.", "module.", "_orig_mod."}) {
-    const bool all = !tensors.empty() &&
-                     std::ranges::all_of(tensors, [&](const auto& each) { return each.first.starts_with(prefix); });
-    if (!all) continue;
-    Tensors renamed;
+  const auto dropping = [](auto& tensors, const std::string& prefix) {
+    std::remove_reference_t<decltype(tensors)> renamed;
     for (auto& [name, tensor] : tensors) renamed.emplace(name.substr(prefix.size()), std::move(tensor));
     tensors = std::move(renamed);
+  };
+  const auto all_begin = [](const auto& tensors, const std::string& prefix) {
+    return std::ranges::all_of(tensors, [&](const auto& each) { return each.first.starts_with(prefix); });
+  };
+  for (const std::string prefix : {"_orig_mod.", "module.", "_orig_mod."}) {
+    if (file.tensors.empty() || !all_begin(file.tensors, prefix) || !all_begin(file.unread, prefix)) continue;
+    dropping(file.tensors, prefix);
+    dropping(file.unread, prefix);
     dropped += prefix;
   }
   return dropped;
 }
 
-ConvertedWeights read_state_dict(const std::filesystem::path& path, const std::string& key) {
+/// `key` is what remains of it for the names: nothing where it has led to a dictionary.
+ConvertedWeights read_state_dict(const std::filesystem::path& path, std::string& key) {
   ConvertedWeights read;
-  if (is_torch_file(begin_of(path))) {
+  refuse_folder(path);
+  const std::string begin = first_bytes(path, kFileKindBegin);
+  if (is_torch_file(begin)) {
     TorchFile file = read_torch_file(path, key);
+    if (!file.key_is_prefix) key.clear();
     read.file.tensors = std::move(file.tensors);
+    read.file.unread = std::move(file.unread);
     read.found_at = std::move(file.found_at);
+    read.module = std::move(file.module);
     read.ignored = std::move(file.others);
   } else {
-    if (!key.empty())
-      throw ConfigError(fmt::format("--key: {} is no file of PyTorch: it holds one state_dict", path.string()));
+    refuse_other_kinds(path, begin);
+    if (begin.size() < 9 || begin[8] != '{')
+      throw DataError(
+          fmt::format("{}: holds no weights that are read: it is neither a file of PyTorch nor safetensors, "
+                      "and no format that is known",
+                      path.string()));
     read.file = read_safetensors(path);
+    const auto found = read.file.tensors.lower_bound(key + ".");
+    if (!key.empty() && (found == read.file.tensors.end() || !found->first.starts_with(key + ".")))
+      throw ConfigError(fmt::format("--key: {} has no tensor whose name begins with '{}.'", path.string(), shown(key)));
   }
-  read.prefix = drop_prefix(read.file.tensors);
+  if (key.empty()) read.prefix = drop_prefix(read.file);
+  read.notes = rename_as_torch_does(read.file.tensors);
   std::erase_if(read.file.tensors, [&](const auto& each) {
-    const bool counts = each.first.ends_with(".num_batches_tracked");
+    const bool counts = each.first.ends_with("num_batches_tracked");
     if (counts) read.ignored.push_back(each.first);
     return counts;
   });
@@ -289,12 +496,16 @@ void require_finite(const std::vector<std::byte>& values, const std::string& nam
 }
 
 /// Float32, in the other order, under the other name; without tensors that `from` lacks.
-Tensors converted(const Tensors& from, const Comparison& network, const std::filesystem::path& path, bool to_own) {
+Tensors converted(const SafetensorsFile& from, const Comparison& network, const std::filesystem::path& path,
+                  bool to_own) {
   Tensors to;
   for (const TorchvisionTensor& tensor : network.expected) {
     const std::string& name = to_own ? tensor.torch : tensor.own;
-    const auto found = from.find(name);
-    if (found == from.end()) continue;
+    if (const auto unread = from.unread.find(name); unread != from.unread.end())
+      throw DataError(fmt::format("{}: tensor '{}' is {}, expected floating-point numbers of 16, 32 or 64 bits",
+                                  path.string(), name, shown(unread->second.type)));
+    const auto found = from.tensors.find(name);
+    if (found == from.tensors.end()) continue;
     const HostTensor& source = found->second;
     if (source.dtype != DType::float32 && source.dtype != DType::float64 && !is_half(source.dtype))
       throw DataError(fmt::format("{}: tensor '{}' is {}, expected floating-point numbers", path.string(), name,
@@ -309,47 +520,109 @@ Tensors converted(const Tensors& from, const Comparison& network, const std::fil
 }
 
 /// Drops the prefix, and what is not the network's: a classifier that does not fit, and other modules' tensors.
-void keep_tensors_of(const Identified& found, ConvertedWeights& weights) {
-  std::map<std::string, Shape> expected;
-  for (const TorchvisionTensor& tensor : found.network.expected)
-    if (found.network.fits() || !is_classifier(tensor)) expected.emplace(tensor.torch, tensor.torch_shape);
-  Tensors kept;
-  for (auto& [name, tensor] : weights.file.tensors)
-    if (std::string plain = without(name, found.prefix); expected.contains(plain))
-      kept.emplace(std::move(plain), std::move(tensor));
-    else
-      weights.ignored.push_back(name);
-  weights.file.tensors = std::move(kept);
+void keep_tensors_of(const Comparison& found, ConvertedWeights& weights) {
+  std::set<std::string_view> expected;
+  for (const TorchvisionTensor& tensor : found.expected)
+    if ((found.classifier || !is_classifier(tensor)) && (found.hidden || !is_hidden(tensor)))
+      expected.insert(tensor.torch);
+  SafetensorsFile kept;
+  const auto keep = [&](auto& from, auto& to) {
+    for (const bool prefixed : {true, false})  // where both have a name, the network has that of its prefix
+      for (auto& [name, tensor] : from) {
+        if (name.starts_with(found.prefix) != prefixed) continue;
+        std::string plain = without(name, found.prefix);
+        const bool fresh = !kept.tensors.contains(plain) && !kept.unread.contains(plain);
+        if (fresh && expected.contains(plain))
+          to.emplace(std::move(plain), std::move(tensor));
+        else
+          weights.ignored.push_back(name);
+      }
+  };
+  keep(weights.file.tensors, kept.tensors);
+  keep(weights.file.unread, kept.unread);
+  weights.file.tensors = std::move(kept.tensors);
+  weights.file.unread = std::move(kept.unread);
   weights.prefix += found.prefix;
+}
+
+/// Running variances as batch norms with our epsilon need them to be the same functions: variance + epsilon is theirs.
+/// Where that would be less than nothing, the scale makes up for it.
+void change_epsilon(Tensors& tensors, float from, float to) {
+  for (auto& [name, tensor] : tensors) {
+    constexpr std::string_view kVariance = "/running_variance";
+    if (!name.ends_with(kVariance)) continue;
+    const auto scale = tensors.find(name.substr(0, name.size() - kVariance.size()) + "/scale");
+    if (scale == tensors.end() || scale->second.bytes.size() != tensor.bytes.size()) continue;
+    for (std::size_t at = 0; at < tensor.bytes.size(); at += sizeof(float)) {
+      float variance = 0, factor = 0;
+      std::memcpy(&variance, tensor.bytes.data() + at, sizeof(float));
+      std::memcpy(&factor, scale->second.bytes.data() + at, sizeof(float));
+      float ours = variance + from - to;
+      if (ours < 0) {
+        factor *= std::sqrt(to / (variance + from));
+        ours = 0;
+      }
+      std::memcpy(tensor.bytes.data() + at, &ours, sizeof(float));
+      std::memcpy(scale->second.bytes.data() + at, &factor, sizeof(float));
+    }
+  }
+}
+
+/// What the user should know of the names and of the file beside the network.
+void add_notes(const Comparison& found, const std::vector<std::string>& others, ConvertedWeights& result) {
+  for (const std::string& prefix : others)
+    result.notes.push_back(
+        fmt::format("the network is there more than once, also under {}{}", prefix_text(prefix),
+                    prefix.empty() ? "" : fmt::format(": --key {}", prefix.substr(0, prefix.size() - 1))));
+  if (found.program != "timm") return;
+  if (found.model.starts_with("mobilenet") || found.model.starts_with("efficientnet"))
+    result.notes.emplace_back(
+        "timm's models whose names begin with tf_ have these tensors, too, but pad as TensorFlow does: their outputs "
+        "are others here");
+}
+
+/// Names without the layers that the run is to begin anew.
+void leave_out(const Comparison& found, const TorchvisionOptions& options, ConvertedWeights& result) {
+  const bool keeps = found.classifier && found.hidden && (options.classes == 0 || options.classes == result.classes);
+  for (const TorchvisionTensor& tensor : found.expected) {
+    if (is_classifier(tensor) ? keeps : !is_hidden(tensor) || found.hidden) continue;
+    result.file.tensors.erase(tensor.own);
+    result.left_out.push_back(tensor.own);
+  }
+  std::ranges::sort(result.left_out);
 }
 
 }  // namespace
 
 ConvertedWeights import_torchvision(const std::filesystem::path& path, const TorchvisionOptions& options) {
-  ConvertedWeights result = read_state_dict(path, options.key);
-  const Identified found = identify(shapes_of(result.file.tensors), path, options, kTorch);
+  std::string key = options.key;
+  ConvertedWeights result = read_state_dict(path, key);
+  std::vector<std::string> others;
+  const Comparison found = identify(shapes_of(result.file), path, options, kTorch, key, others);
   keep_tensors_of(found, result);
-  const bool whole = found.network.fits();
-  result.model = found.network.model;
-  result.classes = whole ? found.network.classes : 0;
-  result.file.tensors = converted(result.file.tensors, found.network, path, true);
-  result.file.metadata = {{"format", "bantam"}, {"imported_from", "torchvision " + torchvision_function(result.model)}};
-  if (whole && (options.classes == 0 || options.classes == result.classes)) return result;
-  for (const char* name : {"classifier/bias", "classifier/weight"}) {
-    result.file.tensors.erase(name);
-    const bool has_it =
-        std::ranges::find(found.network.expected, name, &TorchvisionTensor::own) != found.network.expected.end();
-    if (has_it) result.left_out.emplace_back(name);
-  }
+  result.model = found.model;
+  result.program = found.program;
+  result.channels = found.channels;
+  result.head = found.head;
+  result.classes = found.classifier && found.hidden ? found.classes : 0;
+  result.file.tensors = converted(result.file, found, path, true);
+  result.file.unread.clear();
+  if (const float epsilon = other_epsilon(found.model, found.program); epsilon > 0)
+    change_epsilon(result.file.tensors, epsilon, kMobileNetV3Epsilon);
+  result.file.metadata = {{"format", "bantam"},
+                          {"imported_from", found.program + " " + torchvision_function(result.model)}};
+  leave_out(found, options, result);
+  add_notes(found, others, result);
   return result;
 }
 
 ConvertedWeights export_torchvision(const std::filesystem::path& path, const TorchvisionOptions& options) {
   ConvertedWeights result{.file = read_safetensors(path)};
-  const Comparison network = identify(shapes_of(result.file.tensors), path, options, kOwn).network;
+  std::vector<std::string> others;
+  const Comparison network = identify(shapes_of(result.file), path, options, kOwn, "", others);
   result.model = network.model;
   result.classes = network.classes;
-  result.file.tensors = converted(result.file.tensors, network, path, false);
+  result.file.tensors = converted(result.file, network, path, false);
   result.file.metadata = {{"format", "pt"}};
   return result;
 }

@@ -14,7 +14,9 @@ struct TorchvisionOptions {
   std::string model = {};    ///< the zoo's name; empty: the one that has the file's tensors
   std::int64_t classes = 0;  ///< of the network to train: where the file has others, its classifier is left out; 0: any
   double width = 1.0;        ///< as the zoo's; torchvision's width_mult, which only its MobileNets have
-  std::string key = {};      ///< of a .pt file with several state_dicts: which, "state_dict_ema"; empty: the usual one
+  /// Of a file with several networks: which. The keys to a state_dict of a .pt file ("state_dict_ema"), or what the
+  /// names of its tensors begin with ("teacher", "model.ema"). Empty: the usual one.
+  std::string key = {};
 };
 
 /// A file that was converted.
@@ -22,16 +24,22 @@ struct ConvertedWeights {
   std::string model;                       ///< the zoo's name
   std::int64_t classes = 0;                ///< of the file that was read; 0: it has no classifier, or another one
   SafetensorsFile file;                    ///< float32
+  std::string program = "torchvision";     ///< whose names the tensors have: "timm", "transformers"
+  std::int64_t channels = 3;               ///< of the images
   std::string found_at = {};               ///< of a .pt file: the keys to its state_dict
+  std::string module = {};                 ///< of a .pt file: the class of the module that was saved whole
   std::string prefix = {};                 ///< that the network's names had and was dropped: "module.backbone."
+  std::string head = {};                   ///< the module that the classifier is, where it has another name: "fc.1"
   std::vector<std::string> ignored = {};   ///< num_batches_tracked, what is no tensor, and what is not the network's
   std::vector<std::string> left_out = {};  ///< our names of a classifier that is missing or of other classes
+  std::vector<std::string> notes = {};     ///< for the user: other networks in the file, what was put together
 };
 
 /// Reads a state_dict (.safetensors, .pt or .pth) of a network of torchvision and names and lays out its tensors as the
-/// zoo's network has them. A prefix that most names have ("backbone.") is dropped. A file without the classifier, or
-/// with another one in its place, is a network, too. Throws DataError that names what is missing, unexpected, of
-/// another shape or not finite, or the networks that there are.
+/// zoo's network has them; names may also be those of timm, transformers and others (naming_programs). What stands
+/// before the network's names ("backbone.") is dropped. Tensors beside the network's are left out, and are of any type.
+/// A file without the classifier, or with another one in its place, is a network, too. Throws DataError that names
+/// what is missing, unexpected, of another shape or not finite, or what the file holds instead.
 ConvertedWeights import_torchvision(const std::filesystem::path& path, const TorchvisionOptions& options = {});
 
 /// Weights of one of the zoo's networks as a state_dict of torchvision's, without num_batches_tracked, which

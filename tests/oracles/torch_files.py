@@ -6,6 +6,8 @@ import argparse
 import datetime
 import io
 import pathlib
+import pickle
+import struct
 import zipfile
 from collections import OrderedDict, defaultdict
 
@@ -38,8 +40,65 @@ checkpoint = {
 }
 torch.save(checkpoint, "views.pt")
 torch.save(checkpoint, "protocol4.pt", pickle_protocol=4)
-torch.save(state, "old.pt", _use_new_zipfile_serialization=False)
-torch.save(torch.nn.Linear(1, 1), "module.pt")
+# The form before 1.6: a state_dict, the checkpoint, the latter from a GPU, and with pickles of protocol 4.
+OLD = {"_use_new_zipfile_serialization": False}
+torch.save(state, "old.pt", **OLD)
+torch.save(checkpoint, "old_checkpoint.pt", **OLD)
+torch.save(checkpoint, "old_protocol4.pt", pickle_protocol=4, **OLD)
+with open("old_checkpoint.pt", "rb") as file:
+    cpu = file.read()
+with open("old_gpu.pt", "wb") as file:
+    file.write(cpu.replace(b"X\x03\0\0\0cpu", b"X\x06\0\0\0cuda:0"))
+
+
+class Call:
+    """Pickled as a call."""
+
+    def __init__(self, *reduced):
+        self.reduced = reduced
+
+    def __reduce__(self):
+        return self.reduced
+
+
+class OldPickler(pickle.Pickler):
+    """PyTorch 0.3 under Python 2: _rebuild_tensor, dictionaries made of lists of pairs, views of storages."""
+
+    def persistent_id(self, value):
+        return value.id if isinstance(value, Storage) else None
+
+
+class Storage:
+    def __init__(self, *id):
+        self.id = ("storage", torch.FloatStorage, *id)
+
+
+def old_tensor(storage, offset, size, stride):
+    return Call(torch._utils._rebuild_tensor, (storage, offset, size, stride))
+
+
+root, view = Storage("7", "cpu", 6, None), Storage("7", "cuda:1", 6, ("8", 2, 3))
+with open("old_python2.pt", "wb") as file:
+    for value in (0x1950a86a20f9469cfc6c, 1001, {"protocol_version": 1001, "little_endian": True}):
+        pickle.dump(value, file, protocol=2)
+    OldPickler(file, 2).dump(Call(OrderedDict, ([["a.weight", old_tensor(root, 0, (2, 3), (3, 1))],
+                                                 ["b.weight", old_tensor(view, 1, (2,), (1,))]],)))
+    pickle.dump(["7"], file, protocol=2)
+    file.write(struct.pack("<q6f", 6, *range(6)))
+
+# Whole modules, as torch.save and torch.jit.save have them.
+network = torch.nn.Sequential(OrderedDict(conv=torch.nn.Conv2d(1, 2, 1), norm=torch.nn.BatchNorm2d(2)))
+with torch.no_grad():
+    network.conv.weight.copy_(torch.tensor([1.0, 2.0]).reshape(2, 1, 1, 1))
+torch.save({"epoch": 1, "model": network}, "module.pt")
+torch.serialization.get_source_lines_and_file = None  # the form before 1.6 would have PyTorch's source in it
+torch.save(network, "old_module.pt", **OLD)
+torch.jit.save(torch.jit.script(network), "scripted.pt")
+# Tensors of types that are not read, beside one that is.
+torch.save({"w": torch.tensor([1.0, 2.0]), "i16": torch.ones(2, dtype=torch.int16), "c": torch.ones(3, dtype=torch.complex64),
+            "f8": torch.ones(4).to(torch.float8_e4m3fn), "u16": torch.ones(2, dtype=torch.uint16),
+            "q": torch.quantize_per_tensor(torch.ones(2, 5), 0.1, 0, torch.qint8),
+            "s": torch.eye(2).to_sparse()}, "types.pt")
 torch.save({"a": {"w": torch.ones(1)}, "b": {"w": torch.ones(1)}}, "several.pt")
 # As PyTorch's ImageNet example saves them, and a module with a dictionary as its extra state.
 torch.save({"epoch": 1, "best_acc1": torch.tensor(71.5), "state_dict": {"w": torch.tensor([1.0, 2.0])}}, "beside.pt")
@@ -51,8 +110,6 @@ args = argparse.Namespace(arch="resnet18", lr=0.1, device=torch.device("cpu"), d
                           data=pathlib.PurePosixPath("data"), at=datetime.datetime(2026, 11, 23), log=log)
 torch.save({"epoch": 1, "args": args, "state_dict": {"w": torch.tensor([1.0, 2.0])},
             "state_dict_ema": {"w": torch.tensor([3.0, 4.0])}}, "namespace.pt")
-torch.save({"w": torch.ones(2, dtype=torch.complex64)}, "complex.pt")
-torch.save({"w": torch.ones(2, dtype=torch.int16)}, "short.pt")
 
 WIDTHS = {"FloatStorage": 4, "DoubleStorage": 8, "HalfStorage": 2, "BFloat16Storage": 2, "LongStorage": 8, "IntStorage": 4}
 

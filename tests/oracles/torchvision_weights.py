@@ -1,8 +1,9 @@
-"""torchvision's side of tests/run/weights/torchvision_test.cpp. Run with PyTorch and torchvision.
+"""Other programs' side of tests/run/weights/torchvision_test.cpp. Run with PyTorch, torchvision, timm and transformers.
 
 python torchvision_weights.py make FOLDER NETWORK:FUNCTION:SIZE …
     writes NETWORK.pth, the state_dict of a network of random weights whose running statistics are those of random images;
-    NETWORK.images, float32 (batch, height, width, 3); NETWORK.logits
+    NETWORK.images, float32 (batch, height, width, 3); NETWORK.logits. NETWORK@PROGRAM is the same network of another
+    program: mobilenet_v2@timm
 python torchvision_weights.py check FOLDER NETWORK:FUNCTION:SIZE …
     loads NETWORK.exported.safetensors into a new network, strictly, and writes NETWORK.again, its logits
 python torchvision_weights.py names NETWORK:FUNCTION …
@@ -17,14 +18,38 @@ import torch
 import torchvision
 
 BATCH, CLASSES = 4, 7
+TIMM = {"vgg11": "vgg11", "vgg16": "vgg16", "mobilenet_v2": "mobilenetv2_100", "mobilenet_v3_small": "mobilenetv3_small_100",
+        "mobilenet_v3_large": "mobilenetv3_large_100"}
+RESNETS = {"resnet18": ("basic", [2, 2, 2, 2], [64, 128, 256, 512]), "resnet34": ("basic", [3, 4, 6, 3], [64, 128, 256, 512]),
+           "resnet50": ("bottleneck", [3, 4, 6, 3], [256, 512, 1024, 2048]),
+           "resnet101": ("bottleneck", [3, 4, 23, 3], [256, 512, 1024, 2048])}
+
+
+def of_transformers(name, classes):
+    import transformers
+    if name == "convnext_tiny":
+        return transformers.ConvNextForImageClassification(transformers.ConvNextConfig(num_labels=classes))
+    layer, depths, sizes = RESNETS[name]
+    return transformers.ResNetForImageClassification(
+        transformers.ResNetConfig(layer_type=layer, depths=depths, hidden_sizes=sizes, num_labels=classes))
 
 
 def network(name, function, classes=CLASSES):
+    name, _, program = name.partition("@")
+    if program == "timm":
+        import timm
+        return timm.create_model(TIMM.get(name, name), num_classes=classes)
+    if program == "transformers":
+        return of_transformers(name, classes)
     model = getattr(torchvision.models, function)(num_classes=classes)
     if name == "resnet18_cifar":
         model.conv1 = torch.nn.Conv2d(3, 64, 3, padding=1, bias=False)
         model.maxpool = torch.nn.Identity()
     return model
+
+
+def logits(output):
+    return getattr(output, "logits", output)
 
 
 def numbers(path, values):
@@ -42,6 +67,9 @@ def make(folder, name, function, size):
                 parameter.add_(0.1 * torch.randn_like(parameter))
             elif parameter.dim() == 3:  # ConvNeXt's layer_scale is nearly nothing in a new one
                 parameter.add_(0.3)
+        for key, parameter in model.named_parameters():
+            if key.endswith((".gamma", ".layer_scale_parameter")):
+                parameter.add_(0.3)
         for module in model.modules():
             if isinstance(module, torch.nn.BatchNorm2d):
                 module.momentum = 1.0
@@ -53,7 +81,7 @@ def make(folder, name, function, size):
         for module in model.modules():
             if isinstance(module, torch.nn.BatchNorm2d):  # no channel of small variance multiplies rounding
                 module.running_var.add_(0.1 * module.running_var.mean())
-        numbers(f"{folder}/{name}.logits", model(images))
+        numbers(f"{folder}/{name}.logits", logits(model(images)))
     numbers(f"{folder}/{name}.images", images.permute(0, 2, 3, 1))
     torch.save(model.state_dict(), f"{folder}/{name}.pth")
 
@@ -92,4 +120,7 @@ if sys.argv[1] == "names":
 else:
     for spec in sys.argv[3:]:
         name, function, size = spec.split(":")
-        (make if sys.argv[1] == "make" else check)(sys.argv[2], name, function, int(size))
+        if sys.argv[1] == "make":
+            make(sys.argv[2], name, function, int(size))
+        elif "@" not in name:
+            check(sys.argv[2], name, function, int(size))

@@ -98,7 +98,7 @@ TEST(Pickle, NothingIsExecuted) {
   EXPECT_CONTAINS(error_of("\x80\2cnumpy\nndarray\n)\x81."), "a call that is refused");
   EXPECT_CONTAINS(error_of("\x80\2cnumpy\nndarray\n)}\x92."), "a call that is refused");
   EXPECT_CONTAINS(error_of("(dp1\n."), "does not begin with a protocol");
-  EXPECT_CONTAINS(error_of("\x80\5N."), "protocol 5");
+  EXPECT_CONTAINS(error_of("\x80\6N."), "protocol 6");
 }
 
 TEST(Pickle, DamageIsTold) {

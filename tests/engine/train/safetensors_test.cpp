@@ -212,8 +212,10 @@ TEST_P(SafetensorsTest, DamagedFilesAreNamed) {
             prefix + "tensor 'a' (2) needs 8 bytes; its offsets are [0,4] of 4 bytes of data");
   EXPECT_EQ(error(with_header(R"({"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}})", "1234")),
             prefix + "tensor 'a' (2) needs 8 bytes; its offsets are [0,8] of 4 bytes of data");
-  EXPECT_EQ(error(with_header(R"({"a":{"dtype":"Q4","shape":[2],"data_offsets":[0,8]}})", "12345678")),
-            prefix + "tensor 'a' has the unsupported type \"Q4\"");
+  EXPECT_EQ(error(with_header(R"({"a":{"dtype":"F8_E4M3","shape":[2],"data_offsets":[0,8]}})", "12345678")),
+            prefix + "tensor 'a' (2) needs 2 bytes; its offsets are [0,8] of 8 bytes of data");
+  EXPECT_EQ(error(with_header(R"({"a":{"dtype":"Q4","shape":[2],"data_offsets":[0,9]}})", "12345678")),
+            prefix + "tensor 'a' (2) needs 2 bytes; its offsets are [0,9] of 8 bytes of data");
   EXPECT_EQ(
       error(with_header(
           R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]},"b":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}})",
@@ -225,6 +227,23 @@ TEST_P(SafetensorsTest, DamagedFilesAreNamed) {
   EXPECT_NE(error(with_header(R"({"a":{"dtype":"F32","shape":[-2],"data_offsets":[0,8]}})", "")).find("not negative"),
             std::string::npos);
   EXPECT_NE(error_of([&] { (void)read_safetensors(folder_ / "absent"); }).find("absent"), std::string::npos);
+}
+
+/// Types that a model never has, and those of formats to come: listed, and errors only where a tensor is needed.
+TEST_P(SafetensorsTest, TensorsOfOtherTypesAreListed) {
+  const fs::path path = folder_ / "x.safetensors";
+  const std::string header =
+      R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]},"b":{"dtype":"BOOL","shape":[3],"data_offsets":[4,7]},)"
+      R"("c":{"dtype":"F8_E5M2","shape":[],"data_offsets":[7,8]},"d":{"dtype":"F4","shape":[4],"data_offsets":[8,10]},)"
+      R"("e":{"dtype":"I16","shape":[0],"data_offsets":[10,10]}})";
+  const std::uint64_t length = header.size();
+  write_file_atomically(path, std::string(reinterpret_cast<const char*>(&length), 8) + header + "0123456789");
+  const SafetensorsFile file = read_safetensors(path);
+  EXPECT_EQ(file.tensors.size(), 1u);
+  ASSERT_EQ(file.unread.size(), 4u);
+  EXPECT_EQ(file.unread.at("b").type, "BOOL");
+  EXPECT_EQ(file.unread.at("b").shape, Shape{3});
+  EXPECT_EQ(file.unread.at("d").type, "F4");
 }
 
 /// A header after its length, as files begin.

@@ -113,23 +113,65 @@ TEST_F(TorchFileTest, TensorsBesideAStateDictAreNone) {
   EXPECT_EQ(extra.others, std::vector<std::string>{"extra"});
 }
 
+/// As PyTorch wrote them before 1.6 (legacy files), also from a GPU and with pickles of another protocol.
+TEST_F(TorchFileTest, FilesOfBefore16HoldTheSame) {
+  const TorchFile file = read_torch_file(fixture("views.pt"));
+  for (const char* name : {"old_checkpoint.pt", "old_protocol4.pt", "old_gpu.pt"})
+    EXPECT_TRUE(same(file, read_torch_file(fixture(name)))) << name;
+  TorchFile state = read_torch_file(fixture("old.pt"));
+  state.found_at = "state_dict";
+  EXPECT_TRUE(same(file, state));
+}
+
+/// PyTorch 0.3 under Python 2: dictionaries are made of lists of pairs, tensors by _rebuild_tensor, and a storage may
+/// be a view of another.
+TEST_F(TorchFileTest, FilesOfPython2AndViewsOfStorages) {
+  const TorchFile file = read_torch_file(fixture("old_python2.pt"));
+  EXPECT_EQ(values<float>(file, "a.weight"), (std::vector<float>{0, 1, 2, 3, 4, 5}));
+  EXPECT_EQ(file.tensors.at("a.weight").shape, (Shape{2, 3}));
+  EXPECT_EQ(values<float>(file, "b.weight"), (std::vector<float>{3, 4}));
+}
+
+/// torch.save(model), before 1.6 and since, and torch.jit.save: the names are those of the state_dict.
+TEST_F(TorchFileTest, WholeModulesHaveTheTensorsOfTheirStateDict) {
+  for (const char* name : {"module.pt", "old_module.pt", "scripted.pt"}) {
+    const TorchFile file = read_torch_file(fixture(name));
+    std::string names;
+    for (const auto& [tensor, host] : file.tensors) names += tensor + " ";
+    EXPECT_EQ(names,
+              "conv.bias conv.weight norm.bias norm.num_batches_tracked norm.running_mean norm.running_var "
+              "norm.weight ")
+        << name;
+    EXPECT_EQ(values<float>(file, "conv.weight"), (std::vector<float>{1, 2})) << name;
+    EXPECT_EQ(file.module.ends_with("Sequential"), true) << file.module;
+  }
+  EXPECT_EQ(read_torch_file(fixture("module.pt")).found_at, "model");
+}
+
+/// No file is refused for a tensor of a type that is not read: it is listed, with its type and its shape.
+TEST_F(TorchFileTest, TensorsOfOtherTypesAreListed) {
+  const TorchFile file = read_torch_file(fixture("types.pt"));
+  EXPECT_EQ(values<float>(file, "w"), (std::vector<float>{1, 2}));
+  EXPECT_EQ(file.tensors.size(), 1u);
+  std::string text;
+  for (const auto& [name, tensor] : file.unread)
+    text += name + " " + tensor.type + " " + to_string(tensor.shape) + "; ";
+  EXPECT_EQ(text,
+            "c complex64 (3); f8 float8_e4m3fn (4); i16 int16 (2); q torch._utils._rebuild_qtensor (2, 5); "
+            "s torch._utils._rebuild_sparse_tensor (); u16 uint16 (2); ");
+}
+
 TEST_F(TorchFileTest, WhatIsRefusedIsNamed) {
   const auto contains = [](const std::string& text, const std::string& part) {
     EXPECT_NE(text.find(part), std::string::npos) << text;
   };
-  contains(error_at(fixture("old.pt")), "old.pt: is in the form that PyTorch wrote before 1.6");
-  contains(error_at(fixture("module.pt")),
-           "it holds an object that 'torch.nn.modules.linear.Linear' would make (nothing is executed), expected a "
-           "state_dict: torch.save(model.state_dict(), …)");
   contains(error_at(fixture("several.pt")),
            "it has several dictionaries of tensors ('a' and 'b'): name one with --key");
   contains(error_at(fixture("several.pt"), "c"),
            "there is no dictionary of tensors 'c' in it (--key); there are 'a' and 'b'");
   contains(error_at(fixture("extra.pt"), "w"), "(--key); there are the file itself, without --key and 'extra'");
-  contains(error_at(fixture("complex.pt")), "the name 'torch.ComplexFloatStorage', which is refused");
-  contains(error_at(fixture("short.pt")), "tensor 'w' is of torch.ShortStorage, which is not read");
-  contains(error_of("no archive"), "net.pt: is no file of PyTorch: it is no zip archive");
-  contains(error_of(testing::zip_archive({{"a", "b"}}, false)), "it is a zip archive without data.pkl");
+  contains(error_of("no archive"), "net.pt: is no file of PyTorch");
+  contains(error_of(testing::zip_archive({{"a", "b"}}, false)), "it is a zip archive without data.pkl, of 1 file, 'a'");
   testing::Members two = members();
   two.emplace_back("other/data.pkl", "x");
   contains(error_of(testing::zip_archive(two, false)), "it has more than one data.pkl");
@@ -143,6 +185,9 @@ TEST_F(TorchFileTest, WhatIsRefusedIsNamed) {
   testing::Members lost = members();
   std::erase_if(lost, [](const auto& member) { return member.first == "views/data/1"; });
   contains(error_of(testing::zip_archive(lost, false)), "needs the storage '1', which is missing");
+  const std::string old = read_file(fixture("old_checkpoint.pt"));
+  contains(error_of(old.substr(0, old.size() - 1)), "it is cut short: it ends within the storage");
+  contains(error_of(old.substr(0, 40)), "it is cut short");
 }
 
 TEST_F(TorchFileTest, OneOfSeveralStateDictsByItsKeys) {
@@ -175,8 +220,8 @@ std::string pickled_view(const std::string& view, int elements) {
   return "\x80\2}U\1w"s + pickled_tensor('0', "K"s + static_cast<char>(elements), view) + "s."s;
 }
 
-/// A function among them is not called, and what tensors are made by is not skipped.
-TEST_F(TorchFileTest, SkippedCallsDoNothingAndTensorsAreNotSkipped) {
+/// A function among them is not called.
+TEST_F(TorchFileTest, SkippedCallsDoNothing) {
   using namespace std::string_literals;
   const std::string marker = path("executed").string(), storage(8, '\x40');
   const std::string touch = "touch " + marker;
@@ -194,11 +239,6 @@ TEST_F(TorchFileTest, SkippedCallsDoNothingAndTensorsAreNotSkipped) {
     EXPECT_EQ(file.others, std::vector<std::string>{"x"}) << beside;
   }
   EXPECT_FALSE(fs::exists(marker));
-  for (const char* name :
-       {"torch._utils\n_rebuild_qtensor", "torch._utils\n_rebuild_sparse_tensor", "torch\nQInt8Storage"})
-    EXPECT_NE(error_of(file_of(fmt::format("c{}\n", name))).find("which is refused (nothing is executed)"),
-              std::string::npos)
-        << name;
   EXPECT_NE(error_of(file_of("cm\nC\n)K\1\x92")).find("arguments by name that are no dictionary"), std::string::npos);
   EXPECT_NE(error_of(file_of("]K\1\x85R")).find("a call that is refused"), std::string::npos)
       << "a list is no function";
@@ -267,6 +307,58 @@ TEST_F(TorchFileTest, MutatedFilesAreRefusedOrReadRight) {
     }
   }
   EXPECT_GT(refused, 3000);
+}
+
+/// Nothing of the form before 1.6 is under a checksum: an error, or tensors that lie within their storages. No length
+/// of the file is read beyond, and no longer than its bytes explain.
+TEST_F(TorchFileTest, MutatedAndTruncatedFilesOfBefore16AreRefusedOrMeanSomething) {
+  int refused = 0, read = 0;
+  const auto check = [&](const std::string& bytes, const std::string& what) {
+    write(bytes);
+    try {
+      for (const auto& [name, tensor] : read_torch_file(path("net.pt")).tensors)
+        EXPECT_EQ(tensor.bytes.size(), static_cast<std::size_t>(tensor.shape.elements()) * size_of(tensor.dtype));
+      ++read;
+    } catch (const DataError& error) {
+      ++refused;
+      EXPECT_NE(std::string(error.what()).find("net.pt"), std::string::npos) << what << ": " << error.what();
+    }
+  };
+  for (const char* name : {"old_checkpoint.pt", "old_python2.pt", "old_module.pt"}) {
+    const std::string whole = read_file(fixture(name));
+    for (std::uint64_t seed = 0; seed < 1000; ++seed)
+      check(testing::mutated(whole, seed), fmt::format("{} {}", name, seed));
+    for (std::size_t size = 0; size < whole.size(); size += 7) {
+      const int before = read;
+      check(whole.substr(0, size), fmt::format("{} cut to {}", name, size));
+      EXPECT_EQ(read, before) << name << " cut to " << size;
+    }
+  }
+  EXPECT_GT(refused, 1500);
+  EXPECT_GT(read, 100);
+}
+
+/// A list that many dictionaries are made of, and modules that hold one another: no more work than the file has bytes.
+TEST_F(TorchFileTest, ReferencesCostNoMoreThanTheirBytes) {
+  using namespace std::string_literals;
+  std::string list = "]q\1(";
+  for (int i = 0; i < 2000; ++i) list += "U\1kK\1\x86";
+  std::string pickle = "\x80\2" + list + "e0}(";
+  for (int i = 0; i < 2000; ++i) pickle += "U\1xccollections\nOrderedDict\nh\1\x85R";
+  EXPECT_NE(error_of(testing::zip_archive({{"x/data.pkl", pickle + "u."}}, false))
+                .find("dictionaries of more entries than the file has"),
+            std::string::npos);
+  // 40 modules, each of which holds the one before twice: 2^40 names.
+  std::string modules = "\x80\2(cm\nM\n)\x81}U\x08_modules}sbq\1";
+  for (int i = 1; i < 40; ++i) {
+    const std::string was = "h"s + static_cast<char>(i);
+    modules += "cm\nM\n)\x81}U\x08_modules}(U\1a" + was + "U\1b" + was + "usbq" + static_cast<char>(i + 1);
+  }
+  std::string message;
+  EXPECT_LT(testing::cpu_seconds([&] {
+              message = error_of(testing::zip_archive({{"x/data.pkl", modules + "t."}}, false));
+            }),
+            5);
 }
 
 /// Pickles that are damaged under a right checksum: an error, or tensors that lie within their storages.

@@ -1,5 +1,6 @@
-// Where Python has torchvision: logits of the same weights here and there, both ways. BANTAM_TORCH_PYTHON names that
-// Python, BANTAM_TORCHVISION_NETWORKS other networks. Else it is skipped.
+// Where Python has torchvision, timm and transformers: logits of the same weights here and there, with torchvision both
+// ways. BANTAM_TORCH_PYTHON names that Python, BANTAM_TORCHVISION_NETWORKS other networks (resnet18, resnet18@timm).
+// Else it is skipped.
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
@@ -32,8 +33,12 @@ class TorchvisionLogitsTest : public RunTest {
 std::string python_with_torchvision() {
   const char* named = std::getenv("BANTAM_TORCH_PYTHON");
   const std::string python = named != nullptr ? named : "python3";
-  return std::system((python + " -c 'import torchvision' > /dev/null 2>&1").c_str()) == 0 ? python : "";
+  return std::system((python + " -c 'import torchvision, timm, transformers' > /dev/null 2>&1").c_str()) == 0 ? python
+                                                                                                              : "";
 }
+
+/// "resnet18" of "resnet18@timm".
+std::string zoo_name(const std::string& name) { return name.substr(0, name.find('@')); }
 
 /// NETWORK:FUNCTION:SIZE, for the script. VGG has half a gigabyte of weights: it is asked for by name.
 std::string logits_networks() {
@@ -42,11 +47,14 @@ std::string logits_networks() {
   const std::string names = named != nullptr
                                 ? named
                                 : "resnet18_cifar resnet18 resnet50 mobilenet_v2 mobilenet_v3_small mobilenet_v3_large "
-                                  "efficientnet_b0 densenet121 convnext_tiny";
+                                  "efficientnet_b0 densenet121 convnext_tiny resnet18@timm resnet50@timm "
+                                  "mobilenet_v2@timm mobilenet_v3_small@timm mobilenet_v3_large@timm "
+                                  "efficientnet_b0@timm densenet121@timm convnext_tiny@timm resnet18@transformers "
+                                  "resnet50@transformers convnext_tiny@transformers";
   std::istringstream words(names);
   for (std::string name; words >> name;)
-    if (models::find_zoo_model(name) != nullptr)
-      specs += fmt::format(" {}:{}:{}", name, torchvision_function(name), name.starts_with("vgg") ? 224 : 64);
+    if (const std::string zoo = zoo_name(name); models::find_zoo_model(zoo) != nullptr)
+      specs += fmt::format(" {}:{}:{}", name, torchvision_function(zoo), name.starts_with("vgg") ? 224 : 64);
   return specs;
 }
 
@@ -72,10 +80,11 @@ TEST_F(TorchvisionLogitsTest, LogitsAreTorchvisionsAndComeBack) {
   std::vector<std::string> names;
   for (std::string spec; words >> spec;) {
     const std::string name = names.emplace_back(spec.substr(0, spec.find(':')));
-    const ConvertedWeights imported = import_torchvision(path(name + ".pth"), {.model = name});
+    const ConvertedWeights imported = import_torchvision(path(name + ".pth"));
+    EXPECT_EQ(imported.model, zoo_name(name)) << name;
     write_safetensors(path(name + ".safetensors"), imported.file);
     Model model(runtime, Device::cpu(),
-                zoo_network(name, std::stoll(spec.substr(spec.rfind(':') + 1)), imported.classes), {});
+                zoo_network(imported.model, std::stoll(spec.substr(spec.rfind(':') + 1)), imported.classes), {});
     load_weights(model, path(name + ".safetensors"));
     const std::vector<float> ours = logits_of(model, floats(name + ".images")), theirs = floats(name + ".logits");
     ASSERT_EQ(ours.size(), theirs.size());
@@ -88,10 +97,12 @@ TEST_F(TorchvisionLogitsTest, LogitsAreTorchvisionsAndComeBack) {
     EXPECT_LT(difference, 1e-3f * spread) << name;
     EXPECT_LT(difference, 1e-4f) << name;
     std::printf("%s: logits of images differ by up to %g, those of programs by %g\n", name.c_str(), spread, difference);
-    write_safetensors(path(name + ".exported.safetensors"),
-                      export_torchvision(path(name + ".safetensors"), {.model = name}).file);
+    if (name.find('@') == std::string::npos)
+      write_safetensors(path(name + ".exported.safetensors"),
+                        export_torchvision(path(name + ".safetensors"), {.model = name}).file);
   }
   ASSERT_EQ(run_script("check"), 0);
+  std::erase_if(names, [](const std::string& name) { return name.find('@') != std::string::npos; });
   for (const std::string& name : names) EXPECT_EQ(floats(name + ".again"), floats(name + ".logits")) << name;
 }
 
