@@ -103,7 +103,8 @@ TEST(OnnxRoundTrip, KeepsTheMomentumOfBatchNorms) {
                            *after = batch_norm_options(*imported.node(imported.output()).layer);
     ASSERT_NE(before, nullptr);
     ASSERT_NE(after, nullptr) << network.yaml;
-    EXPECT_NEAR(after->rate, before->rate, 6e-8f) << network.yaml;  // 1 - momentum, rounded to float32 on the way
+    ASSERT_TRUE(after->rate && before->rate) << network.yaml;
+    EXPECT_NEAR(*after->rate, *before->rate, 6e-8f);  // 1 - momentum, rounded to float32 on the way
   }
 }
 
