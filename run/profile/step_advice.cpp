@@ -44,8 +44,8 @@ class Changes {
     all_.push_back({.words = std::move(words),
                     .step = step,
                     .fusion = fusion,
-                    .predicted_share = share,
                     .estimate = rates_of(config_, step.precision).estimate,
+                    .predicted_share = share,
                     .peak_bytes = peak,
                     .fits = limit_ == 0 || peak <= limit_});
   }

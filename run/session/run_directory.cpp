@@ -121,7 +121,7 @@ void RunDirectory::clear() const {
 void RunDirectory::abandon() const noexcept {
   std::error_code error;
   for (const char* file : kBeginning) fs::remove(path_ / file, error);
-  fs::remove_all(events().parent_path(), error);  // it tells what is about to begin
+  fs::remove_all(events().parent_path().parent_path(), error);  // it tells what is about to begin
 }
 
 RunDirectory::~RunDirectory() {

@@ -352,13 +352,18 @@ TEST(SampleFormats, AProgramsOwnAreNamedInAConfiguration) {
                   "did you mean 'noise'?");
   EXPECT_CONTAINS(message_of<ConfigError>([&] { (void)read("positions", "noise: {most: 4, b: 1}, batch: {size: 8}"); }),
                   "'b'");
-  // A crop of padding and a size is the kernel's alone, whose windows are of the images.
-  const std::string crop = "random_crop: {size: [4, 5], padding: 1}, ";
+  // A crop of padding and another size is the kernel's alone, whose windows are of the images.
+  const std::string crop = "random_crop: {size: [3, 5], padding: 1}, ";
   EXPECT_CONTAINS(
       message_of<ConfigError>([&] { (void)read("positions", crop + "noise: {most: 4}, batch: {size: 8}"); }),
       "must come before");
   EXPECT_CONTAINS(message_of<ConfigError>([&] { (void)read("positions", crop + "batch: {size: 8}"); }),
                   "random_crop moves pixels of the images, but those of 'mask' (4, 5) would stay");
+  // With the images' own size it is one without, which a worker applies where another stage follows.
+  for (const char* stages : {"random_crop: {size: [4, 5], padding: 1}, random_flip, noise: {most: 4}",
+                             "random_flip, noise: {most: 4}, "
+                             "random_crop: {padding: 1}, shuffle"})
+    EXPECT_EQ(read("positions", std::string(stages) + ", batch: {size: 8}").pipeline.augmentations.size(), 3u);
   options = read("positions", "noise: {most: 4}, random_flip, random_crop: {padding: 1}, batch: {size: 8}");
   EXPECT_EQ(stage_forms(options.pipeline.augmentations, train_facts(options)).worker.size(), 3u);
   EXPECT_THROW(augmentations().add("noise", {}), ConfigError);

@@ -132,7 +132,9 @@ TEST_F(FittingTest, LessMemoryNeverHasALargerBatchAndBatchesAreMultiplesOfEight)
         }
         EXPECT_GE(batch, before) << network << " with " << cache << " in " << megabytes << " MiB";
         EXPECT_TRUE(batch < 8 || batch % 8 == 0) << batch;
-        if (batch > 0) EXPECT_TRUE(run_fits(variant(config, batch, config.recompute), megabytes << 20));
+        if (batch > 0) {
+          EXPECT_TRUE(run_fits(variant(config, batch, config.recompute), megabytes << 20));
+        }
         if (least == 0) least = batch;
         before = batch;
       }
