@@ -31,10 +31,11 @@ bool has(std::string_view name, std::string_view prefix, std::string_view suffix
   return name.size() > prefix.size() + suffix.size() && name.starts_with(prefix) && name.ends_with(suffix);
 }
 
-std::size_t pairs(std::span<const std::string> images, const Names& masks, const MaskNames& names) {
+/// Images that have a mask; in one folder no file is its own.
+std::size_t pairs(std::span<const std::string> images, const Names& masks, const MaskNames& names, bool one_folder) {
   return static_cast<std::size_t>(std::ranges::count_if(images, [&](const std::string& image) {
     const auto mask = names.mask_of(image);
-    return mask && *mask != image && masks.contains(*mask);
+    return mask && (!one_folder || *mask != image) && masks.contains(*mask);
   }));
 }
 
@@ -123,7 +124,7 @@ std::optional<MaskNames> find_mask_names(std::span<const std::string> images, st
   const MaskNames* best = nullptr;
   std::size_t most = 0;
   for (const MaskNames& names : tried) {
-    const std::size_t found = pairs(images, of_masks, names);
+    const std::size_t found = pairs(images, of_masks, names, one_folder);
     const auto named = static_cast<std::size_t>(
         std::ranges::count_if(masks, [&](const std::string& name) { return names.is_mask(name); }));
     if (found <= most || 2 * found < (one_folder ? named : std::min(images.size(), masks.size()))) continue;

@@ -260,7 +260,7 @@ void read_masks(ConfigMap& data, PartFinder& finder, MaskOptions& options) {
        "Name of the folders of masks; or a map: the folder, how masks are called, and which of their stored values is "
        "which class. A folder as {part}_masks has the part's name (train, val, test) in its own; `.` is the folder "
        "itself, where images and masks lie together.",
-       "annotations | {folder: masks, suffix: _mask, values: {0: background, 255: car}}"},
+       "annotations | {folder: masks, suffix: _mask}"},
       "masks");
   MaskReading reading;
   if (node.is_map()) {

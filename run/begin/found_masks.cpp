@@ -96,6 +96,10 @@ std::optional<FoundPair> pair_in(const fs::path& place) {
   Names images;
   for (const std::string& folder : list_folder(place).folders)
     if (!is_of_masks(folder)) images.push_back(folder);
+  // Images of a test may have the same names.
+  std::ranges::stable_partition(images, [](const std::string& folder) {
+    return std::ranges::none_of(kTestFolders, [&](std::string_view part) { return small(folder).starts_with(part); });
+  });
   for (const std::string& masks : mask_folders(place)) {
     const Names of_masks = images_in(place / masks);
     if (of_masks.empty()) continue;
@@ -445,10 +449,19 @@ MaskChoice choose_numbers(const MaskSurvey& survey, const std::vector<ListedClas
 }  // namespace
 
 MaskChoice choose_masks(const MaskSurvey& survey, const std::vector<ListedClass>& listed) {
+  constexpr std::int64_t kMostClasses = 255;
   if (survey.pixels.empty()) throw DataError("none of the masks can be read");
   if (std::optional<MaskChoice> choice = choose_listed(survey, listed)) return *choice;
   const bool has_colours = std::ranges::any_of(survey.pixels, [](const auto& value) { return value.first.is_colour; });
-  return has_colours ? choose_colours(survey, listed) : choose_numbers(survey, listed);
+  MaskChoice choice = has_colours ? choose_colours(survey, listed) : choose_numbers(survey, listed);
+  const std::int64_t classes = choice.count + std::ssize(choice.values);
+  if (classes == 0 || classes > kMostClasses)
+    throw DataError(
+        fmt::format("the masks have {} values, up to {}: they are no numbers or colours of at most {} classes. Where "
+                    "they number things one by one, one class is all but the background: data.classes: [background, "
+                    "thing], data.masks: {{values: {{0: background}}, others: thing}}",
+                    survey.pixels.size(), to_string(survey.pixels.rbegin()->first), kMostClasses));
+  return choice;
 }
 
 std::vector<std::string> mask_keys(const MaskChoice& choice, const std::vector<std::string>& place) {

@@ -105,6 +105,10 @@ TEST(Mask, IgnoredAndOtherValues) {
   EXPECT_EQ(classes_of(grey({0, 100, 200, 255}), soft + "ignore}"), (Values{0, 255, 255, 1}));
   EXPECT_EQ(reading_of(soft + "ignore}").ignored, 255);
   EXPECT_EQ(classes_of(grey({0, 100, 255}), soft + "b}"), (Values{0, 1, 1}));
+  EXPECT_EQ(
+      classes_of(grey({0, 1, 77}), "classes: [background, thing], masks: {values: {0: background}, others: thing}"),
+      (Values{0, 1, 1}))
+      << "things that are numbered one by one";
   EXPECT_EQ(classes_of(rgb({3, 0, 1, 250, 255, 255}), soft + "nearest}"), (Values{0, 1}));
 }
 

@@ -3,6 +3,7 @@
 
 #include <fmt/ranges.h>
 
+#include "bantam/base/error.h"
 #include "bantam/data/images/encode.h"
 #include "bantam/run/begin/first_config.h"
 #include "tests/run/run_fixture.h"
@@ -65,6 +66,12 @@ TEST(MaskChoice, LossyMasksAreReadAsTheNearest) {
   EXPECT_EQ(keys, "masks:\n    values: {0: background, 255: object}\n    others: nearest   # of the values above");
 }
 
+TEST(MaskChoice, InstancesAreNoClasses) {
+  std::vector<int> numbers;
+  for (int number = 0; number < 700; ++number) numbers.push_back(number);
+  EXPECT_THROW((void)keys_of(numbers), DataError);
+}
+
 TEST(ListedClasses, FilesOfLabellingTools) {
   const auto text_of = [](const std::string& text) {
     std::vector<std::string> parts;
@@ -98,7 +105,7 @@ class FoundMasksTest : public RunTest {
   }
   std::string config_of(const std::string& folder) const {
     const std::string text = first_config(path(folder), {.threads = 1, .command = "test"}).text;
-    (void)parse_run_config(text, "first.yaml");  // as `train` reads it
+    (void)parse_run_config(text, "first.yaml", {});  // as `train` reads it
     return text;
   }
   static void expect_in(const std::string& text, const std::string& part) {
