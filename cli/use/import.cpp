@@ -39,6 +39,7 @@ struct ImportOptions {
   std::string file, out, from;
   run::TorchvisionOptions torchvision;
   std::vector<std::int64_t> size;
+  std::string output;
   bool json = false;
 };
 
@@ -78,6 +79,7 @@ int run_import_onnx(const ImportOptions& options) {
                       .out = options.out,
                       .size = options.size,
                       .classes = options.torchvision.classes,
+                      .output = options.output,
                       .json = options.json});
 }
 
@@ -86,6 +88,7 @@ int run_import(ImportOptions options) {
     throw ConfigError(fmt::format("--from: unknown '{}'; there are torchvision and onnx", shown(options.from)));
   if (options.from == "onnx" || (options.from.empty() && is_onnx_file(options.file))) return run_import_onnx(options);
   if (!options.size.empty()) throw ConfigError("--size is of ONNX models whose images have no size");
+  if (!options.output.empty()) throw ConfigError("--output is of ONNX models with several outputs");
   options.out = file_to_write(options.out, options.file, "bantam");
   const run::ConvertedWeights weights = run::import_torchvision(options.file, options.torchvision);
   write_safetensors(options.out, weights.file);
@@ -131,6 +134,8 @@ void add_import(CLI::App& app, Action& action) {
       ->delimiter(',')
       ->expected(2)
       ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 20));
+  command->add_option("--output", options->output,
+                      "The output to import of an ONNX model with\nseveral; what only others need is left out");
   command->add_flag("--json", options->json, "One JSON object instead of text");
   command->callback([&action, options] { action = [options] { return run_import(*options); }; });
 }

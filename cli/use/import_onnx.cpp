@@ -110,7 +110,7 @@ void print_json(const onnx::Model& model, const Files& files, const onnx::Import
 
 onnx::ImportedNetwork imported(const ImportOnnxOptions& options, const onnx::Model& model) {
   try {
-    return onnx::import_model(model, {.size = options.size, .classes = options.classes});
+    return onnx::import_model(model, {.size = options.size, .classes = options.classes, .output = options.output});
   } catch (const DataError& error) {
     throw DataError(fmt::format("{}: {}", options.file, error.what()));
   }

@@ -12,6 +12,7 @@ struct ImportOnnxOptions {
   std::string out = {};  ///< NAME of NAME.yaml and NAME.safetensors; empty: that of the file, where neither is there
   std::vector<std::int64_t> size = {};  ///< height and width of the images, where the model has no numbers for them
   std::int64_t classes = 0;             ///< of the network to train; 0: the model's
+  std::string output = {};              ///< the output to import, where the model has several
   bool json = false;
 };
 

@@ -116,6 +116,15 @@ struct DepthToSpaceOptions {
   std::int64_t block = 2;
   ops::DepthOrder order = ops::DepthOrder::depth_first;
 };
+/// Some of the channels: those from `begin` to before `end`. Two of them split an image as torch.chunk does.
+struct ChannelSliceOptions {
+  std::int64_t begin = 0;
+  std::int64_t end = 0;  ///< 0: the number of channels
+};
+/// Channels of `groups` groups interleaved (Zhang et al., 2018), as PyTorch's ChannelShuffle.
+struct ChannelShuffleOptions {
+  std::int64_t groups = 2;
+};
 /// Over channels (last axis) of each position: ConvNeXt's and Keras' LayerNormalization.
 struct LayerNormOptions {
   float epsilon = 1e-6f;
@@ -180,6 +189,8 @@ LayerPtr zero_padding(PadOptions options);
 /// `amounts` are removed.
 LayerPtr crop(PadOptions options);
 LayerPtr depth_to_space(DepthToSpaceOptions options = {});
+LayerPtr channel_slice(ChannelSliceOptions options);
+LayerPtr channel_shuffle(ChannelShuffleOptions options = {});
 LayerPtr layer_norm(LayerNormOptions options = {});
 LayerPtr group_norm(GroupNormOptions options = {});
 LayerPtr squeeze_excite(SqueezeExciteOptions options = {});

@@ -16,6 +16,8 @@ struct ImportOptions {
   /// Of the network to train: where the last layer is a dense one of others, it has so many units, and its tensors are
   /// left out. 0: the model's.
   std::int64_t classes = 0;
+  /// Name of the output that the network has, where the model has several; empty: it has one.
+  std::string output = {};
 };
 
 /// A network that a configuration can name: `model: {…}` whose layers read `weights` (model.weights).

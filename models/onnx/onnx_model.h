@@ -66,6 +66,8 @@ struct Node {
   std::string domain = {};                   ///< empty: ONNX's own
   std::vector<std::string> inputs, outputs;  ///< of values; an empty input is one that is left out
   std::map<std::string, Attribute> attributes;
+  /// The module that it comes from, where PyTorch's exporter says it: "layer1.0.conv1". Not written.
+  std::string module = {};
 };
 
 /// A graph's input or output. An extent is a number, or has a name ("batch") and is then -1 in dims.
@@ -87,9 +89,9 @@ struct Model {
 
 /// The file's bytes. Throws Error where it would have more than 2 GiB, which the format cannot have.
 std::string serialize(const Model& model);
-/// Values that lie in other files (external data) are read from the folder of `path`. Throws DataError naming `path` and
-/// the place: what is damaged, tensors whose data do not fit their extents, files of external data that are missing or
-/// outside that folder, and what a model cannot do without. Unknown fields are passed over.
+/// Values that lie in other files (external data) are read from the folder of `path`. Throws DataError naming `path`
+/// and the place: what is damaged, tensors whose data do not fit their extents, files of external data that are missing
+/// or outside that folder, and what a model cannot do without. Unknown fields are passed over.
 Model parse(std::string_view bytes, const std::filesystem::path& path);
 Model read(const std::filesystem::path& path);
 

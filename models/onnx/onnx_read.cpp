@@ -267,6 +267,29 @@ void read_attribute(std::string_view message, Node& node, ExternalData& files) {
   if (auto value = value_of(attribute)) node.attributes.insert_or_assign(attribute.name, std::move(*value));
 }
 
+/// The module of a node whose metadata have `text` as their namespace: parts "name: class" from the network down to the
+/// function, between slashes. Modules of torch.nn are named alone; of others the function is part of the name.
+std::string module_of_namespace(std::string_view text) {
+  std::string module, function;
+  bool layer = false;
+  while (!text.empty()) {
+    const std::size_t end = std::min(text.find('/'), text.size());
+    const std::string_view part = text.substr(0, end);
+    text.remove_prefix(std::min(end + 1, text.size()));
+    const std::size_t colon = part.find(": ");
+    if (colon == std::string_view::npos) return "";
+    const std::string_view name = part.substr(0, colon), kind = part.substr(colon + 2);
+    if (text.empty()) {
+      function = name;
+    } else {
+      if (!name.empty()) module = name;
+      layer = !name.empty() && kind.starts_with("torch.nn.modules.") && !kind.starts_with("torch.nn.modules.container");
+    }
+  }
+  if (layer || function.empty()) return module;
+  return module.empty() ? function : module + "." + function;
+}
+
 Node read_node(std::string_view message, ExternalData& files) {
   Node node;
   std::vector<std::string_view> attributes;  // read when the node's name is known
@@ -278,6 +301,9 @@ Node read_node(std::string_view message, ExternalData& files) {
     if (field->number == 4) node.op = text_of(*field);
     if (field->number == 5) attributes.push_back(field->as_bytes());
     if (field->number == 7) node.domain = text_of(*field);
+    if (field->number == 9)
+      if (const auto [key, value] = read_entry(field->as_bytes()); key == "namespace")
+        node.module = module_of_namespace(value);
   }
   if (node.op.empty()) throw DataError("no op");
   const std::string& name = node.name.empty() && !node.outputs.empty() ? node.outputs[0] : node.name;

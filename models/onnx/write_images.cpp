@@ -1,5 +1,7 @@
-// Layers that change height and width: upsampling, padding, cropping, depth to space.
+// Layers that change height and width, or choose and reorder channels.
 #include <algorithm>
+#include <numeric>
+#include <utility>
 
 #include "bantam/models/onnx/layer_writers.h"
 
@@ -65,6 +67,38 @@ LayerValue write_depth_to_space(GraphWriter& writer, const LayerInputs& layer) {
                               {{"blocksize", options.block}, {"mode", mode}})};
 }
 
+/// In the order that is there: the channels' axis is 1, or the last one.
+LayerValue write_channel_slice(GraphWriter& writer, const LayerInputs& layer) {
+  const auto& options = layer.options<ChannelSliceOptions>();
+  LayerValue& x = layer.value();
+  const bool first = x.order() == Order::channels_first && x.shape.rank() == 3;
+  const std::string input = first ? x.first : writer.channels_last(x);
+  const std::int64_t axis = first ? 1 : x.shape.rank();
+  LayerValue y{.shape = layer.output};
+  (first ? y.first : y.last) = slice(writer, input, axis, options.begin, options.begin + layer.output[-1]);
+  return y;
+}
+
+/// In the order that is there: the channels' axis is cut in two, which change places.
+LayerValue write_channel_shuffle(GraphWriter& writer, const LayerInputs& layer) {
+  const std::int64_t groups = layer.options<ChannelShuffleOptions>().groups;
+  LayerValue& x = layer.value();
+  const bool first = x.order() == Order::channels_first && x.shape.rank() == 3;
+  const std::string input = first ? x.first : writer.channels_last(x);
+  const Shape& shape = x.shape;
+  const std::vector<std::int64_t> whole = batched(0, first ? Shape{shape[2], shape[0], shape[1]} : shape);
+  const std::size_t axis = first ? 1 : whole.size() - 1;
+  std::vector<std::int64_t> grouped = whole, perm(whole.size() + 1);
+  grouped[axis] /= groups;
+  grouped.insert(grouped.begin() + static_cast<std::ptrdiff_t>(axis), groups);
+  std::iota(perm.begin(), perm.end(), std::int64_t{0});
+  std::swap(perm[axis], perm[axis + 1]);
+  const std::string shuffled = writer.add("Transpose", {writer.reshape(input, grouped)}, {{"perm", perm}});
+  LayerValue y{.shape = layer.output};
+  (first ? y.first : y.last) = writer.reshape(shuffled, whole);
+  return y;
+}
+
 }  // namespace
 
 std::string write_padding(GraphWriter& writer, std::string x, const Shape& image, const Padding& amounts,
@@ -83,10 +117,9 @@ std::string write_padding(GraphWriter& writer, std::string x, const Shape& image
 }
 
 LayerWriters image_writers() {
-  return {{"upsample", write_upsample},
-          {"zero_padding", write_padding_layer},
-          {"crop", write_padding_layer},
-          {"depth_to_space", write_depth_to_space}};
+  return {{"upsample", write_upsample},           {"zero_padding", write_padding_layer},
+          {"crop", write_padding_layer},          {"depth_to_space", write_depth_to_space},
+          {"channel_slice", write_channel_slice}, {"channel_shuffle", write_channel_shuffle}};
 }
 
 }  // namespace bantam::onnx

@@ -1,4 +1,4 @@
-// Readers of layers that change height and width.
+// Readers of layers that change height and width, or choose and reorder channels.
 #include <array>
 
 #include "bantam/models/yaml/kinds.h"
@@ -101,14 +101,32 @@ LayerPtr read_depth_to_space(ConfigMap& options) {
   return depth_to_space(layer);
 }
 
+LayerPtr read_channel_slice(ConfigMap& options) {
+  options.describe("Some of the channels. Two of them split an image's channels, as torch.chunk does.",
+                   "channel_slice: {begin: 0, end: 24}");
+  ChannelSliceOptions layer;
+  layer.begin = options.integer({"begin", "The first channel, counted from 0.", "24"}, {.min = 0, .max = 1 << 24}, 0);
+  layer.end = options.integer({"end", "The channel after the last one; 0: as many as there are.", "48"},
+                              {.min = 0, .max = 1 << 24}, 0);
+  return channel_slice(layer);
+}
+
+LayerPtr read_channel_shuffle(ConfigMap& options) {
+  options.describe(
+      "Interleaves groups of channels, as PyTorch's ChannelShuffle: the first channel of each group, then the second "
+      "of each, and so on (ShuffleNet).",
+      "channel_shuffle: {groups: 2}");
+  return channel_shuffle(
+      {.groups = options.integer({"groups", "How many groups; they divide the channels.", "4"}, kCount, 2)});
+}
+
 }  // namespace
 
 Kinds image_kinds() {
-  return {{"transposed_conv2d", read_transposed_conv2d},
-          {"upsample", read_upsample},
-          {"zero_padding", read_zero_padding},
-          {"crop", read_crop},
-          {"depth_to_space", read_depth_to_space}};
+  return {{"transposed_conv2d", read_transposed_conv2d}, {"upsample", read_upsample},
+          {"zero_padding", read_zero_padding},           {"crop", read_crop},
+          {"depth_to_space", read_depth_to_space},       {"channel_slice", read_channel_slice},
+          {"channel_shuffle", read_channel_shuffle}};
 }
 
 }  // namespace bantam::models

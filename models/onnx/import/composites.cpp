@@ -30,6 +30,7 @@ class Composites {
       for (const auto& match : {&Composites::product, &Composites::layer_norm})
         if (auto found = (this->*match)(node)) {
           found->name = node.name;
+          found->module = node.module;
           found->outputs = node.outputs;
           node = std::move(*found);
           break;
@@ -117,6 +118,33 @@ class Composites {
     return scaled.factors[0];
   }
 
+  /// x of 1 + tanh(√(2/π) · (x + 0.044715 · x³)).
+  std::optional<std::string> before_tanh_gelu(const std::string& value) const {
+    const auto inner = before_add(value, 1);
+    const Node* tanh = inner ? maker(*inner, "Tanh") : nullptr;
+    if (tanh == nullptr) return std::nullopt;
+    const Product scaled = product_of(tanh->inputs[0]);
+    const Node* sum = scaled.factors.size() == 1 ? maker(scaled.factors[0], "Add") : nullptr;
+    if (sum == nullptr || sum->inputs.size() != 2 || !near(scaled.constant, std::sqrt(2 / std::numbers::pi)))
+      return std::nullopt;
+    for (const std::size_t i : {0u, 1u}) {
+      const std::string& x = sum->inputs[i];
+      const Product cubic = product_of(sum->inputs[1 - i]);
+      if (near(cubic.constant, 0.044715) && is_cube(cubic.factors, x)) return x;
+    }
+    return std::nullopt;
+  }
+
+  /// Whether the factors' product is x³: x three times, or Pow.
+  bool is_cube(const std::vector<std::string>& factors, const std::string& x) const {
+    if (factors.size() == 1)
+      if (const Node* pow = maker(factors[0], "Pow"); pow != nullptr && pow->inputs.size() == 2)
+        return pow->inputs[0] == x && scalar(pow->inputs[1]) == 3.0;
+    if (factors.size() == 2)
+      return (factors[0] == x && is_square(factors[1], x)) || (factors[1] == x && is_square(factors[0], x));
+    return factors == std::vector<std::string>{x, x, x};
+  }
+
   /// The op of x · `gate` · constant.
   std::optional<Node> gated(const std::string& x, const std::string& gate, double constant) const {
     const auto found = [&](const char* op) { return Node{.op = op, .inputs = {x}}; };
@@ -133,6 +161,8 @@ class Composites {
         return found("Mish");
     if (before_shifted_clip(gate) == x && near(constant, 1.0 / 6)) return found("HardSwish");
     if (before_erf(gate) == x && near(constant, 0.5)) return found("Gelu");
+    if (near(constant, 0.5) && before_tanh_gelu(gate) == x)
+      return Node{.op = "Gelu", .inputs = {x}, .attributes = {{"approximate", std::string("tanh")}}};
     return std::nullopt;
   }
 

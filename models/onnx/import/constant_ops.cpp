@@ -1,5 +1,6 @@
 // Ops on constants: those that move values, and arithmetic with broadcasting.
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <functional>
 #include <numeric>
@@ -101,15 +102,11 @@ Tensor constant(const Call& call) {
   fail(call.node, "has no value of numbers");
 }
 
-Tensor cast(const Call& call) {
-  const Tensor& tensor = call.input(0);
-  const std::int64_t to = integer(call.node, "to", 0);
-  const bool to_float = to == 1 || to == 10 || to == 11 || to == 16, to_integer = to == 6 || to == 7;
-  if (!to_float && !to_integer)
-    fail(call.node, fmt::format("to element type {}; expected a float, int32 or int64", to));
+Tensor to_type(const Call& call, const Tensor& tensor, bool to_float) {
   if (is_floating(tensor) == to_float) return tensor;
   if (to_float) {
     const Dims values = tensor.as_integers();
+    if (std::ranges::count(values, kBatch) > 0) fail(call.node, "computes with the batch's size");
     return Tensor::of("", tensor.dims, std::vector<float>(values.begin(), values.end()));
   }
   Dims integers;
@@ -119,6 +116,22 @@ Tensor cast(const Call& call) {
   }
   return Tensor::of("", tensor.dims, integers);
 }
+
+Tensor cast(const Call& call) {
+  const std::int64_t to = integer(call.node, "to", 0);
+  const bool to_float = to == 1 || to == 10 || to == 11 || to == 16, to_integer = to == 6 || to == 7;
+  if (to == 9) {  // a truth value
+    Tensor tensor = to_type(call, call.input(0), true);
+    std::vector<float> values = tensor.as_floats();
+    for (float& value : values) value = value != 0 ? 1.0f : 0.0f;
+    return to_type(call, Tensor::of("", tensor.dims, values), false);
+  }
+  if (!to_float && !to_integer)
+    fail(call.node, fmt::format("to element type {}; expected a float, int32, int64 or bool", to));
+  return to_type(call, call.input(0), to_float);
+}
+
+Tensor cast_like(const Call& call) { return to_type(call, call.input(0), !call.has(1) || is_floating(call.input(1))); }
 
 Tensor transposed(const Call& call) {
   const Tensor& tensor = call.input(0);
@@ -266,12 +279,19 @@ Tensor sliced(const Call& call) {
 }
 
 Tensor shape_of(const Call& call) {
-  const Dims& dims = call.input(0).dims;
-  return Tensor::of("", {std::ssize(dims)}, dims);
+  const Dims shape = named_extents(call.node, call.input(0).dims);
+  return Tensor::of("", {std::ssize(shape)}, shape);
+}
+
+/// Extents that were computed. What has the batch's extent is the same for each sample: one is enough.
+Dims extents_of(const Tensor& shape) {
+  Dims dims = shape.as_integers();
+  std::ranges::replace(dims, kBatch, 1);
+  return dims;
 }
 
 Tensor filled(const Call& call) {
-  const Dims dims = call.input(0).as_integers();
+  const Dims dims = extents_of(call.input(0));
   const auto count = static_cast<std::size_t>(call.elements_of(dims));
   const auto value = call.node.attributes.find("value");
   const Tensor* one = value == call.node.attributes.end() ? nullptr : std::get_if<Tensor>(&value->second);
@@ -303,6 +323,41 @@ Dims broadcast_places(const Dims& tensor, const Dims& dims) {
   return places_of(dims, strides);
 }
 
+Tensor expanded(const Call& call) {
+  const Tensor& tensor = call.input(0);
+  const Dims dims = broadcast(call, tensor.dims, extents_of(call.input(1)));
+  if (std::ranges::count(dims, 0) > 0) fail(call.node, "a shape without values");
+  return gathered(call, tensor, dims, broadcast_places(tensor.dims, dims));
+}
+
+/// The numbers from a start to before a limit. Of as many as the batch has, the first.
+Tensor range(const Call& call) {
+  const bool floating = is_floating(call.input(0));
+  std::array<double, 3> bounds{};
+  for (std::size_t i = 0; i < 3; ++i) {
+    const Tensor& bound = call.input(i);
+    if (bound.elements() != 1 || is_floating(bound) != floating) fail(call.node, "expected three numbers of one type");
+    const std::int64_t whole = floating ? 0 : bound.as_integers()[0];
+    bounds[i] = floating ? bound.as_floats()[0] : whole == kBatch ? 1.0 : static_cast<double>(whole);
+  }
+  const auto [start, limit, step] = bounds;
+  const double steps = std::ceil((limit - start) / step);
+  if (!(std::abs(start) < 1e15) || !(std::abs(step) < 1e15) || step == 0 || std::isnan(steps))
+    fail(call.node, "bounds that no range has");
+  if (steps > static_cast<double>(call.most_elements)) fail(call.node, "computes a constant that is too large");
+  const auto count = static_cast<std::int64_t>(std::max(steps, 0.0));
+  if (floating) {
+    std::vector<float> values;
+    for (std::int64_t i = 0; i < count; ++i)
+      values.push_back(static_cast<float>(start + static_cast<double>(i) * step));
+    return Tensor::of("", {count}, values);
+  }
+  Dims values;
+  for (std::int64_t i = 0; i < count; ++i)
+    values.push_back(static_cast<std::int64_t>(start) + i * static_cast<std::int64_t>(step));
+  return Tensor::of("", {count}, values);
+}
+
 template <class Value>
 Tensor combined(const Call& call, const std::vector<Value>& a, const std::vector<Value>& b, auto&& function) {
   const Dims dims = broadcast(call, call.input(0).dims, call.input(1).dims);
@@ -320,6 +375,15 @@ std::int64_t wrapped(std::int64_t a, std::int64_t b, std::string_view op) {
   return static_cast<std::int64_t>(op == "Add" ? x + y : op == "Sub" ? x - y : x * y);
 }
 
+/// Of the batch's extent and another number: where it stays what it is.
+std::int64_t with_batch(const Call& call, std::int64_t a, std::int64_t b) {
+  const std::string& op = call.node.op;
+  const std::int64_t other = a == kBatch ? b : a, neutral = op == "Mul" || op == "Div" ? 1 : 0;
+  if (other != neutral || (b == kBatch && (op == "Div" || op == "Sub")))
+    fail(call.node, "computes with the batch's size");
+  return kBatch;
+}
+
 Tensor arithmetic(const Call& call) {
   const std::string& op = call.node.op;
   if (is_floating(call.input(0)))
@@ -328,14 +392,157 @@ Tensor arithmetic(const Call& call) {
     });
   return combined<std::int64_t>(call, call.input(0).as_integers(), call.input(1).as_integers(),
                                 [&](std::int64_t a, std::int64_t b) {
-                                  if (a == kBatch || b == kBatch) fail(call.node, "computes with the batch's size");
                                   if (op == "Pow") fail(call.node, "of integers");
+                                  if (a == kBatch || b == kBatch) return with_batch(call, a, b);
                                   if (op == "Div" && (b == 0 || b == -1)) fail(call.node, "divides by 0 or -1");
                                   return op == "Div" ? a / b : wrapped(a, b, op);
                                 });
 }
 
+/// 1 or 0 of two integers. The batch's extent equals itself alone; it is not ordered.
+Tensor compared(const Call& call) {
+  const std::string& op = call.node.op;
+  const auto holds = [&](auto a, auto b) {
+    return op == "Equal"         ? a == b
+           : op == "Less"        ? a < b
+           : op == "LessOrEqual" ? a <= b
+           : op == "Greater"     ? a > b
+                                 : a >= b;
+  };
+  if (is_floating(call.input(0))) {
+    const Tensor result = combined<float>(call, call.input(0).as_floats(), call.input(1).as_floats(),
+                                          [&](float a, float b) { return holds(a, b) ? 1.0f : 0.0f; });
+    return to_type(call, result, false);
+  }
+  return combined<std::int64_t>(call, call.input(0).as_integers(), call.input(1).as_integers(),
+                                [&](std::int64_t a, std::int64_t b) -> std::int64_t {
+                                  if ((a == kBatch || b == kBatch) && op != "Equal")
+                                    fail(call.node, "computes with the batch's size");
+                                  return holds(a, b) ? 1 : 0;
+                                });
+}
+
+Tensor logical(const Call& call) {
+  const std::string& op = call.node.op;
+  return combined<std::int64_t>(call, call.input(0).as_integers(), call.input(1).as_integers(),
+                                [&](std::int64_t a, std::int64_t b) -> std::int64_t {
+                                  return (op == "And" ? a != 0 && b != 0 : a != 0 || b != 0) ? 1 : 0;
+                                });
+}
+
+Tensor negated(const Call& call) {
+  Dims values = call.input(0).as_integers();
+  for (std::int64_t& value : values) value = value == 0 ? 1 : 0;
+  return Tensor::of("", call.input(0).dims, values);
+}
+
+/// The smallest or largest of one or more tensors.
+Tensor extreme(const Call& call) {
+  Tensor result = call.input(0);
+  for (std::size_t i = 1; i < call.inputs.size(); ++i) {
+    const std::vector<const Tensor*> pair{&result, &call.input(i)};
+    const Call two{call.node, pair, call.most_elements};
+    const bool least = call.node.op == "Min";
+    if (is_floating(result))
+      result = combined<float>(two, result.as_floats(), pair[1]->as_floats(),
+                               [&](float a, float b) { return least ? std::min(a, b) : std::max(a, b); });
+    else
+      result = combined<std::int64_t>(two, result.as_integers(), pair[1]->as_integers(),
+                                      [&](std::int64_t a, std::int64_t b) {
+                                        if (a == kBatch || b == kBatch)
+                                          fail(call.node, "computes with the batch's size");
+                                        return least ? std::min(a, b) : std::max(a, b);
+                                      });
+  }
+  return result;
+}
+
+Tensor chosen(const Call& call) {
+  const Tensor &condition = call.input(0), &a = call.input(1), &b = call.input(2);
+  if (a.type != b.type) fail(call.node, "constants of several types");
+  const Dims dims = broadcast(call, broadcast(call, condition.dims, a.dims), b.dims);
+  if (std::ranges::count(dims, 0) > 0) fail(call.node, "constants without values");
+  const Dims which = broadcast_places(condition.dims, dims), in_a = broadcast_places(a.dims, dims),
+             in_b = broadcast_places(b.dims, dims), holds = condition.as_integers();
+  Tensor result{.type = a.type, .dims = dims};
+  const auto bytes = static_cast<std::size_t>(facts_of(a.type).bytes);
+  for (std::size_t i = 0; i < which.size(); ++i) {
+    const bool first = holds[static_cast<std::size_t>(which[i])] != 0;
+    result.data.append((first ? a : b).data, static_cast<std::size_t>(first ? in_a[i] : in_b[i]) * bytes, bytes);
+  }
+  return result;
+}
+
+Tensor element_count(const Call& call) {
+  const std::int64_t count = call.input(0).elements();
+  return Tensor::of("", {}, std::span(&count, 1));
+}
+
+/// Over axes, or over all of them where none are named: of weights that are normalised while the network runs.
+Tensor reduced(const Call& call) {
+  const Tensor& tensor = call.input(0);
+  const std::string& op = call.node.op;
+  const Dims axes = axes_of(call, 1, tensor.dims.size());
+  if (axes.empty() && integer(call.node, "noop_with_empty_axes", 0) != 0) return tensor;
+  const bool keep = integer(call.node, "keepdims", 1) != 0, floating = is_floating(tensor);
+  Dims dims, strides;  // of the result, by axis of the tensor
+  std::int64_t count = 1, size = 1;
+  for (std::size_t i = 0; i < tensor.dims.size(); ++i) {
+    const bool gone = axes.empty() || std::ranges::count(axes, static_cast<std::int64_t>(i)) > 0;
+    if (gone) count *= tensor.dims[i];
+    if (!gone || keep) dims.push_back(gone ? 1 : tensor.dims[i]);
+    strides.push_back(gone ? 0 : 1);
+  }
+  for (std::size_t i = strides.size(); i-- > 0;)
+    if (strides[i] != 0) {
+      strides[i] = size;
+      size *= tensor.dims[i];
+    }
+  const Dims places = places_of(tensor.dims, strides);
+  const bool product = op == "ReduceProd", least = op == "ReduceMin", most = op == "ReduceMax";
+  const Dims whole = floating ? Dims{} : tensor.as_integers();
+  const std::vector<float> values = floating ? tensor.as_floats() : std::vector<float>{};
+  if (std::ranges::count(whole, kBatch) > 0) fail(call.node, "computes with the batch's size");
+  std::vector<double> results(static_cast<std::size_t>(size), product ? 1.0
+                                                              : least ? HUGE_VAL
+                                                              : most  ? -HUGE_VAL
+                                                                      : 0.0);
+  for (std::size_t i = 0; i < places.size(); ++i) {
+    double& result = results[static_cast<std::size_t>(places[i])];
+    const double value = floating ? values[i] : static_cast<double>(whole[i]);
+    if (op == "ReduceL2" || op == "ReduceSumSquare")
+      result += value * value;
+    else if (product)
+      result *= value;
+    else if (least)
+      result = std::min(result, value);
+    else if (most)
+      result = std::max(result, value);
+    else
+      result += op == "ReduceL1" ? std::abs(value) : value;
+  }
+  if (op == "ReduceMean")
+    for (double& result : results) result /= static_cast<double>(count);
+  if (op == "ReduceL2")
+    for (double& result : results) result = std::sqrt(result);
+  if (floating) return Tensor::of("", dims, std::vector<float>(results.begin(), results.end()));
+  Dims integers;
+  for (const double result : results) {
+    if (!(std::abs(result) < 1e15)) fail(call.node, "a number that is too large");
+    integers.push_back(static_cast<std::int64_t>(result));
+  }
+  return Tensor::of("", dims, integers);
+}
+
 Tensor of_each(const Call& call, float (*function)(float)) {
+  if (!is_floating(call.input(0))) {  // Neg and Abs are defined of integers, too
+    Dims integers = call.input(0).as_integers();
+    for (std::int64_t& value : integers) {
+      if (value > (1 << 24) || value < -(1 << 24)) fail(call.node, "of an integer that is too large");
+      value = static_cast<std::int64_t>(function(static_cast<float>(value)));
+    }
+    return Tensor::of("", call.input(0).dims, integers);
+  }
   std::vector<float> values = call.input(0).as_floats();
   std::ranges::transform(values, values.begin(), function);
   return Tensor::of("", call.input(0).dims, values);
@@ -348,6 +555,29 @@ constexpr std::pair<std::string_view, Function> kFunctions[] = {
     {"Constant", constant},
     {"Identity", same},
     {"Cast", cast},
+    {"CastLike", cast_like},
+    {"Expand", expanded},
+    {"Range", range},
+    {"Equal", compared},
+    {"Less", compared},
+    {"LessOrEqual", compared},
+    {"Greater", compared},
+    {"GreaterOrEqual", compared},
+    {"And", logical},
+    {"Or", logical},
+    {"Not", negated},
+    {"Min", extreme},
+    {"Max", extreme},
+    {"Where", chosen},
+    {"Size", element_count},
+    {"ReduceSum", reduced},
+    {"ReduceMean", reduced},
+    {"ReduceProd", reduced},
+    {"ReduceMin", reduced},
+    {"ReduceMax", reduced},
+    {"ReduceL1", reduced},
+    {"ReduceL2", reduced},
+    {"ReduceSumSquare", reduced},
     {"Transpose", transposed},
     {"Reshape", reshaped},
     {"Squeeze", squeezed},
@@ -362,6 +592,8 @@ constexpr std::pair<std::string_view, Function> kFunctions[] = {
     {"Mul", arithmetic},
     {"Div", arithmetic},
     {"Pow", arithmetic},
+    {"Abs", [](const Call& call) { return of_each(call, [](float x) { return std::abs(x); }); }},
+    {"Log", [](const Call& call) { return of_each(call, [](float x) { return std::log(x); }); }},
     {"Sqrt", [](const Call& call) { return of_each(call, [](float x) { return std::sqrt(x); }); }},
     {"Neg", [](const Call& call) { return of_each(call, [](float x) { return -x; }); }},
     {"Exp", [](const Call& call) { return of_each(call, [](float x) { return std::exp(x); }); }},
@@ -375,11 +607,19 @@ Computed compute(const Node& node, const std::vector<const Tensor*>& inputs, std
   const auto* found = std::ranges::find(kFunctions, node.op, &std::pair<std::string_view, Function>::first);
   if (found == std::end(kFunctions)) return {.known = false};
   constexpr std::string_view kReadNothing[] = {"ConstantOfShape", "Concat", "Identity", "Cast",
-                                               "Shape"};  // that may be empty
+                                               "CastLike",        "Shape",  "Size"};  // that may be empty
   if (!inputs.empty() && inputs[0] != nullptr && inputs[0]->elements() == 0 &&
       std::ranges::find(kReadNothing, node.op) == std::end(kReadNothing))
     fail(node, "reads a constant without values");
   return {.tensor = found->second({node, inputs, most_elements})};
+}
+
+std::vector<std::int64_t> named_extents(const Node& node, const std::vector<std::int64_t>& extents) {
+  const std::int64_t count = std::ssize(extents);
+  const auto place = [&](std::int64_t at) { return std::clamp<std::int64_t>(at < 0 ? at + count : at, 0, count); };
+  const std::int64_t start = place(integer(node, "start", 0));
+  const std::int64_t end = std::max(place(integer(node, "end", count)), start);
+  return {extents.begin() + start, extents.begin() + end};
 }
 
 std::vector<SliceRange> slice_ranges(const Node& node, const std::vector<const Tensor*>& inputs, std::size_t rank) {

@@ -30,11 +30,14 @@ void Constants::set(const std::string& name, Tensor tensor) {
   computed_elements_ += tensor.elements();
   computed_.push_back(std::move(tensor));
   by_name_.emplace(name, &computed_.back());
+  computed_names_.insert(name);
 }
 
 std::int64_t Constants::most_elements() const { return (std::int64_t{1} << 22) + 8 * elements_; }
 
 bool Constants::reads_constants_alone(const Node& node) const {
+  // What the network computes are floating-point numbers: their type says nothing more.
+  if (node.op == "CastLike" && node.inputs.size() == 2) return by_name_.contains(node.inputs[0]);
   return std::ranges::all_of(node.inputs,
                              [&](const std::string& input) { return input.empty() || by_name_.contains(input); });
 }
@@ -53,6 +56,7 @@ bool Constants::compute(const Node& node) {
   }
   if (!computed.known) return false;
   if (node.op == "Constant") elements_ += computed.tensor.elements();
+  if (node.op.starts_with("Reduce")) computed_elements_ += inputs[0]->elements();  // the work counts, too
   if (computed.tensor.elements() > most_elements() - computed_elements_)
     fail(node, "computes a constant that is too large");
   computed.tensor.name = node.outputs[0];

@@ -5,6 +5,7 @@
 #include <deque>
 #include <limits>
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -22,9 +23,12 @@ class Constants {
 
   /// Null where the value is none.
   const Tensor* find(const std::string& name) const;
+  /// Whether nodes compute it: the file does not have its values.
+  bool is_computed(const std::string& name) const { return computed_names_.contains(name); }
   /// Throws DataError where there is one of the name.
   void set(const std::string& name, Tensor tensor);
-  /// Whether the node's outputs depend on nothing else: its inputs that are not left out are constants.
+  /// Whether the node's outputs depend on nothing else: its inputs that are not left out are constants, but for those
+  /// whose type alone is read.
   bool reads_constants_alone(const Node& node) const;
   /// Computes the node's output. False where the op is none that is computed here. Throws DataError naming the node.
   bool compute(const Node& node);
@@ -35,6 +39,7 @@ class Constants {
  private:
   std::map<std::string, const Tensor*> by_name_;
   std::deque<Tensor> computed_;
+  std::set<std::string> computed_names_;
   std::int64_t elements_ = 0;           // of initializers and Constant nodes
   std::int64_t computed_elements_ = 0;  // of computed_
 };
@@ -46,6 +51,9 @@ struct Computed {
   Tensor tensor;
 };
 Computed compute(const Node& node, const std::vector<const Tensor*>& inputs, std::int64_t most_elements);
+
+/// The extents that a Shape node names: those from its `start` to before its `end`.
+std::vector<std::int64_t> named_extents(const Node& node, const std::vector<std::int64_t>& extents);
 
 /// The cut of one axis by a Slice node.
 struct SliceRange {

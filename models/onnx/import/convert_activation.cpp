@@ -27,9 +27,45 @@ void convert_plain(Importer& importer, const Node& node) {
   add_elementwise(importer, node, {.kind = std::string(kind->second)});
 }
 
+/// x · sigmoid(k·x + 0.044715·k·x³) with k = 2·√(2/π): gelu by tanh, of layers that are there.
+void convert_tanh_gelu(Importer& importer, const Node& node) {
+  View view = importer.value(node, 0);
+  if (view.axes.size() == 1) view = importer.vector(node, 0);
+  const Shape shape = importer.layers().shape(view.layer);
+  if (shape.rank() != 1 && shape.rank() != 3) fail(node, "approximate 'tanh' of what is neither an image nor features");
+  constexpr float kFactor = 1.5957691216f;
+  const auto channels = static_cast<std::size_t>(shape[-1]);
+  const auto add = [&](ImportedLayer layer) { return importer.add(node, std::move(layer)); };
+  importer.share(view.layer);
+  int x = view.layer;  // the convolution of one pixel needs an image
+  if (shape.rank() == 1)
+    x = add({.kind = "reshape",
+             .options = {{"shape", fmt::format("[1, 1, {}]", shape[0])}},
+             .inputs = {x},
+             .name = "reshape"});
+  importer.share(x);
+  const int square = add({.kind = "multiply", .inputs = {x, x}});
+  ImportedLayer affine{.kind = "depthwise_conv2d", .options = {{"kernel", "1"}}, .inputs = {square}};
+  affine.tensors.emplace("weight", host_tensor({1, 1, shape[-1]}, std::vector<float>(channels, 0.044715f * kFactor)));
+  affine.tensors.emplace("bias", host_tensor({shape[-1]}, std::vector<float>(channels, kFactor)));
+  const int gate =
+      add({.kind = "sigmoid", .inputs = {add({.kind = "multiply", .inputs = {add(std::move(affine)), x}})}});
+  view.layer = add({.kind = "multiply", .inputs = {gate, x}});
+  if (shape.rank() == 1)
+    view.layer = add({.kind = "reshape",
+                      .options = {{"shape", fmt::format("[{}]", shape[0])}},
+                      .inputs = {view.layer},
+                      .name = "reshape"});
+  importer.note(
+      "gelu by tanh is written as layers of products and a sigmoid; `gelu`, the exact one, is faster and up to 0.0005 "
+      "off");
+  importer.define(node, std::move(view));
+}
+
 void convert_gelu(Importer& importer, const Node& node) {
-  if (const std::string form = text(node, "approximate", "none"); form != "none")
-    fail(node, fmt::format("approximate '{}'; expected none: gelu is the exact one, of erf", form));
+  const std::string form = text(node, "approximate", "none");
+  if (form == "tanh") return convert_tanh_gelu(importer, node);
+  if (form != "none") fail(node, fmt::format("approximate '{}'; expected none or tanh", form));
   convert_plain(importer, node);
 }
 
@@ -76,6 +112,19 @@ void convert_clip(Importer& importer, const Node& node) {
   if (low != 0 || (high != 6 && high < 1e30f))
     fail(node, fmt::format("bounds {} and {}; expected 0 and 6 (relu6), or 0 alone (relu)", low, high));
   add_elementwise(importer, node, {.kind = high == 6 ? "relu6" : "relu"});
+}
+
+/// Max(x, 0), as some exporters write it.
+void convert_max(Importer& importer, const Node& node) {
+  for (std::size_t i = 0; i < 2 && node.inputs.size() == 2; ++i) {
+    if (!importer.is_constant(node, i)) continue;
+    const std::vector<float> values = importer.constant(node, i)->as_floats();
+    if (values.size() != 1 || values[0] != 0) break;
+    Node relu = node;
+    relu.inputs = {node.inputs[1 - i]};
+    return add_elementwise(importer, relu, {.kind = "relu"});
+  }
+  fail(node, "expected the larger of a value and 0 (relu)");
 }
 
 void convert_prelu(Importer& importer, const Node& node) {
@@ -147,6 +196,7 @@ constexpr std::pair<std::string_view, Converter> kConverters[] = {{"Relu", conve
                                                                   {"Selu", convert_selu},
                                                                   {"HardSigmoid", convert_hard_sigmoid},
                                                                   {"Clip", convert_clip},
+                                                                  {"Max", convert_max},
                                                                   {"PRelu", convert_prelu},
                                                                   {"Softmax", convert_softmax},
                                                                   {"LogSoftmax", convert_log_softmax},

@@ -1,5 +1,6 @@
 // Sums and products: of two values, joins; with constants, biases, scales and shifts.
 #include <algorithm>
+#include <optional>
 
 #include <fmt/format.h>
 
@@ -14,23 +15,37 @@ struct Joined {
   View view;
 };
 
-Joined alike(Importer& importer, const Node& node) {
-  Joined joined{.view = importer.value(node, 0)};
-  bool same = true;
-  for (std::size_t i = 0; i < node.inputs.size(); ++i) {
-    const View& view = importer.value(node, i);
-    if (view.extents() != joined.view.extents())
-      fail(node,
-           "inputs of several shapes; expected one shape, or (for a product) factors (batch, channels, 1, 1) in the "
-           "order of the channels");
-    same = same && same_arrangement(view, joined.view) &&
-           importer.layers().shape(view.layer) == importer.layers().shape(joined.view.layer);
+/// The extents that all inputs have once those of one value are repeated; nothing where they have several numbers of
+/// axes.
+std::optional<std::vector<std::int64_t>> common_extents(Importer& importer, const Node& node) {
+  std::vector<std::int64_t> extents = importer.value(node, 0).extents();
+  for (std::size_t i = 1; i < node.inputs.size(); ++i) {
+    const std::vector<std::int64_t> other = importer.value(node, i).extents();
+    if (other.size() != extents.size()) return std::nullopt;
+    for (std::size_t axis = 0; axis < other.size(); ++axis) {
+      if (extents[axis] != other[axis] && extents[axis] != 1 && other[axis] != 1) return std::nullopt;
+      extents[axis] = std::max(extents[axis], other[axis]);
+    }
   }
+  return extents;
+}
+
+Joined alike(Importer& importer, const Node& node) {
+  const auto extents = common_extents(importer, node);
+  if (!extents) fail(node, "inputs of several shapes; expected one shape, or one value in place of an axis");
+  std::vector<View> views;
+  for (std::size_t i = 0; i < node.inputs.size(); ++i)
+    views.push_back(broadcast(importer, node, importer.value(node, i), *extents));
+  Joined joined{.view = views[0]};
+  const bool same = std::ranges::all_of(views, [&](const View& view) {
+    return same_arrangement(view, joined.view) &&
+           importer.layers().shape(view.layer) == importer.layers().shape(joined.view.layer);
+  });
   const std::size_t axes = joined.view.axes.size();
   if (!same && axes != 3 && axes != 1) fail(node, "inputs whose values lie in different orders");
   for (std::size_t i = 0; i < node.inputs.size(); ++i)
-    joined.layers.push_back(same        ? importer.value(node, i).layer
-                            : axes == 3 ? importer.image(node, i)
+    joined.layers.push_back(same        ? views[i].layer
+                            : axes == 3 ? importer.image(node, views[i])
                                         : importer.vector(node, i).layer);
   if (same) return joined;
   if (axes == 3) {
@@ -187,6 +202,12 @@ void shift(Importer& importer, const Node& node, ByChannel terms) {
   importer.define(node, std::move(view));
 }
 
+int negated(Importer& importer, const Node& node, int layer, std::size_t channels) {
+  ImportedLayer negative{.kind = "layer_scale", .inputs = {layer}};
+  negative.tensors.emplace("scale", channels_tensor(std::vector<float>(channels, -1.0f)));
+  return importer.add(node, std::move(negative));
+}
+
 /// Before opset 7 an operand had other extents by attributes alone.
 void check_broadcast(const Importer& importer, const Node& node) {
   if (importer.opset() < 7 && has_attribute(node, "axis"))
@@ -214,10 +235,22 @@ void convert_mul(Importer& importer, const Node& node) {
   scale(importer, node, by_channel(importer, node, 1 - *constant, *constant));
 }
 
+/// What is subtracted is added times -1, constant or not.
 void convert_sub(Importer& importer, const Node& node) {
-  if (constant_operand(importer, node) != std::size_t{1}) fail(node, "expected a constant to be subtracted");
-  ByChannel terms = by_channel(importer, node, 0, 1);
-  for (float& term : terms.values) term = -term;
+  const auto constant = constant_operand(importer, node);
+  if (!constant) {
+    Joined joined = alike(importer, node);
+    const Shape& shape = importer.layers().shape(joined.layers[1]);
+    joined.layers[1] =
+        negated(importer, node, joined.layers[1], static_cast<std::size_t>(shape.rank() > 0 ? shape[-1] : 1));
+    joined.view.layer = importer.add(node, {.kind = "add", .inputs = joined.layers});
+    return importer.define(node, std::move(joined.view));
+  }
+  ByChannel terms = by_channel(importer, node, 1 - *constant, *constant);
+  if (*constant == 1)
+    for (float& term : terms.values) term = -term;
+  else
+    terms.view.layer = negated(importer, node, terms.view.layer, terms.values.size());
   shift(importer, node, std::move(terms));
 }
 
@@ -228,9 +261,25 @@ void convert_div(Importer& importer, const Node& node) {
   scale(importer, node, std::move(factors));
 }
 
-constexpr std::pair<std::string_view, Converter> kConverters[] = {{"Add", convert_add}, {"Mul", convert_mul},
-                                                                  {"Sub", convert_sub}, {"Div", convert_div},
-                                                                  {"Sum", convert_sum}, {"Mean", convert_mean}};
+void convert_pow(Importer& importer, const Node& node) {
+  const std::vector<float> exponent = importer.needed_constant(node, 1, "the exponent").as_floats();
+  if (exponent.size() != 1 || exponent[0] != 2) fail(node, "expected the exponent 2 (a product with itself)");
+  View view = importer.value(node, 0);
+  importer.share(view.layer);
+  view.layer = importer.add(node, {.kind = "multiply", .inputs = {view.layer, view.layer}});
+  importer.define(node, std::move(view));
+}
+
+void convert_neg(Importer& importer, const Node& node) {
+  View view = importer.value(node, 0);
+  const Shape& shape = importer.layers().shape(view.layer);
+  view.layer = negated(importer, node, view.layer, static_cast<std::size_t>(shape.rank() > 0 ? shape[-1] : 1));
+  importer.define(node, std::move(view));
+}
+
+constexpr std::pair<std::string_view, Converter> kConverters[] = {
+    {"Add", convert_add}, {"Mul", convert_mul},   {"Sub", convert_sub}, {"Div", convert_div},
+    {"Sum", convert_sum}, {"Mean", convert_mean}, {"Pow", convert_pow}, {"Neg", convert_neg}};
 
 }  // namespace
 

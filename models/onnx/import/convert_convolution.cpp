@@ -23,10 +23,16 @@ std::string module_name(const Node& node) {
   return "";
 }
 
+bool is_zero(const Tensor& tensor) {
+  return std::ranges::all_of(tensor.as_floats(), [](float value) { return value == 0; });
+}
+
 void set_bias(Importer& importer, const Node& node, ImportedLayer& layer) {
   const Tensor* bias = importer.constant(node, 2);
   if (bias == nullptr) return layer.set("bias", "false");
   if (bias->dims.size() != 1) fail(node, fmt::format("a bias of {} axes; expected one", bias->dims.size()));
+  // What PyTorch writes of a convolution without bias where its optimizer is off.
+  if (importer.is_computed(node, 2) && is_zero(*bias)) return layer.set("bias", "false");
   layer.tensors.emplace("bias", host_tensor({bias->dims[0]}, bias->as_floats()));
 }
 

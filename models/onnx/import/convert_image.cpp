@@ -65,25 +65,6 @@ void convert_pad(Importer& importer, const Node& node) {
   add_amounts(importer, node, std::move(layer), amounts);
 }
 
-void convert_slice(Importer& importer, const Node& node) {
-  const View& view = importer.value(node, 0);
-  std::vector<std::int64_t> extents = view.extents();
-  extents.insert(extents.begin(), importer.batch().value_or(kMost));
-  Amounts cut{};
-  for (const SliceRange& given : slice_ranges(node, importer.constants(node), extents.size())) {
-    const SliceRange range = resolved(node, given, extents);
-    const auto axis = static_cast<std::size_t>(range.axis);
-    const bool to_end = range.end == extents[axis] || (axis == 0 && given.end == kBatch);
-    const bool from_start = range.start == 0 && given.start != kBatch;
-    if (from_start && to_end) continue;
-    if (view.axes.size() != 3 || axis < 2)
-      fail(node, fmt::format("cuts axis {}; expected the height or width of images (crop)", axis));
-    cut[axis - 2] = range.start;
-    cut[axis] = extents[axis] - range.end;
-  }
-  add_amounts(importer, node, {.kind = "crop"}, cut);
-}
-
 /// How many times as large axis `axis` of the image becomes, of scales or sizes.
 std::int64_t whole_scale(const Node& node, double scale) {
   if (!(scale >= 1 && scale <= 1024) || scale != std::floor(scale))
@@ -238,8 +219,11 @@ void convert_concat(Importer& importer, const Node& node) {
 }
 
 constexpr std::pair<std::string_view, Converter> kConverters[] = {
-    {"Pad", convert_pad},         {"Slice", convert_slice},   {"Resize", convert_resize},
-    {"Upsample", convert_resize}, {"Concat", convert_concat}, {"DepthToSpace", convert_depth_to_space},
+    {"Pad", convert_pad},
+    {"Resize", convert_resize},
+    {"Upsample", convert_resize},
+    {"Concat", convert_concat},
+    {"DepthToSpace", convert_depth_to_space},
 };
 
 }  // namespace

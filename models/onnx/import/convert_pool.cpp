@@ -40,7 +40,7 @@ void pool_axes(Importer& importer, const Node& node, const std::vector<bool>& re
       channels = axis;
   }
   if (!channels || order.empty() || view.axes.size() != 3)
-    fail(node, "expected to reduce the height and width of images");
+    fail(node, "expected to reduce the height and width of images, or their channels");
   order.push_back(*channels);
   const Shape& shape = importer.layers().shape(view.layer);
   if (!is_in_order(view, order) || shape.rank() != 3 || shape[2] != view.extent(*channels))
@@ -53,6 +53,27 @@ void pool_axes(Importer& importer, const Node& node, const std::vector<bool>& re
   result.axes.clear();
   for (std::size_t axis = 0; axis < reduced.size(); ++axis)
     if (!reduced[axis] || keep) result.axes.push_back(reduced[axis] ? std::vector<int>{} : last);
+  importer.define(node, std::move(result));
+}
+
+/// The mean or the largest value of each pixel's channels: pools of one row of a pixel's channels, seen as an image.
+void pool_channels(Importer& importer, const Node& node, bool keep) {
+  const int image = importer.image(node, 0);
+  const Shape shape = importer.layers().shape(image);
+  const auto add = [&](std::string kind, std::vector<std::pair<std::string, std::string>> options, int input) {
+    const bool pools = kind != "reshape";
+    return importer.add(
+        node,
+        {.kind = std::move(kind), .options = std::move(options), .inputs = {input}, .name = pools ? "" : "reshape"});
+  };
+  importer.share(image);
+  const int rows = add("reshape", {{"shape", fmt::format("[{}, {}, 1]", shape[0] * shape[1], shape[2])}}, image);
+  const int pooled =
+      add(node.op == "ReduceMean" ? "average_pool" : "max_pool",
+          {{"size", fmt::format("[1, {}]", shape[2])}, {"stride", fmt::format("[1, {}]", shape[2])}}, rows);
+  const int pixels = add("reshape", {{"shape", fmt::format("[{}, {}, 1]", shape[0], shape[1])}}, pooled);
+  View result = image_view(pixels, importer.layers().shape(pixels));
+  if (!keep) result.axes.erase(result.axes.begin());
   importer.define(node, std::move(result));
 }
 
@@ -72,7 +93,9 @@ void convert_reduction(Importer& importer, const Node& node) {
     if (axis == 0) fail(node, "reduces the batch");
     reduced[axis - 1] = true;
   }
-  pool_axes(importer, node, reduced, integer(node, "keepdims", 1) != 0);
+  const bool keep = integer(node, "keepdims", 1) != 0;
+  if (reduced == std::vector<bool>{true, false, false}) return pool_channels(importer, node, keep);
+  pool_axes(importer, node, reduced, keep);
 }
 
 constexpr std::pair<std::string_view, Converter> kConverters[] = {

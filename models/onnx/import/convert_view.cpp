@@ -44,6 +44,7 @@ void convert_reshape(Importer& importer, const Node& node) {
   std::vector<std::int64_t> extents = integers(node, "shape");
   if (const Tensor* shape = importer.constant(node, 1)) extents = shape->as_integers();
   const bool zero = integer(node, "allowzero", 0) != 0;
+  if (extents == std::vector<std::int64_t>{-1} && view.elements() > 1) return importer.define_flat(node, view);
   if (extents.empty() || !is_batch(importer, extents[0]) || (zero && extents[0] == 0))
     fail(node, "expected a shape whose first extent is the batch's");
   if (extents.size() > kMostAxes)
@@ -124,14 +125,8 @@ void convert_unsqueeze(Importer& importer, const Node& node) {
 void convert_shape(Importer& importer, const Node& node) {
   std::vector<std::int64_t> extents = importer.value(node, 0).extents();
   extents.insert(extents.begin(), kBatch);
-  const std::int64_t count = std::ssize(extents);
-  const auto place = [&](std::int64_t at) { return std::clamp<std::int64_t>(at < 0 ? at + count : at, 0, count); };
-  const std::int64_t start = place(integer(node, "start", 0)),
-                     end = std::max(place(integer(node, "end", count)), start);
-  importer.define_constant(
-      node, Tensor::of("", {end - start},
-                       std::span<const std::int64_t>(extents).subspan(static_cast<std::size_t>(start),
-                                                                      static_cast<std::size_t>(end - start))));
+  const std::vector<std::int64_t> named = named_extents(node, extents);
+  importer.define_constant(node, Tensor::of("", {std::ssize(named)}, named));
 }
 
 constexpr std::pair<std::string_view, Converter> kConverters[] = {

@@ -22,18 +22,33 @@ std::vector<std::pair<std::string_view, Converter>> all_converters() {
   std::vector<std::pair<std::string_view, Converter>> all;
   for (const Converters converters :
        {convolution_converters(), norm_converters(), pool_converters(), activation_converters(),
-        arithmetic_converters(), image_converters(), view_converters()})
+        arithmetic_converters(), image_converters(), part_converters(), view_converters()})
     all.insert(all.end(), converters.begin(), converters.end());
   return all;
 }
+
+/// What networks have an op for, where it says why they are not imported.
+constexpr std::pair<std::string_view, std::string_view> kHints[] = {
+    {"ReduceL2", "a norm over an image, as in the global response normalization of ConvNeXt V2"},
+    {"LSTM", "a recurrent network"},
+    {"GRU", "a recurrent network"},
+    {"RNN", "a recurrent network"},
+    {"Einsum", "a product of two values, as in attention"},
+    {"Attention", "attention"},
+    {"NonMaxSuppression", "detection; --output names an output before it"},
+    {"QuantizeLinear", "a quantized network: export it in float32"},
+    {"DequantizeLinear", "a quantized network: export it in float32"},
+    {"QLinearConv", "a quantized network: export it in float32"},
+    {"ConvInteger", "a quantized network: export it in float32"}};
 
 Converter find_converter(const Node& node) {
   static const auto all = all_converters();
   const auto found = std::ranges::find(all, node.op, &std::pair<std::string_view, Converter>::first);
   if (node.domain.empty() && found != all.end()) return found->second;
-  fail(node, node.domain.empty() ? fmt::format("there is no layer for this op; there are layers for {}",
-                                               join(supported_ops(), ", ", " and "))
-                                 : fmt::format("ops of the domain '{}' are not supported", shown(node.domain)));
+  if (!node.domain.empty()) fail(node, fmt::format("ops of the domain '{}' are not supported", shown(node.domain)));
+  const auto* hint = std::ranges::find(kHints, node.op, &std::pair<std::string_view, std::string_view>::first);
+  fail(node, fmt::format("there is no layer for this op{}; docs/ONNX.md lists those that are imported",
+                         hint == std::end(kHints) ? "" : fmt::format(" ({})", hint->second)));
 }
 
 /// Inputs of a graph that are no initializers, which older files list as well.
@@ -51,14 +66,20 @@ const Value& only_input(const Model& model, const Constants& constants) {
   return *inputs[0];
 }
 
-const std::string& only_output(const Model& model) {
-  if (model.outputs.size() != 1) {
-    std::vector<std::string> names;
-    for (const Value& output : model.outputs) names.push_back("'" + shown(output.name) + "'");
-    throw DataError(fmt::format("the model has {} outputs{}; expected one", names.size(),
-                                names.empty() ? "" : " (" + join(names, ", ", " and ") + ")"));
+/// The output that the network has: the only one, or the one that `wanted` names.
+const std::string& output_of(const Model& model, const std::string& wanted) {
+  std::vector<std::string> names;
+  for (const Value& output : model.outputs) {
+    if (output.name == wanted && !wanted.empty()) return output.name;
+    names.push_back("'" + shown(output.name) + "'");
   }
-  return model.outputs[0].name;
+  const std::string all = names.empty() ? "" : " (" + join(names, ", ", " and ") + ")";
+  if (!wanted.empty())
+    throw DataError(fmt::format("the model has no output '{}'; it has {}{}", shown(wanted), names.size(), all));
+  if (names.size() == 1) return model.outputs[0].name;
+  throw DataError(
+      fmt::format("the model has {} outputs{}; expected one{}", names.size(), all,
+                  names.empty() ? "" : fmt::format(": choose it with --output {}", shown(model.outputs[0].name))));
 }
 
 /// Whether images reach the first Transpose, to (batch, channels, height, width), through ops of single values alone.
@@ -100,7 +121,7 @@ Importer::Importer(const Model& model, const ImportOptions& options)
       options_(options),
       constants_(model),
       input_(only_input(model, constants_)),
-      output_(only_output(model)),
+      output_(output_of(model, options.output)),
       layers_(input_shape()) {
   define_input();
 }
@@ -154,9 +175,13 @@ const View& Importer::value(const Node& node, std::size_t input) const {
   if (!has(node, input)) fail(node, fmt::format("input {} is missing", input));
   const auto found = values_.find(node.inputs[input]);
   if (found != values_.end()) return found->second;
-  fail(node, fmt::format("input '{}' {}", shown(node.inputs[input]),
-                         is_constant(node, input) ? "is a constant; expected what the network computes"
-                                                  : "is computed by no node before"));
+  const std::string& name = node.inputs[input];
+  fail(node,
+       fmt::format("input '{}' {}", shown(name),
+                   is_constant(node, input)    ? "is a constant; expected what the network computes"
+                   : flat_.contains(name)      ? "has the batch in one axis with the features; expected the batch apart"
+                   : sequences_.contains(name) ? "is a sequence; expected one of its elements"
+                                               : "is computed by no node before"));
 }
 
 const Tensor* Importer::constant(const Node& node, std::size_t input) const {
@@ -178,8 +203,7 @@ std::vector<const Tensor*> Importer::constants(const Node& node) const {
 }
 
 /// The view by a layer whose output has this shape, and the same values in the same order.
-View Importer::ordered(const Node& node, std::size_t input, const Shape& shape) {
-  View view = value(node, input);
+View Importer::ordered(const Node& node, View view, const Shape& shape) {
   if (layers_.shape(view.layer) == shape) return view;
   const std::string extents = to_string(shape);
   const bool pool = view.layer != kInput && layers_[view.layer].kind.starts_with("global_");
@@ -198,25 +222,46 @@ View Importer::ordered(const Node& node, std::size_t input, const Shape& shape) 
   return view;
 }
 
-int Importer::image(const Node& node, std::size_t input) {
-  const View& view = value(node, input);
+int Importer::image(const Node& node, const View& given) {
+  const View view = unshuffled(node, given);
   if (view.axes.size() != 3)
     fail(node, fmt::format("a value of {} axes; expected 4: (batch, channels, height, width)", view.axes.size() + 1));
   constexpr std::size_t kOrder[] = {1, 2, 0};
   if (!is_in_order(view, kOrder))
     fail(node, "its input was transposed or reshaped so that it is no image of channels that lie together");
-  return ordered(node, input, {view.extent(1), view.extent(2), view.extent(0)}).layer;
+  return ordered(node, view, {view.extent(1), view.extent(2), view.extent(0)}).layer;
+}
+
+View Importer::unshuffled(const Node& node, const View& given) {
+  View view = merged(given);
+  const int last = static_cast<int>(view.atoms.size()) - 1;
+  const auto shuffled = std::ranges::find(view.axes, std::vector<int>{last, last - 1});
+  if (last < 1 || shuffled == view.axes.end()) return given;
+  std::int64_t &groups = view.atoms[view.atoms.size() - 2], &size = view.atoms.back();
+  if (layers_.shape(view.layer)[-1] != groups * size) return given;
+  const auto [place, is_new] = shuffles_.try_emplace({view.layer, groups});
+  if (is_new) {
+    place->second = add(node, {.kind = "channel_shuffle",
+                               .options = {{"groups", fmt::format("{}", groups)}},
+                               .inputs = {view.layer},
+                               .name = "channel_shuffle"});
+    share(place->second);
+  }
+  view.layer = place->second;
+  std::swap(groups, size);
+  *shuffled = {last - 1, last};
+  return merged(std::move(view));
 }
 
 View Importer::vector(const Node& node, std::size_t input) {
   const View& view = value(node, input);
   if (view.axes.size() != 1)
     fail(node, fmt::format("a value of {} axes; expected 2: (batch, features)", view.axes.size() + 1));
-  return ordered(node, input, {view.extent(0)});
+  return ordered(node, view, {view.extent(0)});
 }
 
 int Importer::add(const Node& node, ImportedLayer layer) {
-  if (layer.name.empty()) layer.name = name_of_path(node.name, node.op);
+  if (layer.name.empty()) layer.name = name_of_path(node.module.empty() ? node.name : node.module, node.op);
   layer.node = describe(node);
   for (const auto& [name, tensor] : layer.tensors) layer_elements_ += tensor.shape.elements();
   if (layer_elements_ > constants_.most_elements())
@@ -226,13 +271,37 @@ int Importer::add(const Node& node, ImportedLayer layer) {
 }
 
 void Importer::define(const Node& node, View view) {
-  if (node.outputs.empty() || node.outputs[0].empty()) fail(node, "has no output");
-  const std::string& name = node.outputs[0];
   for (std::size_t i = 1; i < node.outputs.size(); ++i)
     if (uses_.contains(node.outputs[i])) fail(node, fmt::format("output {} is used; layers have one", i));
+  define_output(node, 0, std::move(view));
+}
+
+void Importer::define_output(const Node& node, std::size_t output, View view) {
+  if (output >= node.outputs.size() || node.outputs[output].empty()) fail(node, "has no output");
+  const std::string& name = node.outputs[output];
   if (uses_[name] > 1) shared_.insert(view.layer);
   if (constants_.find(name) != nullptr || !values_.emplace(name, std::move(view)).second)
     fail(node, fmt::format("two values have the name '{}'", shown(name)));
+}
+
+void Importer::define_sequence(const Node& node, std::vector<View> views) {
+  if (node.outputs.empty()) fail(node, "has no output");
+  sequences_.insert_or_assign(node.outputs[0], std::move(views));
+}
+
+const std::vector<View>* Importer::sequence(const std::string& value) const {
+  const auto found = sequences_.find(value);
+  return found == sequences_.end() ? nullptr : &found->second;
+}
+
+void Importer::define_flat(const Node& node, View view) {
+  if (node.outputs.empty()) fail(node, "has no output");
+  flat_.insert_or_assign(node.outputs[0], std::move(view));
+}
+
+const View* Importer::flat(const std::string& value) const {
+  const auto found = flat_.find(value);
+  return found == flat_.end() ? nullptr : &found->second;
 }
 
 void Importer::define_constant(const Node& node, Tensor tensor) {
@@ -288,7 +357,7 @@ void Importer::find_needed(const std::vector<Node>& nodes) {
     for (const std::string& input : node->inputs)
       if (!input.empty()) {
         needed.insert(input);
-        ++uses_[input];
+        if (node->op != "Shape" && node->op != "Size") ++uses_[input];  // those read no values
       }
     nodes_.push_back(*node);
   }
@@ -316,7 +385,7 @@ int Importer::output_layer() {
                                 constants_.find(output_) ? "is a constant" : "is computed by no node"));
   const Node end{.name = output_, .op = "output", .inputs = {output_}};
   const std::size_t axes = found->second.axes.size();
-  View view = found->second;
+  View view = unshuffled(end, found->second);
   if (axes == 1) view = vector(end, 0);
   std::vector<std::size_t> order(axes), image{1, 2, 0};
   std::iota(order.begin(), order.end(), std::size_t{0});
@@ -345,6 +414,11 @@ void Importer::leave_out_classifier(int layer) {
 }
 
 ImportedNetwork Importer::network() {
+  std::vector<std::string> others;
+  for (const Value& output : model_.outputs)
+    if (output.name != output_) others.push_back("'" + shown(output.name) + "'");
+  if (!others.empty())
+    note(fmt::format("left out: the output{} {}", others.size() == 1 ? "" : "s", join(others, ", ", " and ")));
   find_needed(model_.nodes);
   for (const Node& node : nodes_) convert(node);
   layers_.simplify(output_layer());

@@ -35,11 +35,20 @@ class Importer {
   /// One that it does not; null where the input is left out.
   const Tensor* constant(const Node& node, std::size_t input) const;
   const Tensor& needed_constant(const Node& node, std::size_t input, std::string_view what) const;
+  /// Whether the input is a constant that nodes compute, so that it is no parameter of the network.
+  bool is_computed(const Node& node, std::size_t input) const {
+    return has(node, input) && constants_.is_computed(node.inputs[input]);
+  }
   /// Inputs as constants; null where they are values or left out.
   std::vector<const Tensor*> constants(const Node& node) const;
 
-  /// The layer whose output (h, w, c) is this value (batch, c, h, w).
-  int image(const Node& node, std::size_t input);
+  /// The layer whose output (h, w, c) is this value (batch, c, h, w). Channels that were shuffled are so by a layer.
+  int image(const Node& node, std::size_t input) { return image(node, value(node, input)); }
+  int image(const Node& node, const View& view);
+  /// An image whose channels are those of groups, interleaved, as the view of a layer that does it; others as they are.
+  View unshuffled(const Node& node, const View& view);
+  /// The view by a layer whose output has this shape, and the same values in the same order.
+  View ordered(const Node& node, View view, const Shape& shape);
   /// The view of a value (batch, n) by a layer whose output is (n), in any order.
   View vector(const Node& node, std::size_t input);
 
@@ -47,8 +56,13 @@ class Importer {
   const LayerList& layers() const { return layers_; }
   /// Appends a layer that comes from the node; its name is the node's unless `name` says another.
   int add(const Node& node, ImportedLayer layer);
-  /// The node's first output lies so.
+  /// The node's first output, the only one that is used, lies so.
   void define(const Node& node, View view);
+  /// The node's output of that number lies so.
+  void define_output(const Node& node, std::size_t output, View view);
+  bool is_used(const std::string& value) const { return uses_.contains(value); }
+  /// More than one value is made of the layer's output: it must stay as it is.
+  void share(int layer) { shared_.insert(layer); }
   void define_constant(const Node& node, Tensor tensor);
   /// The node's output is an image that the layer makes.
   void define_image(const Node& node, int layer) { define(node, image_view(layer, layers_.shape(layer))); }
@@ -58,6 +72,13 @@ class Importer {
   /// `constant`, broadcast to the view, as one value for each of the last axis of the layer's output; nothing where it
   /// differs along others.
   std::optional<std::vector<float>> channel_values(const Node& node, const View& view, const Tensor& constant) const;
+
+  /// Values that no view is: a sequence's elements, and a value whose batch was flattened with its other axes (the
+  /// extents are those before).
+  void define_sequence(const Node& node, std::vector<View> views);
+  const std::vector<View>* sequence(const std::string& value) const;
+  void define_flat(const Node& node, View view);
+  const View* flat(const std::string& value) const;
 
   std::int64_t opset() const { return model_.opset; }
   /// The batch's number where the model has one.
@@ -74,7 +95,6 @@ class Importer {
   void convert(const Node& node);
   int output_layer();
   void leave_out_classifier(int layer);
-  View ordered(const Node& node, std::size_t input, const Shape& shape);
 
   const Model& model_;
   ImportOptions options_;
@@ -87,6 +107,9 @@ class Importer {
   LayerList layers_;
   std::int64_t layer_elements_ = 0;  // of the tensors of all that were added
   std::map<std::string, View> values_;
+  std::map<std::pair<int, std::int64_t>, int> shuffles_;  // by layer and groups
+  std::map<std::string, std::vector<View>> sequences_;
+  std::map<std::string, View> flat_;
   std::map<std::string, int> uses_;  // of values, by needed nodes and the output
   std::set<int> shared_;             // layers that several values or readers have
   std::vector<std::string> notes_;
@@ -100,8 +123,15 @@ Converters norm_converters();
 Converters pool_converters();
 Converters activation_converters();
 Converters arithmetic_converters();
-Converters image_converters();  ///< Pad, Slice, Resize, DepthToSpace, Concat
+Converters image_converters();  ///< Pad, Resize, DepthToSpace, Concat
+Converters part_converters();   ///< Slice, Split, Gather and their like
 Converters view_converters();   ///< Flatten, Reshape, Transpose, Shape, what changes nothing
+
+/// The values from `begin` to before `end` of an axis of a view (without the batch's): crop or channel_slice, or the
+/// view itself where that is all.
+View cut(Importer& importer, const Node& node, View view, std::size_t axis, std::int64_t begin, std::int64_t end);
+/// The view repeated along its axes of one value so that it has these extents.
+View broadcast(Importer& importer, const Node& node, const View& view, std::span<const std::int64_t> extents);
 
 /// "3" of {3, 3}, "[3, 5]" of others.
 std::string pair_text(std::int64_t a, std::int64_t b);

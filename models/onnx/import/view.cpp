@@ -134,6 +134,31 @@ bool is_innermost(const View& view, std::size_t axis, std::int64_t extent) {
   return view.extent(axis) == extent && std::ranges::all_of(view.axes[axis], [&](int atom) { return atom >= first; });
 }
 
+std::optional<AxisPlace> place_of_axis(const View& view, std::size_t axis, const Shape& shape) {
+  if (view.axes[axis].size() != 1) return std::nullopt;
+  const int wanted = view.axes[axis][0];
+  int atom = 0;
+  for (int i = 0; i < shape.rank(); ++i) {
+    std::int64_t inner = 1;
+    const int first = atom;
+    while (inner < shape[i] && atom < std::ssize(view.atoms)) inner *= view.atoms[index(atom++)];
+    if (inner != shape[i]) return std::nullopt;
+    if (wanted == first && atom > first) return AxisPlace{first, i, inner / view.atoms[index(first)]};
+  }
+  return std::nullopt;
+}
+
+View resized(View view, int atom, std::int64_t extent) {
+  view.atoms[index(atom)] = extent;
+  if (extent != 1) return view;
+  view.atoms.erase(view.atoms.begin() + atom);
+  for (std::vector<int>& axis : view.axes) {
+    std::erase(axis, atom);
+    for (int& other : axis) other -= other > atom ? 1 : 0;
+  }
+  return view;
+}
+
 std::vector<std::int64_t> value_places(const View& view) {
   std::vector<std::int64_t> strides(view.atoms.size());  // in the value
   std::int64_t stride = 1;

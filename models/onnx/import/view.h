@@ -46,6 +46,17 @@ bool is_in_order(const View& view, std::span<const std::size_t> axes);
 /// output.
 bool is_innermost(const View& view, std::size_t axis, std::int64_t extent);
 
+/// Where the values of an axis lie in the shape of the view's layer: the outermost atom of `axis` of the shape, each of
+/// whose values stands for `inner` values of that axis.
+struct AxisPlace {
+  int atom = 0, axis = 0;
+  std::int64_t inner = 1;
+};
+/// Nothing where the view's axis is another part of the layer's output.
+std::optional<AxisPlace> place_of_axis(const View& view, std::size_t axis, const Shape& shape);
+/// The view with an atom of `extent` values.
+View resized(View view, int atom, std::int64_t extent);
+
 /// By place in the layer's output, flattened, the place in the value, flattened.
 std::vector<std::int64_t> value_places(const View& view);
 

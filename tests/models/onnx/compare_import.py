@@ -1,8 +1,14 @@
 """Networks that torch.onnx exports, imported here and run by onnxruntime: the same outputs of the same images.
 
-compare_import.py ONNX_LOGITS [CASE…]: the program onnx_logits, and names of cases (all but the large networks
-without). Differences may be 1e-4 of the largest output, and of 1: float32 sums in another order. ResNet-50's of random
-weights are 7e-5 from those in float64, PyTorch's, onnxruntime's and ours alike."""
+compare_import.py ONNX_LOGITS [CASE…]: the program onnx_logits, and names of cases, of torchvision's networks or of timm's
+(`timm/NAME`); `torchvision` and `timm` stand for all that are listed here. Without names: the small cases, and a few
+networks. Each is exported by today's exporter (dynamo: optimized, as it is, and in one file with a fixed batch) and by
+the one before (folded, and with its batch norms). Differences may be 1e-4 of the largest output, and of 1: float32 sums
+in another order. ResNet-50's of random weights are 7e-5 from those in float64, PyTorch's, onnxruntime's and ours alike."""
+import contextlib
+import inspect
+import io
+import logging
 import os
 import subprocess
 import sys
@@ -21,6 +27,7 @@ except ImportError as error:
     sys.exit(0)
 
 warnings.filterwarnings("ignore")
+logging.disable(logging.WARNING)
 torch.manual_seed(1)
 torch.set_num_threads(2)
 
@@ -65,6 +72,7 @@ ACTIVATIONS = {
     "elu": nn.ELU(0.7), "selu": nn.SELU(), "gelu": nn.GELU(), "silu": nn.SiLU(), "mish": nn.Mish(),
     "hardswish": nn.Hardswish(), "hardsigmoid": nn.Hardsigmoid(), "softplus": nn.Softplus(), "sigmoid": nn.Sigmoid(),
     "tanh": nn.Tanh(), "clamp": Lambda(lambda self, x: torch.clamp(x, min=0)),
+    "clamp_6": Lambda(lambda self, x: torch.clamp(x, 0, 6)), "gelu_tanh": nn.GELU(approximate="tanh"),
 }
 
 # name: (module, (height, width), options of torch.onnx.export)
@@ -107,6 +115,30 @@ SMALL = {
     "normalises": (head(Lambda(lambda self, x: self.a((x - self.mean) / self.std), a=conv(3, 8))), (9, 8), {}),
     "dropout": (nn.Sequential(conv(3, 8), nn.Dropout2d(0.1), head(nn.Dropout(0.3)), nn.Dropout(0.2), nn.Softmax(1)), (9, 8), {}),
     "segments": (nn.Sequential(conv(3, 8, stride=2), nn.ReLU(), nn.ConvTranspose2d(8, 4, 2, 2)), (16, 12), {}),
+    "channel_shuffle": (head(nn.Sequential(conv(3, 12), nn.ChannelShuffle(3), conv(12, 8))), (9, 8), {}),
+    "shuffled_by_views": (head(Lambda(lambda self, x: self.b(self.a(x).view(x.shape[0], 2, 6, 9, 8).transpose(1, 2).reshape(
+        x.shape[0], 12, 9, 8)), a=conv(3, 12), b=conv(12, 8))), (9, 8), {}),
+    "chunk": (head(Lambda(lambda self, x: torch.cat([self.b(p) for p in self.a(x).chunk(2, 1)], 1), a=conv(3, 8), b=conv(4, 4))),
+              (9, 8), {}),
+    "split": (head(Lambda(lambda self, x: torch.cat([p if i != 1 else torch.relu(p) for i, p in enumerate(
+        torch.split(self.a(x), [3, 1, 4], 1))], 1), a=conv(3, 8))), (9, 8), {}),
+    "split_rows": (head(Lambda(lambda self, x: self.b(torch.split(self.a(x), 3, 2)[1]), a=conv(3, 8), b=conv(8, 8))), (9, 8), {}),
+    "gated_chunk": (head(Lambda(lambda self, x: (lambda p: p[0] * torch.sigmoid(p[1]))(self.a(x).chunk(2, 1)), a=conv(3, 16))),
+                    (9, 8), {}),
+    "sliced_channels": (head(Lambda(lambda self, x: self.a(x)[:, 2:10], a=conv(3, 12))), (9, 8), {}),
+    "swapped_colours": (head(Lambda(lambda self, x: self.a(x[:, [2, 1, 0]]), a=conv(3, 8))), (9, 8), {}),
+    "transforms_input": (head(Lambda(lambda self, x: self.a(torch.cat([torch.unsqueeze(x[:, i], 1) * (0.2 + 0.1 * i) + 0.1 * i
+                                                                        for i in range(3)], 1)), a=conv(3, 8))), (9, 8), {}),
+    "spatial_attention": (head(Lambda(lambda self, x: (lambda y: y * torch.sigmoid(self.b(torch.cat(
+        [y.mean(1, keepdim=True), y.amax(1, keepdim=True)], 1))))(self.a(x)), a=conv(3, 8), b=conv(2, 1, 7))), (9, 8), {}),
+    "expanded": (head(Lambda(lambda self, x: (lambda y: y + y.mean((2, 3), keepdim=True).expand_as(y))(self.a(x)), a=conv(3, 8))),
+                 (9, 8), {}),
+    "added_factors": (head(Lambda(lambda self, x: (lambda y: y + self.b(y.mean((2, 3), keepdim=True)))(self.a(x)), a=conv(3, 8),
+                                  b=conv(8, 8, 1))), (9, 8), {}),
+    "pooled_channels_last": (nn.Sequential(conv(3, 8), LayerNorm2d(8), nn.AdaptiveAvgPool2d(1), LayerNorm2d(8), nn.Flatten(),
+                                           nn.Linear(8, 5)), (9, 8), {}),
+    "difference": (head(Lambda(lambda self, x: (lambda y: y - y.mean((2, 3), keepdim=True))(self.a(x)), a=conv(3, 8))), (9, 8), {}),
+    "square": (head(Lambda(lambda self, x: 1 - self.a(x) ** 2, a=conv(3, 8))), (9, 8), {}),
     "log_softmax_dropped": (head(conv(3, 8)), (9, 8), {}),
 }
 SMALL["normalises"][0][0].mean = torch.tensor([0.4, 0.5, 0.6]).view(1, 3, 1, 1)
@@ -117,15 +149,52 @@ SMALL["activation_hardswish_13"] = (activation_net(nn.Hardswish()), (9, 8), {"op
 SMALL["activation_gelu_20"] = (activation_net(nn.GELU()), (9, 8), {"opset_version": 20})
 SMALL["activation_mish_18"] = (activation_net(nn.Mish()), (9, 8), {"opset_version": 18})
 
-FOLDINGS = {"": {}, "unfolded": {"do_constant_folding": False, "training": torch.onnx.TrainingMode.PRESERVE}}
-NETWORKS = ("resnet18 resnet50 mobilenet_v2 mobilenet_v3_small efficientnet_b0 densenet121 convnext_tiny squeezenet1_0 "
-            "googlenet regnet_y_400mf mnasnet0_5 vgg11").split()
-BY_DEFAULT = "resnet18 mobilenet_v3_small efficientnet_b0 convnext_tiny squeezenet1_0".split()
+LEGACY = {"dynamo": False, "opset_version": 17, "input_names": ["images"], "output_names": ["outputs"],
+          "dynamic_axes": {"images": {0: "batch"}}}
+EXPORTERS = {
+    "legacy": LEGACY,
+    "legacy unfolded": {**LEGACY, "do_constant_folding": False, "training": torch.onnx.TrainingMode.PRESERVE},
+}
+if inspect.signature(torch.onnx.export).parameters["dynamo"].default is True:  # PyTorch 2.9 and later
+    EXPORTERS |= {
+        "dynamo": {"dynamic_shapes": ({0: torch.export.Dim("batch")},)},
+        "dynamo unoptimized": {"dynamic_shapes": ({0: torch.export.Dim("batch")},), "optimize": False},
+        "dynamo, one file": {"external_data": False},
+    }
+
+TORCHVISION = """alexnet convnext_tiny convnext_small convnext_base convnext_large densenet121 densenet161 densenet169
+    densenet201 efficientnet_b0 efficientnet_b1 efficientnet_b2 efficientnet_b3 efficientnet_b4 efficientnet_b5
+    efficientnet_b6 efficientnet_b7 efficientnet_v2_s efficientnet_v2_m efficientnet_v2_l googlenet inception_v3 mnasnet0_5
+    mnasnet0_75 mnasnet1_0 mnasnet1_3 mobilenet_v2 mobilenet_v3_small mobilenet_v3_large regnet_x_400mf regnet_x_800mf
+    regnet_x_1_6gf regnet_x_3_2gf regnet_x_8gf regnet_x_16gf regnet_x_32gf regnet_y_400mf regnet_y_800mf regnet_y_1_6gf
+    regnet_y_3_2gf regnet_y_8gf regnet_y_16gf regnet_y_32gf resnet18 resnet34 resnet50 resnet101 resnet152 resnext50_32x4d
+    resnext101_32x8d resnext101_64x4d shufflenet_v2_x0_5 shufflenet_v2_x1_0 shufflenet_v2_x1_5 shufflenet_v2_x2_0
+    squeezenet1_0 squeezenet1_1 vgg11 vgg11_bn vgg13 vgg13_bn vgg16 vgg16_bn vgg19 vgg19_bn wide_resnet50_2
+    wide_resnet101_2 segmentation.fcn_resnet50 segmentation.deeplabv3_resnet50 segmentation.deeplabv3_mobilenet_v3_large
+    segmentation.lraspp_mobilenet_v3_large""".split()
+TIMM = ["timm/" + name for name in """convnext_atto convnext_tiny cspresnet50 darknet53 densenet121 dla34 dpn68
+    efficientnet_b0 efficientnetv2_rw_t ese_vovnet19b_dw fbnetv3_b ghostnet_100 hardcorenas_a lcnet_100 mixnet_s
+    mnasnet_100 mobilenetv3_large_100 mobilenetv4_conv_small regnety_002 repvgg_a0 res2net50_26w_4s resnet50 resnet50d
+    resnext50_32x4d rexnet_100 seresnet50 tf_efficientnet_lite0 tinynet_a""".split()]
+BY_DEFAULT = "resnet18 mobilenet_v3_small convnext_tiny shufflenet_v2_x0_5 squeezenet1_0".split()
 
 
 def network(name):
-    options = {"aux_logits": False, "init_weights": True} if name == "googlenet" else {}
+    if name.startswith("timm/"):
+        import timm
+        return timm.create_model(name[5:], pretrained=False)
+    if name.startswith("segmentation."):
+        module = getattr(torchvision.models.segmentation, name[13:])(weights=None, weights_backbone=None)
+        return Lambda(lambda self, x: self.net(x)["out"], net=module)
+    # The published weights of these two come with `transform_input`.
+    options = {"init_weights": True, "transform_input": True} if name in ("googlenet", "inception_v3") else {}
     return getattr(torchvision.models, name)(weights=None, **options)
+
+
+def size_of(name):
+    if name.startswith(("vgg", "alexnet")):
+        return 224, 224
+    return (160, 160) if name.startswith("inception") else (96, 96)
 
 
 def settled(module, size):
@@ -134,7 +203,7 @@ def settled(module, size):
     for name, value in module.named_parameters():
         if value.dim() == 1:
             value.data += 0.05 * torch.randn(value.shape, generator=draw)
-        if "layer_scale" in name:
+        if "layer_scale" in name or name.endswith("gamma"):
             value.data.uniform_(0.1, 0.5, generator=draw)
     norms = [norm for norm in module.modules() if isinstance(norm, nn.modules.batchnorm._BatchNorm)]
     for norm in norms:
@@ -151,11 +220,10 @@ def difference(program, folder, module, size, options):
     draw = torch.Generator().manual_seed(3)
     images = torch.randn(3, 3, *size, generator=draw)
     file = os.path.join(folder, "model.onnx")
-    with torch.no_grad():
-        torch.onnx.export(settled(module, size), images, file, input_names=["images"], output_names=["outputs"],
-                          dynamic_axes={"images": {0: "batch"}}, **{"opset_version": 17, **options})
+    with torch.no_grad(), contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
+        torch.onnx.export(settled(module, size), (images,), file, **options)
     session = onnxruntime.InferenceSession(file, providers=["CPUExecutionProvider"])
-    theirs = session.run(None, {"images": images.numpy()})[0]
+    theirs = session.run(None, {session.get_inputs()[0].name: images.numpy()})[0]
     images.permute(0, 2, 3, 1).contiguous().numpy().tofile(os.path.join(folder, "in"))
     run = subprocess.run([program, file, os.path.join(folder, "in"), os.path.join(folder, "out")], capture_output=True, text=True)
     if run.returncode != 0:
@@ -169,15 +237,26 @@ def difference(program, folder, module, size, options):
     return np.abs(ours.reshape(theirs.shape) - theirs).max() / scale, np.abs(theirs - theirs[:1]).max(), run.stdout.strip()
 
 
+def chosen(names):
+    """Names of cases, and of networks."""
+    if not names:
+        return list(SMALL), BY_DEFAULT
+    groups = {"torchvision": TORCHVISION, "timm": TIMM}
+    all_names = [name for group in names for name in groups.get(group, [group])]
+    return [name for name in all_names if name in SMALL], [name for name in all_names if name not in SMALL]
+
+
 def cases(names):
-    for name, (module, size, options) in SMALL.items():
-        if not names or name in names:
-            for folding, more in FOLDINGS.items():
-                yield f"{name} {folding}".strip(), module, size, {**options, **more}
-    for name in NETWORKS:
-        if name in (names or BY_DEFAULT):
-            for folding, more in FOLDINGS.items():
-                yield f"{name} {folding}".strip(), network(name), (224, 224) if name == "vgg11" else (96, 96), more
+    small, networks = chosen(names)
+    for name in small:
+        module, size, options = SMALL[name]
+        for exporter, more in EXPORTERS.items():
+            if options.get("opset_version", 18) >= 18 or "legacy" in exporter:
+                yield f"{name} ({exporter})", module, size, {**more, **options}
+    for name in networks:
+        module = network(name)
+        for exporter, more in EXPORTERS.items():
+            yield f"{name} ({exporter})", module, size_of(name), more
 
 
 def main(program, names):
@@ -188,9 +267,9 @@ def main(program, names):
                 off, spread, notes = difference(program, folder, module, size, options)
                 good = off <= 1e-4 and spread > 1e-3
                 print(f"{'ok  ' if good else 'FAIL'} {name}: {off:.1e} apart; images {spread:.1e} {notes}", flush=True)
-            except RuntimeError as error:
+            except Exception as error:  # noqa: BLE001 (an export that fails is a failed case)
                 good = False
-                print(f"FAIL {name}: {error}", flush=True)
+                print(f"FAIL {name}: {str(error)[:400]}", flush=True)
             failed += not good
     return failed != 0
 

@@ -53,6 +53,7 @@ ONE_LAYER = ACTIVATIONS + (
     "zero_padding: {padding: {top: 0, bottom: 1, left: 2, right: 3}}", "zero_padding: {padding: 0}", "zero_padding: {padding: 2, mode: reflect}",
     "zero_padding: {padding: [1, 2], mode: replicate}", "zero_padding: {padding: {top: 1, bottom: 0, left: 0, right: 3}, mode: circular}",
     "crop: {cropping: {top: 1, bottom: 2, left: 0, right: 3}}", "crop: {cropping: 0}", "depth_to_space", "depth_to_space: {order: channel_first}",
+    "channel_slice: {begin: 1, end: 3}", "channel_shuffle: {groups: 2}", "channel_shuffle: {groups: 4}",
     "squeeze_excite: {units: 3}", "squeeze_excite: {units: 3, activation: silu, gate: hard_sigmoid}")
 
 FLAT = ("dense: {units: 5}", "dense: {units: 5, bias: false, activation: gelu}", "batch_norm", "layer_norm", "layer_norm: {scale: false}",

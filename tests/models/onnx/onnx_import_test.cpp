@@ -2,11 +2,14 @@
 #include "bantam/models/onnx/onnx_import.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstring>
+#include <numeric>
 
 #include <gtest/gtest.h>
 
+#include "bantam/base/error.h"
 #include "tests/models/onnx/imported_model.h"
 #include "tests/models/onnx/small_models.h"
 
@@ -212,6 +215,44 @@ std::vector<OneNode> images() {
            .add("Slice", {{"starts", Integers{0}}, {"ends", Integers{8}}, {"axes", Integers{2}}})
            .model(),
        "  - relu\n"},
+      {"slice_of_channels", Chain().add("Slice", {}, {integers("", {1}), integers("", {3}), integers("", {1})}).model(),
+       "  - channel_slice: {begin: 1}\n"},
+      {"slice_of_all_axes",
+       Chain()
+           .add("Slice", {}, {integers("", {0, 2, 0}), integers("", {2, 8, 5}), integers("", {1, 2, 3})}, "/s/Slice")
+           .model(),
+       "  - crop: {cropping: {top: 2, right: 1}, name: s}\n  - channel_slice: {end: 2, name: s_2}\n"},
+      {"gathered_channel",
+       Chain()
+           .add("Gather", {{"axis", std::int64_t{1}}}, {Tensor::of("", {}, Integers{2})})
+           .add("Unsqueeze", {}, {integers("", {1})})
+           .model(),
+       "  - channel_slice: {begin: 2}\n"},
+      {"channels_backwards",
+       Chain().add("Gather", {{"axis", std::int64_t{1}}}, {integers("", {2, 1, 0})}, "/g/Gather").model(),
+       "  - channel_slice: {begin: 2, name: g}\n  - channel_slice: {begin: 1, end: 2, name: g_2, inputs: [input]}\n"
+       "  - channel_slice: {end: 1, name: g_3, inputs: [input]}\n  - concat: {name: g_4, inputs: [g, g_2, g_3]}\n"},
+      {"channel_shuffle",
+       Chain({-1, 6, 4, 4})
+           .add("Reshape", {}, {integers("", {0, 2, 3, 4, 4})})
+           .add("Transpose", {{"perm", Integers{0, 2, 1, 3, 4}}})
+           .add("Reshape", {}, {integers("", {0, 6, 4, 4})})
+           .add("Relu")
+           .model(),
+       "  - relu\n  - channel_shuffle: {groups: 2}\n"},
+      {"mean_of_channels", Chain().add("ReduceMean", {{"axes", Integers{1}}}).model(),
+       "  - reshape: {shape: [48, 3, 1]}\n  - average_pool: {size: [1, 3], stride: [1, 3]}\n  - reshape: {shape: [8, "
+       "6, "
+       "1]}\n"},
+      {"largest_of_channels",
+       Chain()
+           .add("ReduceMax", {{"keepdims", std::int64_t{0}}}, {integers("", {1})})
+           .add("Unsqueeze", {}, {integers("", {1})})
+           .model(),
+       "  - reshape: {shape: [48, 3, 1]}\n  - max_pool: {size: [1, 3], stride: [1, 3]}\n  - reshape: {shape: [8, 6, "
+       "1]}\n"},
+      {"expanded_mean", Chain().add("GlobalAveragePool").add("Expand", {}, {integers("", {1, 3, 8, 6})}).model(),
+       "  - global_average_pool: {keepdims: true}\n  - upsample: {scale: [8, 6]}\n"},
       {"resize", Chain().add("Resize", asymmetric, {none, scales}).model(), "  - upsample: {scale: [2, 3]}\n"},
       {"resize_linear", Chain().add("Resize", {{"mode", "linear"s}}, {none, scales}).model(),
        "  - upsample: {scale: [2, 3], interpolation: bilinear}\n"},
@@ -357,6 +398,135 @@ TEST(ImportOnnx, ShapesThatNodesComputeAreConstants) {
       {.op = "Gemm", .inputs = {"flat", "w"}, .outputs = {"y"}}};
   model.initializers.push_back(weight("w", {192, 2}));
   EXPECT_EQ(layers_of(model), kConv + "  - flatten\n  - dense: {units: 2, bias: false, name: dense}\n");
+}
+
+// Shape arithmetic as today's exporter writes it without its optimizer: what it makes is constant.
+TEST(ImportOnnx, ShapesThatAreComputedWithTheBatchAreConstants) {
+  Model model = conv().model();
+  const std::string x = "x0";
+  model.nodes[0].outputs[0] = x;
+  const auto number = [](const std::string& name, std::int64_t value) { return Tensor::of(name, {}, Integers{value}); };
+  for (const auto& [name, value] : std::map<std::string, std::int64_t>{{"zero", 0}, {"one", 1}, {"three", 3}})
+    model.initializers.push_back(number(name, value));
+  model.initializers.push_back(integers("ones", {1, 1}));
+  model.initializers.push_back(integers("open", {-1}));
+  model.initializers.push_back(integers("place", {0}));
+  model.initializers.push_back(integers("four", {4}));
+  model.initializers.push_back(integers("true", {1, 0}));
+  const Attributes axis{{"axis", std::int64_t{0}}};
+  model.nodes.insert(
+      model.nodes.end(),
+      {{.op = "Shape", .inputs = {x}, .outputs = {"b"}, .attributes = {{"end", std::int64_t{1}}}},
+       {.op = "Squeeze", .inputs = {"b"}, .outputs = {"batch"}},
+       {.op = "Mul", .inputs = {"batch", "one"}, .outputs = {"same"}},
+       {.op = "Reshape", .inputs = {"same", "open"}, .outputs = {"again"}},
+       {.op = "Range", .inputs = {"zero", "three", "one"}, .outputs = {"range"}},
+       {.op = "ReduceMax", .inputs = {"range"}, .outputs = {"two"}, .attributes = {{"keepdims", std::int64_t{0}}}},
+       {.op = "Equal", .inputs = {"two", "three"}, .outputs = {"never"}},
+       {.op = "Where", .inputs = {"never", "zero", "two"}, .outputs = {"chosen"}},
+       {.op = "Expand", .inputs = {"chosen", "open_1"}, .outputs = {"expanded"}},
+       {.op = "Min", .inputs = {"expanded", "four"}, .outputs = {"rows"}},
+       {.op = "Concat", .inputs = {"again", "rows", "open"}, .outputs = {"to"}, .attributes = axis},
+       {.op = "Reshape", .inputs = {x, "to"}, .outputs = {"cut"}},
+       {.op = "CastLike", .inputs = {"zero", "cut"}, .outputs = {"low"}},
+       {.op = "Clip", .inputs = {"cut", "low"}, .outputs = {"clipped"}},
+       {.op = "Reshape", .inputs = {"clipped", "image"}, .outputs = {"y"}}});
+  model.initializers.push_back(integers("image", {0, 4, 8, 6}));
+  model.initializers.push_back(integers("open_1", {1}));
+  const std::string layers = layers_of(model);
+  EXPECT_NE(layers.find("activation: relu"), std::string::npos) << layers;
+}
+
+// The batch's places in one axis with the values', in the order of channels that lie last (PyTorch's as_strided).
+TEST(ImportOnnx, StridedValuesAreSeenInTheirOrder) {
+  const auto network = [](Integers dims, Integers places) {
+    return Chain({dims[0] == 1 ? 1 : 2, 3, 4, 2})
+        .add("Reshape", {}, {integers("", {-1})})
+        .add("Gather", {}, {Tensor::of("", dims, places)}, "g")
+        .add("Relu")
+        .add("Flatten")
+        .add("MatMul", {}, {weight("m.weight", {24, 2})})
+        .model();
+  };
+  Integers same(24), channels_last;
+  std::iota(same.begin(), same.end(), 0);
+  for (std::int64_t i = 0; i < 8; ++i)
+    for (std::int64_t c = 0; c < 3; ++c) channels_last.push_back(c * 8 + i);
+  EXPECT_NE(layers_of(network({1, 3, 4, 2}, same)).find("dense"), std::string::npos);
+  const Model last = network({1, 8, 3}, channels_last);
+  const std::vector<float> ours = tensor_of(import_model(last), "m/weight");
+  const std::vector<float> theirs = last.initializers.back().as_floats();
+  for (std::size_t i = 0; i < 24; ++i) EXPECT_EQ(ours[i], theirs[i * 2]);  // as ours lie: rows, columns, channels
+  Integers two = same;
+  for (std::int64_t i = 0; i < 24; ++i) two.push_back(24 + i);
+  EXPECT_NE(layers_of(network({2, 3, 4, 2}, two)).find("dense"), std::string::npos);
+  std::swap(two[30], two[31]);
+  EXPECT_THROW((void)import_model(network({2, 3, 4, 2}, two)), DataError);
+}
+
+TEST(ImportOnnx, PartsOfASplitAreSlices) {
+  Chain chain({-1, 6, 4, 4});
+  chain.node({.name = "/s/Split",
+              .op = "Split",
+              .inputs = {"x"},
+              .outputs = {"a", "b", "c"},
+              .attributes = {{"axis", std::int64_t{1}}, {"num_outputs", std::int64_t{3}}}});
+  chain.node({.name = "/m/Mul", .op = "Mul", .inputs = {"a", "c"}, .outputs = {"product"}});
+  EXPECT_EQ(layers_of(chain.model()),
+            "  - channel_slice: {end: 2, name: s}\n  - channel_slice: {begin: 4, name: s_2, inputs: [input]}\n"
+            "  - multiply: {name: m, inputs: [s, s_2]}\n");
+  Chain sequence({-1, 6, 4, 4});
+  sequence.add("SplitToSequence", {{"axis", std::int64_t{1}}}, {Tensor::of("", {}, Integers{4})}, "/s/SplitToSequence");
+  sequence.add("SequenceAt", {}, {Tensor::of("", {}, Integers{-1})});
+  EXPECT_EQ(layers_of(sequence.add("Relu").model()), "  - channel_slice: {begin: 4, name: s}\n  - relu\n");
+}
+
+TEST(ImportOnnx, GeluByTanhIsItsOwnFunction) {
+  const ImportedNetwork network = import_model(Chain({-1, 3}).add("Gelu", {{"approximate", "tanh"s}}).model());
+  Runtime runtime;
+  const auto model = testing::bound(runtime, network);
+  const std::vector<float> x{-2.0f, 0.5f, 2.25f}, y = testing::outputs_of(*model, x);
+  for (std::size_t i = 0; i < 3; ++i) {
+    const double v = x[i];
+    EXPECT_NEAR(y[i], 0.5 * v * (1 + std::tanh(std::sqrt(2 / M_PI) * (v + 0.044715 * v * v * v))), 1e-6);
+  }
+  EXPECT_EQ(network.notes.size(), 1u);
+}
+
+TEST(ImportOnnx, OneOfSeveralOutputs) {
+  Chain chain = conv();
+  Model model = chain.add("Relu").model();
+  model.outputs.push_back({.name = model.nodes[0].outputs[0], .dims = {-1, 4, 8, 6}});
+  const ImportedNetwork network = import_model(model, {.output = model.nodes[0].outputs[0]});
+  EXPECT_NE(network.yaml.find(kConv), std::string::npos);
+  EXPECT_EQ(network.notes[0], "left out: the output 'y'");
+  EXPECT_EQ(layers_of(model, {.output = "y"}), with("relu"));
+}
+
+// Channels that were shuffled, times factors that were not.
+TEST(ImportOnnx, FactorsInAnotherOrder) {
+  Chain chain = Chain({-1, 4, 2, 2});
+  chain.node({.op = "GlobalAveragePool", .inputs = {"x"}, .outputs = {"factors"}})
+      .node({.op = "Identity", .inputs = {"x"}, .outputs = {"same"}})
+      .add("Reshape", {}, {integers("", {0, 2, 2, 2, 2})})
+      .add("Transpose", {{"perm", Integers{0, 2, 1, 3, 4}}})
+      .add("Reshape", {}, {integers("", {0, 4, 2, 2})});
+  chain.node({.name = "m", .op = "Mul", .inputs = {chain.last(), "factors"}, .outputs = {"product"}});
+  const ImportedNetwork network = import_model(chain.model());
+  Runtime runtime;
+  const auto model = testing::bound(runtime, network);
+  std::vector<float> x(16);  // (2, 2, 4), where a channel's mean is its number + 1
+  for (std::size_t i = 0; i < 16; ++i) x[i] = static_cast<float>(i % 4 + 1);
+  const std::vector<float> y = testing::outputs_of(*model, x);
+  for (std::size_t i = 0; i < 16; ++i)
+    EXPECT_EQ(y[i], static_cast<float>(i % 4 + 1) * static_cast<float>(std::array{1, 3, 2, 4}[i % 4]));
+}
+
+TEST(ImportOnnx, ModulesNameTheirLayers) {
+  Model model = conv().add("Relu").model();
+  model.initializers[0].name = model.nodes[0].inputs[1] = "val_3";
+  model.nodes[0].module = "features.0.conv";
+  EXPECT_NE(layers_of(model).find("name: features.0.conv}"), std::string::npos) << layers_of(model);
 }
 
 // Means that are reshaped to an image are no longer one pixel of channels.

@@ -213,6 +213,8 @@ std::vector<std::string> layers() {
         "{crop: {cropping: {top: 1, bottom: 2, right: 3}}}",
         "depth_to_space",
         "{depth_to_space: {order: channel_first}}",
+        "{channel_slice: {begin: 1, end: 3}}",
+        "{channel_shuffle: {groups: 2}}",
         "{squeeze_excite: {units: 3}}",
         "{squeeze_excite: {units: 3, activation: silu, gate: hard_sigmoid}}"}) {
     cases.push_back(chain(layer));
