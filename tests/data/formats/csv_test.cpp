@@ -520,6 +520,10 @@ TEST_F(CsvTest, ImagesAreFoundByTheirNames) {
   EXPECT_TRUE(any_contains(bare->notes(), "train.csv: 2 of 2 images are found in " +
                                               (path() / "set/train_images").string() +
                                               " with the suffix .jpg and .png"));
+  EXPECT_TRUE(any_contains(bare->notes(), "; for 1 of them there are files of that name in other folders, too"));
+  put("numbers/images/00017.jpg", "N");
+  put("numbers/t.csv", "id,label\n17,x\n18,y\n");
+  EXPECT_EQ(fetched(*open("path: $/numbers/t.csv, image: id, label: label, split: 0.5").whole, 0)[0], "N");
   put("set/labels/all.csv",
       "id,label\na2.png,x\n/kaggle/input/set/test_images/a1.jpg,y\nC:\\me\\train_images\\a1.jpg,y\n");
   const auto others = open("path: $/set/labels/all.csv, image: id, label: label, split: 0.5").whole;
