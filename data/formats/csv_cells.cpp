@@ -286,8 +286,18 @@ void CsvCells::pass_blanks() {
 bool CsvCells::is_at_comment() const {
   if (dialect_.comment.empty() || !text_.substr(at_).starts_with(dialect_.comment)) return false;
   if (!dialect_.spares_rows) return true;
-  const std::string_view line = text_.substr(at_, text_.find('\n', at_) - at_);
-  return cells_in(line, dialect_.delimiter) != dialect_.columns;
+  std::string_view line = text_.substr(at_, text_.find('\n', at_) - at_);
+  if (line.ends_with('\r')) line.remove_suffix(1);
+  return cells_in(line.substr(dialect_.comment.size()), dialect_.delimiter) != dialect_.columns;
+}
+
+/// NumPy writes a header as a comment.
+void CsvCells::pass_mark_of_header() {
+  const std::string_view text = text_.substr(at_);
+  const std::size_t mark = dialect_.comment.size();
+  if (line_ > 0 || mark == 0 || !text.starts_with(dialect_.comment) || !text.substr(mark).starts_with(' ')) return;
+  at_ += mark;
+  pass_blanks();
 }
 
 /// A quote that a cell begins with, after blanks perhaps, which are passed over.
@@ -342,6 +352,7 @@ bool CsvCells::next(std::vector<std::string_view>& cells) {
     else
       break;
   }
+  pass_mark_of_header();
   line_ = next_line_;
   for (;;) {
     cells.push_back(is_at_quote() ? quoted(cells.size()) : unquoted());

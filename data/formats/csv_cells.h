@@ -51,6 +51,7 @@ class CsvCells {
   bool is_at_quote();
   bool is_at_comment() const;
   void pass_line();
+  void pass_mark_of_header();
   void pass_blanks();
   bool is_delimiter(char c) const { return c == dialect_.delimiter || (dialect_.delimiter == ' ' && c == '\t'); }
   bool at_end_of_row() const { return at_ == text_.size() || text_[at_] == '\n' || ends_with_return(); }

@@ -34,6 +34,21 @@ std::string_view stem_of(std::string_view path) {
   return has_image_suffix(name) ? name.substr(0, name.rfind('.')) : name;
 }
 
+/// The last two parts of a path.
+std::string_view tail_of(std::string_view path) {
+  const std::size_t slash = path.rfind('/');
+  if (slash == std::string_view::npos || slash == 0) return path;
+  const std::size_t before = path.rfind('/', slash - 1);
+  return before == std::string_view::npos ? path : path.substr(before + 1);
+}
+
+/// Digits alone without the zeros before them: a program that reads 00017 as a number writes 17.
+std::string_view without_zeros(std::string_view stem) {
+  if (stem.find_first_not_of("0123456789") != std::string_view::npos) return stem;
+  const std::size_t first = stem.find_first_not_of('0');
+  return first == std::string_view::npos ? stem.substr(0, 1) : stem.substr(first);
+}
+
 /// Parts of two paths that are equal, counted from the end, but for the last ones.
 std::size_t common_folders(std::string_view a, std::string_view b) {
   std::size_t common = 0;
@@ -58,27 +73,33 @@ class ImageIndex {
     }
     files_ = std::move(found.names);
     for (std::string& file : files_) file.insert(0, before);
-    for (std::size_t i = 0; i < files_.size(); ++i) by_stem_[stem_of(files_[i])].push_back(i);
+    for (std::size_t i = 0; i < files_.size(); ++i) {
+      const std::string_view stem = stem_of(files_[i]), plain = without_zeros(stem);
+      by_stem_[stem].push_back(i);
+      if (plain != stem) by_stem_[plain].push_back(i);
+      by_tail_[tail_of(files_[i])].push_back(i);
+    }
   }
 
-  /// The file that a name stands for; null: there is none. `likely`: the folder of most files.
-  const std::string* find(std::string_view name, std::string_view likely) const {
-    const std::string* best = nullptr;
+  struct Found {
+    const std::string* file = nullptr;  // null: there is none
+    bool is_one_of_several = false;     // that the name suits as well
+  };
+  /// The file that a name stands for. `likely`: the folder of most files.
+  Found find(std::string_view name, std::string_view likely) const {
+    Found best;
     std::array<std::size_t, 3> best_score = {};
     const bool has_suffix = has_image_suffix(name);
-    for (const std::string_view stem : {stem_of(name), last_part(name)}) {
-      const auto found = by_stem_.find(stem);
-      if (found == by_stem_.end()) continue;
-      for (const std::size_t i : found->second) {
-        const std::string& file = files_[i];
-        const std::array<std::size_t, 3> score = {common_folders(file, name),
-                                                  has_suffix && last_part(file) == last_part(name) ? 1u : 0u,
-                                                  folder_part(file) == likely ? 1u : 0u};
-        if (best != nullptr && score <= best_score) continue;
-        best = &file;
-        best_score = score;
-      }
-      break;
+    for (const std::size_t i : candidates(name)) {
+      const std::string& file = files_[i];
+      const std::array<std::size_t, 3> score = {common_folders(file, name),
+                                                has_suffix && last_part(file) == last_part(name) ? 1u : 0u,
+                                                folder_part(file) == likely ? 1u : 0u};
+      if (best.file != nullptr && score[0] == best_score[0] && score[1] == best_score[1]) best.is_one_of_several = true;
+      if (best.file != nullptr && score <= best_score) continue;
+      best.is_one_of_several = best.is_one_of_several && score[0] == best_score[0] && score[1] == best_score[1];
+      best.file = &file;
+      best_score = score;
     }
     return best;
   }
@@ -102,10 +123,19 @@ class ImageIndex {
   bool is_empty() const { return files_.empty(); }
 
  private:
+  /// Files that agree with the name in their folder and name; else those in whose name alone, or but for its suffix.
+  std::span<const std::size_t> candidates(std::string_view name) const {
+    if (name.find('/') != std::string_view::npos)
+      if (const auto found = by_tail_.find(tail_of(name)); found != by_tail_.end()) return found->second;
+    for (const std::string_view stem : {stem_of(name), last_part(name)})
+      if (const auto found = by_stem_.find(stem); found != by_stem_.end()) return found->second;
+    return {};
+  }
+
   static constexpr std::size_t kMostFolders = 100'000;
 
   std::vector<std::string> files_;  // relative to the root
-  std::unordered_map<std::string_view, std::vector<std::size_t>> by_stem_;
+  std::unordered_map<std::string_view, std::vector<std::size_t>> by_stem_, by_tail_;
 };
 
 /// Up to 64 names, evenly spread.
@@ -132,7 +162,7 @@ void use_slashes(std::string& name) {
 }
 
 struct Resolved {
-  std::size_t found = 0, missing = 0;
+  std::size_t found = 0, missing = 0, ambiguous = 0;
   std::set<std::string> folders, suffixes;  // of files that were found otherwise than by their name alone
   std::string first_missing;
 };
@@ -141,12 +171,13 @@ Resolved resolve(const ImageIndex& index, const std::string& likely, std::vector
   constexpr std::size_t kMostFolders = 1000;
   Resolved resolved;
   for (std::string& name : names) {
-    const std::string* file = index.find(name, likely);
+    const auto [file, is_one_of_several] = index.find(name, likely);
     if (file == nullptr) {
       if (resolved.missing++ == 0) resolved.first_missing = name;
       continue;
     }
     ++resolved.found;
+    resolved.ambiguous += is_one_of_several ? 1 : 0;
     if (last_part(*file) != last_part(name)) resolved.suffixes.emplace(file->substr(file->rfind('.')));
     if (folder_part(*file) != folder_part(name) && resolved.folders.size() < kMostFolders)
       resolved.folders.emplace(folder_part(*file));
@@ -178,15 +209,9 @@ std::vector<std::string> find_csv_images(const CsvImageNames& where, std::vector
   const std::string table = where.table.stem().string();
   ImageIndex index(here, "");
   std::string likely = index.likely_folder(sample, table);
-  const auto is_found = [&](const ImageIndex& of) {
-    return std::ranges::any_of(sample, [&](const std::string& name) { return of.find(name, likely) != nullptr; });
-  };
-  if (!is_found(index) && where.root.empty()) {
-    ImageIndex beside(here / "..", "../");
-    if (is_found(beside)) {
-      index = std::move(beside);
-      likely = index.likely_folder(sample, table);
-    }
+  if (index.is_empty() && where.root.empty()) {
+    index = ImageIndex(here / "..", "../");
+    likely = index.likely_folder(sample, table);
   }
   const auto total = static_cast<std::int64_t>(names.size());
   const Resolved resolved = resolve(index, likely, names);
@@ -196,6 +221,11 @@ std::vector<std::string> find_csv_images(const CsvImageNames& where, std::vector
     std::string how;
     if (!places.empty()) how += fmt::format(" in {}", list_of(places));
     if (!resolved.suffixes.empty()) how += fmt::format(" with the suffix {}", list_of(resolved.suffixes));
+    if (resolved.ambiguous > 0)
+      how += fmt::format(
+          "; for {} of them there are files of that name in other folders, too: `data.root: FOLDER` says which are "
+          "meant",
+          format_count(static_cast<std::int64_t>(resolved.ambiguous)));
     notes.push_back(fmt::format("{}: {} of {} images are found{}", where.table.string(),
                                 format_count(static_cast<std::int64_t>(resolved.found)), format_count(total), how));
   }

@@ -96,7 +96,6 @@ void CsvRows::read_header(const Cells& first) {
   std::unordered_map<std::string, int> seen;
   for (const std::string_view cell : first) {
     std::string name(trimmed_cell(cell));
-    if (header_.empty() && name.starts_with("# ")) name = trimmed_cell(std::string_view(name).substr(2));
     const int times = seen[name]++;
     if (times > 0 && !name.empty()) {
       repeated_.insert(name);
@@ -176,6 +175,7 @@ std::vector<CsvColumnFacts> count_columns(CsvRows& rows, std::int64_t most_rows,
   std::vector<CsvColumnFacts> facts;
   for (std::size_t c = 0; c < counters.size(); ++c) {
     if (rows.has_header()) counters[c].facts.name = rows.header()[c];
+    counters[c].facts.is_unnamed = rows.has_header() && rows.header()[c].empty();
     facts.push_back(std::move(counters[c].facts));
   }
   return facts;
@@ -259,14 +259,14 @@ class TableReader {
   void add_notes();
   std::string missing_text() const;
   [[noreturn]] void fail_missing() const;
+  bool has_name(std::size_t column) const { return rows_.has_header() && !rows_.header()[column].empty(); }
   std::string name_of(std::size_t column) const {
-    return rows_.has_header() && !rows_.header()[column].empty() ? fmt::format("'{}'", shown(rows_.header()[column]))
-                                                                 : fmt::format("{}", column);
+    return has_name(column) ? fmt::format("'{}'", shown(rows_.header()[column])) : fmt::format("{}", column);
   }
   std::string column_text(std::size_t column) const { return "column " + name_of(column); }
   std::string names_of(const std::vector<std::size_t>& columns) const {
     std::vector<std::string> names;
-    for (const std::size_t column : columns) names.push_back(name_of(column));
+    for (const std::size_t column : columns) names.push_back(has_name(column) ? name_of(column) : column_text(column));
     return shown(join(names, ", ", " and "), 300);
   }
   [[noreturn]] void fail(std::size_t column, std::string_view reason) const {
@@ -540,7 +540,7 @@ bool CsvColumnFacts::is_index() const {
   constexpr std::int64_t kFewRows = 5, kManyRows = 20;
   const std::int64_t values = whole + text;
   if (!all_different || values < 2 || values < numbers + text) return false;
-  if (has_word(name, kNumbering)) return true;
+  if (is_unnamed || has_word(name, kNumbering)) return true;
   if (text > 0 || missing > 0 || has_word(name, kTimes)) return false;
   const double range = most - least + 1, rows = static_cast<double>(values);
   if (values >= kFewRows && range == rows && (least == 0 || least == 1)) return true;

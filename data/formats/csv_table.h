@@ -85,6 +85,7 @@ struct CsvColumnFacts {
   std::int64_t images = 0;     ///< cells that end as image files do
   std::int64_t text = 0;       ///< other cells
   std::int64_t distinct = 0;   ///< different cells of text and whole numbers, at most `kMostDistinct`
+  bool is_unnamed = false;     ///< among columns that have names
   bool all_different = true;   ///< no two of those cells are equal
   double least = 0, most = 0;  ///< of the numbers
 

@@ -216,22 +216,18 @@ struct PartFolders {
   std::vector<std::string> notes;
 };
 
-bool is_part_name(const std::string& name) {
-  const auto is_one_of = [&](std::span<const std::string_view> names) {
-    return std::ranges::any_of(names, [&](std::string_view one) {
-      return std::ranges::equal(name, one,
-                                [](char a, char b) { return std::tolower(static_cast<unsigned char>(a)) == b; });
-    });
-  };
-  return is_one_of(kTrainFolders) || is_one_of(kValidationFolders) || is_one_of(kTestFolders);
-}
-
 /// The folder of the training samples, by its name; empty: there is none. A folder of images called "train" among
-/// others is a class.
+/// others that are called as no part is a class.
 fs::path find_training(const fs::path& path) {
   const auto has_class_beside = [&] {
+    std::unordered_set<std::string> parts;
+    const std::array<std::span<const std::string_view>, 3> usual_names = {kTrainFolders, kValidationFolders,
+                                                                          kTestFolders};
+    for (const std::span<const std::string_view> usual : usual_names)
+      for (const auto& names : {find_folders(path, usual), find_likely_folders(path, usual)})
+        parts.insert(names.begin(), names.end());
     return std::ranges::any_of(list_folder(path).folders, [&](const std::string& name) {
-      return !is_part_name(name) && std::ranges::any_of(list_folder(path / name).files, has_image_suffix);
+      return !parts.contains(name) && std::ranges::any_of(list_folder(path / name).files, has_image_suffix);
     });
   };
   for (const std::string& name : find_folders(path, kTrainFolders))
@@ -243,6 +239,13 @@ fs::path find_training(const fs::path& path) {
 
 /// A part that an archive wrapped in a folder, as in seg_train/seg_train/CLASS.
 fs::path unwrapped_part(const fs::path& part) { return unwrapped_folder(part, has_images_in_folders_alone); }
+
+/// Whether a folder is called as one of any images.
+bool says_nothing(std::string_view name) {
+  constexpr std::array<std::string_view, 10> kNames = {"images", "image",      "imgs",      "img",    "data",
+                                                       "all",    "unlabelled", "unlabeled", "photos", "unknown"};
+  return std::ranges::find(kNames, name) != kNames.end();
+}
 
 /// Held-out samples by the folder's usual names; empty where there is none, or none with classes, which a note says.
 fs::path find_held_out(const fs::path& path, std::span<const std::string_view> usual,
@@ -256,9 +259,10 @@ fs::path find_held_out(const fs::path& path, std::span<const std::string_view> u
       return std::ranges::find(classes, as_utf8(one)) != classes.end();
     });
     const bool has_images = std::ranges::any_of(entries.files, has_image_suffix);
-    // One folder of another name holds all images to be predicted, as in test/unknown; several are classes.
-    const std::size_t unnamed = std::ranges::equal(usual, kTestFolders) ? 1 : 0;
-    if (has_classes || (!has_images && entries.folders.size() > unnamed && has_image_files(folder))) return folder;
+    // One folder of another name may hold all images that are to be predicted, as in test/unknown; others are classes.
+    const bool is_unnamed = entries.folders.size() == 1 &&
+                            (std::ranges::equal(usual, kTestFolders) || says_nothing(entries.folders.front()));
+    if (has_classes || (!has_images && !is_unnamed && has_image_files(folder))) return folder;
     notes.push_back(has_image_files(folder)
                         ? fmt::format("{}: its images are in no class folders, so that nothing can be evaluated on "
                                       "them: it is left out; `bantam predict RUN {}` answers for them",

@@ -381,6 +381,7 @@ TEST_F(CsvTest, DialectsAreFound) {
       {"blanks", "a  b   y\n1.5 2\tp\n -0.25  1000.5 q \n"},
       {"quotes", "\"a\", \"b\" ,\"y\"\n\"1.5\",\"2\",p\n\"-0.25\",\"1,000.5\",\"q\"\n"},
       {"comments", "# a table, of two\n# rows\na,b,y\n1.5,2,p\n# between\n-0.25,1000.5,q\n"},
+      {"NumPy's header, with blanks", "# a b y\n1.5 2 p\n-0.25 1000.5 q\n"},
       {"NumPy's header", "# a,b,y\n1.5,2,p\n-0.25,1000.5,q\n"},
       {"Excel's first line", "sep=;\na;b;y\n1.5;2;p\n-0.25;1000.5;q\n"},
       {"old Macs", "a,b,y\r1.5,2,p\r-0.25,1000.5,q\r"},
@@ -446,7 +447,7 @@ TEST_F(CsvTest, FeaturesAllLeavesOutWhatNumbersTheRows) {
   EXPECT_EQ(reader->settled_keys()[0].second, "[\"Age\"]");
   const Names notes = reader->notes();
   EXPECT_TRUE(any_contains(notes,
-                           "`features: all` leaves out 0 and 'PassengerId' (they number or name the rows), "
+                           "`features: all` leaves out column 0 and 'PassengerId' (they number or name the rows), "
                            "'Name' (it is text) and 'Empty' (it is empty)"))
       << fmt::format("{}", fmt::join(notes, "\n"));
   put("t.csv", "x,y\n0,p\n1,q\n2,p\n3,q\n4,p\n5,q\n");
@@ -455,6 +456,8 @@ TEST_F(CsvTest, FeaturesAllLeavesOutWhatNumbersTheRows) {
   for (int i = 0; i < 30; ++i) times += fmt::format("{},{},{}\n", 1700000000 + i, i % 7, i % 2);
   put("t.csv", times);
   EXPECT_EQ(open("path: $/t.csv, label: y").whole->facts().image_shape, (Shape{2})) << "times are measurements";
+  put("t.csv", ",a,y\n7,1.5,p\n31,2.5,q\n2,3.5,q\n");
+  EXPECT_EQ(open("path: $/t.csv, label: y").whole->facts().image_shape, (Shape{1})) << "pandas' index, sampled";
 }
 
 TEST_F(CsvTest, MissingNumbersAreDroppedOrTheMean) {
@@ -517,6 +520,10 @@ TEST_F(CsvTest, ImagesAreFoundByTheirNames) {
   EXPECT_TRUE(any_contains(bare->notes(), "train.csv: 2 of 2 images are found in " +
                                               (path() / "set/train_images").string() +
                                               " with the suffix .jpg and .png"));
+  EXPECT_TRUE(any_contains(bare->notes(), "; for 1 of them there are files of that name in other folders, too"));
+  put("numbers/images/00017.jpg", "N");
+  put("numbers/t.csv", "id,label\n17,x\n18,y\n");
+  EXPECT_EQ(fetched(*open("path: $/numbers/t.csv, image: id, label: label, split: 0.5").whole, 0)[0], "N");
   put("set/labels/all.csv",
       "id,label\na2.png,x\n/kaggle/input/set/test_images/a1.jpg,y\nC:\\me\\train_images\\a1.jpg,y\n");
   const auto others = open("path: $/set/labels/all.csv, image: id, label: label, split: 0.5").whole;

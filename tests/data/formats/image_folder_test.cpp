@@ -163,6 +163,12 @@ TEST_F(ImageFolderTest, AnUnlabelledTestFolderIsLeftOut) {
   fs::remove_all(path() / "Test");
   put({"test/notes.txt"});
   check("test: holds no .jpg, .jpeg or .png, and is left out");
+  put({"val/images/1.jpg"});
+  check("val: its images are in no class folders");
+  fs::remove_all(path() / "train");
+  put({"train/cat.1.jpg", "train/dog.1.jpg", "test1/1.jpg"});
+  EXPECT_CONTAINS(error(), "train: has no class folders, but 2 image files");
+  EXPECT_CONTAINS(error(), "use format: csv with `image` and `label`");
 }
 
 TEST_F(ImageFolderTest, FoldersNamedByNumbersAreInTheirOrder) {
