@@ -54,7 +54,7 @@ Json json_of(const InspectedFile& file) {
                {"parameters", file.parameters()}, {"tensor_bytes", file.tensor_bytes()},
                {"tensors", Json::array()}};
   for (const InspectedTensor& tensor : file.tensors) json["tensors"].push_back(json_of(tensor));
-  json["unread"] = file.unread;
+  json["skipped"] = file.skipped;
   json["sparsity"] = Json::array();
   for (const run::LayerSparsity& layer : file.sparsity())
     json["sparsity"].push_back({{"layer", layer.layer}, {"weights", layer.weights}, {"zeros", layer.zeros}});
@@ -206,9 +206,9 @@ void print_summary(const InspectedFile& file) {
   fmt::print("  bytes       {} ({} of tensors)\n", format_count(static_cast<std::int64_t>(file.bytes)),
              format_byte_size(file.tensor_bytes()));
   for (const auto& [key, value] : file.metadata) fmt::print("  metadata    {}: {}\n", shown(key, 24), shown(value, 40));
-  if (!file.unread.empty())
-    fmt::print("  not read    {} tensors of other types: {}\n", file.unread.size(),
-               shown(join(file.unread, ", ", ", "), 300));
+  if (!file.skipped.empty())
+    fmt::print("  not read    {} tensors of other types: {}\n", file.skipped.size(),
+               shown(join(file.skipped, ", ", ", "), 300));
   fmt::print("  checksum    {}\n  sha256      {}\n", file.has_checksum ? "sound" : "none in this file", file.sha256);
 }
 

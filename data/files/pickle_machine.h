@@ -27,7 +27,7 @@ class PickleMachine {
 
   /// The value that the pickle holds. Throws DataError that names the file and the byte.
   PickledValue* run();
-  /// Where the next pickle of a file of several begins: behind the one that `run` has read.
+  /// Where the next pickle of a file of several begins: after the one that `run` has read.
   std::size_t end() const { return at_; }
 
  protected:

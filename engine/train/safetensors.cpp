@@ -266,12 +266,12 @@ void HeaderReader::end_tensor() {
     damaged(path_, fmt::format("tensor '{}' {} needs {} bytes; its offsets are [{}] of {} bytes of data", name,
                                to_string(extents), bytes, fmt::join(*offsets, ","), size));
   ranges_.emplace_back((*offsets)[0], (*offsets)[1]);
-  if (file_.tensors.contains(name_) || file_.unread.contains(name_))
+  if (file_.tensors.contains(name_) || file_.skipped.contains(name_))
     damaged(path_, fmt::format("two tensors are named '{}'", name));
-  if (file_.tensors.size() + file_.unread.size() == kMostNames)
+  if (file_.tensors.size() + file_.skipped.size() == kMostNames)
     damaged(path_, fmt::format("it has more than {} tensors", format_count(kMostNames)));
   if (!reads) {
-    file_.unread.emplace(std::move(name_), UnreadTensor{*dtype, extents});
+    file_.skipped.emplace(std::move(name_), SkippedTensor{*dtype, extents});
     return;
   }
   const auto* first = reinterpret_cast<const std::byte*>(data_.data() + (*offsets)[0]);
@@ -325,9 +325,9 @@ std::string header_text(std::span<const NamedTensor> tensors, const std::map<std
 const HostTensor& expected(const std::filesystem::path& path, const SafetensorsFile& file, const std::string& name,
                            DType dtype, const Shape& shape) {
   const auto found = file.tensors.find(name);
-  if (const auto unread = file.unread.find(name); unread != file.unread.end())
+  if (const auto skipped = file.skipped.find(name); skipped != file.skipped.end())
     throw DataError(fmt::format("{}: tensor '{}' is {} {}, expected {} {}", path.string(), name,
-                                shown(unread->second.type), to_string(unread->second.shape), to_string(dtype),
+                                shown(skipped->second.type), to_string(skipped->second.shape), to_string(dtype),
                                 to_string(shape)));
   if (found == file.tensors.end()) throw DataError(fmt::format("{}: tensor '{}' is missing", path.string(), name));
   const HostTensor& tensor = found->second;
@@ -353,7 +353,7 @@ void check_no_other(const std::filesystem::path& path, const SafetensorsFile& fi
   for (const auto& [name, tensor] : file.tensors)
     if (!registry.contains(name))
       throw DataError(fmt::format("{}: tensor '{}' does not belong to this model", path.string(), shown(name)));
-  for (const auto& [name, tensor] : file.unread)
+  for (const auto& [name, tensor] : file.skipped)
     if (!registry.contains(name))
       throw DataError(fmt::format("{}: tensor '{}' does not belong to this model", path.string(), shown(name)));
 }

@@ -36,7 +36,7 @@ HostTensor host_tensor(const Shape& shape, std::span<const float> values);
 std::span<const float> float_values(const HostTensor& tensor);
 
 /// A tensor of a file whose type is none of DType's.
-struct UnreadTensor {
+struct SkippedTensor {
   std::string type;  ///< as the file has it: "F8_E4M3", "int16"
   Shape shape;
 };
@@ -45,9 +45,9 @@ struct UnreadTensor {
 struct SafetensorsFile {
   std::map<std::string, HostTensor> tensors;
   std::map<std::string, std::string> metadata;
-  bool has_checksum = false;                        ///< it was read with one, which is that of its tensors
-  std::string path = {};                            ///< that it was read from, for messages; empty: none
-  std::map<std::string, UnreadTensor> unread = {};  ///< tensors of other types, which no file is refused for
+  bool has_checksum = false;                          ///< it was read with one, which is that of its tensors
+  std::string path = {};                              ///< that it was read from, for messages; empty: none
+  std::map<std::string, SkippedTensor> skipped = {};  ///< tensors of other types, which no file is refused for
 
   std::uint64_t tensor_bytes() const;
 };

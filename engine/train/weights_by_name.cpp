@@ -96,9 +96,9 @@ class WeightsMatch {
         result_.unused.push_back(source.first);
         unused_.push_back(name);
       }
-    for (const auto& [name, unread] : unread_)
+    for (const auto& [name, skipped] : other_types_)
       if (!targets_.contains(name)) {
-        result_.unused.push_back(unread.first);
+        result_.unused.push_back(skipped.first);
         unused_.push_back(name);
       }
     std::ranges::sort(result_.unused);
@@ -158,7 +158,7 @@ class WeightsMatch {
         fail(fmt::format("tensors '{}' and '{}' are both renamed to '{}'", shown(other->second.first), shown(name),
                          shown(now)));
     }
-    for (const auto& [name, tensor] : file_.unread) unread_.try_emplace(new_name(name), name, tensor.type);
+    for (const auto& [name, tensor] : file_.skipped) other_types_.try_emplace(new_name(name), name, tensor.type);
     const auto idle = std::ranges::find(used, false);
     if (idle != used.end())
       fail(fmt::format("rename: '{}' matches no tensor of the file",
@@ -208,8 +208,8 @@ class WeightsMatch {
 
   /// A tensor that the model needs is not one of a type that is not read.
   void check_is_read(const std::string& name) const {
-    const auto found = unread_.find(name);
-    if (found == unread_.end()) return;
+    const auto found = other_types_.find(name);
+    if (found == other_types_.end()) return;
     fail(fmt::format("tensor '{}' is {}, which does not become {}", shown(found->second.first),
                      shown(found->second.second), to_string(targets_.at(name).dtype())));
   }
@@ -248,7 +248,7 @@ class WeightsMatch {
   const WeightsOptions& options_;
   std::map<std::string, Tensor> targets_;                                     // the model's, by name
   std::map<std::string, std::pair<std::string, const HostTensor*>> sources_;  // the file's, by new name
-  std::map<std::string, std::pair<std::string, std::string>> unread_;         // by new name: the file's, and its type
+  std::map<std::string, std::pair<std::string, std::string>> other_types_;    // by new name: the file's, and its type
   std::vector<std::pair<std::string, const HostTensor*>> matched_;
   std::vector<std::string> missing_, unused_;  // the latter by new names
   std::deque<HostTensor> converted_;           // matched_ points into it

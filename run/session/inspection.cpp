@@ -39,15 +39,15 @@ InspectedFile inspected(const fs::path& path, const std::string& bytes, Safetens
                              .shape = tensor.shape,
                              .bytes = tensor.bytes.size(),
                              .statistics = statistics_of(tensor)});
-  for (const auto& [name, tensor] : file.unread)
-    found.unread.push_back(fmt::format("{} {} {}", name, tensor.type, to_string(tensor.shape)));
+  for (const auto& [name, tensor] : file.skipped)
+    found.skipped.push_back(fmt::format("{} {} {}", name, tensor.type, to_string(tensor.shape)));
   return found;
 }
 
 /// The tensors of a file of PyTorch, as if it were one of safetensors.
 SafetensorsFile torch_tensors(const fs::path& path) {
   TorchFile file = read_torch_file(path);
-  SafetensorsFile made{.tensors = std::move(file.tensors), .unread = std::move(file.unread)};
+  SafetensorsFile made{.tensors = std::move(file.tensors), .skipped = std::move(file.skipped)};
   made.metadata["format"] = "PyTorch";
   if (!file.found_at.empty()) made.metadata["state_dict"] = file.found_at;
   if (!file.module.empty()) made.metadata["module"] = file.module;

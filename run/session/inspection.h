@@ -37,7 +37,7 @@ struct InspectedFile {
   bool has_checksum = false;  ///< which is that of its tensors; files of other programs have none
   std::map<std::string, std::string> metadata;
   std::vector<InspectedTensor> tensors;  ///< by name
-  std::vector<std::string> unread;       ///< tensors of types that are not read: "mask BOOL (3, 4)"
+  std::vector<std::string> skipped;      ///< tensors of types that are not read: "mask BOOL (3, 4)"
 
   std::int64_t elements() const;
   std::uint64_t tensor_bytes() const;

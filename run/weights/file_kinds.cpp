@@ -110,6 +110,13 @@ std::string lower(std::string_view text) {
 
 std::string text_of(const Kind& kind) { return fmt::format("it is {}{}", kind.what, road_text(kind.road)); }
 
+/// A tar archive whose first member is one of the four that PyTorch's had.
+bool is_oldest_torch(std::string_view begin) {
+  constexpr std::string_view kMembers[] = {"sys_info", "pickle", "tensors", "storages"};
+  return begin.size() > 262 && begin.substr(257).starts_with("ustar") &&
+         std::ranges::find(kMembers, begin.substr(0, begin.find('\0'))) != std::end(kMembers);
+}
+
 bool begins_as_page(std::string_view begin) {
   const std::size_t first = begin.find_first_not_of(" \t\r\n\xef\xbb\xbf");
   if (first == std::string_view::npos) return false;
@@ -162,6 +169,10 @@ std::string first_bytes(const fs::path& path, std::size_t most) {
 
 std::string other_kind(const fs::path& path, std::string_view begin) {
   if (begin.empty()) return "it is empty: a download that failed?";
+  if (is_oldest_torch(begin))
+    return "it is in the form that PyTorch wrote before 0.1.10 (a tar archive), which is not read\n  torch.load of "
+           "today "
+           "reads it, and torch.save writes what is read here";
   for (const Mark& mark : kMarks)
     if (begin.size() > mark.at && begin.substr(mark.at).starts_with(mark.bytes)) return text_of(mark.kind);
   if (begins_as_page(begin)) return "it is a web page (HTML) that was saved in the place of the file";

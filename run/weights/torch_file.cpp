@@ -36,7 +36,7 @@ constexpr ReadType kReadTypes[] = {{"float32", DType::float32}, {"float64", DTyp
                                    {"int64", DType::int64},     {"int32", DType::int32},
                                    {"uint8", DType::uint8},     {"bool", DType::uint8}};
 
-bool has_any_tensor(const PickledValue& value) { return is_tensor(value) || is_unread_tensor(value); }
+bool has_any_tensor(const PickledValue& value) { return is_tensor(value) || is_skipped_tensor(value); }
 
 /// The value of a key of a dictionary; null where it is not among the first, which a module's own members are: a file
 /// may refer to one long dictionary from many places.
@@ -294,30 +294,30 @@ std::string_view storage_key(const PickledValue& tensor) { return text_of(*tenso
 
 /// "float32": of the tensor itself, or of its storage.
 std::string type_of(const PickledValue& tensor) {
-  if (is_unread_tensor(tensor)) return tensor.items[0]->text;
+  if (is_skipped_tensor(tensor)) return tensor.items[0]->text;
   if (tensor.items.size() < 5) return torch_type(tensor.items[0]->items[0]->text);
   const std::string& name = tensor.items[4]->text;
   return name.starts_with("torch.") ? name.substr(6) : name;
 }
 
 const ReadType* read_type(const PickledValue& tensor) {
-  if (is_unread_tensor(tensor) || tensor.items.size() > 4) return nullptr;
+  if (is_skipped_tensor(tensor) || tensor.items.size() > 4) return nullptr;
   const auto* type = std::ranges::find(kReadTypes, type_of(tensor), &ReadType::name);
   return type == std::end(kReadTypes) ? nullptr : type;
 }
 
 /// Its type, and its shape as far as that is known.
-UnreadTensor unread_of(const PickledValue& tensor) {
-  UnreadTensor unread{.type = type_of(tensor)};
-  const std::size_t at = is_unread_tensor(tensor) ? 1 : 2;
-  if (tensor.items.size() <= at) return unread;
+SkippedTensor skipped_of(const PickledValue& tensor) {
+  SkippedTensor skipped{.type = type_of(tensor)};
+  const std::size_t at = is_skipped_tensor(tensor) ? 1 : 2;
+  if (tensor.items.size() <= at) return skipped;
   const auto sizes = integers_of(*tensor.items[at]);
   try {
-    if (sizes) unread.shape = Shape(std::span<const std::int64_t>(*sizes));
+    if (sizes) skipped.shape = Shape(std::span<const std::int64_t>(*sizes));
   } catch (const ShapeError&) {
-    unread.shape = {};  // nothing is made of it
+    skipped.shape = {};  // nothing is made of it
   }
-  return unread;
+  return skipped;
 }
 
 /// Makes tensors of one file.
@@ -395,7 +395,7 @@ TorchFile read_torch_file(const std::filesystem::path& path, const std::string& 
     if (!has_any_tensor(*value))
       file.others.push_back(name);
     else if (read_type(*value) == nullptr)
-      file.unread.emplace(name, unread_of(*value));
+      file.skipped.emplace(name, skipped_of(*value));
     else
       tensors.emplace_back(name, value);
   // Each storage is read once, however many tensors share it, and in whatever order.

@@ -15,7 +15,7 @@ namespace bantam::run {
 /// A state_dict: tensors by name, contiguous and in this machine's order of bytes.
 struct TorchFile {
   std::map<std::string, HostTensor> tensors;
-  std::map<std::string, UnreadTensor> unread;  ///< of types that are not read: int16, complex64, quantised
+  std::map<std::string, SkippedTensor> skipped;  ///< of types that are not read: int16, complex64, quantised
   std::string found_at;             ///< keys to the state_dict, "checkpoint.state_dict"; empty: the file is one
   std::string module;               ///< the class of the module that was saved whole; empty: a state_dict was
   std::vector<std::string> others;  ///< keys of the state_dict that are no tensors

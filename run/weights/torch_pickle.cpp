@@ -73,7 +73,7 @@ bool rebuilds(std::string_view name) {
 }  // namespace
 
 bool is_tensor(const PickledValue& value) { return is_object(value, "tensor"); }
-bool is_unread_tensor(const PickledValue& value) { return is_object(value, "unread"); }
+bool is_skipped_tensor(const PickledValue& value) { return is_object(value, "skipped"); }
 
 /// The objects that are known have one word.
 bool is_opaque(const PickledValue& value) {
@@ -102,14 +102,14 @@ PickledValue* TorchPickle::call(const PickledValue& callee, std::span<PickledVal
     given[0]->kind = Kind::tuple;
     return given[0];
   }
-  if (wraps_tensor(name) && !given.empty() && (is_tensor(*given[0]) || is_unread_tensor(*given[0]))) return given[0];
+  if (wraps_tensor(name) && !given.empty() && (is_tensor(*given[0]) || is_skipped_tensor(*given[0]))) return given[0];
   if (name == kFromType && given.size() == 4 && given[0]->kind == Kind::name && given[0]->text != kFromType &&
       given[2]->kind == Kind::tuple)
     return call(*given[0], given[2]->items);
   if (name == kRebuild || name == kRebuild2) return tensor_of(given, nullptr);
   if (name == kRebuild3)
     return given.size() >= 7 && given[6]->kind == Kind::name ? tensor_of(given, given[6]) : nullptr;
-  if (rebuilds(name)) return unread_tensor(callee, given);
+  if (rebuilds(name)) return skipped_tensor(callee, given);
   PickledValue* opaque = make(Kind::object);
   opaque->text = name;
   return opaque;
@@ -141,11 +141,11 @@ PickledValue* TorchPickle::tensor_of(std::span<PickledValue* const> given, Pickl
 }
 
 /// The sizes stand third, as those of other tensors do, if they do not stand elsewhere.
-PickledValue* TorchPickle::unread_tensor(const PickledValue& callee, std::span<PickledValue* const> given) {
+PickledValue* TorchPickle::skipped_tensor(const PickledValue& callee, std::span<PickledValue* const> given) {
   PickledValue* name = make(Kind::name);
   name->text = callee.text;
   PickledValue* made = make(Kind::object);
-  made->text = "unread";
+  made->text = "skipped";
   made->items.push_back(name);
   if (given.size() > 2 && given[2]->kind == Kind::tuple) made->items.push_back(given[2]);
   return made;
@@ -159,7 +159,7 @@ bool TorchPickle::set_state(PickledValue& object, PickledValue& state) {
     object.items = {pair ? state.items[0] : &state};
     return true;
   }
-  return is_tensor(object) || is_unread_tensor(object) || object.kind == Kind::dictionary;
+  return is_tensor(object) || is_skipped_tensor(object) || object.kind == Kind::dictionary;
 }
 
 /// ("storage", type, key, location, number of elements), with a view of it, (key, offset, elements), or None after them

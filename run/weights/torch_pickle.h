@@ -17,7 +17,7 @@ namespace bantam::run {
 bool is_tensor(const PickledValue& value);
 /// A tensor of a kind that is not read, quantised or sparse: items are the name of what would rebuild it and, where
 /// they are known, its sizes, a tuple.
-bool is_unread_tensor(const PickledValue& value);
+bool is_skipped_tensor(const PickledValue& value);
 /// An object of a class that is not known. Its only item, if any, is its state.
 bool is_opaque(const PickledValue& value);
 
@@ -52,7 +52,7 @@ class TorchPickle : public PickleMachine {
 
   PickledValue* dictionary_of(const PickledValue& pairs);
   PickledValue* tensor_of(std::span<PickledValue* const> arguments, PickledValue* type);
-  PickledValue* unread_tensor(const PickledValue& callee, std::span<PickledValue* const> arguments);
+  PickledValue* skipped_tensor(const PickledValue& callee, std::span<PickledValue* const> arguments);
 
   std::map<std::string, TorchStorage, std::less<>> storages_;
   std::size_t pairs_ = 0;  // of all dictionaries that were made of lists

@@ -367,7 +367,7 @@ std::string first_tensors(const Shapes& shapes) {
 Shapes shapes_of(const SafetensorsFile& file) {
   Shapes shapes;
   for (const auto& [name, tensor] : file.tensors) shapes.emplace(name, tensor.shape);
-  for (const auto& [name, tensor] : file.unread) shapes.emplace(name, tensor.shape);
+  for (const auto& [name, tensor] : file.skipped) shapes.emplace(name, tensor.shape);
   return shapes;
 }
 
@@ -438,9 +438,9 @@ std::string drop_prefix(SafetensorsFile& file) {
     return std::ranges::all_of(tensors, [&](const auto& each) { return each.first.starts_with(prefix); });
   };
   for (const std::string prefix : {"_orig_mod.", "module.", "_orig_mod."}) {
-    if (file.tensors.empty() || !all_begin(file.tensors, prefix) || !all_begin(file.unread, prefix)) continue;
+    if (file.tensors.empty() || !all_begin(file.tensors, prefix) || !all_begin(file.skipped, prefix)) continue;
     dropping(file.tensors, prefix);
-    dropping(file.unread, prefix);
+    dropping(file.skipped, prefix);
     dropped += prefix;
   }
   return dropped;
@@ -455,7 +455,7 @@ ConvertedWeights read_state_dict(const std::filesystem::path& path, std::string&
     TorchFile file = read_torch_file(path, key);
     if (!file.key_is_prefix) key.clear();
     read.file.tensors = std::move(file.tensors);
-    read.file.unread = std::move(file.unread);
+    read.file.skipped = std::move(file.skipped);
     read.found_at = std::move(file.found_at);
     read.module = std::move(file.module);
     read.ignored = std::move(file.others);
@@ -501,9 +501,9 @@ Tensors converted(const SafetensorsFile& from, const Comparison& network, const 
   Tensors to;
   for (const TorchvisionTensor& tensor : network.expected) {
     const std::string& name = to_own ? tensor.torch : tensor.own;
-    if (const auto unread = from.unread.find(name); unread != from.unread.end())
+    if (const auto skipped = from.skipped.find(name); skipped != from.skipped.end())
       throw DataError(fmt::format("{}: tensor '{}' is {}, expected floating-point numbers of 16, 32 or 64 bits",
-                                  path.string(), name, shown(unread->second.type)));
+                                  path.string(), name, shown(skipped->second.type)));
     const auto found = from.tensors.find(name);
     if (found == from.tensors.end()) continue;
     const HostTensor& source = found->second;
@@ -531,7 +531,7 @@ void keep_tensors_of(const Comparison& found, ConvertedWeights& weights) {
       for (auto& [name, tensor] : from) {
         if (name.starts_with(found.prefix) != prefixed) continue;
         std::string plain = without(name, found.prefix);
-        const bool fresh = !kept.tensors.contains(plain) && !kept.unread.contains(plain);
+        const bool fresh = !kept.tensors.contains(plain) && !kept.skipped.contains(plain);
         if (fresh && expected.contains(plain))
           to.emplace(std::move(plain), std::move(tensor));
         else
@@ -539,9 +539,9 @@ void keep_tensors_of(const Comparison& found, ConvertedWeights& weights) {
       }
   };
   keep(weights.file.tensors, kept.tensors);
-  keep(weights.file.unread, kept.unread);
+  keep(weights.file.skipped, kept.skipped);
   weights.file.tensors = std::move(kept.tensors);
-  weights.file.unread = std::move(kept.unread);
+  weights.file.skipped = std::move(kept.skipped);
   weights.prefix += found.prefix;
 }
 
@@ -606,7 +606,7 @@ ConvertedWeights import_torchvision(const std::filesystem::path& path, const Tor
   result.head = found.head;
   result.classes = found.classifier && found.hidden ? found.classes : 0;
   result.file.tensors = converted(result.file, found, path, true);
-  result.file.unread.clear();
+  result.file.skipped.clear();
   if (const float epsilon = other_epsilon(found.model, found.program); epsilon > 0)
     change_epsilon(result.file.tensors, epsilon, kMobileNetV3Epsilon);
   result.file.metadata = {{"format", "bantam"},

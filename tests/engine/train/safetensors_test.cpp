@@ -240,10 +240,10 @@ TEST_P(SafetensorsTest, TensorsOfOtherTypesAreListed) {
   write_file_atomically(path, std::string(reinterpret_cast<const char*>(&length), 8) + header + "0123456789");
   const SafetensorsFile file = read_safetensors(path);
   EXPECT_EQ(file.tensors.size(), 1u);
-  ASSERT_EQ(file.unread.size(), 4u);
-  EXPECT_EQ(file.unread.at("b").type, "BOOL");
-  EXPECT_EQ(file.unread.at("b").shape, Shape{3});
-  EXPECT_EQ(file.unread.at("d").type, "F4");
+  ASSERT_EQ(file.skipped.size(), 4u);
+  EXPECT_EQ(file.skipped.at("b").type, "BOOL");
+  EXPECT_EQ(file.skipped.at("b").shape, Shape{3});
+  EXPECT_EQ(file.skipped.at("d").type, "F4");
 }
 
 /// A header after its length, as files begin.

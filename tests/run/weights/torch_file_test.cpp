@@ -154,7 +154,7 @@ TEST_F(TorchFileTest, TensorsOfOtherTypesAreListed) {
   EXPECT_EQ(values<float>(file, "w"), (std::vector<float>{1, 2}));
   EXPECT_EQ(file.tensors.size(), 1u);
   std::string text;
-  for (const auto& [name, tensor] : file.unread)
+  for (const auto& [name, tensor] : file.skipped)
     text += name + " " + tensor.type + " " + to_string(tensor.shape) + "; ";
   EXPECT_EQ(text,
             "c complex64 (3); f8 float8_e4m3fn (4); i16 int16 (2); q torch._utils._rebuild_qtensor (2, 5); "

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <limits>
 #include <numeric>
+#include <span>
 
 #include <fmt/format.h>
 
@@ -389,6 +390,11 @@ TEST_F(TorchvisionTest, FilesOfOtherProgramsAreNamed) {
   contains(error("config.json", "{\"architectures\": []}"), "it is JSON");
   contains(error("m.pth", ""), "it is empty");
   contains(error("m.pth.gz", "\x1f\x8b\x08 and more"), "compressed by gzip");
+  std::string tar(512, '\0');
+  tar.replace(0, 8, "sys_info").replace(257, 5, "ustar");
+  contains(error("m.pth", tar), "in the form that PyTorch wrote before 0.1.10 (a tar archive), which is not read");
+  tar.replace(0, 8, "data.pth");
+  contains(error("m.tar", tar), "a tar archive");
   contains(error("m.mlmodel", "\x08\x04\x12 and more"), "a model of Core ML");
   contains(error("m.keras", testing::zip_archive({{"config.json", "{}"}, {"model.weights.h5", "x"}}, false)),
            "a model of Keras 3 (.keras)");
