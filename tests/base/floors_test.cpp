@@ -143,12 +143,6 @@ Place place_of(const std::string& path) {
   return {};
 }
 
-std::string name_of(Place place) {
-  const Floor& floor = kHouse[static_cast<std::size_t>(place.floor)];
-  const std::string& room = floor.rooms[static_cast<std::size_t>(place.room)];
-  return room.empty() ? floor.name : floor.name + "/" + room;
-}
-
 /// "bantam/engine/ops/add.h" → "engine/ops/add.h"; empty where the include is none of ours.
 std::string own_path(const std::string& include) {
   return include.starts_with("bantam/") ? include.substr(7) : std::string();
