@@ -8,6 +8,7 @@
 
 #include "bantam/base/error.h"
 #include "bantam/engine/graph/lower.h"
+#include "bantam/run/config/aliases.h"
 #include "bantam/run/fit/fitting.h"
 
 namespace bantam::cli {
