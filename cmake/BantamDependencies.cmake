@@ -12,6 +12,7 @@ find_package(ZLIB REQUIRED)
 find_package(JPEG REQUIRED)  # libjpeg-turbo: its calls to decode a window
 find_package(PNG REQUIRED)
 find_package(LibArchive REQUIRED)
+include(BantamImageTypes)
 if(BANTAM_TESTS)
   find_package(GTest REQUIRED)
   include(GoogleTest)

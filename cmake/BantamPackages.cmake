@@ -45,6 +45,11 @@ bantam_link_archives(yaml-cpp libyaml-cpp.a)
 bantam_link_archives(ZLIB::ZLIB libz.a)
 bantam_link_archives(JPEG::JPEG libjpeg.a)
 bantam_link_archives(PNG::PNG libpng16.a)
+if(BANTAM_WITH_TIFF)  # libtiff's archive needs encoders of JPEG, Zstandard and LZMA, and five more libraries
+  message(FATAL_ERROR "BANTAM_STATIC_DEPENDENCIES=ON is without TIFF files: build with -DBANTAM_TIFF=OFF")
+endif()
+bantam_link_archives(WebP::webpdemux libwebpdemux.a libwebp.a)
+bantam_link_archives(GIF::GIF libgif.a)
 bantam_link_archives(LibArchive::LibArchive libarchive.a liblzma.a libzstd.a libbz2.a libz.a)
 bantam_link_archives(OpenMP::OpenMP_CXX libgomp.a)
 # Debian has {fmt} as a shared library alone: its functions are compiled from its headers.

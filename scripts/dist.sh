@@ -11,7 +11,7 @@ folder=$1 jobs=$2
 shift 2
 
 # Archives of what is linked; the compiler's own come with it. Header-only libraries have no archive in the link's map.
-archive_packages=(libyaml-cpp-dev zlib1g-dev libjpeg62-turbo-dev libpng-dev libarchive-dev liblzma-dev libzstd-dev libbz2-dev)
+archive_packages=(libyaml-cpp-dev zlib1g-dev libjpeg62-turbo-dev libpng-dev libwebp-dev libgif-dev libarchive-dev liblzma-dev libzstd-dev libbz2-dev)
 header_packages=(libfmt-dev nlohmann-json3-dev libcli11-dev)
 newest_glibc=2.36
 
@@ -78,6 +78,7 @@ for package in "${archive_packages[@]}"; do
 done
 ((${#missing[@]} == 0)) || scripts/install_deps.sh "${missing[@]}"
 scripts/build.sh "$folder" "$jobs" bantam -DCMAKE_BUILD_TYPE=Release -DBANTAM_STATIC_DEPENDENCIES=ON -DBANTAM_HTTP=OFF -DBANTAM_ONEDNN=OFF \
+  -DBANTAM_WEBP=ON -DBANTAM_GIF=ON -DBANTAM_TIFF=OFF \
   -DBANTAM_TESTS=OFF -DBANTAM_EXAMPLES=OFF "$@"
 
 cached() { sed -n "s/^$1:[A-Z]*=//p" "$folder/CMakeCache.txt"; }

@@ -4,7 +4,7 @@
 set -euo pipefail
 
 packages=(cmake g++ ninja-build ccache libdnnl-dev libyaml-cpp-dev libcli11-dev libfmt-dev
-          nlohmann-json3-dev libeigen3-dev zlib1g-dev libarchive-dev libjpeg-dev libpng-dev libgtest-dev
+          nlohmann-json3-dev libeigen3-dev zlib1g-dev libarchive-dev libjpeg-dev libpng-dev libwebp-dev libgif-dev libtiff-dev libgtest-dev
           pkgconf libcpp-httplib-dev "$@")
 
 if ! command -v dpkg-query >/dev/null; then

@@ -41,13 +41,15 @@ int run_init(const InitOptions& options) {
   const std::string data = options.data.empty() ? "" : " --data " + options.data;
   const run::FirstConfig config = run::first_config(
       options.data, {.threads = options.threads, .for_gpu = cuda_device_count() > 0, .command = "bantam init" + data});
+  if (!options.json)
+    for (const std::string& warning : config.warnings) fmt::print(stderr, "warning: {}\n", shown_message(warning));
   if (to_terminal) {
     std::fputs(config.text.c_str(), stdout);
     return 0;
   }
   write_file_atomically(options.out, config.text);
   if (options.json) {
-    fmt::print("{}\n", json_text({{"config", options.out}, {"found", config.summary}}));
+    fmt::print("{}\n", json_text({{"config", options.out}, {"found", config.summary}, {"warnings", config.warnings}}));
     return 0;
   }
   fmt::print("{}\nwrote {}; next: bantam train {}\n", printable(config.summary), printable(options.out),

@@ -56,6 +56,11 @@ Json json_of(const DataReport::Split& split) {
   json["stored_channels"] = Json::object();
   for (const auto& [channels, files] : survey.stored_channels)
     json["stored_channels"][fmt::format("{}", channels)] = files;
+  json["types"] = survey.types;
+  json["with_alpha"] = survey.with_alpha();
+  json["turned"] = survey.turned;
+  json["files_of_16_bits"] = {{"files", survey.wide}, {"greatest", survey.wide_most}, {"bits", survey.wide_bits()}};
+  json["unsupported_images"] = survey.ignored.unsupported_images;
   json["channels"] = Json::array();
   for (const ChannelStatistics& channel : survey.channels)
     json["channels"].push_back(
@@ -92,6 +97,53 @@ std::string images_text(const SplitSurvey& survey) {
   for (const auto& [number, files] : survey.stored_channels)
     stored.push_back(fmt::format("{} of {} channel{}", format_count(files), number, number == 1 ? "" : "s"));
   return fmt::format("image files, used as {} (stored: {})", kind, fmt::join(stored, ", "));
+}
+
+std::string files_text(std::int64_t files) {
+  return fmt::format("{} file{}", format_count(files), files == 1 ? "" : "s");
+}
+
+/// Where files have types other than JPEG and PNG.
+std::string types_text(const SplitSurvey& survey) {
+  std::vector<std::string> types;
+  bool others = false;
+  for (const auto& [type, files] : survey.types) {
+    types.push_back(fmt::format("{} {}", format_count(files), type));
+    others = others || (type != "JPEG" && type != "PNG");
+  }
+  return others ? fmt::format("{}", fmt::join(types, ", ")) : std::string();
+}
+
+std::string alpha_text(const SplitSurvey& survey) {
+  const std::int64_t files = survey.with_alpha();
+  if (files == 0) return {};
+  std::string text = files_text(files) + (files == 1 ? " has alpha" : " have alpha");
+  const DatasetFacts& facts = survey.facts;
+  if (facts.image_shape[2] == 4) return text + ", which is kept (channels: 4)";
+  if (facts.background) return text + fmt::format(": shown over [{}]", fmt::join(*facts.background, ", "));
+  return text +
+         "; transparent pixels have the colour that is stored there,\n              often black: data.background: "
+         "white puts white under them";
+}
+
+std::string turned_text(const SplitSurvey& survey) {
+  if (survey.turned == 0) return {};
+  return files_text(survey.turned) + (survey.turned == 1 ? " is" : " are") + " turned upright, as EXIF or XMP says";
+}
+
+/// Values of 12 bits in files of 16 are a sixteenth of white.
+std::string depth_text(const SplitSurvey& survey) {
+  const int bits = survey.wide_bits();
+  if (bits == 0) return {};
+  std::string text =
+      fmt::format("{} of 16 bits, greatest value {}", files_text(survey.wide), format_count(survey.wide_most));
+  if (bits > 15) return text;
+  text += fmt::format(" ({} bit{})", bits, bits == 1 ? "" : "s");
+  if (survey.facts.image_dtype == DType::float32) return text;
+  return text + fmt::format(
+                    ":\n              warning: as bytes they are at most {} of 255; data.range: stored keeps them,\n"
+                    "              and normalize: {{scale: 1/{}}} makes them 0 to 1",
+                    (survey.wide_most + 128) / 257, (1 << bits) - 1);
 }
 
 std::string sizes_text(const SplitSurvey& survey) {
@@ -134,7 +186,8 @@ std::string text_of(const DataReport::Split& split, bool checked) {
   const SplitSurvey& survey = split.survey;
   std::string text = fmt::format("{}: {}, {}\n", split.name, counted(survey.facts.size, "sample"),
                                  format_byte_size(survey.stored_bytes));
-  text += line("images", images_text(survey)) + line("sizes", sizes_text(survey));
+  text += line("images", images_text(survey)) + line("types", types_text(survey)) + line("sizes", sizes_text(survey));
+  text += line("depth", depth_text(survey)) + line("alpha", alpha_text(survey)) + line("turned", turned_text(survey));
   text += line("values", values_text(survey)) + line("read", read_text(survey));
   if (survey.ignored.count > 0)
     text += line("ignored", fmt::format("{} other file{}: {}{}", format_count(survey.ignored.count),

@@ -14,6 +14,7 @@
 #include "bantam/cli/print/json_text.h"
 #include "bantam/cli/print/terminal.h"
 #include "bantam/cli/report/data_page.h"
+#include "bantam/data/formats/image_files.h"
 #include "bantam/data/images/decode.h"
 #include "bantam/data/survey/spread_samples.h"
 
@@ -128,7 +129,7 @@ Image stored_image(const SampleReader& reader, std::int64_t index) {
   std::vector<std::vector<std::byte>> fields(facts.targets.size() + 1);
   reader.fetch(index, fields);
   if (facts.has_encoded_images()) {
-    decode_image(fields[0], shape[2], image);
+    decode_image(fields[0], PixelForm(facts), image);
     return image;
   }
   image.reshape({shape[0], shape[1]}, shape[2]);
@@ -157,6 +158,8 @@ int run_data(const DataVerb& verb) {
   const RunConfig config = run::read_survey_config(verb.common.config, all_overrides(verb.common));
   if (!config.data) config.document.root().fail_at_key("missing key 'data'");
   const SampleSplits splits = open_splits(surveyed_data(config, verb), config.seed);
+  const std::string warning = unsupported_images_warning(config.data->source);
+  if (!warning.empty()) fmt::print(stderr, "warning: {}\n", shown_message(warning));
   const auto runtime = run::make_runtime(config, verb.common.threads);
   const DataReport report = survey(config, splits, verb, runtime->threads());
   if (!verb.out.empty())

@@ -39,7 +39,7 @@ constexpr const char* kAbout =
     "Classes with their probabilities (or labels above --threshold, numbers, masks:\n"
     "what the model's loss is of) of image files, through the run's own stages of\n"
     "evaluation and with its class names. The training data need not be there. Of a\n"
-    "folder, the .jpg, .jpeg and .png files below it. A file that cannot be read is\n"
+    "folder, the image files below it. A file that cannot be read is\n"
     "named and left out; the exit code is then 3. Masks are PNG files whose pixels\n"
     "are class numbers, in the folder --out.\n"
     "Example: bantam predict runs/pets holiday/ --top 1 --out holiday.csv";

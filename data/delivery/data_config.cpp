@@ -20,6 +20,7 @@
 #include "bantam/data/delivery/loader.h"
 #include "bantam/data/delivery/sample_weights.h"
 #include "bantam/data/formats/held_out.h"
+#include "bantam/data/formats/image_files.h"
 #include "bantam/data/formats/sample_reader.h"
 #include "bantam/data/images/gpu_decoder.h"
 
@@ -99,6 +100,34 @@ DecodeKind read_decode(ConfigMap& data, const DatasetFacts& facts) {
   if (kind == "gpu" && !facts.has_encoded_images() && !node->is_described())
     node->fail("decode: gpu is for formats of image files, and this one has none: remove the key");
   return kind == "gpu" ? DecodeKind::gpu : kind == "cpu" ? DecodeKind::cpu : DecodeKind::automatic;
+}
+
+/// `samples` decoded as `values` say.
+class DecodedSamples : public WrappedReader {
+ public:
+  DecodedSamples(std::shared_ptr<const SampleReader> samples, const ImageValues& values)
+      : WrappedReader(std::move(samples)), values_(values) {}
+
+  DatasetFacts facts() const override { return values_.applied_to(WrappedReader::facts()); }
+
+ private:
+  ImageValues values_;
+};
+
+/// Of all samples of the options that are image files.
+void apply_image_values(ConfigMap& data, DataOptions& options) {
+  const ImageValues values = read_image_values(data);
+  if ((!values.background && !values.as_stored) || data.self().is_described()) return;
+  const ConfigNode node = *data.find(values.background ? "background" : "range");
+  const DatasetFacts facts = options.source.train->facts();
+  if (!facts.has_encoded_images())
+    node.fail_at_key("it is for formats of image files, and this one has none: remove the key");
+  if (values.background && facts.image_shape[2] == 4)
+    node.fail("images of 4 channels keep their alpha: remove the key, or channels: 4");
+  for (auto* samples : {&options.source.train, &options.source.validation, &options.source.test, &options.source.whole,
+                        &options.validation.own})
+    if (*samples != nullptr && (*samples)->facts().has_encoded_images())
+      *samples = std::make_shared<DecodedSamples>(*samples, values);
 }
 
 /// The format of samples that are given: it is in no table, since a configuration alone cannot open them.
@@ -294,7 +323,44 @@ std::int64_t evaluated_samples(const DataOptions& options) {
   return samples > 0 && of_batches > 0 ? std::min(samples, of_batches) : std::max(samples, of_batches);
 }
 
+/// A colour: a name, a grey value, or red, green and blue.
+Background read_background(const ConfigNode& node) {
+  Background colour{};
+  if (node.is_list()) {
+    const std::vector<std::int64_t> values = node.as_integers({.min = 0, .max = 255});
+    if (values.size() != colour.size()) node.fail("expected white, black, or [red, green, blue], each 0 to 255");
+    std::ranges::transform(values, colour.begin(), [](std::int64_t value) { return static_cast<std::uint8_t>(value); });
+    return colour;
+  }
+  if (node.as_choice({"white", "black"}) == "white") colour.fill(255);
+  return colour;
+}
+
 }  // namespace
+
+DatasetFacts ImageValues::applied_to(DatasetFacts facts) const {
+  facts.background = background;
+  if (as_stored) facts.image_dtype = DType::float32;
+  return facts;
+}
+
+ImageValues read_image_values(ConfigMap& data) {
+  ImageValues values;
+  if (const auto node = data.find(
+          {"background",
+           "Of image files with transparent pixels, where `channels` is 1 or 3: the colour that shows through them. "
+           "white, black, or [red, green, blue], each 0 to 255.",
+           "white | [255, 255, 255]",
+           "none: such pixels have the colour that is stored under their transparency, often black"}))
+    values.background = read_background(*node);
+  if (const auto node = data.find(
+          {"range",
+           "Of image files. bytes: values are 0 to 255, those of 16 bits divided by 257; stored: float32 values as the "
+           "files have them (0 to 255, of 16 bits to 65535, of TIFF also float), which normalize scales.",
+           "stored", "bytes"}))
+    values.as_stored = node->as_choice({"bytes", "stored"}) == "stored";
+  return values;
+}
 
 bool has_one_size(const DataOptions& options) {
   return stage_forms(options.pipeline.augmentations, train_facts(options)).has_one_size();
@@ -349,6 +415,7 @@ DataOptions read_data_section(const ConfigNode& data, StagesFor use, const Sampl
       map.boolean({"verify", "Check the published SHA-256 of the files first, where there are some."}, false);
   options.validation = read_validation(map, format, options.source);
   check_held_out(map, options);
+  apply_image_values(map, options);
   options.skips_broken =
       map.choice({"on_error",
                   "A sample that cannot be read or decoded. fail: the run ends with an error that names it; skip: the "
@@ -398,6 +465,8 @@ DatasetFacts validation_facts(const DataOptions& options) {
 
 std::vector<std::string> data_notes(const DataOptions& options) {
   std::vector<std::string> notes;
+  if (std::string warning = unsupported_images_warning(options.source); !warning.empty())
+    notes.push_back(std::move(warning));
   for (const auto& reader :
        {options.source.train, options.source.validation, options.source.test, options.validation.own}) {
     if (reader == nullptr) continue;

@@ -53,6 +53,8 @@ enum class DecodeKind : std::uint8_t {
 ///       validation: {split: 0.1} # any format; {from: test} without the key, or {path: …}: another data set
 ///       sampling: {balanced: true}  # any format: which samples an epoch has, and how many
 ///       decode: gpu              # JPEG files: nvJPEG decodes them
+///       background: white        # image files: what shows through transparent pixels
+///       range: stored            # image files: values as stored, float32
 ///       on_error: skip           # any format: samples that cannot be read are replaced by the next ones, and counted
 ///       pipeline: […]            # see read_pipeline
 ///       evaluation: {pipeline: […]}  # stages of validation samples that do not follow from training's
@@ -71,6 +73,17 @@ struct DataOptions {
   std::function<void(std::string_view set, std::int64_t read, std::int64_t samples)> on_read = {};
   std::string run_folder = {};  ///< likewise: where `cache: disk` puts its files, unless it names a folder
 };
+
+/// What image files are decoded to, beside their channels: `data.background` and `data.range`.
+struct ImageValues {
+  std::optional<Background> background = {};  ///< shows through transparent pixels
+  bool as_stored = false;                     ///< float32 values as stored; else bytes of 0 to 255
+
+  /// Facts of encoded images that are decoded so.
+  DatasetFacts applied_to(DatasetFacts facts) const;
+};
+/// Reads both keys of `data`. Throws ConfigError.
+ImageValues read_image_values(ConfigMap& data);
 
 /// Reads the value of `data`. Opens no file. Throws ConfigError at the node, also where `drop_last` drops the only
 /// batch. For a survey it needs no pipeline, and images need not get one size.

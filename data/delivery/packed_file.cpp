@@ -18,6 +18,7 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -87,6 +88,7 @@ void add_facts(Checksum& sum, const DatasetFacts& facts) {
   sum.add(bytes_of(facts.size));
   for (const std::string& name : facts.class_names) sum.add(name);
   if (facts.masks != nullptr) sum.add(facts.masks->fingerprint());
+  if (facts.background) sum.add(fmt::format("background {}", fmt::join(*facts.background, " ")));
   for (const SampleField& field : facts.fields())
     sum.add(fmt::format("{} {} {} {}", field.name, to_string(field.shape), to_string(field.dtype),
                         static_cast<int>(field.encoding)));

@@ -119,13 +119,13 @@ SamplePath::SamplePath(std::shared_ptr<const SampleReader> reader, Stages stages
   for (const SampleField& target : stored.targets) moves_.push_back(is_pixel_target(target, stored.image_shape));
   fetches_ = std::ranges::any_of(stored_, [](const SampleField& f) { return f.encoding != FieldEncoding::values; });
   decodes_ = stored_[0].encoding == FieldEncoding::image;
+  if (decodes_) form_ = PixelForm(stored);
   straight_ = !fetches_ && std::ranges::none_of(stages_.stages, [](const auto& s) { return s->has_region_form(); });
   for (std::size_t f = 0; f < stored_.size(); ++f) {
     const bool one_byte = stored_[f].dtype == DType::uint8 || stored_[f].dtype == DType::int32;
-    if ((f == 0 && !straight_ && stored_[f].dtype != DType::uint8) ||
-        (stored_[f].encoding == FieldEncoding::mask && !one_byte))
-      throw DTypeError(fmt::format("'{}' is {}: only uint8 images can be resampled, and masks be uint8 or int32",
-                                   stored_[f].name, to_string(stored_[f].dtype)));
+    if (stored_[f].encoding == FieldEncoding::mask && !one_byte)
+      throw DTypeError(
+          fmt::format("'{}' is {}: masks are uint8 or int32", stored_[f].name, to_string(stored_[f].dtype)));
   }
 }
 
@@ -253,7 +253,6 @@ std::size_t SamplePath::decode(Work& work) const {
 /// `decoded`: the image's pixels, where it has some. The first stage's window, where it has one, is decoded alone.
 std::size_t SamplePath::decode(Work& work, const StoredRgb& decoded) const {
   Scratch& s = work.scratch;
-  const std::int64_t channels = stored_[0].shape[2];
   const bool encoded = decodes_, by_gpu = decoded.pixels != nullptr;
   const ImageSize size = by_gpu    ? decoded.upright_size()
                          : encoded ? read_image_header(s.stored[0]).size
@@ -264,13 +263,13 @@ std::size_t SamplePath::decode(Work& work, const StoredRgb& decoded) const {
   if (window) {
     whole = sampling_of(*first, visit_of(work.place), random_of(*first, work.place), size);
     if (by_gpu)
-      decode_sampled(decoded, channels, whole, s.decoded, s.now[0]);
+      decode_sampled(decoded, form_, whole, s.decoded, s.now[0]);
     else
-      decode_sampled(s.stored[0], channels, whole, s.decoded, s.now[0]);
+      decode_sampled(s.stored[0], form_, whole, s.decoded, s.now[0]);
   } else if (by_gpu) {
-    decode_image(decoded, channels, s.now[0]);
+    decode_image(decoded, form_, s.now[0]);
   } else if (encoded) {
-    decode_image(s.stored[0], channels, s.now[0]);
+    decode_image(s.stored[0], form_, s.now[0]);
   }
   for (std::size_t f = 1; f < stored_.size(); ++f) {
     if (stored_[f].encoding == FieldEncoding::mask) {
@@ -302,7 +301,10 @@ void SamplePath::take_region(Work& work, const Augmentation& stage) const {
   if (changes_nothing(sampling, s.now[0].size)) return;
   for (std::size_t f = 0; f < stored_.size(); ++f) {
     if (!moves_[f]) continue;
-    resample(s.now[f], sampling, f == 0 ? Interpolation::bilinear : Interpolation::nearest, s.next[f]);
+    if (f == 0 && stored_[0].dtype == DType::float32)
+      resample_values(s.now[f], sampling, s.next[f]);
+    else
+      resample(s.now[f], sampling, f == 0 ? Interpolation::bilinear : Interpolation::nearest, s.next[f]);
     std::swap(s.now[f], s.next[f]);
   }
 }

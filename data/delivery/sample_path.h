@@ -98,6 +98,7 @@ class SamplePath {
   std::vector<bool> moves_;  ///< a field: images and pixel targets
   bool fetches_ = false;     ///< some field is encoded
   bool decodes_ = false;     ///< the images are
+  PixelForm form_{3};        ///< that they are decoded to
   bool straight_ = false;    ///< the reader writes into the buffers, which stages change in place
 };
 

@@ -692,7 +692,7 @@ void read_missing(ConfigMap& data, CsvOptions& options) {
 /// What samples are: images or numbers.
 void read_sample_columns(ConfigMap& data, CsvOptions& options) {
   if (const auto image = data.find({"image",
-                                    "Column of paths of JPEG and PNG files, relative to `root`. Without it samples are "
+                                    "Column of paths of image files, relative to `root`. Without it samples are "
                                     "rows of numbers.",
                                     "image", "none: samples are numbers"}))
     options.columns.image = read_column(*image);

@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "bantam/base/error.h"
+#include "bantam/base/text.h"
 
 namespace bantam {
 namespace {
@@ -124,11 +125,60 @@ class OpenFile {
 
 }  // namespace
 
-bool has_image_suffix(std::string_view name) {
-  constexpr std::array<std::string_view, 3> kSuffixes = {".jpg", ".jpeg", ".png"};
-  return std::ranges::any_of(kSuffixes, [&](std::string_view suffix) {
-    return name.size() >= suffix.size() && is_word(name.substr(name.size() - suffix.size()), suffix);
-  });
+namespace {
+
+using SuffixCounts = std::map<std::string, std::int64_t>;
+
+/// "14 (.avif 10, .heic 4)".
+std::string counts_text(const SuffixCounts& counts) {
+  std::int64_t all = 0;
+  std::vector<std::string> parts;
+  for (const auto& [suffix, files] : counts) {
+    all += files;
+    parts.push_back(counts.size() == 1 ? suffix : fmt::format("{} {}", suffix, format_count(files)));
+  }
+  return fmt::format("{} ({})", format_count(all), join(parts, ", ", ", "));
+}
+
+constexpr std::string_view kRemedy = "convert them to JPEG or PNG to train on them, or remove them";
+
+}  // namespace
+
+std::string no_images_text(const IgnoredFiles& ignored) {
+  std::string text = fmt::format("holds no image ({})", read_image_types());
+  SuffixCounts all;
+  for (const auto& [place, suffixes] : ignored.unsupported_images)
+    for (const auto& [suffix, files] : suffixes) all[suffix] += files;
+  if (!all.empty()) text += fmt::format("; of types that are not read it has {}: {}", counts_text(all), kRemedy);
+  return text;
+}
+
+std::string unsupported_images_warning(const SampleSplits& splits) {
+  std::map<std::string, SuffixCounts> by_place;
+  std::vector<const SampleReader*> seen;
+  const auto& whole = splits.whole != nullptr ? splits.whole : splits.train;
+  for (const SampleReader* reader :
+       {whole.get(), splits.whole != nullptr ? nullptr : splits.validation.get(), splits.test.get()}) {
+    if (reader == nullptr || std::ranges::find(seen, reader) != seen.end()) continue;
+    seen.push_back(reader);
+    try {
+      for (const auto& [place, suffixes] : reader->ignored().unsupported_images)
+        for (const auto& [suffix, files] : suffixes) by_place[place][suffix] += files;
+    } catch (const DataError&) {  // whoever reads the samples reports that
+    }
+  }
+  if (by_place.empty()) return {};
+  std::int64_t all = 0;
+  constexpr std::size_t kMost = 20;
+  std::vector<std::string> places;
+  for (const auto& [place, suffixes] : by_place) {
+    for (const auto& [suffix, files] : suffixes) all += files;
+    if (places.size() < kMost)
+      places.push_back(fmt::format("{} {}", place.empty() ? "the folder" : shown(place), counts_text(suffixes)));
+  }
+  if (by_place.size() > kMost) places.push_back(fmt::format("{} more classes", by_place.size() - kMost));
+  return fmt::format("{} image{} of types that are not read: {}; {} are read: {}", format_count(all),
+                     all == 1 ? " is" : "s are", join(places, ", ", " and "), read_image_types(), kRemedy);
 }
 
 FolderEntries list_folder(const fs::path& folder) {
@@ -168,6 +218,12 @@ std::vector<std::string> find_likely_folders(const fs::path& folder, std::span<c
   return found;
 }
 
+void add_ignored(std::string file, std::string_view name, IgnoredFiles& ignored) {
+  ignored.add(std::move(file));
+  if (const std::string_view suffix = unsupported_image_suffix(name); !suffix.empty())
+    ++ignored.unsupported_images[""][std::string(suffix)];
+}
+
 namespace {
 
 /// Calls `visit` with each folder's name below `root` ("" for itself) and its entries, as list_image_files goes, until
@@ -196,7 +252,7 @@ ImageFiles list_image_files(const fs::path& folder, std::size_t most_folders) {
       if (has_image_suffix(name))
         files.emplace_back(where, name);
       else
-        found.ignored.add((folder / below(where, name)).string());
+        add_ignored((folder / below(where, name)).string(), name, found.ignored);
     }
     for (const std::string& name : entries.system_files) found.system_files.add((folder / below(where, name)).string());
     return true;

@@ -14,6 +14,7 @@
 
 #include "bantam/data/files/once.h"
 #include "bantam/data/formats/sample_reader.h"
+#include "bantam/data/images/image_types.h"
 
 namespace bantam {
 
@@ -24,8 +25,8 @@ struct ImageFiles {
   IgnoredFiles system_files;  ///< see FolderEntries
 };
 
-/// Whether a name ends in .jpg, .jpeg or .png, in letters of either case.
-bool has_image_suffix(std::string_view name);
+/// Adds a file that is no sample; one that is an image of a type that is not read is counted by its suffix.
+void add_ignored(std::string file, std::string_view name, IgnoredFiles& ignored);
 
 /// Lists `folder` and all folders in it but the system's, following links, none into a folder that it is within; at
 /// most `most_folders` of them. Throws DataError.
@@ -34,6 +35,14 @@ ImageFiles list_image_files(const std::filesystem::path& folder,
 
 /// Whether there is any image file below the folder. Stops at the first. Throws DataError.
 bool has_image_files(const std::filesystem::path& folder);
+
+/// "holds no image (JPEG, PNG, …)", and, where images of other types were found, how many of which suffixes, and what
+/// to do.
+std::string no_images_text(const IgnoredFiles& ignored);
+
+/// How many images of which class or folder are not read because of their type, and what to do; empty: none. Lists
+/// folders.
+std::string unsupported_images_warning(const SampleSplits& splits);
 
 /// Names of what lies in a folder, sorted as bytes.
 struct FolderEntries {

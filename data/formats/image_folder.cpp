@@ -1,4 +1,4 @@
-// Class folders of JPEG and PNG files, as torchvision's ImageFolder and Keras' image_dataset_from_directory read them:
+// Class folders of image files, as torchvision's ImageFolder and Keras' image_dataset_from_directory read them:
 //
 //     photos/train/cat/a.jpg, photos/train/dog/b.png, …, photos/val/cat/c.jpg, …, and photos/test/… where it is there,
 //
@@ -95,7 +95,7 @@ class ClassFolders {
   }
   void list() const {
     const FolderEntries entries = list_folder(folder_);
-    for (const std::string& name : entries.files) files_.ignored.add((folder_ / name).string());
+    for (const std::string& name : entries.files) add_ignored((folder_ / name).string(), name, files_.ignored);
     for (const std::string& name : entries.system_files) files_.system_files.add((folder_ / name).string());
     if (training_ != nullptr) check_known(entries.folders);
     std::unordered_map<std::string, std::string> folders;  // by their names as text
@@ -104,7 +104,7 @@ class ClassFolders {
       const auto found = folders.find(name);
       list_class(name, folder_ / (found != folders.end() ? found->second : name));
     }
-    if (files_.names.empty()) throw DataError(fmt::format("{}: holds no .jpg, .jpeg or .png", folder_.string()));
+    if (files_.names.empty()) throw DataError(fmt::format("{}: {}", folder_.string(), no_images_text(files_.ignored)));
     add_notes(entries);
   }
   void list_class(const std::string& name, const fs::path& folder) const {
@@ -113,10 +113,10 @@ class ClassFolders {
     if (training_ != nullptr && !fs::exists(folder)) return;
     ImageFiles found = list_image_files(folder);
     if (training_ == nullptr && found.names.empty())
-      throw DataError(fmt::format("{}: the class '{}' has no .jpg, .jpeg or .png", folder.string(), name));
+      throw DataError(fmt::format("{}: the class '{}' {}", folder.string(), name, no_images_text(found.ignored)));
     if (training_ == nullptr) note_nested(name, found.names);
     std::ranges::move(found.names, std::back_inserter(files_.names));
-    files_.ignored.add(found.ignored);
+    files_.ignored.add(found.ignored, name);
     files_.system_files.add(found.system_files);
   }
   /// Folders within a class may be classes of their own, one level too deep.
@@ -267,7 +267,7 @@ fs::path find_held_out(const fs::path& path, std::span<const std::string_view> u
                         ? fmt::format("{}: its images are in no class folders, so that nothing can be evaluated on "
                                       "them: it is left out; `bantam predict RUN {}` answers for them",
                                       folder.string(), folder.string())
-                        : fmt::format("{}: holds no .jpg, .jpeg or .png, and is left out", folder.string()));
+                        : fmt::format("{}: holds no image, and is left out", folder.string()));
   }
   return {};
 }
@@ -343,7 +343,8 @@ void check_classes(const ConfigNode& path, const fs::path& folder) {
 /// `data: {format: image_folder}`: path, train, validation, test, split, channels, classes.
 SampleSplits image_folder_format(ConfigMap& data) {
   data.describe(
-      "Folders of JPEG and PNG files, one a class: path/train/CLASS/…, path/val/CLASS/… and path/test/CLASS/…, or "
+      "Folders of image files (JPEG, PNG, WebP, GIF, BMP, TIFF, PNM), one a class: path/train/CLASS/…, "
+      "path/val/CLASS/… and path/test/CLASS/…, or "
       "path/CLASS/… alone, of which a share is held out. Files with other suffixes are ignored and counted.");
   const ConfigNode path = data.node({"path", "The folder. Relative to the current folder.", "data/photos"});
   const PartNames names = read_part_names(data, "Folder within `path`");

@@ -2,9 +2,11 @@
 // registers it where `data.format` is to name it.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -37,10 +39,13 @@ struct Sampling {
   bool mirrored = false;  ///< left and right
 };
 
+/// A colour that shows through transparent pixels: red, green, blue.
+using Background = std::array<std::uint8_t, 3>;
+
 /// How a format stores a field.
 enum class FieldEncoding : std::uint8_t {
   values,  ///< as numbers of the field's shape and type
-  image,   ///< as an image file (JPEG, PNG) of a size of its own
+  image,   ///< as an image file (JPEG, PNG, …) of a size of its own
   mask     ///< as an image file whose pixels are class numbers (DatasetFacts::masks), of its image's size
 };
 
@@ -65,10 +70,13 @@ struct DatasetFacts {
   /// All fields but the images, which batches get as they are stored: class numbers, vectors, masks, …
   std::vector<SampleField> targets = {{"labels", {}, DType::int32}};
 
-  DType image_dtype = DType::uint8;                ///< or float32
+  DType image_dtype = DType::uint8;                ///< or float32: of image files their values as stored
   std::optional<std::int32_t> ignored_label = {};  ///< of masks: a number that pixels of no class have
   /// Of masks: how their stored values become class numbers. Null: the numbers are stored.
   std::shared_ptr<const MaskReading> masks = nullptr;
+  /// Of image files: what shows through transparent pixels where images have no alpha channel; nothing: the colour
+  /// that such pixels are stored with.
+  std::optional<Background> background = {};
 
   /// The images, then the targets.
   std::vector<SampleField> fields() const;
@@ -88,16 +96,21 @@ void check_facts(const DatasetFacts& facts);
 struct IgnoredFiles {
   std::int64_t count = 0;
   std::vector<std::string> examples;  ///< the first few
+  /// Of those the images, of types that are not read: class (or folder) → suffix → files.
+  std::map<std::string, std::map<std::string, std::int64_t>> unsupported_images = {};
 
   void add(std::string file) {
     constexpr std::size_t kExamples = 3;
     ++count;
     if (examples.size() < kExamples) examples.push_back(std::move(file));
   }
-  void add(const IgnoredFiles& more) {
+  /// `place`: the class or folder that images among them are of; empty: as `more` says.
+  void add(const IgnoredFiles& more, const std::string& place = {}) {
     const std::int64_t together = count + more.count;
     for (const std::string& file : more.examples) add(file);
     count = together;
+    for (const auto& [where, suffixes] : more.unsupported_images)
+      for (const auto& [suffix, files] : suffixes) unsupported_images[place.empty() ? where : place][suffix] += files;
   }
 };
 

@@ -75,10 +75,10 @@ class ImageMaskPairs {
   void list() const {
     ImageFiles images = list_image_files(folders_.images);
     if (images.names.empty())
-      throw DataError(fmt::format("{}: holds no .jpg, .jpeg or .png", folders_.images.string()));
+      throw DataError(fmt::format("{}: {}", folders_.images.string(), no_images_text(images.ignored)));
     ImageFiles masks = folders_.are_one() ? images : list_image_files(folders_.masks);
-    ignored_.add(images.ignored);
-    if (!folders_.are_one()) ignored_.add(masks.ignored);
+    ignored_.add(images.ignored, "images");
+    if (!folders_.are_one()) ignored_.add(masks.ignored, "masks");
     if (masks.names.empty()) throw DataError(fmt::format("{}: holds no masks", folders_.masks.string()));
     const MaskNames names = names_ ? *names_ : found_names(images.names, masks.names);
     if (folders_.are_one()) part(names, images.names, masks.names);

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <array>
+#include <cstring>
+#include <optional>
 
 #include <fmt/format.h>
 
@@ -11,6 +13,7 @@
 #include "bantam/data/images/jpeg.h"
 #include "bantam/data/images/mask.h"
 #include "bantam/data/images/orientation.h"
+#include "bantam/data/images/picture.h"
 #include "bantam/data/images/png.h"
 #include "bantam/data/images/resample.h"
 #include "bantam/data/images/resample_box.h"
@@ -18,23 +21,28 @@
 namespace bantam {
 namespace {
 
-constexpr std::array kJpegStart{std::byte{0xFF}, std::byte{0xD8}, std::byte{0xFF}};
-constexpr std::array kPngStart{std::byte{0x89}, std::byte{'P'}, std::byte{'N'}, std::byte{'G'}};
+/// A type whose files are decoded whole, by its library or its reader.
+struct WholeType {
+  ImageFileType type;
+  ImageHeader (*header)(std::span<const std::byte> file);
+  void (*decode)(std::span<const std::byte> file, Picture& out);
+};
 
-template <std::size_t size>
-bool starts_with(std::span<const std::byte> file, const std::array<std::byte, size>& start) {
-  return file.size() >= size && std::ranges::equal(file.first(size), start);
-}
+constexpr WholeType kWholeTypes[] = {
+#ifdef BANTAM_WITH_WEBP
+    {ImageFileType::webp, webp_header, decode_webp},
+#endif
+#ifdef BANTAM_WITH_GIF
+    {ImageFileType::gif, gif_header, decode_gif},
+#endif
+#ifdef BANTAM_WITH_TIFF
+    {ImageFileType::tiff, tiff_header, decode_tiff},
+#endif
+    {ImageFileType::bmp, bmp_header, decode_bmp},    {ImageFileType::pnm, pnm_header, decode_pnm},
+};
 
-ImageFileType type_of(std::span<const std::byte> file) {
-  if (starts_with(file, kJpegStart)) return ImageFileType::jpeg;
-  if (starts_with(file, kPngStart)) return ImageFileType::png;
-  std::string first;
-  for (const std::byte value : file.first(std::min<std::size_t>(file.size(), 4)))
-    first += fmt::format(" {:02x}", std::to_integer<int>(value));
-  throw DataError(file.empty() ? std::string("an empty file, expected a JPEG or PNG")
-                               : fmt::format("neither a JPEG nor a PNG file: it starts with{}", first));
-}
+/// image_type_of names those that are not built in.
+const WholeType& whole_type(ImageFileType type) { return *std::ranges::find(kWholeTypes, type, &WholeType::type); }
 
 void check_channels(std::int64_t channels) {
   if (channels != 1 && channels != 3 && channels != 4)
@@ -73,15 +81,88 @@ void check_within(const Sampling& sampling, ImageSize size) {
                                  size.height, size.width));
 }
 
-/// Decodes the part of a JPEG that `upright` shows of the image at 1 / denominator, and turns it upright.
-void read_jpeg(JpegDecoder& jpeg, const PixelBox& upright, int denominator, std::int64_t channels, Image& out) {
-  const int orientation = jpeg.stored_header().orientation;
-  const PixelBox box = stored_box(upright, jpeg.reduced_size(denominator), orientation);
-  if (orientation == 1) return jpeg.read(box, denominator, channels, out);
-  Image stored;
-  jpeg.read(box, denominator, channels, stored);
-  orient(stored, orientation, out);
+/// 8-bit values as float32.
+void widen(Image& image) {
+  const std::size_t count = image.pixels.size();
+  image.channels *= static_cast<std::int64_t>(sizeof(float));
+  image.pixels.resize(count * sizeof(float));
+  for (std::size_t i = count; i > 0; --i) {  // from the end: each is read before it is written over
+    const float value = image.pixels[i - 1];
+    std::memcpy(&image.pixels[(i - 1) * sizeof(float)], &value, sizeof value);
+  }
 }
+
+/// A file of which a part is decoded, once.
+class ImageFile {
+ public:
+  explicit ImageFile(std::span<const std::byte> file) : file_(file), type_(image_type_of(file)) {
+    if (type_ == ImageFileType::jpeg)
+      header_ = jpeg_.emplace(file).stored_header();
+    else if (type_ == ImageFileType::png)
+      header_ = png_.emplace(file).stored_header();
+    else
+      header_ = whole_type(type_).header(file);
+  }
+
+  /// With the extents as stored.
+  const ImageHeader& stored_header() const { return header_; }
+  ImageHeader header() const {
+    ImageHeader upright = header_;
+    upright.size = oriented(header_.size, header_.orientation);
+    return upright;
+  }
+  /// Whether a part can be decoded at 1/2, 1/4 and 1/8.
+  bool is_reducible() const {
+    // An odd orientation cuts off another end of a block of pixels: the reduced image is turned, and has no exact
+    // place.
+    return type_ == ImageFileType::jpeg && header_.orientation == 1;
+  }
+  /// What `upright` shows of the upright image at 1 / denominator.
+  void read(const PixelBox& upright, int denominator, const PixelForm& form, Image& out) {
+    const ImageSize size = jpeg_ ? jpeg_->reduced_size(denominator) : header_.size;
+    const PixelBox box = stored_box(upright, size, header_.orientation);
+    if (header_.orientation == 1) return read_stored(box, denominator, form, out);
+    Image stored;
+    read_stored(box, denominator, form, stored);
+    orient(stored, header_.orientation, out);
+  }
+
+ private:
+  void read_stored(const PixelBox& box, int denominator, const PixelForm& form, Image& out) {
+    if (form.as_stored) return read_values(box, denominator, form, out);
+    if (!form.background || form.channels == 4 || !header_.has_alpha())
+      return read_bytes(box, denominator, form.channels, out);
+    Image rgba;
+    read_bytes(box, denominator, 4, rgba);
+    flatten(rgba, *form.background, form.channels, out);
+  }
+  void read_bytes(const PixelBox& box, int denominator, std::int64_t channels, Image& out) {
+    if (jpeg_) return jpeg_->read(box, denominator, channels, out);
+    if (png_) return png_->read(box, channels, out);
+    Picture whole;
+    whole_type(type_).decode(file_, whole);
+    convert_picture(whole, box, channels, out);
+  }
+  void read_values(const PixelBox& box, int denominator, const PixelForm& form, Image& out) {
+    if (jpeg_) {
+      jpeg_->read(box, denominator, form.channels, out);
+      return widen(out);
+    }
+    Picture picture;
+    if (!png_) {
+      whole_type(type_).decode(file_, picture);
+      return convert_values(picture, box, form, out);
+    }
+    png_->read_picture(box, picture);
+    convert_values(picture, {0, 0, box.size}, form, out);
+  }
+
+  std::span<const std::byte> file_;
+  ImageFileType type_;
+  std::optional<JpegDecoder> jpeg_;
+  std::optional<PngDecoder> png_;
+  ImageHeader header_;
+};
 
 /// The part of a decoded picture that `box` shows, as stored.
 void copy_rows(const StoredRgb& decoded, const PixelBox& box, std::int64_t channels, Image& out) {
@@ -92,39 +173,40 @@ void copy_rows(const StoredRgb& decoded, const PixelBox& box, std::int64_t chann
                    out.pixels.data() + static_cast<std::size_t>(y) * out.row_bytes(), box.size.width);
 }
 
-void read_rgb(const StoredRgb& decoded, const PixelBox& upright, std::int64_t channels, Image& out) {
+void read_rgb(const StoredRgb& decoded, const PixelBox& upright, const PixelForm& form, Image& out) {
   const PixelBox box = stored_box(upright, decoded.size, decoded.orientation);
-  if (decoded.orientation == 1) return copy_rows(decoded, box, channels, out);
-  Image stored;
-  copy_rows(decoded, box, channels, stored);
-  orient(stored, decoded.orientation, out);
+  if (decoded.orientation == 1) {
+    copy_rows(decoded, box, form.channels, out);
+  } else {
+    Image stored;
+    copy_rows(decoded, box, form.channels, stored);
+    orient(stored, decoded.orientation, out);
+  }
+  if (form.as_stored) widen(out);
+}
+
+void resample_window(const Image& in, const Sampling& sampling, const PixelForm& form, Image& out) {
+  if (form.as_stored)
+    resample_values(in, {.window = sampling.window, .size = sampling.size, .mirrored = sampling.mirrored}, out);
+  else
+    resample_reduced(in, {0, 0, 1}, sampling, out);
 }
 
 }  // namespace
 
-ImageHeader read_image_header(std::span<const std::byte> file) {
-  if (type_of(file) == ImageFileType::png) return PngDecoder(file).header();
-  ImageHeader header = JpegDecoder(file).stored_header();
-  header.size = oriented(header.size, header.orientation);
-  return header;
-}
+ImageHeader read_image_header(std::span<const std::byte> file) { return ImageFile(file).header(); }
 
-void decode_image(std::span<const std::byte> file, std::int64_t channels, Image& out) {
-  check_channels(channels);
-  if (type_of(file) == ImageFileType::png) {
-    PngDecoder png(file);
-    return png.read({0, 0, png.header().size}, channels, out);
-  }
-  JpegDecoder jpeg(file);
-  const ImageHeader header = jpeg.stored_header();
-  read_jpeg(jpeg, {0, 0, oriented(header.size, header.orientation)}, 1, channels, out);
+void decode_image(std::span<const std::byte> file, const PixelForm& form, Image& out) {
+  check_channels(form.channels);
+  ImageFile image(file);
+  image.read({0, 0, image.header().size}, 1, form, out);
 }
 
 ImageSize StoredRgb::upright_size() const { return oriented(size, orientation); }
 
-void decode_image(const StoredRgb& decoded, std::int64_t channels, Image& out) {
-  check_channels(channels);
-  read_rgb(decoded, {0, 0, decoded.upright_size()}, channels, out);
+void decode_image(const StoredRgb& decoded, const PixelForm& form, Image& out) {
+  check_channels(form.channels);
+  read_rgb(decoded, {0, 0, decoded.upright_size()}, form, out);
 }
 
 void decode_mask(std::span<const std::byte> file, const DatasetFacts& facts, const std::string& field, Image& out) {
@@ -145,33 +227,29 @@ void fit_mask(Image& mask, ImageSize size, const DatasetFacts& facts, const std:
   std::swap(mask, fitted);
 }
 
-void decode_sampled(std::span<const std::byte> file, std::int64_t channels, const Sampling& sampling, Image& scratch,
+void decode_sampled(std::span<const std::byte> file, const PixelForm& form, const Sampling& sampling, Image& scratch,
                     Image& out) {
-  check_channels(channels);
+  check_channels(form.channels);
   const PixelBox window{sampling.top, sampling.left, sampling.window};
-  if (type_of(file) == ImageFileType::png) {
-    PngDecoder png(file);
-    check_within(sampling, png.header().size);
-    png.read(window, channels, scratch);
-    return resample_reduced(scratch, {0, 0, 1}, sampling, out);
+  ImageFile image(file);
+  check_within(sampling, image.header().size);
+  if (!image.is_reducible() || form.as_stored) {
+    image.read(window, 1, form, scratch);
+    return resample_window(scratch, sampling, form, out);
   }
-  JpegDecoder jpeg(file);
-  const ImageHeader header = jpeg.stored_header();
-  check_within(sampling, oriented(header.size, header.orientation));
-  // An odd orientation cuts off another end of a block of pixels: the reduced image is turned, and has no exact place.
-  const int denominator = header.orientation == 1 ? denominator_of(sampling) : 1;
+  const int denominator = denominator_of(sampling);
   const PixelBox box = reduced(window, denominator);
-  read_jpeg(jpeg, box, denominator, channels, scratch);
+  image.read(box, denominator, form, scratch);
   resample_reduced(scratch, {window.top - box.top * denominator, window.left - box.left * denominator, denominator},
                    sampling, out);
 }
 
-void decode_sampled(const StoredRgb& decoded, std::int64_t channels, const Sampling& sampling, Image& scratch,
+void decode_sampled(const StoredRgb& decoded, const PixelForm& form, const Sampling& sampling, Image& scratch,
                     Image& out) {
-  check_channels(channels);
+  check_channels(form.channels);
   check_within(sampling, decoded.upright_size());
-  read_rgb(decoded, {sampling.top, sampling.left, sampling.window}, channels, scratch);
-  resample_reduced(scratch, {0, 0, 1}, sampling, out);
+  read_rgb(decoded, {sampling.top, sampling.left, sampling.window}, form, scratch);
+  resample_window(scratch, sampling, form, out);
 }
 
 }  // namespace bantam

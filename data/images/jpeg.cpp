@@ -24,9 +24,11 @@ constexpr long kMostLibraryBytes = 2L << 30;
 /// Pixels around a window that its own depend on: upsampled chroma is filtered with its neighbours.
 constexpr std::int64_t kChromaMargin = 2;
 
-/// Warnings of files that decode to what they show.
-bool is_harmless(int code) {
-  return code == JWRN_EXTRANEOUS_DATA || code == JWRN_ADOBE_XFORM || code == JWRN_JFIF_MAJOR;
+/// Warnings of damage: bits, codes or restart markers are missing, and libjpeg would guess blocks. After all others
+/// (parameters of a scan that cameras leave zero, bytes before a marker, a missing end) every block is there.
+bool is_damage(int code) {
+  return code == JWRN_HIT_MARKER || code == JWRN_HUFF_BAD_CODE || code == JWRN_MUST_RESYNC ||
+         code == JWRN_ARITH_BAD_CODE;
 }
 
 }  // namespace
@@ -37,6 +39,9 @@ struct JpegDecoder::State {
   jpeg_progress_mgr progress{};
   GuardedCall call;
   int orientation = 1;
+  bool has_warned = false;       ///< libjpeg had something to say about the file
+  bool ends_early = false;       ///< the file has no end marker
+  unsigned components_read = 0;  ///< a bit each, of those in a scan
 
   [[noreturn]] void fail() {
     char message[JMSG_LENGTH_MAX];
@@ -53,6 +58,7 @@ struct JpegDecoder::State {
   void choose_output(int denominator, std::int64_t channels);
   PixelLayout layout() const;
   void refuse_impossible_sizes(std::size_t file_bytes) const;
+  void check_all_scans();
   void read_rows(const PixelBox& box, Image& out);
 };
 
@@ -60,20 +66,28 @@ void JpegDecoder::State::report_errors_here() {
   info.err = jpeg_std_error(&errors);
   info.client_data = this;
   errors.error_exit = [](j_common_ptr common) { of(common).fail(); };
-  // Level -1 are warnings: of damaged files, whose pixels libjpeg would guess.
   errors.emit_message = [](j_common_ptr common, int level) {
-    if (level < 0 && !is_harmless(common->err->msg_code)) of(common).fail();
+    if (level >= 0) return;
+    State& state = of(common);  // level -1 are warnings
+    const bool lacks_bits = common->err->msg_code == JWRN_JPEG_EOF && state.info.arith_code != FALSE;  // told so alone
+    if (lacks_bits || (state.ends_early && is_damage(common->err->msg_code))) state.call.fail("the file is cut short");
+    if (is_damage(common->err->msg_code)) state.fail();
+    state.has_warned = true;
+    state.ends_early = state.ends_early || common->err->msg_code == JWRN_JPEG_EOF;
   };
   errors.output_message = [](j_common_ptr) {};
   progress.progress_monitor = [](j_common_ptr common) {
-    if (of(common).info.input_scan_number > kMostScans) of(common).call.fail("more than 100 scans");
+    State& state = of(common);
+    if (state.info.input_scan_number > kMostScans) state.call.fail("more than 100 scans");
+    for (int i = 0; i < state.info.comps_in_scan; ++i)
+      state.components_read |= 1U << state.info.cur_comp_info[i]->component_index;
   };
 }
 
 JpegDecoder::JpegDecoder(std::span<const std::byte> file) : state_(std::make_unique<State>()) {
   State& state = *state_;
   state.report_errors_here();
-  state.orientation = exif_orientation(file);
+  state.orientation = jpeg_orientation(file);
   try {
     state.run([&] {
       jpeg_create_decompress(&state.info);
@@ -113,7 +127,9 @@ ImageHeader JpegDecoder::stored_header() const {
 
 bool JpegDecoder::has_common_form() const {
   const jpeg_decompress_struct& info = state_->info;
-  if (info.arith_code || info.data_precision != 8) return false;
+  if (info.arith_code || info.data_precision != 8 || state_->has_warned) return false;
+  const bool is_usual_scan = info.Ss == 0 && info.Se == DCTSIZE2 - 1 && info.Ah == 0 && info.Al == 0;
+  if (!info.progressive_mode && !is_usual_scan) return false;
   const jpeg_component_info* parts = info.comp_info;
   const auto sampled = [](const jpeg_component_info& part, int across, int down) {
     return part.h_samp_factor == across && part.v_samp_factor == down;
@@ -180,12 +196,23 @@ void JpegDecoder::State::read_rows(const PixelBox& box, Image& out) {
   }
 }
 
+/// A file of several scans that ends without an end marker may lack some of them, which libjpeg does not tell.
+void JpegDecoder::State::check_all_scans() {
+  if (!ends_early || jpeg_has_multiple_scans(&info) == FALSE) return;
+  if (components_read != (1U << info.num_components) - 1) call.fail("the file is cut short: scans are missing");
+  if (info.coef_bits == nullptr) return;
+  for (int component = 0; component < info.num_components; ++component)
+    for (int i = 0; i < DCTSIZE2; ++i)
+      if (info.coef_bits[component][i] != 0) call.fail("the file is cut short: scans are missing");
+}
+
 void JpegDecoder::read(const PixelBox& box, int denominator, std::int64_t channels, Image& out) {
   State& state = *state_;
   out.reshape(box.size, channels);
   state.run([&] {
     state.choose_output(denominator, channels);
     jpeg_start_decompress(&state.info);
+    state.check_all_scans();
     state.read_rows(box, out);
   });
 }

@@ -21,7 +21,7 @@ class JpegDecoder {
   /// Extents as stored, not those of the upright image. Channels: 1 or 3 (also of CMYK).
   ImageHeader stored_header() const;
   /// Whether other decoders, on other hardware, read this form too: 8 bits, Huffman codes, grey or Y'CbCr of chroma
-  /// sampling 4:4:4, 4:2:2, 4:4:0 or 4:2:0.
+  /// sampling 4:4:4, 4:2:2, 4:4:0 or 4:2:0, a header that libjpeg has no warning about.
   bool has_common_form() const;
   /// Whether all pixels come in one scan, as in most files that are not progressive.
   bool has_one_scan() const;

@@ -2,6 +2,7 @@
 #include "bantam/data/images/mask.h"
 
 #include <algorithm>
+#include <cstring>
 #include <limits>
 #include <map>
 #include <optional>
@@ -245,6 +246,19 @@ void decode_stored_mask(std::span<const std::byte> file, StoredMask& out) {
   out.is_lossy = header.type == ImageFileType::jpeg;
   if (header.type == ImageFileType::png) {
     PngDecoder(file).read_stored(out);
+  } else if (header.bits == 16 && header.channels <= 2) {  // numbers of TIFF and PNM files
+    PixelForm form(1);
+    form.as_stored = true;
+    Image values;
+    decode_image(file, form, values);
+    out.size = values.size;
+    out.is_colour = false;
+    out.numbers.resize(out.count());
+    for (std::size_t i = 0; i < out.count(); ++i) {
+      float value = 0;
+      std::memcpy(&value, values.pixels.data() + i * sizeof value, sizeof value);
+      out.numbers[i] = static_cast<std::uint16_t>(value);
+    }
   } else {
     Image image;
     decode_image(file, kRgb, image);

@@ -1,4 +1,4 @@
-// EXIF's orientation of a photograph: read from a JPEG's bytes, and applied to pixels.
+// Orientation of a photograph, as EXIF or XMP say it: read from a file's bytes, and applied to pixels.
 #pragma once
 
 #include <cstddef>
@@ -8,8 +8,21 @@
 
 namespace bantam {
 
-/// 1 to 8; 1 where the file says none, or an impossible one.
-int exif_orientation(std::span<const std::byte> jpeg);
+/// A file's metadata that may say its orientation; empty spans: it has none.
+struct OrientationMetadata {
+  std::span<const std::byte> exif = {};  ///< a TIFF header and its directories, with or without "Exif\0\0" before it
+  std::span<const std::byte> xmp = {};   ///< XML
+};
+
+/// 1 to 8: EXIF's tag 274 of type SHORT or LONG, or, where EXIF has none, XMP's tiff:Orientation; 1 where neither
+/// says one, or an impossible one. As Pillow's ImageOps.exif_transpose.
+int orientation_of(const OrientationMetadata& metadata);
+
+/// Of a JPEG's APP1 segments, wherever they stand before the first scan.
+int jpeg_orientation(std::span<const std::byte> jpeg);
+
+/// Of a PNG's eXIf chunk, of ImageMagick's "Raw profile type exif" or of XMP, before or after the pixels.
+int png_orientation(std::span<const std::byte> png);
 
 /// Whether rows of the upright image are columns as stored.
 inline bool is_transposed(int orientation) { return orientation >= 5; }

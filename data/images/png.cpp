@@ -1,8 +1,10 @@
 #include "bantam/data/images/png.h"
 
 #include <algorithm>
+#include <bit>
 #include <cstring>
 #include <new>
+#include <utility>
 #include <vector>
 
 #include <fmt/format.h>
@@ -11,6 +13,7 @@
 #include "bantam/base/error.h"
 #include "bantam/data/images/channels.h"
 #include "bantam/data/images/guarded_call.h"
+#include "bantam/data/images/orientation.h"
 
 namespace bantam {
 namespace {
@@ -27,6 +30,7 @@ struct PngDecoder::State {
   png_infop info = nullptr;
   std::span<const std::byte> rest;  ///< of the file
   GuardedCall call;
+  int orientation = 1;
 
   ~State() { png_destroy_read_struct(&png, &info, nullptr); }
   template <class Work>
@@ -78,16 +82,18 @@ void PngDecoder::State::refuse_impossible_sizes(std::size_t file_bytes) {
 
 PngDecoder::PngDecoder(std::span<const std::byte> file) : state_(std::make_unique<State>()) {
   state_->rest = file;
+  state_->orientation = png_orientation(file);
   state_->open();
   state_->refuse_impossible_sizes(file.size());
 }
 
 PngDecoder::~PngDecoder() = default;
 
-ImageHeader PngDecoder::header() const {
+ImageHeader PngDecoder::stored_header() const {
   const png_byte type = png_get_color_type(state_->png, state_->info);
   const bool clear = png_get_valid(state_->png, state_->info, PNG_INFO_tRNS) != 0;
   ImageHeader header{.type = ImageFileType::png, .size = {state_->height(), state_->width()}};
+  header.orientation = state_->orientation;
   header.bits = png_get_bit_depth(state_->png, state_->info);
   header.channels =
       ((type & PNG_COLOR_MASK_COLOR) != 0 ? 3 : 1) + ((type & PNG_COLOR_MASK_ALPHA) != 0 || clear ? 1 : 0);
@@ -142,6 +148,20 @@ void PngDecoder::read(const PixelBox& box, std::int64_t channels, Image& out) {
   state.for_rows(box, [&](std::int64_t y, const png_byte* row) {
     convert_pixels(state.layout(), row, channels, out.pixels.data() + static_cast<std::size_t>(y) * out.row_bytes(),
                    box.size.width);
+  });
+}
+
+void PngDecoder::read_picture(const PixelBox& box, Picture& out) {
+  State& state = *state_;
+  const bool wide = png_get_bit_depth(state.png, state.info) == 16;
+  state.run([&] {
+    png_set_expand(state.png);
+    if (wide && std::endian::native == std::endian::little) png_set_swap(state.png);
+  });
+  bool is_shaped = false;  // once the number of channels is known
+  state.for_rows(box, [&](std::int64_t y, const png_byte* row) {
+    if (!std::exchange(is_shaped, true)) out.reshape(box.size, state.layout(), wide ? 16 : 8);
+    std::memcpy(out.bytes.data() + static_cast<std::size_t>(y) * out.row_bytes(), row, out.row_bytes());
   });
 }
 

@@ -295,4 +295,45 @@ void resample_reduced(const Image& in, const ReducedWindow& place, const Samplin
   filter_window(all, place, sampling, out);
 }
 
+void resample_values(const Image& in, const Sampling& sampling, Image& out) {
+  out.reshape(sampling.size, in.channels);
+  const Rows window{in.pixels.data() + static_cast<std::size_t>(sampling.top) * in.row_bytes() +
+                        static_cast<std::size_t>(sampling.left * in.channels),
+                    in.row_bytes(), sampling.window.height, sampling.window.width};
+  if (sampling.window == sampling.size) return copy_window(window, sampling, out);
+  const auto channels = static_cast<std::size_t>(in.channels) / sizeof(float);
+  const std::size_t row_values = static_cast<std::size_t>(sampling.size.width) * channels;
+  TriangleFilter across, down;
+  across.set({.pixels = sampling.window.width,
+              .window = sampling.window.width,
+              .size = sampling.size.width,
+              .mirrored = sampling.mirrored});
+  down.set({.pixels = sampling.window.height, .window = sampling.window.height, .size = sampling.size.height});
+  constexpr float kScale = 1.0f / TriangleFilter::kOne;
+  std::vector<float> rows(static_cast<std::size_t>(sampling.window.height) * row_values);
+  std::vector<float> row(static_cast<std::size_t>(sampling.window.width) * channels);
+  for (std::int64_t y = 0; y < sampling.window.height; ++y) {
+    std::memcpy(row.data(), window.at(y), row.size() * sizeof(float));
+    float* to = rows.data() + static_cast<std::size_t>(y) * row_values;
+    for (std::int64_t x = 0; x < sampling.size.width; ++x)
+      for (std::size_t c = 0; c < channels; ++c, ++to) {
+        const float* from = row.data() + static_cast<std::size_t>(across.first(x)) * channels + c;
+        float sum = 0;
+        for (std::int64_t k = 0; k < across.taps(); ++k, from += channels)
+          sum += *from * (across.weights(x)[k] * kScale);
+        *to = sum;
+      }
+  }
+  std::vector<float> sums(row_values);
+  for (std::int64_t y = 0; y < sampling.size.height; ++y) {
+    std::ranges::fill(sums, 0.0f);
+    for (std::int64_t k = 0; k < down.taps(); ++k) {
+      const float weight = down.weights(y)[k] * kScale;
+      const float* from = rows.data() + static_cast<std::size_t>(down.first(y) + k) * row_values;
+      for (std::size_t i = 0; i < row_values; ++i) sums[i] += from[i] * weight;
+    }
+    std::memcpy(out.pixels.data() + static_cast<std::size_t>(y) * out.row_bytes(), sums.data(), out.row_bytes());
+  }
+}
+
 }  // namespace bantam

@@ -10,4 +10,7 @@ namespace bantam {
 /// the end; the same bits on every CPU. Pixels outside the window are not read.
 void resample(const Image& in, const Sampling& sampling, Interpolation interpolation, Image& out);
 
+/// The same, bilinear, of images of float32 values (four bytes a channel), in float; not rounded.
+void resample_values(const Image& in, const Sampling& sampling, Image& out);
+
 }  // namespace bantam

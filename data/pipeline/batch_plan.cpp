@@ -57,11 +57,6 @@ kernels::ImageBatchShape batch_shape(const PipelineOptions& options, const Datas
   shape.in_w = shape.out_w = forms.gathered[vectors ? 0 : 1];
   shape.channels = vectors ? 1 : forms.gathered[2];
   shape.stored = facts.image_dtype;
-  for (const Augmentations* stages : {&forms.reading, &forms.worker})
-    for (const auto& stage : *stages)
-      if (stage->has_region_form() && facts.image_dtype != DType::uint8)
-        throw ShapeError(
-            fmt::format("{} resamples images of uint8; these are {}", stage->name(), to_string(facts.image_dtype)));
   for (const auto& stage : options.augmentations) stage->check_images(forms.gathered, facts.image_dtype);
   set_affine(options.normalize, shape);
   for (const auto& stage : forms.placed) stage->window(shape);

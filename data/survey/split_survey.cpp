@@ -2,6 +2,7 @@
 #include "bantam/data/survey/split_survey.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -38,6 +39,9 @@ struct Part {
   std::vector<std::int64_t> counts;
   std::vector<ImageSize> sizes;
   std::map<std::int64_t, std::int64_t> stored_channels;
+  std::map<std::string, std::int64_t> types;
+  std::int64_t turned = 0, wide = 0;
+  float wide_most = 0;
   std::vector<Sums> channels;
   double pixels = 0;
   std::vector<BrokenSample> broken;
@@ -126,10 +130,16 @@ class Reading {
     part.channels.resize(static_cast<std::size_t>(channels));
     if (facts_.has_encoded_images()) {
       const ImageHeader header = read_image_header(stored_[0]);
-      decode_image(stored_[0], channels, image_);
+      decode_image(stored_[0], PixelForm(facts_), image_);
       add_masks(part);
       ++part.stored_channels[header.channels];
-      add(std::span<const std::uint8_t>(image_.pixels), image_.size, part);
+      ++part.types[std::string(to_string(header.type))];
+      part.turned += header.orientation != 1 ? 1 : 0;
+      if (header.bits == 16) add_wide(part);
+      if (facts_.image_dtype == DType::float32)
+        add(values_of(image_), image_.size, part);
+      else
+        add(std::span<const std::uint8_t>(image_.pixels), image_.size, part);
       return;
     }
     const bool rows = facts_.image_shape.rank() == 3;
@@ -142,6 +152,17 @@ class Reading {
   }
 
  private:
+  static std::span<const float> values_of(const Image& image) {
+    return {reinterpret_cast<const float*>(image.pixels.data()), image.pixels.size() / sizeof(float)};
+  }
+  /// The greatest value of a colour; alpha is full wherever nothing is transparent.
+  void add_wide(Part& part) {
+    PixelForm form(3);
+    form.as_stored = true;
+    decode_image(stored_[0], form, wide_);
+    for (const float value : values_of(wide_)) part.wide_most = std::max(part.wide_most, value);
+    ++part.wide;
+  }
   template <class T>
   void add(std::span<const T> pixels, ImageSize size, Part& part) {
     add_pixels(pixels, part.channels);
@@ -165,7 +186,7 @@ class Reading {
   const std::vector<SampleField> fields_;
   const int class_target_;
   std::vector<std::vector<std::byte>> stored_;
-  Image image_, mask_;
+  Image image_, mask_, wide_;
 };
 
 /// Of samples spread evenly, so that the order in which they are stored, by class often, does not matter.
@@ -209,6 +230,10 @@ void add_part(const Part& part, SplitSurvey& survey, std::vector<ImageSize>& siz
   if (survey.class_counts.size() < part.counts.size()) survey.class_counts.resize(part.counts.size());
   for (std::size_t c = 0; c < part.counts.size(); ++c) survey.class_counts[c] += part.counts[c];
   for (const auto& [channels, files] : part.stored_channels) survey.stored_channels[channels] += files;
+  for (const auto& [type, files] : part.types) survey.types[type] += files;
+  survey.turned += part.turned;
+  survey.wide += part.wide;
+  survey.wide_most = std::max(survey.wide_most, static_cast<int>(part.wide_most));
   sizes.insert(sizes.end(), part.sizes.begin(), part.sizes.end());
   survey.broken.insert(survey.broken.end(), part.broken.begin(), part.broken.end());
 }
@@ -246,6 +271,16 @@ void sort_broken(std::vector<BrokenSample>& broken) {
 }
 
 }  // namespace
+
+std::int64_t SplitSurvey::with_alpha() const {
+  std::int64_t files = 0;
+  for (const auto& [channels, count] : stored_channels) files += channels == 2 || channels == 4 ? count : 0;
+  return files;
+}
+
+int SplitSurvey::wide_bits() const {
+  return wide == 0 ? 0 : std::max(1, static_cast<int>(std::bit_width(static_cast<unsigned>(wide_most))));
+}
 
 double SplitSurvey::imbalance() const {
   std::int64_t most = 0, least = std::numeric_limits<std::int64_t>::max();

@@ -36,12 +36,20 @@ struct SplitSurvey {
   std::int64_t read = 0;                                 ///< images that were read
   ImageSize smallest, median, largest;                   ///< of those, by pixels
   std::map<std::int64_t, std::int64_t> stored_channels;  ///< channels of image files → files
+  std::map<std::string, std::int64_t> types;             ///< "JPEG", "PNG", … → files of those that were read
+  std::int64_t turned = 0;                               ///< files that EXIF or XMP turn
+  std::int64_t wide = 0;                                 ///< files of 16 bits a channel
+  int wide_most = 0;                                     ///< of their values
   std::vector<ChannelStatistics> channels;
   IgnoredFiles ignored;
   std::vector<std::string> notes;    ///< SampleReader::notes
   std::uint64_t stored_bytes = 0;    ///< of all samples
   std::vector<BrokenSample> broken;  ///< in order
 
+  /// Files with an alpha channel, or a transparent colour.
+  std::int64_t with_alpha() const;
+  /// Bits that the greatest value of files of 16 bits needs; 0 without such files.
+  int wide_bits() const;
   /// Samples of the most frequent class over those of the least frequent one that has any; 0 without classes.
   double imbalance() const;
 };

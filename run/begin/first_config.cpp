@@ -13,6 +13,7 @@
 #include "bantam/base/counted.h"
 #include "bantam/base/error.h"
 #include "bantam/base/text.h"
+#include "bantam/data/formats/image_files.h"
 #include "bantam/data/survey/split_survey.h"
 #include "bantam/memory/device/host_info.h"
 #include "bantam/run/begin/found_data.h"
@@ -32,6 +33,7 @@ struct Measured {
   std::int64_t held_out = 0;
   Task task = Task::classes;
   std::int64_t outputs = 1;  ///< classes, labels or values
+  std::vector<std::string> warnings = {};
 };
 
 /// Choices that several sections share.
@@ -49,13 +51,15 @@ std::string data_lines(const FoundData& found, std::string_view indent) {
   return text;
 }
 
-SplitSurvey surveyed(const FoundData& found, int threads, std::int64_t& held_out) {
+SplitSurvey surveyed(const FoundData& found, int threads, std::int64_t& held_out, std::vector<std::string>& warnings) {
   constexpr std::uint64_t kMostBytes = std::uint64_t{64} << 20;
   const ConfigDocument document =
       ConfigDocument::parse("data:\n" + data_lines(found, "  "), "the data that were found");
   const RunConfig config = read_document(document, "found", DataSection::survey);
   const SampleSplits splits = open_splits(*config.data, config.seed);
   splits.train->check(false, threads);
+  if (std::string warning = unsupported_images_warning(config.data->source); !warning.empty())
+    warnings.push_back(std::move(warning));
   if (splits.validation != nullptr) held_out = splits.validation->facts().size;
   return survey_split(*splits.train, {.threads = threads, .most_bytes = kMostBytes});
 }
@@ -100,7 +104,7 @@ Measured measure(const std::filesystem::path& data, int threads) {
   Measured measured{.found = find_data(data), .survey = {}};
   const bool masks = measured.found.format == "segmentation_folder";
   if (masks) settle_masks(measured.found);
-  measured.survey = surveyed(measured.found, threads, measured.held_out);
+  measured.survey = surveyed(measured.found, threads, measured.held_out, measured.warnings);
   const DatasetFacts& facts = measured.survey.facts;
   if (facts.size == 0 || facts.targets.empty()) throw DataError("the data have no samples with labels or targets");
   measured.task = task_of(facts);
@@ -324,7 +328,7 @@ FirstConfig first_config(const std::filesystem::path& data, const FirstConfigOpt
   const std::string found = samples_in_words(measured, choices);
   return {head(options, found, measured.held_out) + data_section(measured, choices) + model_section(measured, choices) +
               train_section(measured, choices),
-          found};
+          found, measured.warnings};
 }
 
 }  // namespace bantam::run

@@ -3,6 +3,7 @@
 
 #include <filesystem>
 #include <string>
+#include <vector>
 
 namespace bantam::run {
 
@@ -13,8 +14,9 @@ struct FirstConfigOptions {
 };
 
 struct FirstConfig {
-  std::string text;     ///< the configuration, in YAML
-  std::string summary;  ///< what was found, in words: "image_folder: 47 images in 2 classes, …"
+  std::string text;                        ///< the configuration, in YAML
+  std::string summary;                     ///< what was found, in words: "image_folder: 47 images in 2 classes, …"
+  std::vector<std::string> warnings = {};  ///< of files among the data that are not read
 };
 
 /// A configuration that trains as it stands: the data's format, sizes, classes and normalisation are measured, and

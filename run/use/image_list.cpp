@@ -21,10 +21,12 @@ void write_label(std::span<std::byte> field) { std::ranges::fill(field, std::byt
 
 class ImageListReader : public ImageFileReader {
  public:
-  ImageListReader(std::vector<ListedImage> images, std::int64_t channels)
-      : images_(std::move(images)), channels_(channels) {}
+  ImageListReader(std::vector<ListedImage> images, std::int64_t channels, const ImageValues& values)
+      : images_(std::move(images)), channels_(channels), values_(values) {}
 
-  DatasetFacts facts() const override { return {.size = std::ssize(images_), .image_shape = {0, 0, channels_}}; }
+  DatasetFacts facts() const override {
+    return values_.applied_to({.size = std::ssize(images_), .image_shape = {0, 0, channels_}});
+  }
   void fetch(std::int64_t index, std::span<std::vector<std::byte>> fields) const override {
     read_whole_file(path(index), fields[0]);
     fields[1].assign(sizeof(std::int32_t), std::byte{0});
@@ -40,16 +42,17 @@ class ImageListReader : public ImageFileReader {
 
   std::vector<ListedImage> images_;
   std::int64_t channels_;
+  ImageValues values_;
 };
 
 class ResizedImages : public SampleReader {
  public:
   ResizedImages(std::vector<ListedImage> images, std::int64_t channels, ImageSize size,
-                std::shared_ptr<std::atomic<std::int64_t>> resized)
-      : images_(std::move(images)), channels_(channels), size_(size), resized_(std::move(resized)) {}
+                std::shared_ptr<std::atomic<std::int64_t>> resized, const ImageValues& values)
+      : images_(std::move(images)), channels_(channels), size_(size), resized_(std::move(resized)), values_(values) {}
 
   DatasetFacts facts() const override {
-    return {.size = std::ssize(images_), .image_shape = {size_.height, size_.width, channels_}};
+    return values_.applied_to({.size = std::ssize(images_), .image_shape = {size_.height, size_.width, channels_}});
   }
   void read(std::int64_t index, std::span<const std::span<std::byte>> fields) const override {
     std::vector<std::byte> file;
@@ -57,7 +60,7 @@ class ResizedImages : public SampleReader {
     Image scratch, image;
     try {
       const ImageSize stored = read_image_header(file).size;
-      decode_sampled(file, channels_, {.window = stored, .size = size_}, scratch, image);
+      decode_sampled(file, PixelForm(facts()), {.window = stored, .size = size_}, scratch, image);
       if (resized_ != nullptr && stored != size_) ++*resized_;
     } catch (const DataError& error) {
       throw DataError(fmt::format("{}: {}", name_of(index), error.what()));
@@ -74,11 +77,12 @@ class ResizedImages : public SampleReader {
   std::int64_t channels_;
   ImageSize size_;
   std::shared_ptr<std::atomic<std::int64_t>> resized_;
+  ImageValues values_;
 };
 
 void add_folder(const fs::path& folder, ImageList& list) {
   ImageFiles files = list_image_files(folder);
-  if (files.names.empty()) throw DataError(fmt::format("{}: holds no .jpg, .jpeg or .png", folder.string()));
+  if (files.names.empty()) throw DataError(fmt::format("{}: {}", folder.string(), no_images_text(files.ignored)));
   for (std::string& name : files.names) list.images.push_back({folder / name, std::move(name)});
   list.ignored.add(files.ignored);
 }
@@ -98,9 +102,10 @@ ImageList list_images(std::span<const fs::path> paths) {
 }
 
 std::shared_ptr<const SampleReader> samples_of(std::vector<ListedImage> images, std::int64_t channels, ImageSize size,
-                                               std::shared_ptr<std::atomic<std::int64_t>> resized) {
-  if (size == ImageSize{}) return std::make_shared<ImageListReader>(std::move(images), channels);
-  return std::make_shared<ResizedImages>(std::move(images), channels, size, std::move(resized));
+                                               std::shared_ptr<std::atomic<std::int64_t>> resized,
+                                               const ImageValues& values) {
+  if (size == ImageSize{}) return std::make_shared<ImageListReader>(std::move(images), channels, values);
+  return std::make_shared<ResizedImages>(std::move(images), channels, size, std::move(resized), values);
 }
 
 }  // namespace bantam::run

@@ -15,8 +15,9 @@ namespace bantam::run {
 namespace {
 
 /// Images of `size`, or files of any, with labels as training samples have them.
-DatasetFacts facts_of(const Shape& input, ImageSize size, std::int64_t classes) {
-  return {.size = 1, .image_shape = {size.height, size.width, input[2]}, .class_names = numbered_classes(classes)};
+DatasetFacts facts_of(const Shape& input, ImageSize size, std::int64_t classes, const ImageValues& values) {
+  return values.applied_to(
+      {.size = 1, .image_shape = {size.height, size.width, input[2]}, .class_names = numbered_classes(classes)});
 }
 
 PipelineOptions stages_for(ConfigMap& data, const DatasetFacts& facts) {
@@ -58,12 +59,13 @@ ImageSize stored_size(const ConfigNode& section, ImageSize otherwise) {
   } catch (const Error&) {
     return otherwise;
   }
+  if (facts.has_encoded_images()) return otherwise;
   if (facts.image_dtype != DType::uint8)
     section.fail_at_key(
         fmt::format("the training images are {} numbers, not pixels of 0 to 255 as files have them: what their values "
                     "mean is not known",
                     to_string(facts.image_dtype)));
-  if (facts.has_encoded_images() || facts.image_shape.rank() != 3) return otherwise;
+  if (facts.image_shape.rank() != 3) return otherwise;
   return {facts.image_shape[0], facts.image_shape[1]};
 }
 
@@ -78,14 +80,14 @@ ImageStages image_stages(const RunConfig& config, std::int64_t classes) {
   if (!section)
     config.document.root().fail_at_key("missing key 'data': data.pipeline says how images become the model's input");
   ConfigMap data = section->as_map();
-  ImageStages stages{.channels = input[2]};
-  const DatasetFacts files = facts_of(input, {}, classes);
+  ImageStages stages{.channels = input[2], .values = read_image_values(data)};
+  const DatasetFacts files = facts_of(input, {}, classes, stages.values);
   if (auto found = fitting(data, files, input)) {
     stages.pipeline = std::move(*found);
     return stages;
   }
   const ImageSize size = stored_size(*section, {input[0], input[1]});
-  const DatasetFacts sized = facts_of(input, size, classes);
+  const DatasetFacts sized = facts_of(input, size, classes, stages.values);
   if (auto found = fitting(data, sized, input)) {
     stages.pipeline = std::move(*found);
     stages.size = size;

@@ -1,6 +1,7 @@
 // ImageStages: how a configuration makes a model's input of image files.
 #pragma once
 
+#include "bantam/data/delivery/data_config.h"
 #include "bantam/data/formats/sample_reader.h"
 #include "bantam/data/pipeline/pipeline.h"
 #include "bantam/run/config/run_config.h"
@@ -10,6 +11,7 @@ namespace bantam::run {
 struct ImageStages {
   PipelineOptions pipeline;  ///< of evaluation, without mixing, each file read when its batch is made
   std::int64_t channels = 3;
+  ImageValues values = {};  ///< what files are decoded to beside their channels
   /// Of data sets whose images have one size (CIFAR's, say): files of another are resized to it first. 0 × 0: the
   /// stages bring files of any size to the model's.
   ImageSize size = {};

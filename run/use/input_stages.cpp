@@ -33,6 +33,21 @@ nlohmann::ordered_json json_of(const PipelineStep& step, const NormalizeOptions&
   return json;
 }
 
+std::string decode_text(const InputStages& stages) {
+  std::string text = fmt::format("decode ({}, upright", stages.channels == 1   ? "grey"
+                                                        : stages.channels == 3 ? "RGB"
+                                                                               : "RGBA");
+  if (stages.values.background) text += fmt::format(", over {}", fmt::join(*stages.values.background, " "));
+  return text + (stages.values.as_stored ? ", values as stored)" : ")");
+}
+
+nlohmann::ordered_json decode_json(const InputStages& stages) {
+  nlohmann::ordered_json json = {{"stage", "decode"}, {"channels", stages.channels}, {"exif", true}};
+  if (stages.values.background) json["background"] = *stages.values.background;
+  if (stages.values.as_stored) json["range"] = "stored";
+  return json;
+}
+
 }  // namespace
 
 InputStages input_stages(const RunConfig& config, std::int64_t classes) {
@@ -43,19 +58,25 @@ InputStages input_stages(const RunConfig& config, std::int64_t classes) {
     return {};
   }
   const DatasetFacts facts{.size = 1, .image_shape = {read.size.height, read.size.width, read.channels}};
-  InputStages stages{.steps = pipeline_steps(read.pipeline, facts), .normalize = read.pipeline.normalize};
+  InputStages stages{.decodes = true,
+                     .channels = read.channels,
+                     .values = read.values,
+                     .steps = pipeline_steps(read.pipeline, facts),
+                     .normalize = read.pipeline.normalize};
   if (read.size != ImageSize{}) stages.steps.insert(stages.steps.begin(), {.name = "resize", .size = read.size});
   return stages;
 }
 
 std::string to_text(const InputStages& stages) {
   std::vector<std::string> texts;
+  if (stages.decodes) texts.push_back(decode_text(stages));
   for (const PipelineStep& step : stages.steps) texts.push_back(text_of(step, stages.normalize));
   return fmt::format("{}", fmt::join(texts, ", "));
 }
 
 nlohmann::ordered_json to_json(const InputStages& stages) {
   nlohmann::ordered_json json = nlohmann::ordered_json::array();
+  if (stages.decodes) json.push_back(decode_json(stages));
   for (const PipelineStep& step : stages.steps) json.push_back(json_of(step, stages.normalize));
   return json;
 }

@@ -7,6 +7,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "bantam/data/delivery/data_config.h"
 #include "bantam/data/pipeline/pipeline.h"
 #include "bantam/data/survey/pipeline_steps.h"
 #include "bantam/run/config/run_config.h"
@@ -14,21 +15,26 @@
 namespace bantam::run {
 
 struct InputStages {
+  /// How an image file becomes pixels: upright, as EXIF and XMP say, with these channels and values. The first step.
+  bool decodes = false;
+  std::int64_t channels = 3;
+  ImageValues values = {};
   std::vector<PipelineStep> steps;  ///< of evaluation, in their order; sizes are those of image files' images
   NormalizeOptions normalize;       ///< of the step of that name, if there is one
 
-  bool empty() const { return steps.empty(); }
+  bool empty() const { return !decodes; }
 };
 
 /// Of `data.pipeline` and `data.evaluation`; the data are not needed. Empty where the configuration does not say how
 /// image files become the model's input. `classes`: of the labels.
 InputStages input_stages(const RunConfig& config, std::int64_t classes);
 
-/// "resize (shorter side 73), center_crop (64 x 64), normalize (scale 0.5, mean 0.1, 0.2, 0.3, std 1)". Sizes are
-/// width x height.
+/// "decode (RGB, upright), resize (shorter side 73), center_crop (64 x 64), normalize (scale 0.5, mean 0.1, 0.2, 0.3,
+/// std 1)". Sizes are width x height.
 std::string to_text(const InputStages& stages);
-/// [{"stage": "resize", "shorter_side": 73}, {"stage": "center_crop", "height": 64, "width": 64}, {"stage":
-/// "normalize", "scale": 0.5, "mean": [0.1, 0.2, 0.3], "std": [1.0]}]
+/// [{"stage": "decode", "channels": 3, "exif": true}, {"stage": "resize", "shorter_side": 73}, {"stage": "center_crop",
+/// "height": 64, "width": 64}, {"stage": "normalize", "scale": 0.5, "mean": [0.1, 0.2, 0.3], "std": [1.0]}]. "decode"
+/// has "background": [255, 255, 255] and "range": "stored" where the configuration has such keys.
 nlohmann::ordered_json to_json(const InputStages& stages);
 
 }  // namespace bantam::run

@@ -153,7 +153,7 @@ std::int64_t batch_of(const RunConfig& config, const ImageStages& stages, std::i
 Work work_of(const TrainedModel& trained, const std::vector<ListedImage>& images, const PredictOptions& options) {
   Work work{
       .config = trained.config, .stages = image_stages(trained.config, classes_of(trained.config)), .samples = {}};
-  work.samples = samples_of(images, work.stages.channels, work.stages.size, work.resized);
+  work.samples = samples_of(images, work.stages.channels, work.stages.size, work.resized, work.stages.values);
   work.batch = batch_of(work.config, work.stages, options.batch_size, std::ssize(images));
   work.stages.pipeline.batch_size_is_auto = false;
   return work;

@@ -27,8 +27,8 @@ says() {
 }
 version=${folder#bantam-}
 program_bytes=$(stat -c %s "$root/$folder/bin/bantam")
-if [[ $folder != *cuda* ]] && ((program_bytes > 8000000)); then
-  echo "FAILED: the program has $program_bytes bytes; expected 8,000,000 at most (docs/INSTALL.md)"
+if [[ $folder != *cuda* ]] && ((program_bytes > 8500000)); then
+  echo "FAILED: the program has $program_bytes bytes; expected 8,500,000 at most (docs/INSTALL.md)"
   exit 1
 fi
 says "bantam ${version%%-*}" --version
@@ -40,7 +40,7 @@ says "this program was built without it" devices
 # The same run again, on another number of threads: the same bits.
 says "validation" train "/$folder/configs/quickstart.yaml" --device cpu --run-dir /tmp/again --threads 1 --epochs 1 data.train_samples=2000 data.test_samples=300
 cmp "$root"/tmp/run/weights.safetensors "$root"/tmp/again/weights.safetensors
-# Files of each kind whose library is linked in: zlib, libjpeg and libpng; liblzma, libbz2, libzstd and libarchive.
+# Files of each kind whose library is linked in: zlib, libjpeg, libpng, libwebp and giflib; liblzma, libbz2, libzstd and libarchive.
 python3 - "$root/tmp" <<'PYTHON'
 import base64, bz2, lzma, pathlib, struct, sys, zlib
 
@@ -51,7 +51,9 @@ jpeg = base64.b64decode(
 chunk = lambda kind, data: struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
 png = (b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", struct.pack(">IIBBBBB", 8, 8, 8, 0, 0, 0, 0)) +
        chunk(b"IDAT", zlib.compress((b"\0" + bytes(range(8))) * 8)) + chunk(b"IEND", b""))
-for name, data, suffix in (("jpegs", jpeg, "jpg"), ("pngs", png, "png")):
+webp = base64.b64decode("UklGRiIAAABXRUJQVlA4TBYAAAAvB8ABAA8wUFf4H+T5Dy38/j+i/3EP")
+gif = base64.b64decode("R0lGODdhCAAIAIEAAP8AAAlQyAAAAAAAACwAAAAACAAIAAAIEQADCBxIsKBBgwAOKlzIUGBAADs=")
+for name, data, suffix in (("jpegs", jpeg, "jpg"), ("pngs", png, "png"), ("webps", webp, "webp"), ("gifs", gif, "gif")):
     (root / "photos" / name).mkdir(parents=True)
     for i in range(20):
         (root / "photos" / name / f"{i}.{suffix}").write_bytes(data)
@@ -89,7 +91,7 @@ says "validation" train /tmp/zstandard.yaml --device cpu --run-dir /tmp/zstandar
 refused=0
 out=$(inside data /tmp/old.yaml 2>&1) || refused=$?
 [[ $refused == 3 && $out == *old.npy.zst* ]] || { echo "FAILED: old.npy.zst: expected an error that names it, got status $refused: $out"; exit 1; }
-for library in libjpeg62-turbo-dev libstdc++ libyaml-cpp-dev libfmt-dev; do
+for library in libjpeg62-turbo-dev libwebp-dev libgif-dev libstdc++ libyaml-cpp-dev libfmt-dev; do
   [[ -n $(find "$root/$folder/licences" -name "$library*") ]] || { echo "FAILED: no licence of $library"; exit 1; }
 done
 echo "all hold"

@@ -238,6 +238,68 @@ TEST_F(Data, BenchTimesTheLoader) {
   EXPECT_NE(refused.err.find("decode: gpu needs a GPU"), std::string::npos) << refused.err;
 }
 
+TEST_F(Data, ImagesThatAreNotReadAreAWarningOfEveryVerb) {
+  write_folder();
+  for (const char* name : {"train/cat/IMG_1.HEIC", "train/cat/2.heic", "train/dog/3.avif"})
+    write(fmt::format("photos/{}", name), "no bytes of an image");
+  const std::string warning =
+      "warning: 3 images are of types that are not read: cat 2 (.heic) and dog 1 (.avif); JPEG, PNG";
+  const auto warns = [&](const std::vector<std::string>& arguments) {
+    const Outcome outcome = run(arguments);
+    EXPECT_EQ(outcome.code, 0) << outcome.err;
+    EXPECT_NE(outcome.err.find(warning), std::string::npos) << arguments[0] << "\n" << outcome.err;
+  };
+  warns({"data", "folder.yaml"});
+  warns({"validate", "folder.yaml"});
+  warns({"init", "--data", "photos", "--out", "made.yaml"});
+  warns({"train", "folder.yaml", "--run-dir", "r", "-q", "train.epochs=1"});
+}
+
+TEST_F(Data, TransparencyAndValuesAsStoredAreTold) {
+  fs::create_directories(path("mixed/a"));
+  fs::create_directories(path("mixed/b"));
+  Image clear;
+  clear.reshape({8, 8}, 4);
+  for (const char* folder : {"a", "b"})
+    for (int i = 0; i < 4; ++i) {
+      write(fmt::format("mixed/{}/clear{}.png", folder, i), encode_png(clear));
+      std::string pgm = "P5 8 8 65535\n";
+      for (int p = 0; p < 64; ++p)
+        pgm += std::string{static_cast<char>(p % 16), static_cast<char>(folder[0] == 'a' ? 255 : 9)};
+      write(fmt::format("mixed/{}/{}.pgm", folder, i), pgm);
+    }
+  write("mixed.yaml", R"(device: cpu
+data:
+  format: image_folder
+  path: mixed
+  channels: 1
+  split: 0.25
+  pipeline: [resize: {size: [6, 6]}, shuffle, normalize: {scale: 1/4095}, batch: {size: 2}]
+model: {input: [6, 6, 1], layers: [flatten, dense: {units: 2}]}
+train: {epochs: 1}
+)");
+  const Outcome told = run({"data", "mixed.yaml"});
+  ASSERT_EQ(told.code, 0) << told.err;
+  for (const char* part : {"6 files of 16 bits, greatest value 4,095 (12 bits)", "data.range: stored keeps them",
+                           "6 files have alpha", "data.background: white puts white under them"})
+    EXPECT_NE(told.out.find(part), std::string::npos) << part << "\n" << told.out;
+  const Outcome stored = run({"data", "mixed.yaml", "data.range=stored", "data.background=white", "--json"});
+  ASSERT_EQ(stored.code, 0) << stored.err;
+  const nlohmann::json train = stored.last_json()["splits"][0];
+  EXPECT_EQ(train["image_dtype"], "float32");
+  EXPECT_EQ(train["with_alpha"], 6);
+  EXPECT_EQ(train["channels"][0]["most"], 4095);
+  EXPECT_EQ(run({"train", "mixed.yaml", "--run-dir", "r", "data.range=stored", "data.background=[255, 0, 9]"}).code, 0);
+  const Outcome predicted = run({"predict", "r", "mixed/a/0.pgm", "mixed/b/clear0.png"});
+  EXPECT_EQ(predicted.code, 0) << predicted.err;
+  const Outcome exported = run({"export", "r", "--onnx", "r.onnx", "--json"});
+  ASSERT_EQ(exported.code, 0) << exported.err;
+  EXPECT_EQ(exported.last_json()["input_stages"][0].dump(),
+            R"({"background":[255,0,9],"channels":1,"exif":true,"range":"stored","stage":"decode"})");
+  const Outcome refused = run({"data", "mixed.yaml", "data.background=mauve"});
+  EXPECT_EQ(refused.code, 2) << refused.err;
+}
+
 // What it writes goes away with it.
 TEST_F(Data, BenchOfACacheOnDiskHasATemporaryFolder) {
   write_folder();

@@ -52,8 +52,10 @@ TEST_F(ExportOnnxTest, WritesARunAndTellsWhatIsInIt) {
   const Outcome text = run({"export", "r", "--onnx", "out.onnx"});
   EXPECT_EQ(text.out.substr(0, text.out.find(',')), "out.onnx: small") << text.out;
   EXPECT_NE(text.out.find("input float32 (batch, 3, 32, 32)"), std::string::npos) << text.out;
-  EXPECT_NE(text.out.find("by resize (32 x 32), normalize (scale 0.00392156862745098, mean 0.5, std 0.25)\n"),
-            std::string::npos)
+  EXPECT_NE(
+      text.out.find(
+          "by decode (RGB, upright), resize (32 x 32), normalize (scale 0.00392156862745098, mean 0.5, std 0.25)\n"),
+      std::string::npos)
       << text.out;
 }
 
@@ -66,10 +68,15 @@ TEST_F(ExportOnnxTest, WhatImagesPassBeforeTheInputIsToldAndInTheFile) {
   write("crop.yaml", config);
   const Outcome outcome = run({"export", "r/weights.safetensors", "--config", "crop.yaml", "--onnx", "crop.onnx"});
   ASSERT_EQ(outcome.code, 0) << outcome.err;
-  EXPECT_NE(outcome.out.find("by resize (shorter side 36), center_crop (32 x 32), normalize (scale"), std::string::npos)
+  EXPECT_NE(
+      outcome.out.find("by decode (RGB, upright), resize (shorter side 36), center_crop (32 x 32), normalize (scale"),
+      std::string::npos)
       << outcome.out;
-  EXPECT_NE(read("crop.onnx").find(R"([{"stage":"resize","shorter_side":36},{"stage":"center_crop","height":32,)"),
-            std::string::npos);
+  EXPECT_NE(
+      read("crop.onnx")
+          .find(
+              R"([{"stage":"decode","channels":3,"exif":true},{"stage":"resize","shorter_side":36},{"stage":"center_crop","height":32,)"),
+      std::string::npos);
 }
 
 TEST_F(ExportOnnxTest, AnotherWayToAskForAFileIsToldTheFlag) {

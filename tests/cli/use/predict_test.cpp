@@ -287,7 +287,7 @@ TEST_F(PredictTest, WhatIsWrongHasAnExitCode) {
   fails({"evaluate", "r", "--ema"}, 3, "has no train.ema");
   fails({"evaluate", "r", "memory.limits={cpu: 4KiB}"}, 4, "train.evaluate={batch_size: N}");
   fails({"evaluate", "r", "--device", "cuda:99"}, 2, "--device cpu");
-  fails({"predict", "r", "empty"}, 3, "holds no .jpg, .jpeg or .png");
+  fails({"predict", "r", "empty"}, 3, "holds no image (JPEG, PNG, ");
   fails({"predict", "r", "gone.png"}, 3, "0 of 1 images predicted");
   fails({"predict", "r"}, 2, "IMAGE");
 }

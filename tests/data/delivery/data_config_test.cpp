@@ -74,6 +74,54 @@ TEST(DataConfig, ReadsACompleteSection) {
   EXPECT_EQ(test_facts(options).size, 10000);
 }
 
+/// A reader of image files that are not there.
+class Photos : public SampleReader {
+ public:
+  explicit Photos(std::int64_t channels) : channels_(channels) {}
+  DatasetFacts facts() const override {
+    return {.size = 4, .image_shape = {0, 0, channels_}, .class_names = {"a", "b"}};
+  }
+  void read(std::int64_t, std::span<const std::span<std::byte>>) const override {}
+
+ private:
+  std::int64_t channels_;
+};
+
+TEST(DataConfig, ImageFilesHaveABackgroundAndARange) {
+  static const bool added = [] {
+    sample_formats().add("photos", [](ConfigMap& data) {
+      const auto photos = std::make_shared<Photos>(data.integer({"channels", "Channels.", "3"}, {}, 3));
+      return SampleSplits{photos, photos};
+    });
+    return true;
+  }();
+  ASSERT_TRUE(added);
+  const auto read_photos = [](const std::string& keys, const std::string& format = "photos") {
+    return read("data:\n  format: " + format + "\n" + keys +
+                "  pipeline: [resize: {size: [4, 4]}, batch: {size: 2}]\n");
+  };
+  const DatasetFacts plain = train_facts(read_photos(""));
+  EXPECT_EQ(plain.background, std::nullopt);
+  EXPECT_EQ(plain.image_dtype, DType::uint8);
+  const DataOptions options = read_photos("  background: [1, 20, 255]\n  range: stored\n");
+  for (const DatasetFacts& facts : {train_facts(options), validation_facts(options)}) {
+    EXPECT_EQ(facts.background, (Background{1, 20, 255}));
+    EXPECT_EQ(facts.image_dtype, DType::float32);
+  }
+  EXPECT_EQ(batch_facts(options).image_shape, (Shape{4, 4, 3})) << "float images are resized";
+  EXPECT_EQ(train_facts(read_photos("  background: white\n")).background, (Background{255, 255, 255}));
+  EXPECT_EQ(train_facts(read_photos("  background: black\n")).background, (Background{}));
+  EXPECT_EQ(train_facts(read_photos("  range: bytes\n")).image_dtype, DType::uint8);
+  const auto error = [&](const std::string& keys, const std::string& format = "photos") {
+    return message_of<ConfigError>([&] { read_photos(keys, format); });
+  };
+  EXPECT_CONTAINS(error("  background: mauve\n"), "t.yaml:3:");
+  EXPECT_CONTAINS(error("  background: [1, 2]\n"), "expected white, black, or [red, green, blue], each 0 to 255");
+  EXPECT_CONTAINS(error("  background: [1, 2, 256]\n"), "t.yaml:3:");
+  EXPECT_CONTAINS(error("  channels: 4\n  background: white\n"), "images of 4 channels keep their alpha");
+  EXPECT_CONTAINS(error("  range: stored\n", "generated"), "it is for formats of image files, and this one has none");
+}
+
 TEST(DataConfig, AnotherSetForValidationHasTheSameClasses) {
   const std::string pipeline = "  pipeline: [batch: {size: 8}]\n";
   EXPECT_NO_THROW(

@@ -353,6 +353,57 @@ TEST(SettleEncodedCache, FollowsTheRoomThereIs) {
   EXPECT_CONTAINS(message_of<ConfigError>([&] { (void)settled("shuffle", 1, 1); }), "add `resize: {size: [H, W]}`");
 }
 
+/// Files of 16 bits, values as stored: sample i is grey, of 4 x (5 + i mod 3) pixels from 1000·i on.
+class StoredValues : public PngSamples {
+ public:
+  using PngSamples::PngSamples;
+  DatasetFacts facts() const override {
+    DatasetFacts facts = PngSamples::facts();
+    facts.image_shape = {0, 0, 1};
+    facts.image_dtype = DType::float32;
+    return facts;
+  }
+  void fetch(std::int64_t index, std::span<std::vector<std::byte>> fields) const override {
+    PngSamples::fetch(index, fields);
+    const std::int64_t width = 5 + index % 3;
+    std::string file = fmt::format("P5 {} 4 65535\n", width);
+    for (std::int64_t p = 0; p < 4 * width; ++p) {
+      const std::int64_t value = 1000 * index + p;
+      file += {static_cast<char>(value >> 8), static_cast<char>(value & 255)};
+    }
+    const auto* bytes = reinterpret_cast<const std::byte*>(file.data());
+    fields[0].assign(bytes, bytes + file.size());
+  }
+};
+
+TEST_P(EncodedSamplesTest, ValuesAsStoredReachTheBatch) {
+  const std::int64_t samples = 6;
+  for (const CacheKind cache : {CacheKind::off, CacheKind::ram, CacheKind::disk}) {
+    PipelineOptions pipeline = with({std::make_shared<WholeTo>(ImageSize{4, 5})});
+    pipeline.cache = cache;
+    pipeline.normalize = {.scale = 2};
+    const auto batches = testing::whole_epoch(*open(std::make_shared<StoredValues>(samples), pipeline), context(), 0);
+    std::int64_t index = 0;
+    for (const HostBatch& batch : batches) {
+      EXPECT_EQ(batch.shape, (Shape{batch.size, 4, 5, 1}));
+      for (std::size_t b = 0; b < batch.labels.size(); ++b, ++index) {
+        double sum = 0;
+        for (std::size_t v = 0; v < 20; ++v) {
+          const float value = batch.images[b * 20 + v];
+          sum += value;
+          if (index % 3 == 0) {
+            ASSERT_EQ(value, 2.0f * static_cast<float>(1000 * index + static_cast<std::int64_t>(v)));
+          }
+        }
+        // Resampled from another width, the mean stays: columns are symmetric about the middle.
+        const double mean = 1000.0 * static_cast<double>(index) + (4.0 * static_cast<double>(5 + index % 3) - 1) / 2;
+        EXPECT_NEAR(sum / 20, 2 * mean, 0.05) << index;
+      }
+    }
+    EXPECT_EQ(index, samples);
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Devices, EncodedSamplesTest, ::testing::Values(Device::cpu(), Device::cuda(0)),
                          [](const auto& info) { return std::string(info.param.is_cpu() ? "cpu" : "cuda"); });
 

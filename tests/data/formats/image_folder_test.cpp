@@ -4,6 +4,7 @@
 #include <set>
 
 #include "bantam/base/error.h"
+#include "bantam/data/formats/image_files.h"
 #include "tests/data/formats/format_files.h"
 #include "tests/data/formats/short_run.h"
 
@@ -162,7 +163,7 @@ TEST_F(ImageFolderTest, AnUnlabelledTestFolderIsLeftOut) {
   check("Test: its images are in no class folders");
   fs::remove_all(path() / "Test");
   put({"test/notes.txt"});
-  check("test: holds no .jpg, .jpeg or .png, and is left out");
+  check("test: holds no image, and is left out");
   put({"val/images/1.jpg"});
   check("val: its images are in no class folders");
   fs::remove_all(path() / "train");
@@ -287,7 +288,7 @@ TEST_F(ImageFolderTest, ALimitKeepsSamplesOfAllClasses) {
 TEST_F(ImageFolderTest, OtherFilesAreIgnoredAndCounted) {
   put_photos("train/", 2);
   put_photos("val/", 1);
-  put({"train/readme.txt", "train/ant/b.gif", "train/ant/deep/c.webp", "train/bee/jpg", "train/bee/.hidden.txt",
+  put({"train/readme.txt", "train/ant/b.md", "train/ant/deep/c.pdf", "train/bee/jpg", "train/bee/.hidden.txt",
        "train/.ipynb_checkpoints/a.jpg"});
   const SampleSplits splits = open();
   EXPECT_EQ(splits.train->facts().class_names, (Names{"ant", "bee"}));
@@ -296,6 +297,19 @@ TEST_F(ImageFolderTest, OtherFilesAreIgnoredAndCounted) {
   EXPECT_EQ(ignored.count, 4);
   EXPECT_EQ(ignored.examples.size(), 3u);
   EXPECT_EQ(splits.validation->ignored().count, 0);
+}
+
+TEST_F(ImageFolderTest, ImagesOfTypesThatAreNotReadAreCountedByClass) {
+  put_photos("train/", 2);
+  put_photos("val/", 1);
+  EXPECT_EQ(unsupported_images_warning(open()), "");
+  put({"train/ant/IMG_1.HEIC", "train/ant/deep/2.heic", "train/bee/a.avif", "train/bee/b.heic", "val/bee/c.svg",
+       "train/bee/notes.txt"});
+  EXPECT_EQ(open().train->facts().size, 4);
+  const std::string warning = unsupported_images_warning(open());
+  EXPECT_CONTAINS(
+      warning, "5 images are of types that are not read: ant 2 (.heic) and bee 3 (.avif 1, .heic 1, .svg 1); JPEG, ");
+  EXPECT_CONTAINS(warning, "are read: convert them to JPEG or PNG to train on them, or remove them");
 }
 
 TEST_F(ImageFolderTest, ChosenClassesHaveTheirOrderAsNumbers) {
@@ -338,8 +352,9 @@ TEST_F(ImageFolderTest, WrongFoldersAreNamed) {
   put({"val/wasp/1.jpg"});
   EXPECT_CONTAINS(error(), "'wasp' is no class of the training samples, which are ant and bee");
   fs::remove_all(path() / "val");
-  put({"train/cow/a.gif", "val/ant/1.jpg"});
-  EXPECT_CONTAINS(error(), "cow: the class 'cow' has no .jpg, .jpeg or .png");
+  put({"train/cow/a.heic", "val/ant/1.jpg"});
+  EXPECT_CONTAINS(error(), "cow: the class 'cow' holds no image (JPEG, PNG, ");
+  EXPECT_CONTAINS(error(), "; of types that are not read it has 1 (.heic): convert them to JPEG or PNG");
   EXPECT_CONTAINS(error("classes: [ant, dog]"), "dog: cannot be listed");
 }
 

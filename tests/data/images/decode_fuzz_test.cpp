@@ -3,6 +3,7 @@
 #include <array>
 #include <functional>
 #include <random>
+#include <string_view>
 
 #include <gtest/gtest.h>
 #include <zlib.h>
@@ -10,6 +11,7 @@
 #include "bantam/base/error.h"
 #include "bantam/data/images/decode.h"
 #include "tests/data/images/image_files.h"
+#include "tests/data/images/image_type_values.h"
 
 namespace bantam {
 namespace {
@@ -134,6 +136,33 @@ TEST(DecodeFuzz, Png) {
           write_png({45, 61}, row, {.type = 3, .palette = std::vector<std::uint8_t>(48, 7), .alpha = {1, 2, 3}})},
          2, with_checksums);
 }
+
+/// Files of one type, as Pillow writes them.
+std::vector<FileBytes> files_of(std::string_view type) {
+  std::vector<FileBytes> files;
+  for (const ImageTypeValues& values : kImageTypeValues)
+    if (std::string_view(values.name).starts_with(type)) files.push_back(file_of_digits(values.file));
+  return files;
+}
+
+/// Some of these have no checksums, and pixels as they are: most changes are harmless.
+void mutate_type(std::string_view name, ImageFileType type, std::uint32_t seed) {
+  if (!is_read(type)) GTEST_SKIP() << "built without " << to_string(type);
+  const std::vector<FileBytes> files = files_of(name);
+  ASSERT_FALSE(files.empty());
+  Mutations random(seed);
+  int decoded = 0;
+  for (int i = 0; i < kMutatedFiles; ++i)
+    decoded += survives(random.of(files[static_cast<std::size_t>(i) % files.size()]), random) ? 1 : 0;
+  EXPECT_GT(decoded, 0);
+  EXPECT_LT(decoded, kMutatedFiles);
+}
+
+TEST(DecodeFuzz, Webp) { mutate_type("webp", ImageFileType::webp, 3); }
+TEST(DecodeFuzz, Gif) { mutate_type("gif", ImageFileType::gif, 4); }
+TEST(DecodeFuzz, Bmp) { mutate_type("bmp", ImageFileType::bmp, 5); }
+TEST(DecodeFuzz, Tiff) { mutate_type("tiff", ImageFileType::tiff, 6); }
+TEST(DecodeFuzz, Pnm) { mutate_type("p", ImageFileType::pnm, 7); }
 
 }  // namespace
 }  // namespace bantam

@@ -170,7 +170,7 @@ TEST(DecodeJpeg, Refused) {
     return message_of<DataError>([&] { decode_image(file, 3, image); });
   };
   EXPECT_CONTAINS(message({}), "an empty file");
-  EXPECT_CONTAINS(message(FileBytes(10, std::byte{'G'})), "neither a JPEG nor a PNG file: it starts with 47 47 47 47");
+  EXPECT_CONTAINS(message(FileBytes(10, std::byte{'G'})), "file: it starts with 47 47 47 47");
   // A small file that says it is large: the frame header is FF C0 length precision height width.
   FileBytes file = write_jpeg(smooth_image({16, 16}, 3));
   std::size_t frame = 2;

@@ -100,13 +100,18 @@ TEST_F(GpuDecoderTest, OtherFilesAreTheCpuDecoders) {
   EXPECT_FALSE(is_decoded(decoder, {}));
   const FileBytes cut(plain.begin(), plain.end() - 20);
   EXPECT_FALSE(is_decoded(decoder, cut)) << "without its end";
+  const FileBytes endless(plain.begin(), plain.end() - 2);
+  EXPECT_FALSE(is_decoded(decoder, endless)) << "which the CPU decodes: every block is there";
+  FileBytes warned = plain;  // bytes before the first marker after the image's start
+  warned.insert(warned.begin() + 20, 3, std::byte{1});
+  EXPECT_FALSE(is_decoded(decoder, warned)) << "libjpeg warns of its header";
   FileBytes longer = plain;
   longer.push_back(std::byte{0});
   EXPECT_FALSE(is_decoded(decoder, longer)) << "its end cannot be seen";
   EXPECT_FALSE(is_decoded(decoder, write_jpeg(smooth_image({1449, 1448}, 1)))) << "more than 2^21 pixels";
   EXPECT_TRUE(is_decoded(decoder, write_jpeg(smooth_image({1448, 1448}, 1), {.chroma_across = 1, .chroma_down = 1})));
   EXPECT_EQ(decoder.counts().gpu, 2);
-  EXPECT_EQ(decoder.counts().cpu, 9);
+  EXPECT_EQ(decoder.counts().cpu, 11);
 }
 
 TEST_F(GpuDecoderTest, HardwareDecodesFilesOfOneScan) {

@@ -72,6 +72,41 @@ TEST(SplitSurvey, CountsClassesSizesAndChannelsOfFiles) {
   }
 }
 
+/// Files as Pillow and cameras write them: transparent, turned, of 16 bits that need 12.
+class Mixed : public Files {
+ public:
+  DatasetFacts facts() const override {
+    return {.size = 4, .image_shape = {0, 0, 1}, .class_names = {"even", "odd"}, .image_dtype = type};
+  }
+  void fetch(std::int64_t index, std::span<std::vector<std::byte>> fields) const override {
+    Files::fetch(0, fields);
+    std::string file;
+    Image image;
+    image.reshape({1, 2}, 4);
+    if (index == 0) file = encode_png(image);
+    if (index == 1) file = std::string("P5 2 1 65535\n\x0F\xFF\x00\x07", 17);
+    if (index == 2) file = std::string("P5 2 1 65535\n\x08\x01\x00\x07", 17);
+    if (index == 3) file = std::string("P5 2 1 255\n\x08\x01", 13);
+    fields[0].resize(file.size());
+    std::memcpy(fields[0].data(), file.data(), file.size());
+  }
+  DType type = DType::uint8;
+};
+
+TEST(SplitSurvey, CountsTransparencyAndValuesOfSixteenBits) {
+  Mixed files;
+  const SplitSurvey bytes = survey_split(files, {.threads = 1});
+  EXPECT_TRUE(bytes.broken.empty());
+  EXPECT_EQ(bytes.with_alpha(), 1);
+  EXPECT_EQ(bytes.wide, 2);
+  EXPECT_EQ(bytes.wide_most, 0x0FFF);
+  EXPECT_EQ(bytes.wide_bits(), 12);
+  EXPECT_EQ(bytes.types, (std::map<std::string, std::int64_t>{{"PNG", 1}, {"PNM", 3}}));
+  EXPECT_EQ(bytes.channels[0].most, 16) << "4095 of 65535 as a byte";
+  files.type = DType::float32;  // range: stored
+  EXPECT_EQ(survey_split(files, {.threads = 1}).channels[0].most, 4095);
+}
+
 /// A grey image and its mask of 2 x 2: sample i has the numbers 0, 1, 255 and i.
 class Masks : public Files {
  public:
