@@ -79,6 +79,33 @@ TEST_F(EvaluationTest, AnySettingOfTheRunsEvaluationsCounts) {
   (void)expect_same("small share", {"train.evaluate={views: {padding: 1, mode: zero, share: 0.2}}"});
 }
 
+TEST_F(EvaluationTest, AnotherSizeThanTrainingsIsEvaluatedWhereTheNetworkAllowsIt) {
+  const std::string larger = "data.evaluation.pipeline=[resize: {size: 48}, center_crop: {size: 40}]";
+  run("r");
+  const Evaluation found = evaluate(open_trained_model(path("r"), {.overrides = {larger}}), {.threads = 1});
+  EXPECT_EQ(found.metrics.samples, 20);
+  EXPECT_TRUE(std::isfinite(found.metrics.loss));
+  EXPECT_NE(found.metrics.loss, last_line("r", "validation_loss").at("validation_loss").get<double>());
+  EXPECT_EQ(found.peak_bytes, found.planned_peak_bytes);
+  // Features that lie side by side are of one size alone.
+  run("flat", {"model.layers.2=flatten"});
+  try {
+    (void)evaluate(open_trained_model(path("flat"), {.overrides = {larger}}), {.threads = 1});
+    FAIL() << "a dense layer read more features than it has weights for";
+  } catch (const ConfigError& error) {
+    EXPECT_NE(std::string(error.what()).find("layer 'dense' allows no other size"), std::string::npos) << error.what();
+  }
+  // Training evaluates at its own size, and says which stage makes another.
+  try {
+    run("refused", {larger});
+    FAIL() << "training evaluated at another size";
+  } catch (const ConfigError& error) {
+    const std::string message = error.what();
+    EXPECT_NE(message.find("validation images are (40, 40, 3) after this stage"), std::string::npos) << message;
+    EXPECT_NE(message.find("center_crop"), std::string::npos) << message;
+  }
+}
+
 TEST_F(EvaluationTest, ASplitIsTheRunsOwnAndTheTestSetIsItsTest) {
   run("r", {"data.validation={split: 0.25}"});
   const TrainedModel model = open_trained_model(path("r"));

@@ -144,6 +144,25 @@ TEST_F(TrainedModelTest, DataThatAreNotWantedNeedNotBeThere) {
   EXPECT_EQ(model.class_names.size(), 10u);
 }
 
+TEST_F(TrainedModelTest, ARunOfAnotherProgramWithLayersOfItsOwnNamesThatProgram) {
+  (void)train(tiny(), {.threads = 1, .run_dir = path("r")});
+  RunRecord record = load_record(path("r/run.json"));
+  EXPECT_FALSE(record.executable.empty());
+  const auto message = [&] {
+    try {
+      (void)open_trained_model(path("r"), {.overrides = {"model.layers.1=my_layer_scale"}});
+    } catch (const ConfigError& error) {
+      return std::string(error.what());
+    }
+    return std::string("accepted");
+  };
+  EXPECT_EQ(message().find("another program"), std::string::npos) << "this one made it: " << message();
+  record.executable = "/opt/mine/train_mine";
+  write_record(path("r/run.json"), record);
+  EXPECT_NE(message().find("my_layer_scale"), std::string::npos) << message();
+  EXPECT_NE(message().find("/opt/mine/train_mine"), std::string::npos) << message();
+}
+
 TEST_F(TrainedModelTest, WhatIsMissingIsNamedBesideWhatThereIs) {
   run_in_two("r", 8);
   EXPECT_TRUE(has(fails<DataError>(path("gone")), "there is no such run and no such file"));
