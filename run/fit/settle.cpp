@@ -34,8 +34,8 @@ void settle_recompute(const RunConfig& config, std::int64_t batch, std::uint64_t
   }
   if (to_yaml(choice.recompute) == "none") return;
   settled.messages.push_back(
-      fmt::format("recompute:   {}\n             to fit {}: a step's peak {} by plan,\n             {} time predicted", policy,
-                  format_byte_size(bytes), format_byte_size(choice.peak_bytes),
+      fmt::format("recompute:   {}\n             to fit {}: a step's peak {} by plan,\n             {} time predicted",
+                  policy, format_byte_size(bytes), format_byte_size(choice.peak_bytes),
                   predicted_percent(choice.extra_work, rates_of(config, config.precision).estimate)));
   settled.recompute = choice;
 }
@@ -66,7 +66,6 @@ Settled settle(const RunConfig& config) {
     settled.weights = config.model.weights;
     if (settled.weights->sha256.empty()) settled.weights->sha256 = sha256_of_weights(settled.weights->file);
   }
-  for (std::string& note : data_notes(*config.data)) settled.warnings.push_back(std::move(note));
   const std::int64_t batch = settled.batch ? settled.batch->batch : config.data->pipeline.batch_size;
   for (std::string& warning : run_warnings(config, batch)) settled.warnings.push_back(std::move(warning));
   return settled;
