@@ -225,8 +225,9 @@ void note_copies(CsvTable& table) {
       of = entry->second;
     }
   }
-  const bool are_few_values = table.images.empty() && copies > table.rows() / 2;  // equal rows are no copies there
-  if (copies == 0 || are_few_values) return;
+  // Rows of few or rounded numbers are equal by chance: a few among many, or most of them.
+  const bool is_chance = table.images.empty() && (copies * 100 < table.rows() || copies > table.rows() / 2);
+  if (copies == 0 || is_chance) return;
   table.notes.push_back(fmt::format(
       "{}: {} row{} {} an earlier row, the first in line {} that in line {}: where one is held out and the other is "
       "not, the evaluation is of samples that were trained on",

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <iterator>
 #include <map>
 #include <string_view>
 
@@ -11,6 +12,7 @@
 
 #include "bantam/base/error.h"
 #include "bantam/base/text.h"
+#include "bantam/data/delivery/data_config.h"
 #include "bantam/engine/layers/layers.h"
 #include "bantam/engine/layers/norm_options.h"
 
@@ -164,9 +166,17 @@ void warn_of_class_order(const RunConfig& config, std::int64_t batch, std::vecto
                                    : std::string("no shuffle")));
 }
 
+/// What readers guessed, passed over, or found odd.
+void warn_of_data(const RunConfig& config, std::int64_t, std::vector<std::string>& warnings) {
+  try {
+    std::ranges::move(data_notes(*config.data), std::back_inserter(warnings));
+  } catch (const DataError&) {  // whoever reads the samples reports it
+  }
+}
+
 using Warn = void (*)(const RunConfig& config, std::int64_t batch, std::vector<std::string>& warnings);
-constexpr Warn kWarnings[] = {warn_of_probabilities, warn_of_unscaled_pixels, warn_of_class_order,
-                              warn_of_slow_statistics, warn_of_unreached};
+constexpr Warn kWarnings[] = {warn_of_data,        warn_of_probabilities,   warn_of_unscaled_pixels,
+                              warn_of_class_order, warn_of_slow_statistics, warn_of_unreached};
 
 }  // namespace
 

@@ -67,7 +67,6 @@ Settled settle(const RunConfig& config) {
     settled.weights = config.model.weights;
     if (settled.weights->sha256.empty()) settled.weights->sha256 = sha256_of_weights(settled.weights->file);
   }
-  for (std::string& note : data_notes(*config.data)) settled.warnings.push_back(std::move(note));
   const std::int64_t batch = settled.batch ? settled.batch->batch : config.data->pipeline.batch_size;
   for (std::string& warning : run_warnings(config, batch)) settled.warnings.push_back(std::move(warning));
   return settled;

@@ -542,6 +542,20 @@ TEST_F(CsvTest, ImagesAreFoundByTheirNames) {
                            "in line 2"));
 }
 
+TEST_F(CsvTest, CopiesOfRowsAreTold) {
+  const auto notes = [&](int rows, int different) {
+    std::string text = "a,b,y\n";
+    for (int i = 0; i < rows; ++i) text += fmt::format("{},{},p\n", (i % different) * 0.5, (i % different) * 0.25);
+    put("t.csv", text);
+    return open("path: $/t.csv, label: y").whole->notes();
+  };
+  EXPECT_TRUE(
+      any_contains(notes(50, 48), "t.csv: 2 rows are copies of an earlier row, the first in line 50 that in line 2"));
+  EXPECT_TRUE(notes(50, 50).empty());
+  EXPECT_TRUE(notes(300, 299).empty()) << "by chance";
+  EXPECT_TRUE(notes(50, 4).empty()) << "few values";
+}
+
 TEST_F(CsvTest, AFolderOfTablesHasItsPartsByName) {
   put("train.csv", "id,a,y\n1,1.5,p\n2,2.5,q\n3,0.5,p\n4,3.5,q\n");
   put("test.csv", "id,a\n5,1\n");
