@@ -27,7 +27,7 @@ class Composites {
 
   std::vector<Node> replaced() {
     for (Node& node : nodes_)
-      for (const auto& match : {&Composites::product, &Composites::layer_norm})
+      for (const auto& match : {&Composites::product, &Composites::layer_norm, &Composites::chosen_channels})
         if (auto found = (this->*match)(node)) {
           found->name = node.name;
           found->module = node.module;
@@ -217,6 +217,27 @@ class Composites {
                     .attributes = {{"axis", mean->second}, {"epsilon", static_cast<float>(*epsilon)}}};
     }
     return std::nullopt;
+  }
+
+  static bool swaps_batch(const Node& node) {
+    const std::vector<std::int64_t> perm = integers(node, "perm");
+    if (perm.size() < 2 || perm[0] != 1 || perm[1] != 0) return false;
+    for (std::size_t i = 2; i < perm.size(); ++i)
+      if (perm[i] != static_cast<std::int64_t>(i)) return false;
+    return true;
+  }
+
+  /// x[:, indices], as PyTorch's exporter writes it: the channels are moved to the front, chosen and moved back.
+  std::optional<Node> chosen_channels(const Node& node) const {
+    if (node.op != "Transpose" || node.inputs.size() != 1 || !swaps_batch(node)) return std::nullopt;
+    const Node* choice = maker(node.inputs[0], "GatherND");
+    const Node* front =
+        choice != nullptr && choice->inputs.size() == 2 ? maker(choice->inputs[0], "Transpose") : nullptr;
+    if (front == nullptr || !swaps_batch(*front) || integer(*choice, "batch_dims", 0) != 0) return std::nullopt;
+    const Tensor* indices = constants_.find(choice->inputs[1]);
+    if (indices == nullptr || indices->dims.size() != 2 || indices->dims[1] != 1) return std::nullopt;
+    return Node{
+        .op = "GatherND", .inputs = {front->inputs[0], choice->inputs[1]}, .attributes = {{"axis", std::int64_t{1}}}};
   }
 
   std::vector<Node> nodes_;

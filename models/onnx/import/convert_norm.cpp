@@ -45,7 +45,12 @@ void convert_batch_norm(Importer& importer, const Node& node) {
     importer.note("BatchNormalization: exported for training; the running statistics are used");
   View view = channels_last(importer, node);
   ImportedLayer layer{.kind = "batch_norm", .inputs = {view.layer}, .name = scale_name(node, 1)};
-  layer.set("momentum", number_text(number(node, "momentum", 0.9f)));
+  float momentum = number(node, "momentum", 0.9f);
+  if (momentum == 0) {  // PyTorch's exporter does not know the module's; with 0 the last batch's statistics would stay
+    momentum = 0.9f;
+    importer.note("batch norms: the model does not say their momentum; it is 0.9, PyTorch's default");
+  }
+  layer.set("momentum", number_text(momentum));
   layer.set("epsilon", number_text(number(node, "epsilon", 1e-5f)));
   constexpr const char* kNames[] = {"scale", "shift", "running_mean", "running_variance"};
   for (std::size_t i = 0; i < 4; ++i) layer.tensors.emplace(kNames[i], channel_tensor(importer, node, view, i + 1));

@@ -218,7 +218,8 @@ void convert_gather(Importer& importer, const Node& node) {
     return gather_flat(importer, node, *flat);
   const View view = importer.unshuffled(node, importer.value(node, 0));
   const std::size_t axis = feature_axis(node, view, integer(node, "axis", 0));
-  const Tensor& tensor = importer.needed_constant(node, 1, "the indices");
+  Tensor tensor = importer.needed_constant(node, 1, "the indices");
+  if (node.op == "GatherND") tensor.dims = {tensor.elements()};  // each is an index of one axis
   if (tensor.dims.size() > 1) fail(node, fmt::format("indices of {} axes; expected one", tensor.dims.size()));
   const std::int64_t extent = view.extent(axis);
   std::vector<std::int64_t> indices = tensor.as_integers();
@@ -244,6 +245,11 @@ void convert_gather(Importer& importer, const Node& node) {
   importer.define(node, std::move(result));
 }
 
+void convert_gather_nd(Importer& importer, const Node& node) {
+  if (!has_attribute(node, "axis")) fail(node, "expected chosen channels, between two Transposes");
+  convert_gather(importer, node);
+}
+
 void convert_expand(Importer& importer, const Node& node) {
   const View& view = importer.value(node, 0);
   std::vector<std::int64_t> extents = importer.needed_constant(node, 1, "the shape").as_integers();
@@ -262,6 +268,7 @@ constexpr std::pair<std::string_view, Converter> kConverters[] = {{"Slice", conv
                                                                   {"SplitToSequence", convert_split_to_sequence},
                                                                   {"SequenceAt", convert_sequence_at},
                                                                   {"Gather", convert_gather},
+                                                                  {"GatherND", convert_gather_nd},
                                                                   {"Expand", convert_expand}};
 
 }  // namespace

@@ -232,6 +232,13 @@ std::vector<OneNode> images() {
        Chain().add("Gather", {{"axis", std::int64_t{1}}}, {integers("", {2, 1, 0})}, "/g/Gather").model(),
        "  - channel_slice: {begin: 2, name: g}\n  - channel_slice: {begin: 1, end: 2, name: g_2, inputs: [input]}\n"
        "  - channel_slice: {end: 1, name: g_3, inputs: [input]}\n  - concat: {name: g_4, inputs: [g, g_2, g_3]}\n"},
+      {"channels_by_transposes",
+       Chain()
+           .add("Transpose", {{"perm", Integers{1, 0, 2, 3}}})
+           .add("GatherND", {}, {Tensor::of("", {2, 1}, Integers{1, 2})})
+           .add("Transpose", {{"perm", Integers{1, 0, 2, 3}}})
+           .model(),
+       "  - channel_slice: {begin: 1}\n"},
       {"channel_shuffle",
        Chain({-1, 6, 4, 4})
            .add("Reshape", {}, {integers("", {0, 2, 3, 4, 4})})
@@ -520,6 +527,16 @@ TEST(ImportOnnx, FactorsInAnotherOrder) {
   const std::vector<float> y = testing::outputs_of(*model, x);
   for (std::size_t i = 0; i < 16; ++i)
     EXPECT_EQ(y[i], static_cast<float>(i % 4 + 1) * static_cast<float>(std::array{1, 3, 2, 4}[i % 4]));
+}
+
+// Today's exporter writes 0 of a norm that it exports for evaluation: training would forget all but its last batch.
+TEST(ImportOnnx, BatchNormsWithoutMomentumHaveTheUsualOne) {
+  Model model = testing::small_network();
+  ASSERT_EQ(model.nodes[1].op, "BatchNormalization");
+  model.nodes[1].attributes["momentum"] = 0.0f;
+  const ImportedNetwork network = import_model(model);
+  EXPECT_NE(network.yaml.find("batch_norm: {momentum: 0.9, "), std::string::npos) << network.yaml;
+  EXPECT_EQ(network.notes.size(), 1u);
 }
 
 TEST(ImportOnnx, ModulesNameTheirLayers) {
