@@ -23,6 +23,9 @@ namespace {
 class Warnings : public RunObserver {
  public:
   explicit Warnings(const std::function<void(std::string_view)>& tell) : tell_(tell) {}
+  void on_settled(const RunConfig&, const Settled& settled) override {
+    for (const std::string& warning : settled.warnings) on_warning(warning);
+  }
   void on_warning(std::string_view text) override {
     if (tell_) tell_(text);
   }

@@ -108,7 +108,7 @@ void warn_of_slow_statistics(const RunConfig& config, std::int64_t batch, std::v
       "it needs {} batches",
       slow, norms, 1 - slowest, slowest, format_count(static_cast<std::int64_t>(batches)),
       100 * std::pow(1 - slowest, batches), value, 1 - slowest,
-      format_count(static_cast<std::int64_t>(std::ceil(kSettled / slowest - 1e-6)))));
+      format_count(static_cast<std::int64_t>(std::ceil(kSettled / slowest - 1e-3)))));
 }
 
 /// Class numbers of samples that are evenly spread over the set; empty where there are none, or they cannot be read.
