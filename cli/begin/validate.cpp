@@ -11,7 +11,7 @@
 #include "bantam/base/text.h"
 #include "bantam/cli/config/options.h"
 #include "bantam/cli/print/json_text.h"
-#include "bantam/run/fit/run_checks.h"
+#include "bantam/run/session/run_checks.h"
 
 namespace bantam::cli {
 namespace {

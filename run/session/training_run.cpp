@@ -19,9 +19,9 @@
 #include "bantam/engine/train/safetensors.h"
 #include "bantam/run/fit/plan_target.h"
 #include "bantam/run/fit/rehearsal_runtime.h"
-#include "bantam/run/fit/run_checks.h"
 #include "bantam/run/ranks/stop_agreement.h"
 #include "bantam/run/session/best_weights.h"
+#include "bantam/run/session/run_checks.h"
 #include "bantam/run/weights/initial_weights.h"
 
 namespace bantam::run {

@@ -1,5 +1,5 @@
 // Step by step; a step that fails ends those that need it, and no other.
-#include "bantam/run/fit/run_checks.h"
+#include "bantam/run/session/run_checks.h"
 
 #include <functional>
 #include <optional>
@@ -13,6 +13,7 @@
 #include "bantam/run/fit/rehearsal_runtime.h"
 #include "bantam/run/fit/run_warnings.h"
 #include "bantam/run/fit/settle.h"
+#include "bantam/run/session/disk_room.h"
 #include "bantam/run/weights/initial_weights.h"
 
 namespace bantam::run {
@@ -48,8 +49,11 @@ void check_files(const RunConfig& config, std::vector<std::string>& warnings) {
   }
 }
 
-void check_memory(const RunConfig& config) {
+void check_room(const RunConfig& config, RunFindings& findings) {
   const RunPlan plan = plan_run(config);
+  // By default runs lie below the current folder.
+  if (std::string shortage = disk_shortage(disk_need(config, plan), "runs", {}); !shortage.empty())
+    findings.warnings.push_back(std::move(shortage));
   // A run that may go on in smaller micro-batches gets a limit where the host is too small.
   if (config.memory.on_oom == OnOutOfMemory::fail) require_host_room(config, plan, plan.pool_bytes);
 }
@@ -82,7 +86,7 @@ RunFindings check_run(const RunConfig& config) {
   // The file of model.weights may be what has failed already.
   if (settled || !is_here || !config.model.weights)
     attempt(findings, [&] { check_weights(settled.value_or(config), findings); });
-  if (settled) attempt(findings, [&] { check_memory(*settled); });
+  if (settled) attempt(findings, [&] { check_room(*settled, findings); });
   check_files(config, findings.warnings);
   return findings;
 }
