@@ -72,7 +72,7 @@ class Metric {
   /// Whether the loss counts it already (LossSums). Then `accumulate` is never
   /// called, and the model's end may be fused with the loss.
   virtual bool counted_by_loss() const { return false; }
-  /// Whether its value takes the place of what the loss counts as correct (Metrics::accuracy); it is then none of
+  /// Whether its value stands in place of what the loss counts as correct (Metrics::accuracy); it is then none of
   /// Metrics::values. Its sums are a loss's (LossSums).
   virtual bool is_accuracy() const { return false; }
 };
@@ -81,7 +81,7 @@ class Metric {
 /// largest target. Losses of sigmoids: the share of right binary decisions. Other losses count none.
 MetricPtr accuracy();
 /// For a loss of float32 "targets", where a sample has one class: the share of samples whose largest output is the
-/// largest target, whatever the loss. It takes the place of what the loss counts (Metric::is_accuracy). Of outputs
+/// largest target, whatever the loss. It replaces what the loss counts (Metric::is_accuracy). Of outputs
 /// (…, classes); of several places a sample counts by the share that is right.
 MetricPtr class_accuracy();
 
