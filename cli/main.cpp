@@ -14,6 +14,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include "bantam/cli/config/expanded_arguments.h"
 #include "bantam/cli/config/options.h"
 #include "bantam/cli/print/failure.h"
 #include "bantam/cli/print/help.h"
@@ -88,9 +89,12 @@ int run(int argc, char** argv) {
   add_verbs(app, action);
   add_help(app, action, version);
   refuse_empty_values(app);
-  check_subcommand(app, std::vector<std::string>(argv + std::min(argc, 1), argv + argc));
+  std::vector<std::string> texts = expanded_arguments(argc, argv);
+  check_subcommand(app, std::vector<std::string>(texts.begin() + std::min(argc, 1), texts.end()));
   try {
-    app.parse(argc, argv);
+    std::vector<char*> arguments;
+    for (std::string& text : texts) arguments.push_back(text.data());
+    app.parse(argc, arguments.data());
   } catch (const CLI::ParseError& error) {
     if (error.get_exit_code() != 0) fail_usage(app, error);
     return app.exit(error);  // help and version

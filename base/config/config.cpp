@@ -89,6 +89,8 @@ ConfigDocument ConfigDocument::with_value(std::string_view path, std::string_vie
   copy->name = impl_->name;
   copy->sources = impl_->sources;
   copy->synonyms = impl_->synonyms;
+  copy->search_folders = impl_->search_folders;
+  copy->found_in = impl_->found_in;
   copy->root = copy_of(*impl_->root);
   apply_override(*copy, fmt::format("{}={}", path, value));
   return ConfigDocument(std::move(copy));

@@ -2,6 +2,7 @@
 // the source line.
 #pragma once
 
+#include <filesystem>
 #include <map>
 #include <memory>
 #include <string>
@@ -74,6 +75,9 @@ struct ConfigDocument::Impl {
   std::vector<std::shared_ptr<const ConfigSource>> sources;  // shared by copies
   std::unique_ptr<ConfigNode::Data> root;
   std::vector<ConfigSynonym> synonyms;
+  // Of relative paths (config_path.h): folders to look into after the current one and the document's, and those that
+  // had one; absolute.
+  std::vector<std::filesystem::path> search_folders, found_in;
   std::vector<std::unique_ptr<ConfigNode::Data>> copies;  // of parts of the tree (config_template.h)
   std::size_t copied_values = 0;                          // in them
   std::vector<std::unique_ptr<const ConfigUse>> uses;     // that the marks of copies point to

@@ -59,9 +59,9 @@ void check_evaluation(const ConfigNode& node, const PipelineOptions& pipeline, c
   }
 }
 
-/// What the batches of training and validation need.
-void check_stages(const ConfigNode& stages, const DataOptions& options, const DatasetFacts& facts) {
-  check_drop_last(stages, options.pipeline, epoch_samples(options));
+/// What the batches of training and validation need; a survey trains none.
+void check_stages(const ConfigNode& stages, const DataOptions& options, const DatasetFacts& facts, StagesFor use) {
+  if (use == StagesFor::batches) check_drop_last(stages, options.pipeline, epoch_samples(options));
   check_pixel_targets(stages, options.pipeline, facts);
   check_evaluation(stages, options.pipeline, facts);
 }
@@ -395,6 +395,11 @@ void check_held_out(ConfigMap& data, const DataOptions& options) {
       .fail("there are no held-out samples: give some, or data.validation: {split: 0.1}");
 }
 
+/// None can be held out of one sample: a survey can read it, training cannot.
+bool has_one_sample(const DataOptions& options) {
+  return options.source.whole != nullptr && options.source.whole->facts().size == 1;
+}
+
 DataOptions read_data_section(const ConfigNode& data, StagesFor use, const SampleSplits* given) {
   ConfigMap map = data.as_map();
   map.describe("The data set, and its way into batches. See DATA.md.",
@@ -423,15 +428,19 @@ DataOptions read_data_section(const ConfigNode& data, StagesFor use, const Sampl
                  {"fail", "skip"}, "fail") == "skip";
   const std::optional<ConfigNode> written = find_pipeline(map, use);
   const ConfigNode stages = written.value_or(map.self());
-  const DatasetFacts facts = train_facts(options);
+  const bool is_one = use == StagesFor::survey && has_one_sample(options);
+  const DatasetFacts facts = is_one ? options.source.whole->facts() : train_facts(options);
   options.decode = read_decode(map, facts);
   check_own_validation(stages, options, facts);
   if (written) options.pipeline = read_pipeline(stages, facts, use);
-  read_sampling(map, options, options.pipeline);
+  if (is_one)
+    (void)map.find("sampling");
+  else
+    read_sampling(map, options, options.pipeline);
   read_evaluation(map, facts, options);
   map.finish();
-  if (!written || (use == StagesFor::survey && !has_one_size(options))) return options;
-  check_stages(stages, options, facts);
+  if (!written || is_one || (use == StagesFor::survey && !has_one_size(options))) return options;
+  check_stages(stages, options, facts, use);
   return options;
 }
 

@@ -5,6 +5,8 @@
 #include <bit>
 #include <cmath>
 #include <cstring>
+#include <filesystem>
+#include <system_error>
 #include <utility>
 
 #include <fmt/format.h>
@@ -64,8 +66,9 @@ void read_pixels(const NpyArray& array, std::int64_t index, const DatasetFacts& 
   interleave(row.data(), facts.image_shape, out.data());
 }
 
-/// Whether whole numbers of such rows are class numbers: one a sample, or one a pixel.
-bool are_classes(const NpyArray& labels) {
+/// Whether labels of such a type and shape are class numbers where nothing says what they are: whole numbers, one a
+/// sample or one a pixel.
+bool look_like_classes(const NpyArray& labels) {
   const std::size_t axes = labels.extents().size();
   return labels.type().is_integer() && (labels.row_values() == 1 || axes >= 3);
 }
@@ -130,7 +133,14 @@ void ArrayReader::open_labels() const {
   if (labels_->extents().empty())
     throw DataError(fmt::format("{}: is a single number; expected one a sample", labels_->name()));
   Shape shape = row_shape(*labels_);
-  if (!are_classes(*labels_)) {
+  if (options_.form == LabelForm::one_hot) {
+    if (shape.rank() != 1 || shape[0] < 2)
+      throw DataError(fmt::format("{}: is {}; expected (samples, classes) where data.label_form is one_hot",
+                                  labels_->name(), labels_->description()));
+    facts_.targets.push_back({"labels", {}, DType::int32});
+    return;
+  }
+  if (!has_classes()) {
     facts_.targets.push_back({"targets", shape.rank() == 0 ? Shape{1} : shape, DType::float32});
     return;
   }
@@ -149,9 +159,18 @@ void ArrayReader::open_targets() const {
 
 std::vector<std::string> ArrayReader::class_names() const {
   if (!options_.classes.empty()) return options_.classes;
-  if (!labels_ || !are_classes(*labels_)) return {};
+  if (!labels_ || !has_classes()) return {};
   if (training_ != nullptr) return training_->facts().class_names;
-  return numbered_classes(greatest_label() + 1);
+  if (options_.form == LabelForm::one_hot) return numbered_classes(labels_->row_values());
+  std::vector<std::string> names;
+  for (std::int64_t label = options_.first_label; label <= greatest_label(); ++label)
+    names.push_back(fmt::format("{}", label));
+  return names;
+}
+
+bool ArrayReader::has_classes() const {
+  if (options_.form == LabelForm::automatic) return look_like_classes(*labels_);
+  return options_.form != LabelForm::values;
 }
 
 /// Of one label a sample. A class a pixel may have a number that counts for nothing (255), so their classes are named.
@@ -159,14 +178,8 @@ std::int64_t ArrayReader::greatest_label() const {
   if (labels_->row_values() != 1)
     throw DataError(fmt::format("{}: is {}, a class a pixel: name the classes by data.classes", labels_->name(),
                                 labels_->description()));
-  constexpr std::int64_t kAtOnce = 1 << 14;
-  std::vector<std::int64_t> some;
-  std::int64_t greatest = 0;
-  for (std::int64_t first = 0; first < labels_->rows(); first += kAtOnce) {
-    some.resize(static_cast<std::size_t>(std::min(kAtOnce, labels_->rows() - first)));
-    labels_->read_rows(first, std::span(some));
-    greatest = std::max(greatest, std::ranges::max(some));
-  }
+  std::int64_t greatest = options_.first_label;
+  for (std::int64_t row = 0; row < labels_->rows(); ++row) greatest = std::max(greatest, label_of(row));
   if (greatest >= kMostClasses)
     throw DataError(fmt::format("{}: has the label {}; expected class numbers from 0 to {}", labels_->name(), greatest,
                                 kMostClasses - 1));
@@ -180,20 +193,76 @@ void ArrayReader::read_image(std::int64_t index, std::span<std::byte> image) con
     read_pixels(*images_, index, facts_, options_.channels_first, as_floats(image));
 }
 
+/// The label of a row of one value, or the place of the one in a row of one_hot, as the array counts.
+std::int64_t ArrayReader::label_of(std::int64_t row) const {
+  if (labels_->type().is_integer() && options_.form != LabelForm::one_hot) {
+    std::int64_t label = 0;
+    labels_->read_rows(row, std::span(&label, 1));
+    return label;
+  }
+  thread_local std::vector<float> values;
+  values.resize(static_cast<std::size_t>(labels_->row_values()));
+  labels_->read_rows(row, std::span(values));
+  if (options_.form != LabelForm::one_hot) {
+    constexpr float kMostWhole = 16777216;  // 2^24
+    const float value = values[0];
+    if (!(std::abs(value) <= kMostWhole) || value != std::floor(value))
+      throw DataError(
+          fmt::format("{}: row {} has the label {}; expected a whole number (data.label_form: values reads "
+                      "numbers to be predicted)",
+                      labels_->name(), row, value));
+    return static_cast<std::int64_t>(value);
+  }
+  const auto ones = std::ranges::count(values, 1.0f), zeros = std::ranges::count(values, 0.0f);
+  if (ones != 1 || zeros != std::ssize(values) - 1)
+    throw DataError(
+        fmt::format("{}: row {} has {} ones and {} zeros of {} values; expected one 1 and zeros, as "
+                    "data.label_form is one_hot (values reads rows of numbers)",
+                    labels_->name(), row, ones, zeros, values.size()));
+  return options_.first_label + (std::ranges::find(values, 1.0f) - values.begin());
+}
+
+/// `label` as the array has it; `most` classes.
+void ArrayReader::check_label(std::int64_t index, std::int64_t label, std::int64_t most) const {
+  const std::int64_t first = options_.first_label;
+  if (label >= first && label < first + most) return;
+  std::string text = fmt::format("{}: row {} has the label {}; expected one of {} classes, {} to {}", labels_->name(),
+                                 index, label, most, first, first + most - 1);
+  if (label < first && first == 0) text += "; data.first_label says where labels begin";
+  throw DataError(text);
+}
+
 void ArrayReader::read_labels(std::int64_t index, std::span<std::byte> labels) const {
   if (facts_.targets[0].dtype == DType::float32) return read_row(*labels_, index, as_floats(labels));
+  const auto write = [&](std::size_t place, std::int64_t label) {
+    const auto number = static_cast<std::int32_t>(label - options_.first_label);
+    std::memcpy(labels.data() + place * sizeof number, &number, sizeof number);
+  };
+  const std::int64_t classes = std::ssize(facts_.class_names);
+  if (facts_.targets[0].shape.rank() == 0) {
+    const std::int64_t label = label_of(index);
+    check_label(index, label, classes);
+    return write(0, label);
+  }
   thread_local std::vector<std::int64_t> row;
   row.resize(static_cast<std::size_t>(labels_->row_values()));
   labels_->read_rows(index, std::span(row));
-  const bool by_pixel = row.size() > 1;
-  const std::int64_t most = by_pixel ? kMostClasses : std::ssize(facts_.class_names);
   for (std::size_t i = 0; i < row.size(); ++i) {
-    if (row[i] < 0 || row[i] >= most)
-      throw DataError(fmt::format("{}: row {} has the label {}; expected one of {} classes, 0 to {}", labels_->name(),
-                                  index, row[i], facts_.class_names.size(), facts_.class_names.size() - 1));
-    const auto label = static_cast<std::int32_t>(row[i]);
-    std::memcpy(labels.data() + i * sizeof label, &label, sizeof label);
+    check_label(index, row[i], kMostClasses);
+    write(i, row[i]);
   }
+}
+
+std::shared_ptr<const SampleReader> ArrayReader::read_alike(std::shared_ptr<const SampleReader> other) const {
+  const auto arrays = std::dynamic_pointer_cast<const ArrayReader>(other);
+  if (arrays == nullptr || !arrays->options_.classes.empty()) return other;
+  ArrayOptions options = arrays->options_;
+  if (options.form == LabelForm::automatic) options.form = options_.form;
+  if (options.first_label == 0) options.first_label = options_.first_label;
+  options.channels_first = options.channels_first || options_.channels_first;
+  // A reader of its own for the names: this one need not be shared.
+  auto training = std::make_shared<const ArrayReader>(arrays_, options_, training_);
+  return std::make_shared<const ArrayReader>(arrays->arrays_, options, std::move(training));
 }
 
 void ArrayReader::read(std::int64_t index, std::span<const std::span<std::byte>> fields) const {
@@ -231,13 +300,35 @@ std::uint64_t ArrayReader::resident_bytes() const {
   return bytes;
 }
 
+OpenArray open_named(FoundPath file) {
+  return [file = std::move(file)] {
+    std::error_code error;
+    if (!file.is_there && !file.folders.empty() && !std::filesystem::exists(file.path, error))
+      throw DataError(fmt::format("{}: there is no such file{}", file.path.string(), file.places()));
+    return open_file_bytes(file.path);
+  };
+}
+
 ArrayOptions read_array_options(ConfigMap& data) {
   ArrayOptions options;
   options.channels_first =
       data.choice(
           {"layout", "Axes of images: nhwc (samples, height, width, channels), or nchw as PyTorch has them.", "nchw"},
           {"nhwc", "nchw"}, "nhwc") == "nchw";
-  if (const auto classes = data.find({"classes", "Names of the labels 0, 1, ….", "[cat, dog]",
+  const std::string form = data.choice(
+      {"label_form",
+       "What the array of labels holds. classes: class numbers, also as floating point. one_hot: rows of zeros with a "
+       "one at the class. values: numbers to be predicted, or zeros and ones for the absence and presence of classes. "
+       "auto: classes where they are whole numbers, one a sample or one a pixel; else values.",
+       "one_hot"},
+      {"auto", "classes", "one_hot", "values"}, "auto");
+  options.form = form == "classes"   ? LabelForm::classes
+                 : form == "one_hot" ? LabelForm::one_hot
+                 : form == "values"  ? LabelForm::values
+                                     : LabelForm::automatic;
+  options.first_label = data.integer({"first_label", "Number of the first class in the array of labels.", "1"},
+                                     {.min = -kMostClasses, .max = kMostClasses}, 0);
+  if (const auto classes = data.find({"classes", "Names of the labels 0, 1, …, or from first_label on.", "[cat, dog]",
                                       "their numbers, to the greatest of the training samples"}))
     options.classes = read_class_names(*classes);
   return options;

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "bantam/base/config/config_path.h"
 #include "bantam/data/files/npy_array.h"
 #include "bantam/data/files/once.h"
 #include "bantam/data/formats/sample_reader.h"
@@ -25,15 +26,25 @@ struct SplitArrays {
   std::string archive = {};  ///< the file that holds them all; empty: each is a file
 };
 
-struct ArrayOptions {
-  bool channels_first = false;       ///< images are (n, channels, height, width)
-  std::vector<std::string> classes;  ///< names of the labels 0, 1, …; none: numbers to the training samples' greatest
+/// What an array of labels holds.
+enum class LabelForm : std::uint8_t {
+  automatic,  ///< by type and shape: class numbers where they are integers, one a sample or a pixel, else values
+  classes,    ///< class numbers, of any type
+  one_hot,    ///< rows of zeros with a one at the class
+  values      ///< numbers, or the presence of a class each
 };
 
-/// uint8 and bool images are bytes, all others float32. Labels of whole numbers become the int32 field "labels"; those
-/// of floating point, and `targets`, the float32 field "targets". NaN and infinities are refused, by the row in the
-/// file, when a sample is read. Files are opened when they are first needed, and read in place where they are not
-/// compressed.
+struct ArrayOptions {
+  bool channels_first = false;       ///< images are (n, channels, height, width)
+  std::vector<std::string> classes;  ///< of first_label and those after it; none: numbers to the training's greatest
+  LabelForm form = LabelForm::automatic;
+  std::int64_t first_label = 0;  ///< the number that the first class has in the array
+};
+
+/// uint8 and bool images are bytes, all others float32. Labels that are classes (LabelForm) become the int32 field
+/// "labels", from 0 on; others, and `targets`, the float32 field "targets". NaN and infinities are refused, by the row
+/// in the file, when a sample is read. Files are opened when they are first needed, and read in place where they are
+/// not compressed.
 class ArrayReader : public SampleReader {
  public:
   /// `training`: the reader whose class names this one has; null: it is the training samples'.
@@ -46,14 +57,19 @@ class ArrayReader : public SampleReader {
   std::string name_of(std::int64_t index) const override;
   std::vector<std::string> files_of(std::int64_t index) const override;
   std::uint64_t resident_bytes() const override;
+  /// Of another set's arrays: class names are those of these samples.
+  std::shared_ptr<const SampleReader> read_alike(std::shared_ptr<const SampleReader> other) const override;
 
  private:
   void open() const;
+  bool has_classes() const;
+  std::int64_t label_of(std::int64_t row) const;
   void open_images() const;
   void open_labels() const;
   void open_targets() const;
   std::vector<std::string> class_names() const;
   std::int64_t greatest_label() const;
+  void check_label(std::int64_t index, std::int64_t label, std::int64_t most) const;
   void read_image(std::int64_t index, std::span<std::byte> image) const;
   void read_labels(std::int64_t index, std::span<std::byte> labels) const;
 
@@ -65,7 +81,10 @@ class ArrayReader : public SampleReader {
   mutable DatasetFacts facts_;
 };
 
-/// The keys `layout` and `classes`.
+/// Opens a file that a configuration names; where it is not there, the DataError says where it was looked for.
+OpenArray open_named(FoundPath file);
+
+/// The keys `layout`, `classes`, `label_form` and `first_label`.
 ArrayOptions read_array_options(ConfigMap& data);
 
 /// The share that is split off: the key `split`, which is refused where samples are `held_out` already.

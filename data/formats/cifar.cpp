@@ -10,6 +10,7 @@
 
 #include <fmt/format.h>
 
+#include "bantam/base/config/config_path.h"
 #include "bantam/base/counted.h"
 #include "bantam/base/error.h"
 #include "bantam/base/parallel.h"
@@ -111,7 +112,7 @@ std::vector<std::uint8_t> read_whole(const fs::path& path, std::int64_t most_byt
 
 class CifarReader : public SampleReader {
  public:
-  CifarReader(CifarSet set, std::vector<CifarBatch> batches, fs::path given, std::int64_t records)
+  CifarReader(CifarSet set, std::vector<CifarBatch> batches, FoundPath given, std::int64_t records)
       : set_(std::move(set)), batches_(std::move(batches)), given_(std::move(given)), records_(records) {}
 
   DatasetFacts facts() const override { return {batches() * records_, {32, 32, 3}, set_.classes}; }
@@ -142,7 +143,7 @@ class CifarReader : public SampleReader {
     return {file_of(index).name()};
   }
   std::uint64_t resident_bytes() const override {
-    if (find_place(set_, given_).form == Form::binary) return 0;
+    if (find_place(set_, given_.path).form == Form::binary) return 0;
     return static_cast<std::uint64_t>(batches() * records_ * set_.record_bytes());
   }
 
@@ -160,7 +161,7 @@ class CifarReader : public SampleReader {
 
   CifarSet set_;
   std::vector<CifarBatch> batches_;
-  fs::path given_;
+  FoundPath given_;
   std::int64_t records_;
   mutable Once opened_;
   mutable Place place_;
@@ -172,16 +173,17 @@ void CifarReader::fail_missing(const std::string& reason, const CifarBatch& batc
   const std::string sum =
       batch.sha256.empty() ? "" : fmt::format(". {} must have the SHA-256 {}", batch.binary, batch.sha256);
   throw DataError(fmt::format(
-      "{}. {} is read from \"{}\" or \"{}\", which are to be had from the CIFAR page of the University of "
+      "{}{}. {} is read from \"{}\" or \"{}\", which are to be had from the CIFAR page of the University of "
       "Toronto (https://www.cs.toronto.edu/~kriz/cifar.html): set data.path to one of them, or to the "
       "folder {} or {} that it unpacks to{}",
-      reason, set_.name, set_.binary_archive, set_.python_archive, set_.binary_folder, set_.python_folder, sum));
+      reason, given_.is_there || given_.folders.empty() ? "" : "; there is no such path" + given_.places(), set_.name,
+      set_.binary_archive, set_.python_archive, set_.binary_folder, set_.python_folder, sum));
 }
 
 void CifarReader::open(int threads) const {
   opened_.run([this, threads] {
     files_.clear();
-    place_ = find_place(set_, given_);
+    place_ = find_place(set_, given_.path);
     if (place_.form == Form::archive) return open_archive();
     files_.resize(batches_.size());
     parallel_parts(batches(), threads, [&](std::int64_t b) {
@@ -277,19 +279,19 @@ void CifarReader::copy_label(std::int64_t index, std::uint8_t byte, std::span<st
 
 }  // namespace
 
-SampleSplits cifar_readers(const CifarSet& set, const fs::path& path, std::int64_t train_records,
+SampleSplits cifar_readers(const CifarSet& set, const FoundPath& path, std::int64_t train_records,
                            std::int64_t test_records) {
   return {std::make_shared<CifarReader>(set, set.train, path, train_records),
           std::make_shared<CifarReader>(set, set.test, path, test_records)};
 }
 
-fs::path read_cifar_path(ConfigMap& data, const CifarSet& set) {
+FoundPath read_cifar_path(ConfigMap& data, const CifarSet& set) {
   const std::string meaning = fmt::format(
       "Folder of the files of the binary or the Python version (also as .xz or .gz), a folder that holds such a folder "
-      "or an archive, or an archive: {}, {}. Relative to the current folder.",
+      "or an archive, or an archive: {}, {}.",
       set.binary_archive, set.python_archive);
   const std::string example = "data/" + set.binary_folder;
-  return data.text({"path", meaning, example});
+  return find_path(data.node({"path", meaning, example}));
 }
 
 }  // namespace bantam

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "bantam/base/config/config_path.h"
 #include "bantam/data/files/file_bytes.h"
 #include "bantam/data/formats/sample_reader.h"
 
@@ -35,10 +36,10 @@ struct CifarSet {
 /// Readers of both splits. `path` is a folder of the binary or Python files (also compressed: .xz, .gz), one that holds
 /// such a folder or an archive, or an archive. Plain binary files are read in place; all others are read into memory
 /// once, 154 MB of the training records. `records`: of each training and each test file.
-SampleSplits cifar_readers(const CifarSet& set, const std::filesystem::path& path, std::int64_t train_records,
+SampleSplits cifar_readers(const CifarSet& set, const FoundPath& path, std::int64_t train_records,
                            std::int64_t test_records);
 
 /// The key `path`.
-std::filesystem::path read_cifar_path(ConfigMap& data, const CifarSet& set);
+FoundPath read_cifar_path(ConfigMap& data, const CifarSet& set);
 
 }  // namespace bantam

@@ -33,13 +33,16 @@ SampleSplits cifar10_readers(const Cifar10Options& options) {
     for (std::size_t f = 0; f < set.train.size(); ++f) set.train[f].sha256 = (*options.sha256)[f];
     set.test[0].sha256 = options.sha256->back();
   }
-  return cifar_readers(set, options.path, options.records_per_file, options.records_per_file);
+  return cifar_readers(set, {.path = options.path, .is_there = true}, options.records_per_file,
+                       options.records_per_file);
 }
 
 /// `data: {format: cifar10}`: path.
 SampleSplits cifar10_format(ConfigMap& data) {
   data.describe("CIFAR-10 as it is downloaded: 50,000 and 10,000 images, 32 × 32 in colour, ten classes.");
-  return cifar10_readers({.path = read_cifar_path(data, cifar10_set())});
+  const CifarSet set = cifar10_set();
+  const std::int64_t records = Cifar10Options{}.records_per_file;
+  return cifar_readers(set, read_cifar_path(data, set), records, records);
 }
 
 }  // namespace bantam

@@ -23,6 +23,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "bantam/base/config/config_path.h"
 #include "bantam/base/error.h"
 #include "bantam/base/text.h"
 #include "bantam/data/files/once.h"
@@ -696,8 +697,8 @@ void read_sample_columns(ConfigMap& data, CsvOptions& options) {
                                     "rows of numbers.",
                                     "image", "none: samples are numbers"}))
     options.columns.image = read_column(*image);
-  options.root =
-      data.text({"root", "Folder that images' paths are relative to; empty: that of the CSV file.", "photos"}, "");
+  options.root = as_path(
+      data.node({"root", "Folder that images' paths are relative to; empty: that of the CSV file.", "photos"}, ""));
   options.suffix =
       data.text({"suffix", "Suffix of the image files, where the column has names without; empty: found.", ".jpg"}, "");
   if (!options.suffix.empty() && !options.suffix.starts_with('.')) options.suffix.insert(0, 1, '.');
@@ -770,14 +771,16 @@ fs::path file_or_compressed(fs::path file) {
 void find_files(ConfigMap& data, CsvOptions& options) {
   const auto path = data.find({"path",
                                "A CSV file of which a share is held out, or the folder of those that `train`, "
-                               "`validation` and `test` name, or of files that are called so. Relative to the current "
-                               "folder. Files may be compressed (.gz, .xz, .bz2, .zst, or a .zip of one file).",
+                               "`validation` and `test` name, or of files that are called so. Files may be compressed "
+                               "(.gz, .xz, .bz2, .zst, or a .zip of one file).",
                                "data/flowers.csv", "the current folder"});
   const PartNames names = read_part_names(data, "CSV file");
-  const fs::path base = path ? path->as_text() : "";
+  const FoundPath found = path ? find_path(*path) : FoundPath{};
+  const fs::path& base = found.path;
   const std::array<std::string, kParts> parts = {names.train, names.validation, names.test};
   for (std::size_t p = 0; p < kParts; ++p)
-    if (!parts[p].empty()) options.files[p] = base / parts[p];
+    if (!parts[p].empty())
+      options.files[p] = path ? base / expanded_path(parts[p]) : find_path(data.self(), parts[p]).path;
   if (data.self().is_described()) return;
   std::error_code error;
   if (names.train.empty()) {
@@ -790,7 +793,8 @@ void find_files(ConfigMap& data, CsvOptions& options) {
   }
   for (fs::path& file : options.files) {
     file = file_or_compressed(std::move(file));
-    if (!file.empty() && !fs::exists(file)) data.self().fail(fmt::format("there is no file {}", file.string()));
+    if (!file.empty() && !fs::exists(file))
+      data.self().fail(fmt::format("there is no file {}{}", file.string(), found.places()));
   }
   const bool has_parts = !options.files[kValidation].empty() || !options.files[kTest].empty();
   if (!has_parts) options.share = names.share();

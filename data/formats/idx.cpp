@@ -18,12 +18,14 @@
 #include <fmt/ranges.h>
 
 #include "bantam/base/config/config.h"
+#include "bantam/base/config/config_path.h"
 #include "bantam/base/counted.h"
 #include "bantam/base/error.h"
 #include "bantam/base/text.h"
 #include "bantam/data/files/file_bytes.h"
 #include "bantam/data/files/once.h"
 #include "bantam/data/formats/class_names.h"
+#include "bantam/data/formats/idx_files.h"
 #include "bantam/data/formats/sample_reader.h"
 
 namespace bantam {
@@ -35,27 +37,12 @@ constexpr std::int64_t kWord = 4;                 // bytes of the magic number, 
 constexpr std::uint32_t kUnsignedBytes = 0x0800;  // the magic number without its dimensions
 constexpr std::int64_t kMostSide = 1 << 15, kMostItems = std::int64_t{1} << 31;
 
-/// NAME or NAME.gz in the folder; neither: empty.
-fs::path find_file(const fs::path& folder, const std::string& name) {
-  std::error_code ignored;
-  for (const fs::path& path : {folder / name, folder / (name + ".gz")})
-    if (fs::exists(path, ignored)) return path;
-  return {};
-}
-
 /// One file: its header, and its items, a row of bytes each.
 class IdxFile {
  public:
-  /// Opens the file that find_file finds and reads its header of `rank` extents. Throws DataError where it cannot be
-  /// read, for another magic number, and for extents that are 0 or beyond all sense.
-  IdxFile(const fs::path& folder, const std::string& name, int rank) : rank_(rank) {
-    const fs::path path = find_file(folder, name);
-    if (path.empty())
-      throw DataError(
-          fmt::format("{}: is not there, and neither is {}.gz: data.path must be the folder of the files "
-                      "train-images-idx3-ubyte, train-labels-idx1-ubyte, t10k-images-idx3-ubyte and "
-                      "t10k-labels-idx1-ubyte, each as it is or as .gz",
-                      (folder / name).string(), name));
+  /// Reads the header of `rank` extents. Throws DataError where it cannot be read, for another magic number, and for
+  /// extents that are 0 or beyond all sense.
+  IdxFile(const fs::path& path, int rank) : rank_(rank) {
     bytes_ = open_file_bytes(path);
     bytes_->fetch(header_bytes());
     read_header();
@@ -114,7 +101,8 @@ class IdxFile {
 
 /// What the configuration says of the files; where it says nothing, they do.
 struct IdxOptions {
-  fs::path path;
+  FoundPath path;
+  std::optional<std::string> set;  ///< of a folder of several: IdxFiles' key
   std::optional<std::array<std::int64_t, 2>> image_size;
   std::vector<std::string> classes;
 };
@@ -153,25 +141,55 @@ class IdxReader : public SampleReader {
     std::memcpy(targets[0].data(), &label, sizeof label);
   }
   std::string name_of(std::int64_t index) const override {
-    return fmt::format("{}, item {}", (options_.path / images_name()).string(), index);
+    return fmt::format("{}, item {}", (options_.path.path / images_name()).string(), index);
   }
   std::vector<std::string> files_of(std::int64_t) const override {
     open();
     return {images_->path(), labels_->path()};
   }
   std::uint64_t resident_bytes() const override {
-    if (find_file(options_.path, images_name()).empty()) return 0;
+    if (files().first.empty()) return 0;
     open_headers();
     return images_->resident_bytes() + labels_->resident_bytes();
   }
 
  private:
+  /// Images and labels of the split; empty paths: they are not there.
+  std::pair<fs::path, fs::path> files() const {
+    const std::map<std::string, IdxFiles> sets = find_idx_sets(options_.path.path);
+    auto found = options_.set ? sets.find(*options_.set) : sets.find("");
+    if (!options_.set && sets.size() == 1) found = sets.begin();
+    if (found == sets.end()) {
+      if (sets.size() > 1 || (options_.set && !sets.empty())) fail_sets(sets);
+      return {};
+    }
+    const IdxFiles& set = found->second;
+    return split_.prefix == "train" ? std::pair(set.train_images, set.train_labels)
+                                    : std::pair(set.test_images, set.test_labels);
+  }
+  [[noreturn]] void fail_sets(const std::map<std::string, IdxFiles>& sets) const {
+    std::vector<std::string> names;
+    for (const auto& [name, set] : sets) names.push_back(fmt::format("'{}'", shown(name)));
+    throw DataError(fmt::format("{}: has the IDX files of {}; data.set names {}", options_.path.path.string(),
+                                shown(join(names, ", ", " and "), 400),
+                                options_.set ? fmt::format("'{}'", shown(*options_.set)) : "one of them"));
+  }
+  /// Where it is there.
+  fs::path file(const fs::path& found, const std::string& name) const {
+    if (!found.empty()) return found;
+    throw DataError(
+        fmt::format("{}: is not there, and neither is {}.gz: data.path must be the folder of the files "
+                    "train-images-idx3-ubyte, train-labels-idx1-ubyte, t10k-images-idx3-ubyte and "
+                    "t10k-labels-idx1-ubyte, each as it is or as .gz{}",
+                    (options_.path.path / name).string(), name,
+                    options_.path.is_there ? "" : "; there is no such folder" + options_.path.places()));
+  }
   std::string images_name() const { return split_.prefix + "-images-idx3-ubyte"; }
   std::string labels_name() const { return split_.prefix + "-labels-idx1-ubyte"; }
 
   /// Of the images: the file's; without one what the configuration says, or MNIST's.
   Shape extents() const {
-    if (find_file(options_.path, images_name()).empty()) return expected({split_.usual, 28, 28});
+    if (files().first.empty()) return expected({split_.usual, 28, 28});
     open_headers();
     return images_->extents();
   }
@@ -183,8 +201,9 @@ class IdxReader : public SampleReader {
   /// Opens both files and compares their headers, once.
   void open_headers() const {
     headers_.run([this] {
-      auto images = std::make_unique<IdxFile>(options_.path, images_name(), 3);
-      auto labels = std::make_unique<IdxFile>(options_.path, labels_name(), 1);
+      const auto [images_file, labels_file] = files();
+      auto images = std::make_unique<IdxFile>(file(images_file, images_name()), 3);
+      auto labels = std::make_unique<IdxFile>(file(labels_file, labels_name()), 1);
       if (images->count() != labels->count())
         throw DataError(fmt::format("{}: holds {} images, but {} holds {} labels", images->path(),
                                     format_count(images->count()), labels->path(), format_count(labels->count())));
@@ -214,14 +233,20 @@ class IdxReader : public SampleReader {
 /// `data: {format: idx}`: path, classes (names of the labels 0, 1, …; ten digits by default), and what the files must
 /// hold: train_samples, test_samples, image_size.
 SampleSplits idx_format(ConfigMap& data) {
-  data.describe("IDX files, the format of MNIST, Fashion-MNIST, KMNIST and their likes: four files, plain or .gz.");
+  data.describe(
+      "IDX files, the format of MNIST, Fashion-MNIST, KMNIST and their likes: four files, plain or .gz, also as "
+      "train-images.idx3-ubyte.");
   constexpr IntegerRange kSamples{.min = 1, .max = 1 << 30}, kSide{.min = 1, .max = kMostSide - 1};
   constexpr std::string_view kAsFiles = "what the files hold; MNIST's where there are none yet";
   IdxOptions options{
-      .path = data.text({"path",
-                         "Folder of the four IDX files as they are downloaded (train-images-idx3-ubyte.gz, …) or "
-                         "unpacked: MNIST, Fashion-MNIST and their likes. Relative to the current folder.",
-                         "data/fashion-mnist"})};
+      .path = find_path(data.node({"path",
+                                   "Folder of the four IDX files as they are downloaded (train-images-idx3-ubyte.gz, "
+                                   "…) or unpacked: MNIST, Fashion-MNIST and their likes.",
+                                   "data/fashion-mnist"}))};
+  if (const auto set = data.find(
+          {"set", "Which set of a folder that has the files of several, as EMNIST's has: what their names begin with.",
+           "emnist-letters", "the one that is there"}))
+    options.set = set->as_text();
   options.classes = data.texts({"classes", "Names of the labels 0, 1, …: 1 to 256 of them.", "[cat, dog]"},
                                {"0", "1", "2", "3", "4", "5", "6", "7", "8", "9"});
   if (const std::string fault = fault_of_class_names(options.classes, 256); !fault.empty())  // labels are bytes

@@ -14,6 +14,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "bantam/base/config/config_path.h"
 #include "bantam/base/error.h"
 #include "bantam/base/text.h"
 
@@ -315,12 +316,7 @@ std::uint64_t ImageFileReader::encoded_bytes(std::int64_t index) const {
   return bytes_[static_cast<std::size_t>(index)];
 }
 
-fs::path read_folder(const ConfigNode& node) {
-  fs::path folder = node.as_text();
-  if (!node.is_described() && !fs::is_directory(folder))
-    node.fail(fmt::format("there is no folder {}", folder.string()));
-  return folder;
-}
+fs::path read_folder(const ConfigNode& node) { return as_folder(node); }
 
 std::int64_t read_image_channels(ConfigMap& data) {
   const ConfigNode node = data.node(

@@ -346,7 +346,7 @@ SampleSplits image_folder_format(ConfigMap& data) {
       "Folders of image files (JPEG, PNG, WebP, GIF, BMP, TIFF, PNM), one a class: path/train/CLASS/…, "
       "path/val/CLASS/… and path/test/CLASS/…, or "
       "path/CLASS/… alone, of which a share is held out. Files with other suffixes are ignored and counted.");
-  const ConfigNode path = data.node({"path", "The folder. Relative to the current folder.", "data/photos"});
+  const ConfigNode path = data.node({"path", "The folder.", "data/photos"});
   const PartNames names = read_part_names(data, "Folder within `path`");
   const std::int64_t channels = read_image_channels(data);
   std::vector<std::string> classes;

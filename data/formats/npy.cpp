@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "bantam/base/config/config.h"
+#include "bantam/base/config/config_path.h"
 #include "bantam/data/formats/array_reader.h"
 #include "bantam/data/formats/held_out.h"
 
@@ -13,7 +14,7 @@ namespace {
 OpenArray read_array(ConfigMap& files, ConfigKey key) {
   const auto node = files.find(key);
   if (!node) return {};
-  return [path = std::filesystem::path(node->as_text())] { return open_file_bytes(path); };
+  return open_named(find_path(*node));
 }
 
 /// The keys of one split's files, in the section itself or in one of its own.
@@ -22,7 +23,7 @@ SplitArrays read_files(ConfigMap& files) {
   const ConfigNode images = files.node(
       {"images", "File of the images or rows of numbers, one a sample: images.npy, also compressed (.gz, .xz).",
        "train_images.npy"});
-  arrays.images = [path = std::filesystem::path(images.as_text())] { return open_file_bytes(path); };
+  arrays.images = open_named(find_path(images));
   arrays.labels = read_array(files, {"labels",
                                      "File of the labels: class numbers, or rows of numbers (one-hot, or to be "
                                      "predicted), which losses call targets.",

@@ -1,8 +1,13 @@
 // An archive of NumPy arrays as a data set, such as Keras's mnist.npz.
 #include <filesystem>
+#include <system_error>
 #include <utility>
 
+#include <fmt/format.h>
+
 #include "bantam/base/config/config.h"
+#include "bantam/base/config/config_path.h"
+#include "bantam/base/error.h"
 #include "bantam/data/files/once.h"
 #include "bantam/data/files/zip.h"
 #include "bantam/data/formats/array_reader.h"
@@ -14,14 +19,19 @@ namespace {
 /// An archive that is opened when its first array is.
 class Archive {
  public:
-  explicit Archive(std::filesystem::path path) : path_(std::move(path)) {}
+  explicit Archive(FoundPath path) : path_(std::move(path)) {}
   const ZipFile& zip() {
-    opened_.run([this] { zip_ = std::make_unique<ZipFile>(path_); });
+    opened_.run([this] {
+      std::error_code error;
+      if (!path_.is_there && !path_.folders.empty() && !std::filesystem::exists(path_.path, error))
+        throw DataError(fmt::format("{}: there is no such file{}", path_.path.string(), path_.places()));
+      zip_ = std::make_unique<ZipFile>(path_.path);
+    });
     return *zip_;
   }
 
  private:
-  std::filesystem::path path_;
+  FoundPath path_;
   Once opened_;
   std::unique_ptr<ZipFile> zip_;
 };
@@ -71,8 +81,9 @@ SampleSplits npz_format(ConfigMap& data) {
       "An archive of NumPy arrays (numpy.savez, savez_compressed), by default with Keras's names. Arrays that are not "
       "compressed are read in place.",
       "data:\n  format: npz\n  path: data/mnist.npz\n  pipeline: [shuffle, batch: {size: 32}]");
-  const std::string path = data.text({"path", "The .npz file. Relative to the current folder.", "data/mnist.npz"});
-  const auto archive = std::make_shared<Archive>(path);
+  const FoundPath found = find_path(data.node({"path", "The .npz file.", "data/mnist.npz"}));
+  const std::string path = found.path.string();
+  const auto archive = std::make_shared<Archive>(found);
   const ArrayNames names = read_names(data);
   const double share = read_split_share(data, names.has_test());
   const ArrayOptions options = read_array_options(data);

@@ -285,7 +285,7 @@ SampleSplits segmentation_folder_format(ConfigMap& data) {
       "Images and their masks, files whose pixels are class numbers or values that stand for classes (masks.values): "
       "path/images/a.jpg and path/masks/a.png, or path/train/images/…, path/val/images/…, or path/images/train/…, or "
       "both in one folder.");
-  const ConfigNode path = data.node({"path", "The folder. Relative to the current folder.", "data/roads"});
+  const ConfigNode path = data.node({"path", "The folder.", "data/roads"});
   const PartNames names = read_part_names(data, "Folder");
   PartFinder finder{.path = read_folder(path)};
   finder.images =

@@ -11,6 +11,7 @@
 #include <fmt/format.h>
 
 #include "bantam/base/config/config_attempts.h"
+#include "bantam/base/config/config_path.h"
 #include "bantam/base/config/expression.h"
 #include "bantam/base/error.h"
 #include "bantam/data/augment/built_in.h"
@@ -55,8 +56,8 @@ void read_cache(const ConfigNode& node, Reading& reading) {
   if (node.is_map()) {
     ConfigMap map = node.as_map();
     options.cache = CacheKind::disk;
-    options.cache_folder =
-        map.text({"disk", "Folder of the files, which is made where it is not there.", "/scratch/samples"});
+    options.cache_folder = expanded_path(
+        map.node({"disk", "Folder of the files, which is made where it is not there.", "/scratch/samples"}));
     map.finish();
     return;
   }

@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "bantam/base/config/config_path.h"
 #include "bantam/base/error.h"
 
 namespace bantam::models {
@@ -42,15 +43,19 @@ std::string read_sha256(ConfigMap& map) {
   return text;
 }
 
+/// A file that may be missing where a run is resumed.
+std::string read_file_path(const ConfigNode& node) {
+  std::string path = as_path(node).string();
+  if (path.empty()) node.fail("expected a file's path, got an empty text");
+  return path;
+}
+
 ModelWeights read_map(ConfigMap map) {
   map.describe("The weights that a new run begins with. How to make a file of a torchvision network: PRETRAINED.md.",
                "weights:\n  file: resnet50.safetensors\n  skip: [\"classifier/*\"]");
   ModelWeights weights;
-  weights.file = map.text({"file",
-                           "A safetensors file with names and layouts as runs write them. Relative to the current "
-                           "folder.",
-                           "resnet50.safetensors"});
-  if (weights.file.empty()) map.node("file").fail("expected a file's path, got an empty text");
+  weights.file = read_file_path(
+      map.node({"file", "A safetensors file with names and layouts as runs write them.", "resnet50.safetensors"}));
   if (const auto list =
           map.find({"rename",
                     "New names for tensors of the file, by the first entry whose `from` matches the whole name (* is "
@@ -82,9 +87,7 @@ std::optional<ModelWeights> read_model_weights(ConfigMap& model) {
                                 "initial values by the seed"});
   if (!node) return std::nullopt;
   if (node->is_map()) return read_map(node->as_map());
-  ModelWeights weights{.file = node->as_text()};
-  if (weights.file.empty()) node->fail("expected a file's path, got an empty text");
-  return weights;
+  return ModelWeights{.file = read_file_path(*node)};
 }
 
 std::string to_yaml(const ModelWeights& weights) {

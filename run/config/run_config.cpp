@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 
 #include "bantam/base/config/config_attempts.h"
+#include "bantam/base/config/config_path.h"
 #include "bantam/base/counted.h"
 #include "bantam/base/error.h"
 #include "bantam/base/text.h"
@@ -302,6 +303,20 @@ void check_version(ConfigMap& root) {
   if (version != 1) root.node("version").fail(fmt::format("this program reads version 1, got {}", version));
 }
 
+/// Before any key that names a file.
+void read_search_paths(ConfigMap& root, const ConfigDocument& document) {
+  const auto folders = root.find(
+      {"search_paths",
+       "Folders in which relative paths of this file (data.path, weights, …) are looked for, after the current folder "
+       "and that of this file. A run's config.yaml has those that had its data: it can be evaluated and resumed from "
+       "any folder. In paths ~, $NAME and ${NAME} are expanded.",
+       "[/home/me/project]", "no others"});
+  if (!folders) return;
+  std::vector<std::string> expanded;
+  for (const ConfigNode& folder : folders->items()) expanded.push_back(expanded_path(folder));
+  if (!folders->is_described()) add_search_folders(document, expanded);
+}
+
 Precision read_precision(ConfigMap& root, Device device) {
   const std::string precision = root.choice(
       {"precision",
@@ -323,11 +338,11 @@ bool read_fusion(ConfigMap& root) {
 }
 
 std::string read_algorithms_file(ConfigMap& root) {
-  return root.text(
+  return expanded_path(root.node(
       {"algorithms",
        "File of timed algorithms of the GPU's libraries: auto (a cache in the user's folder, timed where it has none), "
        "off (no timing: the libraries' first choice), or a path. Equal files mean equal bits. See ALGORITHMS.md."},
-      "auto");
+      "auto"));
 }
 
 /// Each group has parameters of the model, in which norms that are frozen are then marked.
@@ -376,6 +391,7 @@ models::ModelSpec no_model(ConfigMap& root, const std::string& name) {
 RunConfig read_beginning(ConfigMap& root, const ConfigDocument& document, const std::string& name) {
   ConfigAttempts attempt(root);
   attempt([&] { check_version(root); });
+  attempt([&] { read_search_paths(root, document); });
   const auto seed = static_cast<std::uint64_t>(root.integer(
       {"seed", "Seed of weights, order of samples, augmentation and dropout. Runs of equal seeds have equal bits."},
       {.min = 0}, 42));
@@ -421,6 +437,10 @@ void read_training(ConfigMap& root, RunConfig& config) {
   if (config.data) config.data->evaluation = config.train.evaluation;
 }
 
+bool has_one_sample(const RunConfig& config) {
+  return config.data && config.data->source.whole != nullptr && config.data->source.whole->facts().size == 1;
+}
+
 /// All sections of a configuration with a model. In a complete check each is read whatever is wrong with the others.
 void read_sections(ConfigMap& root, RunConfig& config, DataSection section, const SampleSplits* given) {
   ConfigAttempts attempt(root);
@@ -439,8 +459,10 @@ void read_sections(ConfigMap& root, RunConfig& config, DataSection section, cons
   });
   attempt([&] { read_data(root, config, section, given); });
   const bool has_training = attempt([&] { read_training(root, config); });
-  if (!attempt.failed()) settle_cache(config);
-  if (!attempt.failed() && config.data) settle_epochs(config, config.data->pipeline.batch_size);
+  // Of one sample none can be held out: what is trained is not known.
+  const bool trains = section != DataSection::survey || !has_one_sample(config);
+  if (!attempt.failed() && trains) settle_cache(config);
+  if (!attempt.failed() && trains && config.data) settle_epochs(config, config.data->pipeline.batch_size);
   if (!attempt.failed()) {
     attempt([&] { require_groups_match(root, config); });
     attempt([&] { require_exclusions_match(root, config); });

@@ -9,6 +9,7 @@
 #include <fmt/ranges.h>
 
 #include "bantam/base/config/config_attempts.h"
+#include "bantam/base/config/config_path.h"
 #include "bantam/base/error.h"
 #include "bantam/engine/step/optimizer.h"
 #include "bantam/run/config/pruning_config.h"
@@ -380,12 +381,13 @@ TrainConfig read_train_config(ConfigMap train, Device device) {
   attempt([&] { config.optimizer.prune = read_prune(train); });
   attempt([&] { read_schedule_of_rate(train, config.optimizer); });
   attempt([&] { config.groups = read_groups(train); });
-  config.initial_weights = train.text({"initial_weights",
-                                       "A weights.safetensors that a new run begins with: what has the name and shape "
-                                       "of one of its tensors. The rest, a "
-                                       "new head say, begins as the seed says. Empty: all of it does.",
-                                       "runs/first/weights.safetensors"},
-                                      "");
+  config.initial_weights =
+      as_path(train.node({"initial_weights",
+                          "A weights.safetensors that a new run begins with: what has the name and shape of one of "
+                          "its tensors. The rest, a new head say, begins as the seed says. Empty: all of it does.",
+                          "runs/first/weights.safetensors"},
+                         ""))
+          .string();
   attempt([&] { config.callbacks = read_callbacks(train); });
   config.optimizer.clip_norm = number(
       train,

@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 
 #include "bantam/base/byte_size.h"
+#include "bantam/base/config/config_path.h"
 #include "bantam/base/counted.h"
 #include "bantam/base/error.h"
 #include "bantam/base/text.h"
@@ -34,8 +35,8 @@ void settle_recompute(const RunConfig& config, std::int64_t batch, std::uint64_t
   }
   if (to_yaml(choice.recompute) == "none") return;
   settled.messages.push_back(
-      fmt::format("recompute:   {}\n             to fit {}: a step's peak {} by plan,\n             {} time predicted", policy,
-                  format_byte_size(bytes), format_byte_size(choice.peak_bytes),
+      fmt::format("recompute:   {}\n             to fit {}: a step's peak {} by plan,\n             {} time predicted",
+                  policy, format_byte_size(bytes), format_byte_size(choice.peak_bytes),
                   predicted_percent(choice.extra_work, rates_of(config, config.precision).estimate)));
   settled.recompute = choice;
 }
@@ -76,6 +77,21 @@ bool packs_into_run(const DataOptions& data) {
   return data.pipeline.cache == CacheKind::disk && data.pipeline.cache_folder.empty();
 }
 
+namespace {
+
+/// In YAML's flow style: the folders that had relative paths. Empty: there were no such paths.
+std::string search_paths_of(const ConfigDocument& document) {
+  std::string list;
+  for (const std::filesystem::path& folder : folders_of_found_paths(document)) {
+    std::string quoted;
+    for (const char c : folder.string()) quoted += c == '\'' ? "''" : std::string(1, c);
+    list += fmt::format("{}'{}'", list.empty() ? "" : ", ", quoted);
+  }
+  return list.empty() ? "" : "[" + list + "]";
+}
+
+}  // namespace
+
 RunConfig with_data_keys(const RunConfig& config) {
   RunConfig other = config;
   (void)open_splits(*config.data, config.seed);  // the values are of the training samples that a split leaves
@@ -83,6 +99,8 @@ RunConfig with_data_keys(const RunConfig& config) {
     other.document = other.document.with_value("data." + key, value);
   if (!config.train.one_class && has_one_class(config))
     other.document = other.document.with_value("train.one_class", "true");  // of readers without the data
+  if (const std::string folders = search_paths_of(config.document); !folders.empty())
+    other.document = other.document.with_value("search_paths", folders);
   return other;
 }
 

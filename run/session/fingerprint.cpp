@@ -13,6 +13,7 @@ namespace {
 
 // Keys that change no bit of an update, or that a run may have more of.
 constexpr auto kFree = std::to_array<std::string_view>({"version",
+                                                        "search_paths",
                                                         "device",
                                                         "memory",
                                                         "recompute",

@@ -62,7 +62,8 @@ class ProgramTest : public testing::Test {
   std::string read_state(const std::string& run) const { return read_file(newest(run)); }
 
   /// Starts the program, with signals ignored as nohup would; its output goes to files in the folder.
-  pid_t start(const std::vector<std::string>& arguments, const std::vector<int>& ignored = {}) const {
+  pid_t start(const std::vector<std::string>& arguments, const std::vector<int>& ignored = {},
+              const std::string& within = ".") const {
     const pid_t child = fork();
     if (child != 0) return child;
     // Whoever started the tests may ignore signals (a shell does so for its background jobs).
@@ -70,7 +71,7 @@ class ProgramTest : public testing::Test {
     for (const int number : ignored) signal(number, SIG_IGN);
     const int out = open(path("stdout").c_str(), O_CREAT | O_TRUNC | O_WRONLY, 0600);
     const int err = open(path("stderr").c_str(), O_CREAT | O_TRUNC | O_WRONLY, 0600);
-    if (chdir(folder_.c_str()) != 0 || dup2(out, 1) < 0 || dup2(err, 2) < 0) _exit(126);
+    if (chdir((folder_ / within).c_str()) != 0 || dup2(out, 1) < 0 || dup2(err, 2) < 0) _exit(126);
     std::vector<char*> argv{const_cast<char*>("bantam")};
     for (const std::string& argument : arguments) argv.push_back(const_cast<char*>(argument.c_str()));
     argv.push_back(nullptr);
@@ -87,6 +88,10 @@ class ProgramTest : public testing::Test {
     return outcome;
   }
   Outcome run(const std::vector<std::string>& arguments) const { return wait(start(arguments)); }
+  /// The same in a folder of the test's own.
+  Outcome run_in(const std::string& within, const std::vector<std::string>& arguments) const {
+    return wait(start(arguments, {}, within));
+  }
 
   /// A small network with batch normalisation and dropout on a small generated set: an epoch is 16 updates of 16
   /// images.

@@ -247,6 +247,36 @@ TEST_F(NpyTest, SplitsAndLabelsThatDoNotFitAreTold) {
   EXPECT_CONTAINS(config_error("train: {images: a, label: b}"), "label");
 }
 
+TEST_F(NpyTest, LabelsThatCountFromOneAreFloatingPointOrOneHot) {
+  put("x.npy", npy("|u1", "3, 2, 2, 3", counted<std::uint8_t>(36)));
+  const auto labels = [&](const std::string& keys) {
+    const SampleSplits splits = open("images: $/x.npy, labels: $/y.npy" + keys);
+    std::string text;
+    for (std::int64_t i = 0; i < 3; ++i) {
+      std::int32_t label = -1;
+      const std::array field = {std::as_writable_bytes(std::span(&label, 1))};
+      splits.whole->read_targets(i, field);
+      text += fmt::format("{} ", splits.whole->facts().class_names.at(static_cast<std::size_t>(label)));
+    }
+    return text + fmt::format("of {}", splits.whole->facts().class_names.size());
+  };
+  put("y.npy", npy("<i8", "3,", std::vector<std::int64_t>{1, 3, 2}));
+  EXPECT_EQ(labels(", first_label: 1"), "1 3 2 of 3");
+  EXPECT_EQ(labels(", first_label: 1, classes: [a, b, c]"), "a c b of 3");
+  EXPECT_EQ(labels(""), "1 3 2 of 4");
+  put("y.npy", npy("<f4", "3, 1", std::vector<float>{0, 2, 1}));
+  EXPECT_EQ(labels(", label_form: classes"), "0 2 1 of 3");
+  put("y.npy", npy("<f4", "3, 2", std::vector<float>{0, 1, 1, 0, 0, 1}));
+  EXPECT_EQ(labels(", label_form: one_hot"), "1 0 1 of 2");
+  EXPECT_EQ(open("images: $/x.npy, labels: $/y.npy").whole->facts().targets[0].name, "targets");
+  put("y.npy", npy("<f4", "3, 2", std::vector<float>{0, 1, 1, 1, 0, 1}));
+  EXPECT_CONTAINS(error(", label_form: one_hot"), "y.npy: row 1 has 2 ones and 0 zeros of 2 values; expected one 1");
+  put("y.npy", npy("<f4", "3,", std::vector<float>{0, 0.5F, 1}));
+  EXPECT_CONTAINS(error(", label_form: classes"), "y.npy: row 1 has the label 0.5; expected a whole number");
+  put("y.npy", npy("<i8", "3,", std::vector<std::int64_t>{30, 41, 28}));
+  EXPECT_EQ(open("images: $/x.npy, labels: $/y.npy, label_form: values").whole->facts().targets[0].name, "targets");
+}
+
 TEST_F(NpyTest, MutatedFilesAreReadOrRefused) {
   put("x.npy", npy("<i4", "5, 2, 3", counted<std::int32_t>(30)));
   const std::string labels = npy(">i2", "5,", std::vector<std::int16_t>{1, 0, 4, 2, 3});
