@@ -39,8 +39,10 @@ int run_init(const InitOptions& options) {
   if (!to_terminal && !options.overwrite && std::filesystem::exists(options.out))
     throw ConfigError(fmt::format("--out: {} is there already; expected a new file, or --overwrite", options.out));
   const std::string data = options.data.empty() ? "" : " --data " + options.data;
-  const run::FirstConfig config = run::first_config(
-      options.data, {.threads = options.threads, .for_gpu = cuda_device_count() > 0, .command = "bantam init" + data});
+  const run::FirstConfig config = run::first_config(options.data, {.threads = options.threads,
+                                                                   .for_gpu = cuda_device_count() > 0,
+                                                                   .command = "bantam init" + data,
+                                                                   .file = to_terminal ? "config.yaml" : options.out});
   if (!options.json)
     for (const std::string& warning : config.warnings) fmt::print(stderr, "warning: {}\n", shown_message(warning));
   if (to_terminal) {
@@ -49,10 +51,15 @@ int run_init(const InitOptions& options) {
   }
   write_file_atomically(options.out, config.text);
   if (options.json) {
-    fmt::print("{}\n", json_text({{"config", options.out}, {"found", config.summary}, {"warnings", config.warnings}}));
+    fmt::print("{}\n", json_text({{"config", options.out},
+                                  {"found", config.summary},
+                                  {"warnings", config.warnings},
+                                  {"advice", config.advice}}));
     return 0;
   }
-  fmt::print("{}\nwrote {}; next: bantam train {}\n", printable(config.summary), printable(options.out),
+  std::string advice;
+  for (const std::string& line : config.advice) advice += printable(line) + "\n";
+  fmt::print("{}\n{}wrote {}; next: bantam train {}\n", printable(config.summary), advice, printable(options.out),
              printable(options.out));
   return 0;
 }

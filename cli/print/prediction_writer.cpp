@@ -62,26 +62,39 @@ std::vector<std::size_t> PredictionWriter::present(const Prediction& prediction)
   return found;
 }
 
-std::string PredictionWriter::header() const {
-  if (style_.format != PredictionFormat::csv) return "";
-  std::vector<std::string> columns = {"file"};
+/// Names of the answer's cells.
+std::vector<std::string> PredictionWriter::answer_columns() const {
+  std::vector<std::string> columns;
   if (style_.task == Task::classes) {
-    columns.insert(columns.end(), {"class", "probability"});
+    columns = {"class", "probability"};
     for (std::int64_t k = 2; k <= style_.top; ++k)
       columns.insert(columns.end(), {fmt::format("class_{}", k), fmt::format("probability_{}", k)});
   } else {
     if (style_.task == Task::multi_label) columns.emplace_back("classes");
     const bool one = style_.task == Task::values && style_.names.size() == 1;
     for (const std::string& name : style_.names)
-      columns.push_back(one ? "value" : csv_cell(style_.task == Task::values ? "value_" + name : name));
+      columns.push_back(one ? "value" : style_.task == Task::values ? "value_" + name : name);
   }
-  return fmt::format("{}\n", fmt::join(columns, ","));
+  // A column of the table keeps its name.
+  for (std::string& column : columns)
+    if (std::ranges::find(style_.columns, column) != style_.columns.end()) column = "predicted_" + column;
+  return columns;
 }
 
-std::string PredictionWriter::line(const Prediction& prediction) const {
-  if (style_.format == PredictionFormat::json) return json_line(prediction);
-  if (!prediction.error.empty()) return "";
-  return style_.format == PredictionFormat::csv ? csv_line(prediction) : text_line(prediction);
+std::string PredictionWriter::header() const {
+  if (style_.format != PredictionFormat::csv) return "";
+  std::vector<std::string> cells;
+  for (const std::string& column : style_.columns) cells.push_back(csv_cell(column));
+  if (cells.empty()) cells.emplace_back("file");
+  for (const std::string& column : answer_columns()) cells.push_back(csv_cell(column));
+  return fmt::format("{}\n", fmt::join(cells, ","));
+}
+
+std::string PredictionWriter::line(const Prediction& prediction, const std::vector<std::string>& of_row) const {
+  if (style_.format == PredictionFormat::json) return json_line(prediction, of_row);
+  const bool is_row = style_.format == PredictionFormat::csv && !style_.columns.empty();
+  if (!prediction.error.empty() && !is_row) return "";
+  return style_.format == PredictionFormat::csv ? csv_line(prediction, of_row) : text_line(prediction);
 }
 
 std::string PredictionWriter::text_line(const Prediction& prediction) const {
@@ -104,8 +117,14 @@ std::string PredictionWriter::text_line(const Prediction& prediction) const {
   return fmt::format("{}: {}\n", printable(prediction.file), printable(text));
 }
 
-std::string PredictionWriter::csv_line(const Prediction& prediction) const {
-  std::vector<std::string> cells = {csv_cell(prediction.file)};
+std::string PredictionWriter::csv_line(const Prediction& prediction, const std::vector<std::string>& of_row) const {
+  std::vector<std::string> cells;
+  for (const std::string& cell : of_row) cells.push_back(csv_cell(cell));
+  if (style_.columns.empty()) cells.push_back(csv_cell(prediction.file));
+  if (!prediction.error.empty()) {
+    cells.resize(cells.size() + answer_columns().size());
+    return fmt::format("{}\n", fmt::join(cells, ","));
+  }
   if (style_.task == Task::classes) {
     for (const std::size_t c : best(prediction))
       cells.insert(cells.end(), {csv_cell(style_.names[c]), fmt::format("{}", prediction.values[c])});
@@ -121,8 +140,10 @@ std::string PredictionWriter::csv_line(const Prediction& prediction) const {
   return fmt::format("{}\n", fmt::join(cells, ","));
 }
 
-std::string PredictionWriter::json_line(const Prediction& prediction) const {
+std::string PredictionWriter::json_line(const Prediction& prediction, const std::vector<std::string>& of_row) const {
   Json json = {{"file", prediction.file}};
+  for (std::size_t c = 0; c < std::min(of_row.size(), style_.columns.size()); ++c)
+    json["input"][style_.columns[c]] = of_row[c];
   if (!prediction.error.empty()) {
     json["error"] = prediction.error;
     return json_text(json) + "\n";

@@ -85,7 +85,7 @@ int run_evaluate(const EvaluateFlags& flags) {
   stop.note_saved();  // nothing is lost whenever it ends
   Progress progress(parse_progress_mode(flags.progress, stderr), stderr);
   try {
-    const TrainedModel model = open_model(model_of(flags), true);
+    const TrainedModel model = open_model(model_of(flags), true, parse_evaluated_set(flags.split) == EvaluatedSet::all);
     tell_averages(model, progress);
     const Evaluation evaluation = evaluated(model, flags, progress, stop);
     progress.close();

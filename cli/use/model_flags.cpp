@@ -31,7 +31,7 @@ void add_model_flags(CLI::App& command, ModelFlags& flags) {
       ->capture_default_str();
 }
 
-TrainedModel open_model(const ModelFlags& flags, bool with_data) {
+TrainedModel open_model(const ModelFlags& flags, bool with_data, bool whole_set) {
   if (run::Sweep::is_in(flags.path))
     throw ConfigError(
         fmt::format("{} is the folder of a sweep: name one of the runs in it, which `bantam runs {}` lists", flags.path,
@@ -40,7 +40,8 @@ TrainedModel open_model(const ModelFlags& flags, bool with_data) {
                               .ema = flags.ema,
                               .config = flags.config,
                               .overrides = flags.set,
-                              .with_data = with_data};
+                              .with_data = with_data,
+                              .whole_set = whole_set};
   for (const auto& [key, value] : flags.keys) options.overrides.push_back(key + "=" + value);
   return open_trained_model(flags.path, options);
 }

@@ -21,8 +21,8 @@ struct ModelFlags {
 /// RUN, --checkpoint, --ema, --config, --set, --device, --precision, --threads.
 void add_model_flags(CLI::App& command, ModelFlags& flags);
 
-/// The model that they mean. Throws what open_trained_model throws.
-TrainedModel open_model(const ModelFlags& flags, bool with_data);
+/// The model that they mean (TrainedModelOptions::whole_set). Throws what open_trained_model throws.
+TrainedModel open_model(const ModelFlags& flags, bool with_data, bool whole_set = false);
 
 /// "runs/photos/weights.safetensors", and what of it is worth knowing: "update 120", "averaged".
 std::string weights_text(const TrainedModel& model);

@@ -37,12 +37,15 @@ constexpr int kBrokenFiles = 3;  // the exit code of broken data
 
 constexpr const char* kAbout =
     "Classes with their probabilities (or labels above --threshold, numbers, masks:\n"
-    "what the model's loss is of) of image files, through the run's own stages of\n"
-    "evaluation and with its class names. The training data need not be there. Of a\n"
-    "folder, the image files below it. A file that cannot be read is\n"
-    "named and left out; the exit code is then 3. Masks are PNG files whose pixels\n"
-    "are class numbers, in the folder --out.\n"
-    "Example: bantam predict runs/pets holiday/ --top 1 --out holiday.csv";
+    "what the model's loss is of) of image files, or of the rows of a table, through\n"
+    "the run's own stages of evaluation and with its class names. The training data\n"
+    "need not be there. Of a folder, the image files below it. A table is a CSV file\n"
+    "(rows of numbers by their columns' names, or images that it names), .npy or\n"
+    ".npz; its columns are written beside the answers. What cannot be read is named\n"
+    "and left out; the exit code is then 3. Masks are PNG files whose pixels are\n"
+    "class numbers, in the folder --out.\n"
+    "Example: bantam predict runs/pets holiday/ --top 1 --out holiday.csv\n"
+    "Example: bantam predict runs/flowers new.csv --out answers.csv";
 
 struct PredictFlags {
   ModelFlags model;
@@ -164,7 +167,9 @@ class PredictVerb {
       throw ConfigError("the model makes masks: --out names the folder for them");
     if (task_ == Task::segmentation && output_names(model_).size() > 256)
       throw ConfigError("a mask's pixels are numbers of 8 bits: at most 256 classes");
-    images_ = list_images(std::vector<fs::path>(flags.paths.begin(), flags.paths.end()));
+    find_samples();
+    if (makes_masks(task_) && are_rows())
+      throw ConfigError("the model makes masks, which are written of image files: name those, or a CSV file of them");
     if (makes_masks(task_))
       masks_.emplace(flags.out, task_, output_names(model_)).check(images_.images);
     else
@@ -180,22 +185,49 @@ class PredictVerb {
                                    .task = task_,
                                    .names = output_names(model_),
                                    .top = flags_.top,
-                                   .threshold = flags_.threshold});
+                                   .threshold = flags_.threshold,
+                                   .columns = table_ ? table_->columns : std::vector<std::string>()});
     if (images_.ignored.count > 0)
       progress_->message(fmt::format("ignored: {} file{} of other suffixes, such as {}",
                                      format_count(images_.ignored.count), images_.ignored.count == 1 ? "" : "s",
                                      shown(images_.ignored.examples[0], 200)));
+    std::size_t row = 0;
+    const auto write = [&](const Prediction& prediction) {
+      if (masks_ && prediction.error.empty()) masks_->write(prediction);
+      if (!prediction.error.empty()) tell_broken(prediction);
+      lines.write(writer.line(prediction, table_ ? table_->cells[row++] : std::vector<std::string>()));
+    };
+    const PredictOptions how = options(lines, writer.header());
     const PredictionSummary summary =
-        predict(model_, images_.images, options(lines, writer.header()), [&](const Prediction& prediction) {
-          if (masks_ && prediction.error.empty()) masks_->write(prediction);
-          if (!prediction.error.empty()) tell_broken(prediction);
-          lines.write(writer.line(prediction));
-        });
+        are_rows() ? predict(model_, *table_, how, write) : predict(model_, images_.images, how, write);
     lines.flush();
     return end(summary);
   }
 
  private:
+  bool are_rows() const { return table_ && table_->samples != nullptr; }
+
+  /// A table, or image files.
+  void find_samples() {
+    const auto is_table = [](const std::string& path) { return is_table_file(path); };
+    if (std::ranges::none_of(flags_.paths, is_table)) {
+      const Shape& input = model_.config.model.graph.input_shape();
+      if (input.rank() == 1)
+        throw ConfigError(
+            fmt::format("the model reads rows of {} numbers: name a .csv, .npy or .npz file of them", input[0]));
+      images_ = list_images(std::vector<fs::path>(flags_.paths.begin(), flags_.paths.end()));
+      return;
+    }
+    if (flags_.paths.size() > 1)
+      throw ConfigError("a table of samples is predicted alone: name one .csv, .npy or .npz file, or image files");
+    table_ = read_predicted_table(model_.config, flags_.paths[0]);
+    images_.images = table_->images;
+    std::error_code error;
+    if (!flags_.out.empty() && fs::exists(flags_.out, error) && fs::equivalent(flags_.paths[0], flags_.out, error))
+      throw ConfigError(fmt::format("--out: {} is the table itself; name another file", printable(flags_.out)));
+  }
+  std::int64_t samples() const { return table_ ? std::ssize(table_->names) : std::ssize(images_.images); }
+
   /// Lines begin, with `header`, once it is known that there is memory.
   PredictOptions options(Lines& lines, const std::string& header) {
     PredictOptions options{
@@ -211,7 +243,7 @@ class PredictVerb {
       lines.flush();
       const double each = done > 0 ? seconds_since(*begin) / static_cast<double>(done) : 0;
       progress_->work({.what = "predicting",
-                       .unit = "image",
+                       .unit = are_rows() ? "row" : "image",
                        .done = done,
                        .all = images,
                        .eta_seconds = each * static_cast<double>(images - done)});
@@ -235,7 +267,7 @@ class PredictVerb {
     if (summary.broken > 0 || summary.stopped)
       std::fputs(
           fmt::format("{} of {} predicted; {} could not be read{}\n", format_count(summary.images - summary.broken),
-                      counted(std::ssize(images_.images), "image"), format_count(summary.broken),
+                      counted(samples(), are_rows() ? "row" : "image"), format_count(summary.broken),
                       summary.stopped ? "; stopped" : "")
               .c_str(),
           stderr);
@@ -248,6 +280,7 @@ class PredictVerb {
   TrainedModel model_;
   Task task_;
   ImageList images_;
+  std::optional<PredictedTable> table_;
   std::optional<MaskFolder> masks_;  // of tasks that make masks
   std::optional<Progress> progress_;
 };
@@ -265,11 +298,14 @@ int run_predict(const PredictFlags& flags) {
 }  // namespace
 
 void add_predict(CLI::App& app, Action& action) {
-  CLI::App* command = app.add_subcommand("predict", "Classes, numbers or masks of images");
+  CLI::App* command = app.add_subcommand("predict", "Classes, numbers or masks of images and rows");
   command->footer(kAbout);
   const auto flags = std::make_shared<PredictFlags>();
   add_model_flags(*command, flags->model);
-  command->add_option("IMAGE", flags->paths, "Image files, or folders of them")->required();
+  command
+      ->add_option("IMAGE", flags->paths,
+                   "Image files, or folders of them; or one table of\nsamples (.csv, .tsv, .npy, .npz)")
+      ->required();
   command->add_option("--top", flags->top, "Classes of an image, the most probable first")
       ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 24))
       ->capture_default_str();
@@ -282,8 +318,8 @@ void add_predict(CLI::App& app, Action& action) {
   command->add_option("-o,--out", flags->out,
                       "File for the lines (.csv and .json name their\nformat); of masks the folder");
   add_progress_flags(*command, flags->progress);
-  CLI::Option* const csv = command->add_flag("--csv", flags->csv, "A row an image instead of text");
-  command->add_flag("--json", flags->json, "A JSON object an image, one a line")->excludes(csv);
+  CLI::Option* const csv = command->add_flag("--csv", flags->csv, "A row a sample instead of text");
+  command->add_flag("--json", flags->json, "A JSON object a sample, one a line")->excludes(csv);
   command->callback([&action, flags] { action = [flags] { return run_predict(*flags); }; });
 }
 

@@ -91,7 +91,18 @@ void settle_masks(FoundData& found) {
   found.keys.insert(found.keys.end(), keys.begin(), keys.end());
 }
 
-Task task_of(const DatasetFacts& facts) {
+/// A few broken samples are skipped; many mean that the data are others than they were taken for.
+void require_readable(const Measured& measured) {
+  const std::int64_t broken = std::ssize(measured.survey.broken), looked = measured.survey.read + broken;
+  if (broken * 10 <= looked) return;
+  throw DataError(
+      fmt::format("{} of {} samples that were read cannot be, so that no configuration is written; the first: {}: {}",
+                  format_count(broken), format_count(looked), printable(measured.survey.broken[0].name),
+                  printable(measured.survey.broken[0].reason)));
+}
+
+Task task_of(const FoundData& found, const DatasetFacts& facts) {
+  if (found.are_presences) return Task::labels;
   for (const SampleField& field : facts.targets) {
     if (field.encoding == FieldEncoding::mask || (field.dtype == DType::int32 && field.shape.rank() >= 2))
       return Task::masks;
@@ -100,31 +111,54 @@ Task task_of(const DatasetFacts& facts) {
   return facts.class_names.empty() ? Task::values : Task::labels;
 }
 
-Measured measure(const std::filesystem::path& data, int threads) {
-  Measured measured{.found = find_data(data), .survey = {}};
+Measured measure(FoundData found, int threads) {
+  Measured measured{.found = std::move(found), .survey = {}};
   const bool masks = measured.found.format == "segmentation_folder";
   if (masks) settle_masks(measured.found);
   measured.survey = surveyed(measured.found, threads, measured.held_out, measured.warnings);
   const DatasetFacts& facts = measured.survey.facts;
   if (facts.size == 0 || facts.targets.empty()) throw DataError("the data have no samples with labels or targets");
-  measured.task = task_of(facts);
-  measured.outputs = measured.task == Task::values ? facts.targets[0].shape.elements() : std::ssize(facts.class_names);
+  measured.task = task_of(measured.found, facts);
+  measured.outputs = measured.task == Task::values || measured.found.are_presences ? facts.targets[0].shape.elements()
+                                                                                   : std::ssize(facts.class_names);
+  if (measured.task == Task::classes && measured.outputs < 2)
+    throw DataError(fmt::format("the data have one class alone{}: a network needs two or more to tell apart",
+                                facts.class_names.empty() ? "" : ", '" + facts.class_names[0] + "'"));
+  require_readable(measured);
   if (measured.outputs < 1) throw DataError("the data have no classes and no values to predict");
   return measured;
 }
 
-/// A power of two that an epoch has at least eight of.
+/// A power of two that an epoch has at least eight of; of small sets fewer, so that batch statistics are of four.
 std::int64_t batch_for(std::int64_t samples, std::int64_t most) {
+  constexpr std::int64_t kLeast = 4;
   std::int64_t batch = most;
-  while (batch > 1 && batch * 8 > samples) batch /= 2;
+  while (batch > 1 && (batch > samples || (batch > kLeast && batch * 8 > samples))) batch /= 2;
   return batch;
 }
 
 /// Small sets need more passes for as many updates.
-std::int64_t epochs_for(std::int64_t samples) {
-  if (samples < 2000) return 40;
+std::int64_t epochs_for(std::int64_t samples, std::int64_t batch) {
+  constexpr std::int64_t kFewUpdates = 300, kMost = 100;
+  const std::int64_t each = std::max<std::int64_t>(samples / batch, 1);
+  if (samples < 2000) return std::clamp<std::int64_t>((kFewUpdates + each - 1) / each, 40, kMost);
   if (samples < 20'000) return 20;
   return 10;
+}
+
+/// Of batch norms' running statistics, the share that an update keeps: such that they settle within an epoch where that
+/// has a few updates, and many times within the run.
+double momentum_for(std::int64_t samples, const Choices& choices) {
+  const std::int64_t each = std::max<std::int64_t>(samples / choices.batch, 1);
+  if (each >= 30) return 0.9;
+  return each * choices.epochs >= 200 ? 0.8 : 0.5;
+}
+
+/// So few photographs that weights to begin with change the result more than anything else.
+bool has_few_photographs(const Measured& measured, const Choices& choices) {
+  constexpr std::int64_t kFew = 2000;
+  return choices.files && choices.channels == 3 && measured.survey.facts.size < kFew &&
+         (measured.task == Task::classes || measured.task == Task::labels);
 }
 
 /// Sides of images of several sizes: near their median's shorter side, a multiple of 32.
@@ -148,7 +182,7 @@ Choices choose(const Measured& measured, bool for_gpu) {
   const std::int64_t pixels = choices.height * choices.width;
   const std::int64_t most = for_gpu ? (pixels > 128 * 128 ? 64 : 256) : (pixels > 64 * 64 ? 16 : 64);
   choices.batch = batch_for(facts.size, masks ? std::min<std::int64_t>(most, 16) : most);
-  choices.epochs = epochs_for(facts.size);
+  choices.epochs = epochs_for(facts.size, choices.batch);
   return choices;
 }
 
@@ -175,11 +209,15 @@ std::string augmentation_stages(const Measured& measured, const Choices& choices
   if (choices.vectors) return "";
   const std::int64_t side = choices.height;
   if (measured.task == Task::masks) return fmt::format("    - resize: {{size: [{0}, {0}]}}\n    - random_flip\n", side);
-  if (choices.files)
-    return fmt::format(
+  if (choices.files) {
+    std::string text = fmt::format(
         "    - random_resized_crop: {{size: {}, scale: [0.5, 1]}}   # evaluations: resized, and the middle\n"
         "    - random_flip          # left and right; remove it where that changes what an image shows\n",
         side);
+    if (has_few_photographs(measured, choices))
+      text += "    - color_jitter: {brightness: 0.3, contrast: 0.3, saturation: 0.3}   # few images: other light\n";
+    return text;
+  }
   if (measured.task == Task::values) return "";
   if (choices.channels == 3 && side >= 24)
     return "    - random_crop: {padding: 4}\n    - random_flip          # remove it where mirror images mean something "
@@ -199,6 +237,7 @@ std::string data_section(const Measured& measured, const Choices& choices) {
   std::string text = "data:\n" + data_lines(measured.found, "  ");
   const bool skips = std::ranges::any_of(measured.found.keys,
                                          [](const std::string& key) { return key.starts_with("on_error: skip"); });
+  for (const std::string& note : measured.found.notes) text += fmt::format("  # {}\n", printable(note));
   if (!measured.survey.broken.empty() && !skips)
     text += fmt::format("  on_error: skip         # of {} that were read, {} could not be decoded\n",
                         counted(measured.survey.read + std::ssize(measured.survey.broken), "sample"),
@@ -214,14 +253,16 @@ std::string data_section(const Measured& measured, const Choices& choices) {
 }
 
 /// Convolutions, each stage at half the size of the one before, down to about 4 pixels.
-std::string convolutions(const Choices& choices, std::int64_t outputs, bool small_set) {
+std::string convolutions(const Choices& choices, std::int64_t outputs, std::int64_t samples) {
+  constexpr std::int64_t kSmallSet = 10'000;
+  const bool small_set = samples < kSmallSet;
   std::int64_t side = std::min(choices.height, choices.width), filters = small_set ? 16 : 32;
   std::string text = fmt::format("  input: [{}, {}, {}]   # height, width, channels\n  layers:\n", choices.height,
                                  choices.width, choices.channels);
   for (int stage = 0; stage == 0 || (side >= 4 && stage < 5);
        ++stage, filters = std::min<std::int64_t>(2 * filters, 256)) {
     text += fmt::format("    - conv2d: {{filters: {}, kernel: 3, padding: same, bias: false}}\n", filters);
-    text += "    - batch_norm: {activation: relu, momentum: 0.9}\n";
+    text += fmt::format("    - batch_norm: {{activation: relu, momentum: {}}}\n", momentum_for(samples, choices));
     if (side >= 8) text += "    - max_pool: {size: 2}\n";
     side /= 2;
   }
@@ -229,9 +270,30 @@ std::string convolutions(const Choices& choices, std::int64_t outputs, bool smal
          fmt::format("    - global_average_pool\n    - dropout: {{rate: 0.2}}\n    - dense: {{units: {}}}\n", outputs);
 }
 
+/// Before the model of few photographs.
+std::string weights_note(const Measured& measured, const Choices& choices) {
+  if (!has_few_photographs(measured, choices)) return "";
+  return fmt::format(
+      "# With {} photographs, weights that were trained on others help more than anything else here: docs/tasks/\n"
+      "# PRETRAINED.md says where a file of them is, docs/tasks/FINE-TUNE.md how to train from it. In short:\n"
+      "#   bantam import resnet18.pth --classes {} -o resnet18.safetensors\n"
+      "# and in place of this model, with a random_resized_crop of 224 and that page's normalize above:\n"
+      "#   model: {{zoo: resnet18, classes: {}, weights: {{file: resnet18.safetensors, skip: [\"classifier/*\"]}}}}\n",
+      format_count(measured.survey.facts.size), measured.outputs, measured.outputs);
+}
+
 std::string model_section(const Measured& measured, const Choices& choices) {
   constexpr std::int64_t kSmallSet = 10'000;
   const bool small_set = measured.survey.facts.size < kSmallSet;
+  if (measured.task == Task::masks && (choices.height % 16 != 0 || choices.width % 16 != 0))
+    return fmt::format(
+        "model:                     # zoo: unet needs sides that are multiples of 16\n  input: [{}, {}, {}]\n  "
+        "layers:\n"
+        "    - conv2d: {{filters: 16, kernel: 3, padding: same, activation: relu}}\n"
+        "    - conv2d: {{filters: 32, kernel: 3, padding: same, activation: relu}}\n"
+        "    - conv2d: {{filters: 32, kernel: 3, padding: same, activation: relu}}\n"
+        "    - conv2d: {{filters: {}, kernel: 1}}   # a value a class for each pixel\n\n",
+        choices.height, choices.width, choices.channels, measured.outputs);
   if (measured.task == Task::masks)
     return fmt::format(
         "model:\n  zoo: unet              # a value a class for each pixel\n  classes: {}\n  width: {}\n"
@@ -242,9 +304,10 @@ std::string model_section(const Measured& measured, const Choices& choices) {
         "model:\n  input: [{}]\n  layers:\n    - dense: {{units: {}, activation: relu}}\n"
         "    - dense: {{units: {}, activation: relu}}\n    - dense: {{units: {}}}\n\n",
         choices.channels, small_set ? 32 : 128, small_set ? 32 : 128, measured.outputs);
-  return fmt::format("model:                     # or a network of docs/ZOO.md: {{zoo: {}, classes: {}}}\n",
+  return weights_note(measured, choices) +
+         fmt::format("model:                     # or a network of docs/ZOO.md: {{zoo: {}, classes: {}}}\n",
                      std::min(choices.height, choices.width) < 64 ? "resnet18_cifar" : "resnet18", measured.outputs) +
-         convolutions(choices, measured.outputs, small_set) + "\n";
+         convolutions(choices, measured.outputs, measured.survey.facts.size) + "\n";
 }
 
 std::string loss_lines(const Measured& measured) {
@@ -254,7 +317,8 @@ std::string loss_lines(const Measured& measured) {
     case Task::values:
       return "  loss: mse\n  metrics: [mae]\n";
     case Task::masks: {
-      const std::optional<std::int32_t> ignored = measured.survey.facts.ignored_label;
+      std::optional<std::int32_t> ignored = measured.survey.facts.ignored_label;
+      if (measured.found.ignored) ignored = 255;
       return ignored ? fmt::format(
                            "  loss: {{softmax_cross_entropy: {{ignore_index: {0}}}}}\n"
                            "  metrics: [accuracy, {{mean_iou: {{ignore_label: {0}}}}}]\n",
@@ -318,17 +382,47 @@ FirstConfig generated_config(const FirstConfigOptions& options) {
           found};
 }
 
+/// What would stop a run of the configuration at its beginning.
+void require_trainable(const FirstConfig& config, const FirstConfigOptions& options) {
+  try {
+    const RunConfig read = parse_run_config(config.text, options.file, {});
+    require_model_fits(read);
+    const SampleSplits splits = open_splits(*read.data, read.seed);
+    for (const auto& reader : {splits.train, splits.validation, splits.test})
+      if (reader != nullptr) reader->check(false, std::max(options.threads, 1));
+  } catch (const Error& error) {
+    throw DataError(fmt::format("found {}, but a configuration for them would be refused, so that none is written: {}",
+                                config.summary, error.what()));
+  }
+}
+
+FirstConfig config_for(FoundData data, const FirstConfigOptions& options) {
+  const int threads = options.threads > 0 ? options.threads : read_host_info().processors;
+  const Measured measured = measure(std::move(data), threads);
+  const Choices choices = choose(measured, options.for_gpu);
+  const std::string found = samples_in_words(measured, choices);
+  FirstConfig config{head(options, found, measured.held_out) + data_section(measured, choices) +
+                         model_section(measured, choices) + train_section(measured, choices),
+                     found, measured.warnings, measured.found.notes};
+  if (has_few_photographs(measured, choices))
+    config.advice.push_back(
+        "few photographs: begin with weights that were trained on others (docs/tasks/PRETRAINED.md, "
+        "docs/tasks/FINE-TUNE.md); the file says how");
+  require_trainable(config, options);
+  return config;
+}
+
 }  // namespace
 
 FirstConfig first_config(const std::filesystem::path& data, const FirstConfigOptions& options) {
   if (data.empty()) return generated_config(options);
-  const int threads = options.threads > 0 ? options.threads : read_host_info().processors;
-  const Measured measured = measure(data, threads);
-  const Choices choices = choose(measured, options.for_gpu);
-  const std::string found = samples_in_words(measured, choices);
-  return {head(options, found, measured.held_out) + data_section(measured, choices) + model_section(measured, choices) +
-              train_section(measured, choices),
-          found, measured.warnings};
+  FoundData found = find_data(data);
+  try {
+    return config_for(found, options);
+  } catch (const Error&) {
+    if (found.otherwise == nullptr) throw;
+  }
+  return config_for(*found.otherwise, options);
 }
 
 }  // namespace bantam::run

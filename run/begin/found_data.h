@@ -1,7 +1,9 @@
 // What a folder's files are, as the section `data` of a configuration names them.
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -22,10 +24,16 @@ struct FoundData {
   std::vector<std::string> keys;                 ///< the section's further lines, in YAML: "path: data/flowers.csv"
   std::vector<std::string> mask_place = {};      ///< of segmentation_folder: keys of `masks` that say where they lie
   std::vector<ListedClass> listed_classes = {};  ///< of it: names in a file beside the data
+  std::vector<std::string> notes = {};           ///< for the reader: "left out: name (text)"
+  bool are_presences = false;                    ///< targets are zeros and ones: the presence of a class each
+  std::int64_t pixel_classes = 0;                ///< of arrays of masks; 0: there are none
+  bool ignored = false;                          ///< of those: 255 counts for no class
+  /// What else the same files can be read as, where these keys do not suit all of them; null: nothing.
+  std::shared_ptr<const FoundData> otherwise = nullptr;
 };
 
-/// Looks at names, a CSV's first rows and an archive's members; no sample is read. A folder that has one folder and
-/// nothing else stands for that one. Throws DataError that says what was looked for.
+/// Looks at names, a CSV's first rows and arrays' labels; no sample is read. A folder that has one folder and no images
+/// stands for that one. Throws DataError that says what was looked for, or what there is that is not read.
 FoundData find_data(const std::filesystem::path& at);
 
 /// Text as a value in YAML, in quotes where it needs them.

@@ -3,9 +3,11 @@
 
 #include <algorithm>
 #include <array>
+#include <cstring>
 #include <map>
 #include <memory>
 #include <optional>
+#include <span>
 #include <utility>
 
 #include <fmt/format.h>
@@ -50,6 +52,8 @@ std::shared_ptr<const SampleReader> samples_of(const RunConfig& config, Evaluate
 /// Whether classes have no names but their numbers, as those of .npy files.
 bool are_numbers(const std::vector<std::string>& names) { return names == numbered_classes(std::ssize(names)); }
 
+std::string all_names(const std::vector<std::string>& names) { return shown(join(names, ", ", " and "), 200); }
+
 /// Class numbers of the samples mean what the model's outputs do.
 void require_same_classes(const std::vector<std::string>& trained, const std::vector<std::string>& found) {
   if (are_numbers(trained) || are_numbers(found) || found == trained) return;
@@ -57,12 +61,75 @@ void require_same_classes(const std::vector<std::string>& trained, const std::ve
   const auto nth = [&](const std::vector<std::string>& names, auto at) {
     return at == names.end() ? "missing" : fmt::format("'{}'", shown(*at, 40));
   };
-  const auto all = [](const std::vector<std::string>& names) { return shown(join(names, ", ", " and "), 200); };
   throw DataError(
       fmt::format("the model's classes are {}, but the data's are {}: class {} is {} of the model and {} in the data; "
                   "where the data have the model's classes in another order, or some of them, list the model's: "
                   "data.classes=[…]",
-                  all(trained), all(found), own - trained.begin(), nth(trained, own), nth(found, other)));
+                  all_names(trained), all_names(found), own - trained.begin(), nth(trained, own), nth(found, other)));
+}
+
+/// Samples of class numbers whose classes are some of the model's, or in another order: with the model's numbers.
+class Renumbered : public WrappedReader {
+ public:
+  Renumbered(std::shared_ptr<const SampleReader> samples, std::vector<std::string> names,
+             std::vector<std::int32_t> numbers)
+      : WrappedReader(std::move(samples)), names_(std::move(names)), numbers_(std::move(numbers)) {}
+
+  DatasetFacts facts() const override {
+    DatasetFacts facts = WrappedReader::facts();
+    facts.class_names = names_;
+    return facts;
+  }
+  void read(std::int64_t index, std::span<const std::span<std::byte>> fields) const override {
+    WrappedReader::read(index, fields);
+    renumber(fields[1]);
+  }
+  void fetch(std::int64_t index, std::span<std::vector<std::byte>> fields) const override {
+    WrappedReader::fetch(index, fields);
+    renumber(fields[1]);
+  }
+  void read_targets(std::int64_t index, std::span<const std::span<std::byte>> targets) const override {
+    WrappedReader::read_targets(index, targets);
+    renumber(targets[0]);
+  }
+
+ private:
+  void renumber(std::span<std::byte> field) const {
+    std::int32_t label = 0;
+    std::memcpy(&label, field.data(), sizeof label);
+    label = numbers_.at(static_cast<std::size_t>(label));
+    std::memcpy(field.data(), &label, sizeof label);
+  }
+
+  std::vector<std::string> names_;
+  std::vector<std::int32_t> numbers_;  // of the model, by the samples' own
+};
+
+/// Class numbers by the model's names; throws DataError for a class that the model does not have.
+std::shared_ptr<const SampleReader> with_classes_of_model(std::shared_ptr<const SampleReader> samples,
+                                                          const std::vector<std::string>& trained) {
+  const DatasetFacts facts = samples->facts();
+  const std::vector<std::string>& found = facts.class_names;
+  const bool one_label = !facts.targets.empty() && facts.targets[0].name == kLabels &&
+                         facts.targets[0].shape.rank() == 0 && facts.targets[0].encoding == FieldEncoding::values;
+  if (!one_label || found == trained || found.empty() || are_numbers(trained) || are_numbers(found)) {
+    require_same_classes(trained, found);
+    return samples;
+  }
+  std::vector<std::int32_t> numbers;
+  std::vector<std::string> unknown, known;
+  for (const std::string& name : found) {
+    const auto own = std::ranges::find(trained, name);
+    (own == trained.end() ? unknown : known).push_back(name);
+    numbers.push_back(static_cast<std::int32_t>(own - trained.begin()));
+  }
+  if (!unknown.empty())
+    throw DataError(fmt::format(
+        "the data have the class{} {}, which the model does not know: its classes are {}; {}",
+        unknown.size() == 1 ? "" : "es", all_names(unknown), all_names(trained),
+        known.empty() ? "class folders, or labels of a table, have the model's names"
+                      : fmt::format("data.classes=[{}] evaluates the others", shown(join(known, ", ", ", "), 200))));
+  return std::make_shared<Renumbered>(std::move(samples), trained, std::move(numbers));
 }
 
 /// What is counted beside the configuration's own metrics.
@@ -142,7 +209,8 @@ Graph resized(const Graph& graph, const Shape& image) {
   const std::map<std::string, Shape> own = tensor_shapes(graph), other = tensor_shapes(result);
   for (const auto& [name, shape] : own)
     if (const auto found = other.find(name); found != other.end() && found->second != shape)
-      refuse(block_of(name), fmt::format("its {} would be {}, not {}", name, to_string(found->second), to_string(shape)));
+      refuse(block_of(name),
+             fmt::format("its {} would be {}, not {}", name, to_string(found->second), to_string(shape)));
   return result;
 }
 
@@ -276,8 +344,8 @@ EvaluatedSet parse_evaluated_set(std::string_view text) {
 Evaluation evaluate(const TrainedModel& trained, const EvaluateOptions& options) {
   const RunConfig config = with_evaluated_size(with_batch(trained.config));
   require_device(config);
-  const std::shared_ptr<const SampleReader> samples = samples_of(config, options.set);
-  require_same_classes(trained.class_names, samples->facts().class_names);
+  const std::shared_ptr<const SampleReader> samples =
+      with_classes_of_model(samples_of(config, options.set), trained.class_names);
   if (options.on_warning)
     for (const std::string& note : samples->notes()) options.on_warning(note);
   const auto broken = config.data->skips_broken ? std::make_shared<BrokenSamples>() : nullptr;

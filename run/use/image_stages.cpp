@@ -101,4 +101,19 @@ ImageStages image_stages(const RunConfig& config, std::int64_t classes) {
                         to_string(made), to_string(input)));
 }
 
+PipelineOptions sample_stages(const RunConfig& config, const DatasetFacts& facts) {
+  const auto section = config.document.map().find("data");
+  if (!section)
+    config.document.root().fail_at_key("missing key 'data': data.pipeline says how samples become the model's input");
+  ConfigMap data = section->as_map();
+  PipelineOptions options = for_images(stages_for(data, facts));
+  const Shape made = finished_image(batch_shape(options, facts), facts.image_shape);
+  const Shape& input = config.model.graph.input_shape();
+  if (made != input)
+    data.node("pipeline")
+        .fail(fmt::format("samples of {} become {} by these stages, but the model reads {}",
+                          to_string(facts.image_shape), to_string(made), to_string(input)));
+  return options;
+}
+
 }  // namespace bantam::run

@@ -21,4 +21,8 @@ struct ImageStages {
 /// ConfigError where there are none, where the model does not read images, and where their sizes do not agree.
 ImageStages image_stages(const RunConfig& config, std::int64_t classes);
 
+/// The stages of evaluation for samples that are numbers, of these facts. Throws ConfigError where they do not make the
+/// model's input of them.
+PipelineOptions sample_stages(const RunConfig& config, const DatasetFacts& facts);
+
 }  // namespace bantam::run

@@ -15,6 +15,7 @@
 #include "bantam/base/clock.h"
 #include "bantam/base/error.h"
 #include "bantam/data/delivery/loader.h"
+#include "bantam/data/formats/class_names.h"
 #include "bantam/engine/graph/model.h"
 #include "bantam/engine/plan/step_plan.h"
 #include "bantam/run/fit/rehearsal_runtime.h"
@@ -93,16 +94,17 @@ class BrokenFiles {
   std::shared_ptr<BrokenSamples> samples_;
 };
 
-/// The stages, in batches of `batch` images at most.
+/// The stages, in batches of `batch` samples at most.
 struct Work {
   const RunConfig& config;
-  ImageStages stages;
+  PipelineOptions pipeline;
   std::shared_ptr<const SampleReader> samples;
+  std::function<Prediction(std::int64_t sample)> answer;  ///< with file and name
   std::int64_t batch = 1;
   std::shared_ptr<std::atomic<std::int64_t>> resized = std::make_shared<std::atomic<std::int64_t>>(0);
 
   LoaderOptions loading(Device device, std::shared_ptr<BrokenSamples> broken) const {
-    LoaderOptions options{.pipeline = stages.pipeline, .device = device, .broken = std::move(broken)};
+    LoaderOptions options{.pipeline = pipeline, .device = device, .broken = std::move(broken)};
     options.pipeline.batch_size = batch;
     return options;
   }
@@ -141,21 +143,38 @@ std::unique_ptr<Runtime> planned_runtime(Work& work, const PredictOptions& optio
   }
 }
 
-std::int64_t batch_of(const RunConfig& config, const ImageStages& stages, std::int64_t asked, std::int64_t images) {
+std::int64_t batch_of(const RunConfig& config, const PipelineOptions& pipeline, std::int64_t asked,
+                      std::int64_t samples) {
   constexpr std::int64_t kUsual = 32, kMost = 64;
-  const PipelineOptions& pipeline = stages.pipeline;
   const std::int64_t trained = config.train.evaluation.batch_size > 0 ? config.train.evaluation.batch_size
                                : pipeline.batch_size_is_auto          ? kUsual
                                                                       : pipeline.batch_size;
-  return std::min(asked > 0 ? asked : std::min(trained, kMost), images);
+  return std::min(asked > 0 ? asked : std::min(trained, kMost), samples);
 }
 
 Work work_of(const TrainedModel& trained, const std::vector<ListedImage>& images, const PredictOptions& options) {
-  Work work{
-      .config = trained.config, .stages = image_stages(trained.config, classes_of(trained.config)), .samples = {}};
-  work.samples = samples_of(images, work.stages.channels, work.stages.size, work.resized, work.stages.values);
-  work.batch = batch_of(work.config, work.stages, options.batch_size, std::ssize(images));
-  work.stages.pipeline.batch_size_is_auto = false;
+  ImageStages stages = image_stages(trained.config, classes_of(trained.config));
+  Work work{.config = trained.config, .pipeline = std::move(stages.pipeline), .samples = {}, .answer = {}};
+  work.samples = samples_of(images, stages.channels, stages.size, work.resized, stages.values);
+  work.answer = [&images](std::int64_t sample) {
+    const ListedImage& image = images[static_cast<std::size_t>(sample)];
+    return Prediction{.file = image.path.string(), .name = image.name};
+  };
+  work.batch = batch_of(work.config, work.pipeline, options.batch_size, std::ssize(images));
+  return work;
+}
+
+Work work_of(const TrainedModel& trained, const PredictedTable& table, const PredictOptions& options) {
+  DatasetFacts facts = table.samples->facts();
+  facts.class_names = numbered_classes(classes_of(trained.config));
+  Work work{.config = trained.config,
+            .pipeline = sample_stages(trained.config, facts),
+            .samples = table.samples,
+            .answer = {}};
+  work.answer = [&table](std::int64_t sample) {
+    return Prediction{.file = table.names[static_cast<std::size_t>(sample)], .name = {}};
+  };
+  work.batch = batch_of(work.config, work.pipeline, options.batch_size, facts.size);
   return work;
 }
 
@@ -169,13 +188,14 @@ std::vector<std::string> output_names(const TrainedModel& model) {
   return names;
 }
 
-PredictionSummary predict(const TrainedModel& trained, const std::vector<ListedImage>& images,
-                          const PredictOptions& options, const std::function<void(const Prediction&)>& on_prediction) {
+namespace {
+
+PredictionSummary run_work(const TrainedModel& trained, Work work, const PredictOptions& options,
+                           const std::function<void(const Prediction&)>& on_prediction) {
   PredictionSummary summary;
-  if (images.empty()) return summary;
-  require_device(trained.config);
-  Work work = work_of(trained, images, options);
   const RunConfig& config = work.config;
+  work.pipeline.batch_size_is_auto = false;
+  const std::int64_t samples = work.samples->facts().size;
   const std::unique_ptr<Runtime> runtime = planned_runtime(work, options, summary);
   const AlgorithmCache algorithms(*runtime, config,
                                   {.run_file = trained.run.empty() ? "" : trained.run / "algorithms.json",
@@ -188,15 +208,15 @@ PredictionSummary predict(const TrainedModel& trained, const std::vector<ListedI
   const auto values = static_cast<std::size_t>(config.model.graph.output_shape().elements());
   const auto begin = std::chrono::steady_clock::now();
   const auto go_on = [&](std::int64_t first) {
-    summary.stopped = first < std::ssize(images) && options.stop && options.stop();
-    if (!summary.stopped && options.on_batch) options.on_batch(first, std::ssize(images));
+    summary.stopped = first < samples && options.stop && options.stop();
+    if (!summary.stopped && options.on_batch) options.on_batch(first, samples);
     return !summary.stopped;
   };
   session.run(go_on, [&](std::int64_t first, std::span<const float> outputs) {
     for (std::size_t row = 0; row * values < outputs.size(); ++row) {
-      const ListedImage& image = images[static_cast<std::size_t>(first) + row];
-      Prediction answer{.file = image.path.string(), .name = image.name};
-      answer.error = broken.extract(first + static_cast<std::int64_t>(row));
+      const std::int64_t sample = first + static_cast<std::int64_t>(row);
+      Prediction answer = work.answer(sample);
+      answer.error = broken.extract(sample);
       if (answer.error.empty()) reading.read(outputs.subspan(row * values, values), answer);
       ++summary.images;
       summary.broken += answer.error.empty() ? 0 : 1;
@@ -207,6 +227,21 @@ PredictionSummary predict(const TrainedModel& trained, const std::vector<ListedI
   summary.resized = *work.resized;
   summary.peak_bytes = runtime->allocator(config.device).stats().peak_bytes;
   return summary;
+}
+
+}  // namespace
+
+PredictionSummary predict(const TrainedModel& trained, const std::vector<ListedImage>& images,
+                          const PredictOptions& options, const std::function<void(const Prediction&)>& on_prediction) {
+  if (images.empty()) return {};
+  require_device(trained.config);
+  return run_work(trained, work_of(trained, images, options), options, on_prediction);
+}
+
+PredictionSummary predict(const TrainedModel& trained, const PredictedTable& table, const PredictOptions& options,
+                          const std::function<void(const Prediction&)>& on_prediction) {
+  require_device(trained.config);
+  return run_work(trained, work_of(trained, table, options), options, on_prediction);
 }
 
 }  // namespace bantam::run

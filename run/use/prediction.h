@@ -9,6 +9,7 @@
 
 #include "bantam/data/images/image.h"
 #include "bantam/run/use/image_list.h"
+#include "bantam/run/use/predicted_table.h"
 #include "bantam/run/use/task.h"
 #include "bantam/run/use/trained_model.h"
 
@@ -23,9 +24,9 @@ struct PredictOptions {
   std::function<void(std::string_view)> on_warning = {};                      ///< must not throw
 };
 
-/// Of one file. A broken one has an error and nothing else.
+/// Of one file, or of one row of a table. A broken one has an error and nothing else.
 struct Prediction {
-  std::string file;   ///< its path
+  std::string file;   ///< its path; of a row PredictedTable::names
   std::string name;   ///< ListedImage::name
   std::string error;  ///< names the file
   /// Task::classes: the softmax's probabilities; multi_label: each sigmoid; values: the numbers, row by row. Of a loss
@@ -56,6 +57,10 @@ struct PredictionSummary {
 /// callbacks throw.
 PredictionSummary predict(const TrainedModel& model, const std::vector<ListedImage>& images,
                           const PredictOptions& options, const std::function<void(const Prediction&)>& on_prediction);
+
+/// The same of samples that are numbers (`table.samples`).
+PredictionSummary predict(const TrainedModel& model, const PredictedTable& table, const PredictOptions& options,
+                          const std::function<void(const Prediction&)>& on_prediction);
 
 /// The names of the values of an output: class names, else numbers.
 std::vector<std::string> output_names(const TrainedModel& model);

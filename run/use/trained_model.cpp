@@ -191,7 +191,8 @@ RunConfig read_config_of(const Located& located, const TrainedModelOptions& opti
   const DataSection data = options.with_data ? DataSection::read : DataSection::skip;
   RunConfig config = [&] {
     try {
-      return read_run_config(path, options.overrides, data);
+      return options.with_data && options.whole_set ? read_survey_config(path, options.overrides)
+                                                    : read_run_config(path, options.overrides, data);
     } catch (const ConfigError& error) {
       throw with_program_of(error, located.run);
     }

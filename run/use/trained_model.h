@@ -21,6 +21,8 @@ struct TrainedModelOptions {
   std::vector<std::string> overrides = {};  ///< of the configuration, as --set
   /// false: the section `data` is not read, and its files need not be there: config.data is missing.
   bool with_data = true;
+  /// The data are a set to be evaluated as a whole: it need not have samples enough to hold some out, or for a batch.
+  bool whole_set = false;
 };
 
 struct TrainedModel {

@@ -3,6 +3,7 @@
 
 #include "bantam/data/images/encode.h"
 #include "tests/cli/program.h"
+#include "tests/data/formats/array_files.h"
 
 namespace bantam::cli {
 namespace {
@@ -168,6 +169,200 @@ TEST_F(Init, RefusesWhatItCannotUse) {
   EXPECT_EQ(again.code, 2);
   expect_in(again.err, "config.yaml is there already");
   EXPECT_EQ(read("config.yaml"), first);
+}
+
+/// Arrays that people bring: each is trained on as it stands.
+TEST_F(Init, ArraysOfEveryForm) {
+  constexpr int kSamples = 96;
+  const auto bytes = [](int count, const auto& value) {
+    std::string data;
+    for (int i = 0; i < count; ++i) data += static_cast<char>(value(i));
+    return data;
+  };
+  const auto floats = [](int count, const auto& value) {
+    std::vector<float> data;
+    for (int i = 0; i < count; ++i) data.push_back(static_cast<float>(value(i)));
+    return std::string(reinterpret_cast<const char*>(data.data()), data.size() * sizeof(float));
+  };
+  const auto images = [&](const std::string& shape, int values) {
+    return npy("|u1", shape, bytes(kSamples * values, [&](int i) { return i / values % 3 * 70 + i % 20; }));
+  };
+  const std::string grey = images("(96, 12, 12)", 144), classes = bytes(kSamples, [](int i) { return i % 3; });
+  const auto set = [&](const std::string& name, const std::string& x, const std::string& y) {
+    write_file(name + "/x.npy", x);
+    write_file(name + "/y.npy", y);
+    return trained(name);
+  };
+  expect_in(set("nchw", images("(96, 3, 12, 12)", 432), npy("|u1", "(96,)", classes)), "layout: nchw");
+  const std::string rows = set("rows", grey, npy("|u1", "(96, 1)", classes));
+  expect_in(rows, "of 3 classes");
+  const std::string from_one = set("one", grey, npy("|u1", "(96,)", bytes(kSamples, [](int i) { return i % 3 + 1; })));
+  expect_in(from_one, "first_label: 1\n");
+  expect_in(from_one, "units: 3}");
+  const std::string signs =
+      set("signs", grey, npy("|i1", "(96,)", bytes(kSamples, [](int i) { return i % 2 * 2 - 1; })));
+  expect_in(signs, "first_label: -1\n");
+  const std::string one_hot =
+      set("onehot", grey, npy("<f4", "(96, 3)", floats(288, [](int i) { return i / 3 % 3 == i % 3 ? 1 : 0; })));
+  expect_in(one_hot, "label_form: one_hot");
+  expect_in(one_hot, "metrics: [accuracy]");
+  const std::string whole = set("whole", grey, npy("<f4", "(96,)", floats(96, [](int i) { return i % 4; })));
+  expect_in(whole, "label_form: classes");
+  expect_in(whole, "of 4 classes");
+  const std::string ages = set("ages", grey, npy("|u1", "(96,)", bytes(kSamples, [](int i) { return i; })));
+  expect_in(ages, "label_form: values");
+  expect_in(ages, "loss: mse");
+  const std::string several =
+      set("several", grey, npy("|u1", "(96, 4)", bytes(384, [](int i) { return (i / 4 + i % 4 * 5) % 3 == 0; })));
+  expect_in(several, "loss: binary_cross_entropy");
+  expect_in(set("points", grey, npy("<f4", "(96, 4)", floats(384, [](int i) { return i * 0.01; }))), "units: 4}");
+  write_file("camel/trainX.npy", grey);
+  write_file("camel/trainY.npy", npy("|u1", "(96,)", classes));
+  write_file("camel/testX.npy", grey);
+  write_file("camel/testY.npy", npy("|u1", "(96,)", classes));
+  expect_in(trained("camel"), "test: {images: camel/testX.npy, labels: camel/testY.npy}");
+  const testing::Members med = {{"train_images.npy", grey},
+                                {"val_images.npy", grey},
+                                {"test_images.npy", grey},
+                                {"train_labels.npy", npy("|u1", "(96, 1)", classes)},
+                                {"val_labels.npy", npy("|u1", "(96, 1)", bytes(96, [](int i) { return i % 2; }))},
+                                {"test_labels.npy", npy("|u1", "(96, 1)", classes)}};
+  write_file("medmnist.npz", testing::zip_archive(med, true));
+  const std::string three = trained("medmnist.npz");
+  expect_in(three, "test_images: test_images, test_labels: test_labels}");
+  expect_in(three, "keys: {images: val_images, labels: val_labels}}");
+  const testing::Members unnamed = {{"arr_0.npy", grey}, {"arr_1.npy", npy("|u1", "(96,)", classes)}};
+  write_file("unnamed.npz", testing::zip_archive(unnamed, false));
+  expect_in(trained("unnamed.npz"), "keys: {images: arr_0, labels: arr_1}");
+}
+
+TEST_F(Init, IdxFilesUnderOtherNames) {
+  write_idx("train", 120);
+  write_idx("t10k", 40);
+  for (const char* part : {"train", "t10k"})
+    for (const char* end : {"images-idx3-ubyte", "labels-idx1-ubyte"}) {
+      std::string other = std::string(part) + "-" + end;
+      other[other.rfind("-idx")] = '.';
+      fs::rename(path("digits/" + std::string(part) + "-" + end), path("digits/" + other));
+    }
+  expect_in(trained("digits"), "format: idx\n  path: digits\n");
+  for (const char* part : {"train", "t10k"})
+    for (const std::string end : {"images.idx3-ubyte", "labels.idx1-ubyte"})
+      write_file(std::string("letters/emnist-letters-") + (part[1] == 'r' ? "train" : "test") + "-" + end.substr(0, 6) +
+                     "-idx" + end[10] + "-ubyte.gz",
+                 testing::gzipped(read(std::string("digits/") + part + "-" + end)));
+  expect_in(trained("letters"), "format: idx\n  path: letters\n");
+}
+
+TEST_F(Init, TablesOfEveryForm) {
+  std::string iris, pandas = ",sepal,petal,species\n", kaggle = "PassengerId,Survived,Name,Age,Fare,Sibs\n",
+                    wide = "a,b,target_1,target_2\n";
+  for (int i = 0; i < 120; ++i) {
+    const char* species = i % 3 == 0 ? "setosa" : i % 3 == 1 ? "virginica" : "versicolor";
+    iris += fmt::format("{},{},{}\n", 4 + i % 7 * 0.1, i % 3 + 0.5, species);
+    pandas += fmt::format("{},{},{},{}\n", i, 4 + i % 7 * 0.1, i % 3 + 0.5, species);
+    kaggle += fmt::format("{},{},\"Smith, {}\",{},{},{}\n", i + 1, i % 2, i, i % 5 == 0 ? "" : "30", 7.5 + i, i % 4);
+    wide += fmt::format("{},{},{},{}\n", i % 9, i % 4, i * 0.1, i * 0.2);
+  }
+  write("iris.csv", iris);
+  write("pandas.csv", pandas);
+  write_file("titanic/train.csv", kaggle);
+  write_file("titanic/test.csv", "PassengerId,Name,Age,Fare,Sibs\n1,a,2,3,4\n");
+  write_file("titanic/gender_submission.csv", "PassengerId,Survived\n1,0\n");
+  write("wide.csv", wide);
+  const std::string plain = trained("iris.csv");
+  expect_in(plain, "label: 2\n  header: false\n  features: [0, 1]\n");
+  expect_in(trained("pandas.csv"), "label: species\n  features: [sepal, petal]\n");
+  const std::string titanic = trained("titanic");
+  expect_in(titanic, "path: titanic/train.csv\n");
+  expect_in(titanic, "label: Survived\n");
+  expect_in(titanic, "Fare, Sibs]");
+  expect_in(titanic, "# test.csv is left out: it has no column Survived\n");
+  expect_in(trained("wide.csv"), "target: [target_1, target_2]\n  features: [a, b]\n");
+}
+
+TEST_F(Init, TablesOfImages) {
+  std::string tags = "image_name,tags\n", points = "file,x,y\n", marks = "img,red,green,blue\n";
+  for (int i = 0; i < 60; ++i) {
+    write_file(fmt::format("set/pictures/{:02}.png", i), picture(36, 40, 3, i % 2 == 0 ? 10 : 200));
+    tags += fmt::format("{:02}.png,{}\n", i, i % 3 == 0 ? "clear water" : i % 3 == 1 ? "clear" : "clear haze");
+    points += fmt::format("{:02}.png,{},{}\n", i, i * 0.5, i * 1.25);
+    marks += fmt::format("{:02}.png,{},{},{}\n", i, i % 2, i % 3 == 0 ? 1 : 0, 1);
+  }
+  write_file("set/labels.csv", tags);
+  const std::string words = trained("set");
+  expect_in(words, "image: image_name\n  root: set/pictures\n  label: tags\n  separator: ' '\n");
+  expect_in(words, "loss: binary_cross_entropy");
+  write_file("set/labels.csv", points);
+  expect_in(trained("set"), "target: [x, y]\n");
+  write_file("set/labels.csv", marks);
+  expect_in(trained("set"), "label: [red, green, blue]\n");
+  fs::remove_all(path("set/pictures"));
+  const Outcome none = run({"init", "--data", "set", "--out", "none.yaml"});
+  EXPECT_EQ(none.code, 3);
+  expect_in(none.err, "column 'img' names images such as 00.png, which are neither beside the file nor");
+}
+
+TEST_F(Init, AFolderAmongOtherFiles) {
+  write_file("archive/README.md", "photos");
+  for (int i = 0; i < 12; ++i)
+    for (const char* name : {"cat", "dog"})
+      write_file(fmt::format("archive/pets/{}/{}.png", name, i), picture(40, 40, 3, name[0] == 'c' ? 20 : 160));
+  const std::string text = trained("archive");
+  expect_in(text, "path: archive/pets\n");
+  expect_in(text, "color_jitter");
+  expect_in(text, "docs/tasks/PRETRAINED.md");
+  expect_in(text, "batch: {size: 4,");
+  expect_in(text, "momentum: 0.8");
+  const Outcome made = run({"init", "--data", "archive", "--out", "x.yaml"});
+  expect_in(made.out, "few photographs: begin with weights");
+}
+
+TEST_F(Init, ManyBrokenSamplesAreNoData) {
+  for (int i = 0; i < 20; ++i)
+    for (const char* name : {"cat", "dog"}) {
+      const std::string whole = picture(40, 40, 3, 90);
+      write_file(fmt::format("pets/{}/{}.png", name, i), i < 5 ? "RIFF....WEBP is another format" : whole);
+    }
+  const Outcome made = run({"init", "--data", "pets", "--out", "pets.yaml"});
+  EXPECT_EQ(made.code, 3);
+  expect_in(made.err, "of 36 samples that were read cannot be, so that no configuration is written; the first: ");
+  EXPECT_FALSE(fs::exists(path("pets.yaml")));
+}
+
+TEST_F(Init, DataThatAreNotReadAreNamed) {
+  const auto refused = [this](const std::string& data, const std::string& part) {
+    const Outcome made = run({"init", "--data", data, "--out", "none.yaml"});
+    EXPECT_EQ(made.code, 3) << data;
+    expect_in(made.err, part);
+    EXPECT_FALSE(fs::exists(path("none.yaml")));
+  };
+  for (int i = 0; i < 8; ++i) {
+    write_file(fmt::format("coco/train2017/{}.png", i), picture(8, 8, 3, 9));
+    write_file(fmt::format("yolo/images/{}.png", i), picture(8, 8, 3, 9));
+    write_file(fmt::format("yolo/labels/{}.txt", i), "0 0.5 0.5 0.25 0.25\n");
+    write_file(fmt::format("voc/JPEGImages/{}.png", i), picture(8, 8, 3, 9));
+    write_file(fmt::format("voc/Annotations/{}.xml", i), "<annotation><object><bndbox/></object></annotation>");
+    write_file(fmt::format("flat/cat.{}.png", i), picture(8, 8, 3, 9));
+    write_file(fmt::format("flat/dog.{}.png", i), picture(8, 8, 3, 9));
+  }
+  write_file("coco/annotations/instances.json", R"({"images": [], "annotations": [{"bbox": [1, 2, 3, 4]}]})");
+  refused("coco", "boxes around objects, as COCO has them; detection is not supported");
+  refused("yolo", "boxes around objects, as YOLO has them; detection is not supported");
+  refused("voc", "boxes around objects, as Pascal VOC has them; detection is not supported");
+  refused("flat", "flat: has 16 images, but nothing says their classes");
+  refused("flat", "names begin with cat and dog");
+  for (const auto& [file, what] :
+       std::vector<std::pair<std::string, std::string>>{{"a/train.tfrecord", "TensorFlow's records"},
+                                                        {"b/data.mdb", "an LMDB database"},
+                                                        {"c/train.parquet", "a Parquet table"},
+                                                        {"d/train.h5", "an HDF5 file"},
+                                                        {"e/pets.zip", "an archive, which is not read; unpack it"},
+                                                        {"f/set.mat", "a MATLAB file"}}) {
+    write_file(file, "x");
+    refused(file.substr(0, 1), file + ": " + what);
+    refused(file, file + ": " + what);
+  }
 }
 
 /// Data sets of this machine, where BANTAM_DATA names their folder.

@@ -5,6 +5,7 @@
 
 #include "bantam/data/images/encode.h"
 #include "tests/cli/program.h"
+#include "tests/data/formats/array_files.h"
 
 namespace bantam::cli {
 namespace {
@@ -259,6 +260,140 @@ TEST_F(PredictTest, AllSamplesOfAnotherFolderAreEvaluated) {
   EXPECT_EQ(samples({"--split", "all"}), 48);
   EXPECT_EQ(samples({"--split", "validation"}), 12);
   EXPECT_EQ(samples({"data.path=more", "--split", "all"}), 8);
+}
+
+TEST_F(PredictTest, OnePhotoAndFoldersWithoutEveryClassAreEvaluatedByName) {
+  train_photos();
+  fs::create_directories(path("one/night"));
+  write("one/night/a.png", photo(false, 3));
+  const auto evaluated = [this](const std::string& folder, const std::vector<std::string>& more = {}) {
+    std::vector<std::string> words = {"evaluate", "r", "data.path=" + folder, "--split", "all", "--json"};
+    words.insert(words.end(), more.begin(), more.end());
+    return run(words);
+  };
+  const Outcome one = evaluated("one");
+  ASSERT_EQ(one.code, 0) << one.err;
+  EXPECT_EQ(one.last_json().at("samples"), 1);
+  EXPECT_EQ(one.last_json().at("accuracy"), 1.0) << "night is the model's second class, and the folder's first";
+  for (int i = 0; i < 3; ++i) write("one/night/" + std::to_string(i) + ".png", photo(false, i));
+  EXPECT_EQ(evaluated("one").last_json().at("accuracy"), 1.0);
+  fs::create_directories(path("one/dusk"));
+  write("one/dusk/a.png", photo(true, 3));
+  const Outcome unknown = evaluated("one");
+  EXPECT_EQ(unknown.code, 3);
+  EXPECT_TRUE(has(unknown.err,
+                  "the data have the class dusk, which the model does not know: its classes are day and "
+                  "night; data.classes=[night] evaluates the others"));
+  EXPECT_EQ(evaluated("one", {"data.classes=[night]"}).code, 0);
+}
+
+/// Rows of numbers: flowers of two kinds, of which b says all.
+class TablesTest : public PredictTest {
+ protected:
+  void train_flowers() const {
+    std::string rows = "id,a,b,kind\n";
+    for (int i = 0; i < 80; ++i)
+      rows += std::to_string(i) + "," + std::to_string(i % 7) + "," + (i % 2 == 0 ? "10.5" : "90") + "," +
+              (i % 2 == 0 ? "rose" : "lily") + "\n";
+    write("flowers.csv", rows);
+    write("flowers.yaml", R"(device: cpu
+data:
+  format: csv
+  path: flowers.csv
+  label: kind
+  features: [a, b]
+  standardize: true
+  pipeline: [shuffle, batch: {size: 8}]
+model: {input: [2], layers: [dense: {units: 2}]}
+train: {epochs: 10, optimizer: {adam: {learning_rate: 0.1}}}
+)");
+    const Outcome trained = run({"train", "flowers.yaml", "--run-dir", "f", "--progress", "none", "--threads", "1"});
+    ASSERT_EQ(trained.code, 0) << trained.err;
+    fs::remove(path("flowers.csv"));
+  }
+  std::string classes(const std::vector<std::string>& words) const {
+    const Outcome outcome = run(words);
+    EXPECT_EQ(outcome.code, 0) << outcome.err;
+    std::string found;
+    for (const std::string& line : lines_of(outcome.out))
+      if (!line.empty()) found += nlohmann::json::parse(line)["class"].get<std::string>() + " ";
+    return found;
+  }
+};
+
+TEST_F(TablesTest, RowsOfACsvFileAreAnsweredBesideTheirColumns) {
+  train_flowers();
+  write("new.csv", "b,note,a,class\n10.5,first,3,x\n90,\"with, comma\",3,y\n");
+  const Outcome csv = run({"predict", "f", "new.csv", "--top", "1", "--csv"});
+  ASSERT_EQ(csv.code, 0) << csv.err;
+  const std::vector<std::string> lines = lines_of(csv.out);
+  ASSERT_EQ(lines.size(), 3u);
+  EXPECT_EQ(lines[0], "b,note,a,class,predicted_class,probability");
+  EXPECT_TRUE(lines[1].starts_with("10.5,first,3,x,rose,0.")) << lines[1];
+  EXPECT_TRUE(lines[2].starts_with("90,\"with, comma\",3,y,lily,0.")) << lines[2];
+  const auto json = nlohmann::json::parse(lines_of(run({"predict", "f", "new.csv", "--json"}).out)[1]);
+  EXPECT_EQ(json["class"], "lily");
+  EXPECT_EQ(json["input"]["note"], "with, comma");
+  EXPECT_EQ(json["file"], "new.csv:3");
+  EXPECT_TRUE(has(run({"predict", "f", "new.csv"}).out, "new.csv:2: rose "));
+}
+
+TEST_F(TablesTest, HeadersDelimitersAndArrays) {
+  train_flowers();
+  write("plain.csv", "3,10.5\n3,90\n");
+  EXPECT_EQ(classes({"predict", "f", "plain.csv", "--json"}), "rose lily ");
+  write("semicolons.csv", "b;a\n90;3\n10.5;3\n");
+  EXPECT_EQ(classes({"predict", "f", "semicolons.csv", "--json"}), "lily rose ");
+  const std::vector<float> values = {3, 10.5F, 3, 90, 4, 90};
+  write("new.npy", testing::npy("<f4", "3, 2", values));
+  EXPECT_EQ(classes({"predict", "f", "new.npy", "--json"}), "rose lily lily ");
+  write("new.npz", testing::zip_archive({{"x.npy", testing::npy("<f4", "3, 2", values)}}, true));
+  EXPECT_EQ(classes({"predict", "f", "new.npz", "--json"}), "rose lily lily ");
+  const Outcome csv = run({"predict", "f", "new.npy", "--csv", "--top", "1"});
+  EXPECT_TRUE(csv.out.starts_with("row,class,probability\n0,rose,")) << csv.out;
+}
+
+TEST_F(TablesTest, ARowWithAMissingCellIsNoOtherRowsError) {
+  train_flowers();
+  write("new.csv", "a,b\n3,10.5\n,90\n3,many\n3,90\n");
+  const Outcome csv = run({"predict", "f", "new.csv", "--top", "1", "--csv"});
+  EXPECT_EQ(csv.code, 3);
+  const std::vector<std::string> lines = lines_of(csv.out);
+  ASSERT_EQ(lines.size(), 5u);
+  EXPECT_EQ(lines[2], ",90,,");
+  EXPECT_TRUE(lines[4].starts_with("3,90,lily,"));
+  EXPECT_TRUE(has(csv.err, "new.csv:3: column 'a': expected a number, got an empty cell"));
+  EXPECT_TRUE(has(csv.err, "new.csv:4: column 'b': expected a number, got 'many'"));
+  EXPECT_TRUE(has(csv.err, "2 of 4 rows predicted; 2 could not be read"));
+}
+
+TEST_F(TablesTest, WhatTheTableLacksIsNamed) {
+  train_flowers();
+  write("new.csv", "a,c\n3,10.5\n");
+  const Outcome lacking = run({"predict", "f", "new.csv"});
+  EXPECT_EQ(lacking.code, 3);
+  EXPECT_TRUE(has(lacking.err, "new.csv: has no column 'b', which the model reads; its columns are a and c"));
+  write("wide.csv", "1,2,3\n");
+  EXPECT_TRUE(
+      has(run({"predict", "f", "wide.csv"}).err, "wide.csv: has no header and 3 columns, but the model reads 2"));
+  write("a.png", photo(true, 1));
+  const Outcome image = run({"predict", "f", "a.png"});
+  EXPECT_EQ(image.code, 2);
+  EXPECT_TRUE(has(image.err, "the model reads rows of 2 numbers: name a .csv, .npy or .npz file of them"));
+}
+
+TEST_F(TablesTest, ImagesThatATableNames) {
+  train_photos();
+  write_photos("set/new", 4);
+  write("set/list.csv", "who,image\nann,1000.png\nbob,1001.png\neve,none.png\n");
+  const Outcome csv = run({"predict", "r", "set/list.csv", "--top", "1", "--csv"});
+  EXPECT_EQ(csv.code, 3);
+  const std::vector<std::string> lines = lines_of(csv.out);
+  ASSERT_EQ(lines.size(), 4u);
+  EXPECT_EQ(lines[0], "who,image,class,probability");
+  EXPECT_TRUE(lines[1].starts_with("ann,1000.png,day,")) << lines[1];
+  EXPECT_TRUE(lines[2].starts_with("bob,1001.png,night,")) << lines[2];
+  EXPECT_EQ(lines[3], "eve,none.png,,");
 }
 
 TEST_F(PredictTest, WhatIsWrongHasAnExitCode) {
