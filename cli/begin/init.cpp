@@ -53,8 +53,8 @@ int run_init(const InitOptions& options) {
   if (options.json) {
     fmt::print("{}\n", json_text({{"config", options.out},
                                   {"found", config.summary},
-                                  {"advice", config.advice},
-                                  {"warnings", config.warnings}}));
+                                  {"warnings", config.warnings},
+                                  {"advice", config.advice}}));
     return 0;
   }
   std::string advice;
