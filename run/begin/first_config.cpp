@@ -413,36 +413,6 @@ FirstConfig config_for(FoundData data, const FirstConfigOptions& options) {
   return config;
 }
 
-/// What would stop a run of the configuration at its beginning.
-void require_trainable(const FirstConfig& config, const FirstConfigOptions& options) {
-  try {
-    const RunConfig read = parse_run_config(config.text, options.file, {});
-    require_model_fits(read);
-    const SampleSplits splits = open_splits(*read.data, read.seed);
-    for (const auto& reader : {splits.train, splits.validation, splits.test})
-      if (reader != nullptr) reader->check(false, std::max(options.threads, 1));
-  } catch (const Error& error) {
-    throw DataError(fmt::format("found {}, but a configuration for them would be refused, so that none is written: {}",
-                                config.summary, error.what()));
-  }
-}
-
-FirstConfig config_for(FoundData data, const FirstConfigOptions& options) {
-  const int threads = options.threads > 0 ? options.threads : read_host_info().processors;
-  const Measured measured = measure(std::move(data), threads);
-  const Choices choices = choose(measured, options.for_gpu);
-  const std::string found = samples_in_words(measured, choices);
-  FirstConfig config{head(options, found, measured.held_out) + data_section(measured, choices) +
-                         model_section(measured, choices) + train_section(measured, choices),
-                     found, measured.warnings, measured.found.notes};
-  if (has_few_photographs(measured, choices))
-    config.advice.push_back(
-        "few photographs: begin with weights that were trained on others (docs/tasks/PRETRAINED.md, "
-        "docs/tasks/FINE-TUNE.md); the file says how");
-  require_trainable(config, options);
-  return config;
-}
-
 }  // namespace
 
 FirstConfig first_config(const std::filesystem::path& data, const FirstConfigOptions& options) {

@@ -19,7 +19,6 @@ struct FirstConfig {
   std::string summary;                     ///< what was found, in words: "image_folder: 47 images in 2 classes, …"
   std::vector<std::string> advice = {};    ///< "left out: name (text)", and what would help
   std::vector<std::string> warnings = {};  ///< of files among the data that are not read
-  std::vector<std::string> advice = {};    ///< "left out: name (text)", and what would help
 };
 
 /// A configuration that trains as it stands: the data's format, sizes, classes and normalisation are measured, and
