@@ -55,9 +55,9 @@ train: {epochs: 6, optimizer: {adam: {learning_rate: 0.05}}}
   }
 };
 
-testing::AssertionResult has(const std::string& text, const std::string& part) {
-  if (text.find(part) != std::string::npos) return testing::AssertionSuccess();
-  return testing::AssertionFailure() << "'" << text << "' lacks '" << part << "'";
+::testing::AssertionResult has(const std::string& text, const std::string& part) {
+  if (text.find(part) != std::string::npos) return ::testing::AssertionSuccess();
+  return ::testing::AssertionFailure() << "'" << text << "' lacks '" << part << "'";
 }
 
 TEST_F(PredictTest, AThousandFilesWithABrokenOneAre999Answers) {
