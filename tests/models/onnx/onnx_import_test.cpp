@@ -365,6 +365,7 @@ TEST(ImportOnnx, ReadsActivationsThatWereComposed) {
       with("hard_swish"));
   EXPECT_EQ(layers_of(composite({{"Add", {"x", "three"}}, {"Clip", {"n0", "zero", "six"}}, {"Mul", {"n1", "sixth"}}})),
             with("hard_sigmoid"));
+  EXPECT_EQ(layers_of(composite({{"Max", {"x", "zero"}}, {"Min", {"n0", "six"}}})), with("relu6"));
 }
 
 TEST(ImportOnnx, SqueezeAndExcitationIsOneLayer) {
