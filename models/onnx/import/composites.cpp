@@ -27,7 +27,8 @@ class Composites {
 
   std::vector<Node> replaced() {
     for (Node& node : nodes_)
-      for (const auto& match : {&Composites::product, &Composites::layer_norm, &Composites::chosen_channels})
+      for (const auto& match :
+           {&Composites::product, &Composites::layer_norm, &Composites::chosen_channels, &Composites::clip})
         if (auto found = (this->*match)(node)) {
           found->name = node.name;
           found->module = node.module;
@@ -215,6 +216,24 @@ class Composites {
         return Node{.op = "LayerNormalization",
                     .inputs = {mean->first},
                     .attributes = {{"axis", mean->second}, {"epsilon", static_cast<float>(*epsilon)}}};
+    }
+    return std::nullopt;
+  }
+
+  /// Min(Max(x, low), high), or the other way around.
+  std::optional<Node> clip(const Node& node) const {
+    if ((node.op != "Min" && node.op != "Max") || node.inputs.size() != 2) return std::nullopt;
+    for (const std::size_t i : {0u, 1u}) {
+      const Node* inner = maker(node.inputs[1 - i], node.op == "Min" ? "Max" : "Min");
+      if (!scalar(node.inputs[i]) || inner == nullptr || inner->inputs.size() != 2) continue;
+      for (const std::size_t j : {0u, 1u}) {
+        if (!scalar(inner->inputs[j])) continue;
+        const std::string &outer_bound = node.inputs[i], &inner_bound = inner->inputs[j];
+        const bool least = node.op == "Max";
+        return Node{
+            .op = "Clip",
+            .inputs = {inner->inputs[1 - j], least ? outer_bound : inner_bound, least ? inner_bound : outer_bound}};
+      }
     }
     return std::nullopt;
   }

