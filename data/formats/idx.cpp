@@ -177,6 +177,9 @@ class IdxReader : public SampleReader {
   /// Where it is there.
   fs::path file(const fs::path& found, const std::string& name) const {
     if (!found.empty()) return found;
+    for (const std::string& in_place : {name, name + ".gz"})
+      if (const fs::path folder = options_.path.path / in_place; fs::is_directory(folder))
+        throw DataError(fmt::format("{}: cannot be read: it is a folder", folder.string()));
     throw DataError(
         fmt::format("{}: is not there, and neither is {}.gz: data.path must be the folder of the files "
                     "train-images-idx3-ubyte, train-labels-idx1-ubyte, t10k-images-idx3-ubyte and "
