@@ -44,6 +44,7 @@ struct JpegDecoder::State {
   unsigned components_read = 0;  ///< a bit each, of those in a scan
 
   [[noreturn]] void fail() {
+    if (ends_early) call.fail("the file is cut short");  // libjpeg names what it found in place of the rest
     char message[JMSG_LENGTH_MAX];
     errors.format_message(reinterpret_cast<j_common_ptr>(&info), message);
     call.fail(message);

@@ -274,8 +274,9 @@ std::string convolutions(const Choices& choices, std::int64_t outputs, std::int6
 std::string weights_note(const Measured& measured, const Choices& choices) {
   if (!has_few_photographs(measured, choices)) return "";
   return fmt::format(
-      "# With {} photographs, weights that were trained on others help more than anything else here: docs/tasks/\n"
-      "# PRETRAINED.md says where a file of them is, docs/tasks/FINE-TUNE.md how to train from it. In short:\n"
+      "# With {} photographs, weights that were trained on others help more than anything else here:\n"
+      "# docs/tasks/PRETRAINED.md says where a file of them is, docs/tasks/FINE-TUNE.md how to train from it. In "
+      "short:\n"
       "#   bantam import resnet18.pth --classes {} -o resnet18.safetensors\n"
       "# and in place of this model, with a random_resized_crop of 224 and that page's normalize above:\n"
       "#   model: {{zoo: resnet18, classes: {}, weights: {{file: resnet18.safetensors, skip: [\"classifier/*\"]}}}}\n",

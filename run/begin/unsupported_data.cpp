@@ -80,9 +80,9 @@ std::string detection_in(const std::vector<fs::path>& files) {
     const std::string text = beginning(file);
     const auto has = [&](std::string_view word) { return text.find(word) != std::string::npos; };
     const char* kind = suffix == ".json" && (has("\"bbox\"") || (has("\"images\"") && has("\"annotations\""))) ? "COCO"
-                       : suffix == ".xml" && has("<bndbox>") ? "Pascal VOC"
-                       : suffix == ".txt" && is_yolo(text)   ? "YOLO"
-                                                             : nullptr;
+                       : suffix == ".xml" && has("<bndbox") ? "Pascal VOC"
+                       : suffix == ".txt" && is_yolo(text)  ? "YOLO"
+                                                            : nullptr;
     if (kind != nullptr)
       return fmt::format("{}: boxes around objects, as {} has them; {}", file.string(), kind, kNoDetection);
   }

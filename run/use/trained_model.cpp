@@ -182,6 +182,15 @@ Located locate(const fs::path& given, const TrainedModelOptions& options) {
   return fs::is_directory(status) ? of_folder(path, options) : of_file(path, options);
 }
 
+/// Of a set that is evaluated as a whole, all samples stand for both parts: none is held out, as of one photo none can
+/// be.
+void join_parts(RunConfig& config) {
+  if (!config.data || config.data->source.whole == nullptr) return;
+  SampleSplits& source = config.data->source;
+  source.train = source.validation = source.whole;
+  config.data->validation.split = 0;
+}
+
 RunConfig read_config_of(const Located& located, const TrainedModelOptions& options) {
   if (options.config.empty() && located.run.empty())
     throw ConfigError(fmt::format(
@@ -197,6 +206,7 @@ RunConfig read_config_of(const Located& located, const TrainedModelOptions& opti
       throw with_program_of(error, located.run);
     }
   }();
+  if (options.whole_set) join_parts(config);
   // A run's configuration is called config.yaml: what it was read from is in its record.
   if (options.config.empty())
     if (const auto record = read_record(located.run / "run.json")) config.name = record->name;

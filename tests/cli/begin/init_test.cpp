@@ -294,7 +294,7 @@ TEST_F(Init, TablesOfImages) {
   expect_in(words, "image: image_name\n  root: set/pictures\n  label: tags\n  separator: ' '\n");
   expect_in(words, "loss: binary_cross_entropy");
   write_file("set/labels.csv", points);
-  expect_in(trained("set"), "target: [x, y]\n");
+  expect_in(trained("set"), "target: [x, 'y']\n");  // y alone is a boolean of YAML 1.1
   write_file("set/labels.csv", marks);
   expect_in(trained("set"), "label: [red, green, blue]\n");
   fs::remove_all(path("set/pictures"));

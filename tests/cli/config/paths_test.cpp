@@ -73,7 +73,7 @@ TEST_F(Paths, HomeAndVariablesAreExpanded) {
   EXPECT_TRUE(fs::exists(path("run/weights.safetensors")));
   const Outcome by_override = run_in("elsewhere", {"evaluate", "~/run", "data.path=~/project/sets/flowers.csv"});
   EXPECT_EQ(by_override.code, 0) << by_override.err;
-  const Outcome exported = run_in("elsewhere", {"export", "--out=~/net.onnx", "~/run"});
+  const Outcome exported = run_in("elsewhere", {"export", "--onnx=~/net.onnx", "~/run"});
   EXPECT_EQ(exported.code, 0) << exported.err;
   EXPECT_TRUE(fs::exists(path("net.onnx")));
 }

@@ -52,7 +52,7 @@ TEST_F(Inspect, ARunIsItsNewestCheckpoint) {
   EXPECT_EQ(json["files"].size(), 2u);
   EXPECT_EQ(run({"inspect", "r/checkpoints/update-00000016", "--json"}).last_json(), json);
   const Outcome words = run({"inspect", "r"});
-  for (const char* part : {"16 updates: 1 epochs", "optimizer/moment1/dense/weight", "checksum    sound", "sha256  "})
+  for (const char* part : {"16 updates: 1 epoch", "optimizer/moment1/dense/weight", "checksum    sound", "sha256  "})
     EXPECT_NE(words.out.find(part), std::string::npos) << part << "\n" << words.out;
   std::istringstream lines(words.out);
   for (std::string line; std::getline(lines, line);) EXPECT_LE(display_width(line), 80u) << line;

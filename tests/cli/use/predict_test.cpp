@@ -235,7 +235,9 @@ TEST_F(PredictTest, EvaluateIsTheRunsOwnToTheBit) {
   EXPECT_EQ(json["classes"].size(), 10u);
   EXPECT_EQ(json["confusion_matrix"].size(), 10u);
   EXPECT_EQ(json["planned_peak_bytes"], json["peak_bytes"]);
+  ::setenv("COLUMNS", "200", 1);
   const Outcome text = run({"evaluate", "r"});
+  ::unsetenv("COLUMNS");
   EXPECT_TRUE(has(text.out, "validation: 40 samples in batches of 16, on cpu, float32"));
   EXPECT_TRUE(has(text.out, "confused"));
   EXPECT_TRUE(has(text.out, "label \\ predicted"));
@@ -423,7 +425,7 @@ TEST_F(PredictTest, WhatIsWrongHasAnExitCode) {
   fails({"evaluate", "r", "memory.limits={cpu: 4KiB}"}, 4, "train.evaluate={batch_size: N}");
   fails({"evaluate", "r", "--device", "cuda:99"}, 2, "--device cpu");
   fails({"predict", "r", "empty"}, 3, "holds no image (JPEG, PNG, ");
-  fails({"predict", "r", "gone.png"}, 3, "0 of 1 images predicted");
+  fails({"predict", "r", "gone.png"}, 3, "0 of 1 image predicted");
   fails({"predict", "r"}, 2, "IMAGE");
 }
 
