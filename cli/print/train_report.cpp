@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <cstdint>
 #include <limits>
+#include <string>
+#include <vector>
 
 #include <fmt/format.h>
 
@@ -113,19 +115,31 @@ std::string metrics_line(const char* title, const Metrics& metrics, const std::s
   return text + fmt::format(", {}\n", counted(metrics.samples, "image"));
 }
 
-/// Matrices of a few classes as tables: labels down, predictions across.
-std::string matrix_lines(const Metrics& metrics) {
-  constexpr std::int64_t kMostClasses = 20;
+/// Matrices as tables of no more than `columns`: labels down, predictions across. Columns are narrower where there are
+/// many; what is too wide even so is left to `bantam evaluate`.
+std::string matrix_lines(const Metrics& metrics, std::size_t columns) {
+  constexpr std::size_t kIndent = 14, kCell = 7;
   std::string text;
   for (const MetricValue& metric : metrics.values) {
     const MetricTable table = metric.table();
-    if (!table.is_matrix() || table.columns > kMostClasses) continue;
+    if (!table.is_matrix()) continue;
+    const std::size_t classes = static_cast<std::size_t>(table.columns);
+    std::vector<std::string> cells;
+    for (const double value : table.values) cells.push_back(fmt::format("{:.0f}", value));
+    std::size_t cell = kCell;
+    if (kIndent + cell * classes > columns) {
+      cell = 0;
+      for (const std::string& one : cells) cell = std::max(cell, one.size() + 1);
+    }
+    if (kIndent + cell * classes > columns) {
+      text += fmt::format("  {} of {} classes: `bantam evaluate RUN --json` has it\n", metric.name(), classes);
+      continue;
+    }
     text += fmt::format("  {} of labels (rows) and predictions:\n", metric.name());
-    for (std::size_t i = 0; i < table.values.size(); ++i) {
-      const std::size_t column = i % static_cast<std::size_t>(table.columns);
-      if (column == 0) text += fmt::format("  {:<12}", "");
-      text += fmt::format("{:>7.0f}", table.values[i]);
-      if (column + 1 == static_cast<std::size_t>(table.columns)) text += "\n";
+    for (std::size_t i = 0; i < cells.size(); ++i) {
+      if (i % classes == 0) text += std::string(kIndent, ' ');
+      text += fmt::format("{:>{}}", cells[i], cell);
+      if ((i + 1) % classes == 0) text += "\n";
     }
   }
   return text;
@@ -191,7 +205,7 @@ std::string closing_summary(const TrainReport& report) {
   if (const auto& watched = outcome.config.checkpoint.best; watched && outcome.best_epoch > 0)
     text += fmt::format("  {:<12}{} {:.4f} in epoch {}: weights-best.safetensors, `--checkpoint best`\n", "best",
                         watched->metric, outcome.best, outcome.best_epoch);
-  text += matrix_lines(result.test.samples > 0 ? result.test : result.validation);
+  text += matrix_lines(result.test.samples > 0 ? result.test : result.validation, report.columns);
   text += fmt::format("  {:<12}{:.0f} images/s, {} of training, {:.1f}% of it waiting for data\n", "speed",
                       result.images_per_second, format_duration(result.seconds), 100 * result.data_wait_share);
   if (result.evaluation_seconds > 0)

@@ -47,6 +47,7 @@ struct TrainReport {
   const TrainOutcome& outcome;
   double seconds = 0;        ///< all of it: reading data, training, evaluation, saving
   double start_seconds = 0;  ///< from the command's start until the first updates' metrics were there
+  std::size_t columns = 80;  ///< that a matrix may take
 };
 
 /// Several lines, each ended by a newline.

@@ -21,6 +21,7 @@
 #include "bantam/cli/print/failure.h"
 #include "bantam/cli/print/json_text.h"
 #include "bantam/cli/print/oom_message.h"
+#include "bantam/cli/print/terminal.h"
 #include "bantam/cli/print/train_report.h"
 #include "bantam/cli/train/run_server.h"
 #include "bantam/cli/train/signals.h"
@@ -30,6 +31,7 @@
 #include "bantam/cli/train/trial.h"
 #include "bantam/run/ranks/rank_config.h"
 #include "bantam/run/ranks/rank_devices.h"
+#include "bantam/run/session/run_record.h"
 #include "bantam/run/session/training_run.h"
 
 namespace bantam::cli {
@@ -70,6 +72,14 @@ RunDirectory open_run(const std::string& folder) {
   return RunDirectory::open(folder);
 }
 
+RunConfig read_config_of(const RunDirectory& run, const std::vector<std::string>& overrides) {
+  try {
+    return read_run_config(run.config(), overrides);
+  } catch (const ConfigError& error) {
+    throw run::with_program_of(error, run.path());
+  }
+}
+
 /// The configuration of a new run, or of the run to go on with, with the flags' overrides.
 RunConfig read_train_config(const TrainOptions& options, const RunDirectory* resumed) {
   std::string path = options.common.config;
@@ -78,14 +88,13 @@ RunConfig read_train_config(const TrainOptions& options, const RunDirectory* res
     // After --resume the first bare argument is an override too.
     if (path.find('=') != std::string::npos) overrides.insert(overrides.begin(), std::exchange(path, ""));
     if (!path.empty()) throw ConfigError("name CONFIG or --resume RUN, not both: a run has its own configuration");
-    path = resumed->config().string();
   } else if (path.empty()) {
     throw ConfigError("train: name a CONFIG, e.g. configs/quickstart.yaml, or --resume RUN");
   }
   if (options.verify) overrides.push_back("data.verify=true");
   if (!options.gpus.empty()) overrides.push_back("device=" + to_string(run::parse_gpus(options.gpus).front()));
   if (options.fast_dev == 0) {
-    RunConfig config = read_run_config(path, overrides);
+    RunConfig config = resumed != nullptr ? read_config_of(*resumed, overrides) : read_run_config(path, overrides);
     if (options.dry_run) pack_nothing(config);
     return config;
   }
@@ -125,7 +134,9 @@ std::string finished_message(const TrainOutcome& outcome) {
 void print_outcome(const TrainOptions& options, const TrainOutcome& outcome, Clock::time_point start,
                    const TrainPrinter& printer) {
   if (options.is_trial()) return print_result(options.json ? trial_json(outcome) : printable(trial_text(outcome)));
-  TrainReport report{.outcome = outcome, .seconds = seconds_between(start, Clock::now())};
+  TrainReport report{.outcome = outcome,
+                     .seconds = seconds_between(start, Clock::now()),
+                     .columns = static_cast<std::size_t>(terminal_columns(stdout))};
   if (printer.shown.first()) report.start_seconds = seconds_between(start, *printer.shown.first());
   print_result(options.json ? json_text(closing_json(report)) + "\n" : printable(closing_summary(report)));
 }

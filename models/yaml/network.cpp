@@ -83,6 +83,11 @@ ModelSpec read_zoo(ConfigMap& options) {
                       [&](const std::string& name) { zoo = read_zoo_options(options, *find_zoo_model(name)); });
   const ConfigNode input = options.node("input");
   zoo.input = read_shape(input);
+  // Most of these networks would take it for an image of three rows.
+  if (zoo.input.rank() == 3 && zoo.input[1] == zoo.input[2])
+    if (const std::string hint = channels_first_hint(zoo.input); !hint.empty())
+      input.fail(fmt::format("an image of {} rows and {} channels is none that '{}' is for{}", zoo.input[0],
+                             zoo.input[2], model->name, hint));
   std::string name = options.text({kModelName, kModelNameMeaning, "", "the network's"}, model->name);
   options.finish();
   try {

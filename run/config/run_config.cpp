@@ -20,6 +20,7 @@
 #include "bantam/engine/step/muon.h"
 #include "bantam/engine/step/rule_values.h"
 #include "bantam/kernels/contracts/input/image_batch.h"
+#include "bantam/models/yaml/graph_building.h"
 #include "bantam/run/config/aliases.h"
 #include "bantam/run/config/given_config.h"
 
@@ -797,7 +798,7 @@ void require_model_fits(const RunConfig& config, const Shape& image, std::int64_
                     to_string(input), to_string(image),
                     channels_first ? fmt::format(": input is [height, width, channels], write input: [{}, {}, {}]",
                                                  image[0], image[1], image[2])
-                                   : ""));
+                                   : models::channels_first_hint(input)));
   }
   require_soft_loss(config);
   require_ignored(config);

@@ -170,6 +170,8 @@ TEST_F(Errors, ModelsThatDoNotFitTheData) {
   expect({"summary", "tiny.yaml", "model.input=[3, 32, 32]", "model.layers=[flatten, dense: {units: 10}]"}, 2,
          "images are (32, 32, 3) after the pipeline's stages: input is [height, width, channels], write input: [32, "
          "32, 3]");
+  expect({"summary", "tiny.yaml", "model.input=[3, 64, 64]", "model.layers=[flatten, dense: {units: 10}]"}, 2,
+         "it is [height, width, channels] here:\n  input: [64, 64, 3]");
   expect({"summary", "tiny.yaml", "model.layers.5.dense.units=9"}, 2,
          "the model's output is (9), but the data have 10 classes");
   expect({"summary", "tiny.yaml", "model.input=[28, 28, 3]"}, 2,

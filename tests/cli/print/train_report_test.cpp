@@ -1,7 +1,10 @@
 // The closing summary and its JSON, from an outcome made by hand; and events handed to a Progress.
 #include "bantam/cli/print/train_report.h"
 
+#include <algorithm>
 #include <cstdio>
+#include <string>
+#include <vector>
 
 #include <gtest/gtest.h>
 
@@ -111,6 +114,22 @@ TEST_F(TrainReportTest, MetricsAndTheTestSetAreTold) {
   EXPECT_DOUBLE_EQ(json["test_accuracy"], 0.75);
   EXPECT_DOUBLE_EQ(json["test_top_k"], 0.75);
   EXPECT_DOUBLE_EQ(json["accuracy"], 0.25) << "of the validation samples";
+}
+
+TEST_F(TrainReportTest, MatricesKeepToTheColumns) {
+  TrainOutcome ended = outcome();
+  const MetricPtr matrix = metrics_for({12}, {confusion_matrix()})[0];
+  ended.result.validation.values = {{matrix, std::vector<double>(144, 1234)}};
+  const auto longest = [](const std::string& text) {
+    std::size_t most = 0, line = 0;
+    for (const char c : text) most = std::max(most, line = c == '\n' ? 0 : line + 1);
+    return most;
+  };
+  const auto text = [&](std::size_t columns) { return closing_summary({.outcome = ended, .columns = columns}); };
+  expect_in(text(100), "   1234   1234\n");
+  expect_in(text(80), " 1234 1234 1234\n");
+  EXPECT_LE(longest(text(80)), 80u) << text(80);
+  expect_in(text(70), "confusion_matrix of 12 classes: `bantam evaluate RUN --json` has it\n");
 }
 
 TEST_F(TrainReportTest, EventsReachTheProgress) {

@@ -62,7 +62,7 @@ TEST_F(SweepProgram, TrainRepeatIsASweepOfSeeds) {
   EXPECT_TRUE(std::filesystem::exists(path("r/seed=8/weights.safetensors")));
   const Outcome more = run({"sweep", "--resume", "r", "--repeat", "3", "--threads", "1"});
   ASSERT_EQ(more.code, 0) << more.err;
-  EXPECT_NE(more.err.find("2 of 3 runs in r have ended before\n"), std::string::npos) << more.err;
+  EXPECT_NE(more.err.find("2 of 3 runs in r ended before\n"), std::string::npos) << more.err;
   EXPECT_EQ(lines_with(more.err, "epoch 1/1 loss"), 1u) << more.err;
   EXPECT_NE(run({"train", "--resume", "r"})
                 .err.find("is the folder of a sweep, which `bantam sweep --resume r` goes on with"),

@@ -131,6 +131,22 @@ TEST_F(Train, CannotGoOnInsideAnEpochWithOtherBatches) {
   EXPECT_EQ(updates, 750);
 }
 
+TEST_F(Train, ResumeOfAnotherProgramsRunNamesThatProgram) {
+  ASSERT_EQ(train("run").code, 0);
+  nlohmann::json record = nlohmann::json::parse(read("run/run.json"));
+  record["executable"] = "/opt/mine/train_mine";
+  write("run/run.json", record.dump());
+  std::string config = read("run/config.yaml");
+  const std::size_t dropout = config.find("dropout");
+  ASSERT_NE(dropout, config.npos);
+  write("run/config.yaml", config.replace(dropout, 7, "my_noise"));
+  const Outcome refused = run({"train", "--resume", "run", "train.epochs=2"});
+  EXPECT_EQ(refused.code, 2);
+  EXPECT_NE(refused.err.find("my_noise"), std::string::npos) << refused.err;
+  EXPECT_NE(refused.err.find("/opt/mine/train_mine"), std::string::npos) << refused.err;
+  EXPECT_NE(refused.err.find("docs/EXTENDING.md"), std::string::npos) << refused.err;
+}
+
 TEST_F(Train, SharesAndReservedPoolsChangeNoBit) {
   ASSERT_EQ(train("plain").code, 0);
   const auto same_as_plain = [&](const std::string& name, const std::vector<std::string>& more) {

@@ -241,6 +241,13 @@ TEST_F(PredictTest, EvaluateIsTheRunsOwnToTheBit) {
   EXPECT_TRUE(has(text.out, "validation: 40 samples in batches of 16, on cpu, float32"));
   EXPECT_TRUE(has(text.out, "confused"));
   EXPECT_TRUE(has(text.out, "label \\ predicted"));
+  for (const char* columns : {"80", "40"}) {
+    ASSERT_EQ(setenv("COLUMNS", columns, 1), 0);
+    const Outcome narrow = run({"evaluate", "r"});
+    unsetenv("COLUMNS");
+    std::istringstream lines(narrow.out.substr(narrow.out.find("confused")));
+    for (std::string line; std::getline(lines, line);) EXPECT_LE(line.size(), std::stoul(columns)) << narrow.out;
+  }
   fs::copy(path("r/weights.safetensors"), path("alone.safetensors"));
   const Outcome alone = run({"evaluate", "alone.safetensors", "tiny.yaml", "data.test_samples=8", "--json"});
   ASSERT_EQ(alone.code, 0) << alone.err;

@@ -47,6 +47,15 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"misspelt_zoo", "model: {zo: resnet18_cifar}\n", "1:9", "unknown key 'zo' in model; did you mean 'zoo'?"},
         Case{"input_has_rank_2", "model:\n  input: [32, 32]\n  layers: [relu]\n", "2:10", "got 2 extents"},
         Case{"zoo_input_has_rank_2", "model:\n  zoo: mobilenet_v1\n  input: [32, 32]\n", "3:10", "got 2 extents"},
+        Case{"zoo_channels_first", "model:\n  zoo: resnet50\n  input: [3, 224, 224]\n", "3:10",
+             "[channels, height, width]; it is [height, width, channels] here:\n  input: [224, 224, 3]"},
+        Case{"zoo_grey_channels_first", "model:\n  zoo: mobilenet_v1\n  input: [1, 32, 32]\n", "3:10",
+             "input: [32, 32, 1]"},
+        Case{"zoo_channels_first_too_few_rows", "model:\n  zoo: vgg11\n  input: [3, 224, 192]\n", "3:10",
+             "input: [224, 192, 3]"},
+        Case{"layers_channels_first",
+             "model:\n  input: [3, 32, 32]\n  layers:\n    - conv2d: {filters: 8, kernel: 5}\n", "4:7",
+             "input: [32, 32, 3]"},
         Case{"zoo_input_is_no_image", "model:\n  zoo: mobilenet_v1\n  input: [32]\n", "3:10", "layer 'stem'"}),
     name_of_case);
 
