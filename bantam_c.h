@@ -205,7 +205,9 @@ enum {
   BANTAM_EVENT_WARNING = 5    /* `message` */
 };
 
-/* What a run tells while it trains. Valid during the call. */
+/* What a run tells while it trains. Valid during the call. `accuracy` here and below is what metrics.jsonl calls
+ * `accuracy`, or `binary_accuracy` (the share of right binary decisions, of sigmoids with any number of classes a
+ * sample); it means nothing where metrics.jsonl has neither. */
 typedef struct bantam_event {
   size_t struct_size;
   int32_t kind;            /* BANTAM_EVENT_… */

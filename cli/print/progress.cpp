@@ -34,8 +34,17 @@ std::string memory_cell(const ProgressState& s) {
   return fmt::format(" mem {:<{}}", memory_text(s), s.memory_limit > 0 ? 17 : 11);
 }
 
+/// "binary accuracy" of "binary_accuracy".
+std::string long_title(std::string_view accuracy_name) {
+  std::string title(accuracy_name);
+  std::ranges::replace(title, '_', ' ');
+  return title;
+}
+/// In lines that have to be short.
+std::string_view short_title(std::string_view accuracy_name) { return accuracy_name == kAccuracy ? "acc" : "bin acc"; }
+
 /// Nothing where no sample is right or wrong.
-std::string accuracy_cell(const char* title, double accuracy, int digits) {
+std::string accuracy_cell(std::string_view title, double accuracy, int digits) {
   return std::isnan(accuracy) ? "" : fmt::format(" {} {:.{}f}", title, accuracy, digits);
 }
 
@@ -43,19 +52,22 @@ std::string accuracy_cell(const char* title, double accuracy, int digits) {
 std::string long_bar_state(const ProgressState& s) {
   return fmt::format(" {:>{}}/{}  {:>5.0f} images/s  ETA {:<6}  loss {:.4f} {} {}  data wait {:<4}", s.step,
                      std::to_string(s.steps).size(), s.steps, s.images_per_second, format_duration(s.eta_seconds),
-                     s.loss, accuracy_cell("accuracy", s.accuracy, 4), memory_cell(s), percent(s.data_wait_share));
+                     s.loss, accuracy_cell(long_title(s.accuracy_name), s.accuracy, 4), memory_cell(s),
+                     percent(s.data_wait_share));
 }
 
 std::string short_bar_state(const ProgressState& s) {
   return fmt::format(" {:>{}}/{} {:>5}/s ETA {:<6} loss {:.3f}{}", s.step, std::to_string(s.steps).size(), s.steps,
                      compact_rate(s.images_per_second), format_duration(s.eta_seconds), s.loss,
-                     accuracy_cell("acc", s.accuracy, 3));
+                     accuracy_cell(short_title(s.accuracy_name), s.accuracy, 3));
 }
 std::string wait_cell(const ProgressState& s) { return fmt::format(" wait {:<4}", percent(s.data_wait_share)); }
 
 /// What all lines of a log begin with.
-std::string log_head(std::int64_t epoch, std::int64_t epochs, double loss, double accuracy) {
-  return fmt::format("epoch {}/{} loss {:.4f}", epoch, epochs, loss) + accuracy_cell("acc", accuracy, 4);
+std::string log_head(std::int64_t epoch, std::int64_t epochs, double loss, std::string_view accuracy_name,
+                     double accuracy) {
+  return fmt::format("epoch {}/{} loss {:.4f}", epoch, epochs, loss) +
+         accuracy_cell(short_title(accuracy_name), accuracy, 4);
 }
 
 std::string bar(double share, int width) {
@@ -94,9 +106,9 @@ std::string bar_line(const ProgressState& s, int width) {
 }
 
 std::string plain_line(const ProgressState& s) {
-  return log_head(s.epoch, s.epochs, s.loss, s.accuracy) + fmt::format(" step {}/{} {}/s ETA {}", s.step, s.steps,
-                                                                       compact_rate(s.images_per_second),
-                                                                       format_duration(s.eta_seconds));
+  return log_head(s.epoch, s.epochs, s.loss, s.accuracy_name, s.accuracy) +
+         fmt::format(" step {}/{} {}/s ETA {}", s.step, s.steps, compact_rate(s.images_per_second),
+                     format_duration(s.eta_seconds));
 }
 
 std::string evaluation_line(const EvaluationState& s) {
@@ -114,17 +126,18 @@ std::string work_line(const WorkState& s) {
 }
 
 std::string epoch_line(const EpochSummary& e) {
-  std::string line =
-      e.trained ? log_head(e.epoch, e.epochs, e.loss, e.accuracy) : fmt::format("epoch {}/{}", e.epoch, e.epochs);
+  std::string line = e.trained ? log_head(e.epoch, e.epochs, e.loss, e.accuracy_name, e.accuracy)
+                               : fmt::format("epoch {}/{}", e.epoch, e.epochs);
   if (e.validated)
-    line += fmt::format(" val loss {:.4f}", e.validation_loss) + accuracy_cell("acc", e.validation_accuracy, 4);
+    line += fmt::format(" val loss {:.4f}", e.validation_loss) +
+            accuracy_cell(short_title(e.accuracy_name), e.validation_accuracy, 4);
   return line + " " + format_duration(e.seconds);
 }
 
 std::string evaluated_line(const EvaluatedSummary& e) {
   const std::string head =
       e.test ? "test" : fmt::format("epoch {}/{} step {}/{} val", e.epoch, e.epochs, e.step, e.steps);
-  return fmt::format("{} loss {:.4f}{}", head, e.loss, accuracy_cell("acc", e.accuracy, 4));
+  return fmt::format("{} loss {:.4f}{}", head, e.loss, accuracy_cell(short_title(e.accuracy_name), e.accuracy, 4));
 }
 
 std::string run_begin_line(const SweepRunState& s) { return fmt::format("run {}/{}: {}", s.run, s.runs, s.setting); }
@@ -146,12 +159,12 @@ std::string json_line(const ProgressState& s) {
                                  {"images_per_s", s.images_per_second},
                                  {"eta_seconds", s.eta_seconds},
                                  {"loss", s.loss},
-                                 {"accuracy", s.accuracy},
+                                 {std::string(s.accuracy_name), s.accuracy},
                                  {"memory_now_bytes", s.memory_now},
                                  {"memory_peak_bytes", s.memory_peak},
                                  {"memory_limit_bytes", s.memory_limit},
                                  {"data_wait_share", s.data_wait_share}};
-  if (std::isnan(s.accuracy)) line.erase("accuracy");
+  if (std::isnan(s.accuracy)) line.erase(std::string(s.accuracy_name));
   return line.dump();
 }
 
@@ -180,7 +193,7 @@ std::string json_line(const EvaluatedSummary& e) {
     line["steps"] = e.steps;
   }
   line[prefix + "loss"] = e.loss;
-  if (!std::isnan(e.accuracy)) line[prefix + "accuracy"] = e.accuracy;
+  if (!std::isnan(e.accuracy)) line[prefix + std::string(e.accuracy_name)] = e.accuracy;
   for (const auto& [name, value] : e.values) line[prefix + name] = value;
   return line.dump();
 }
@@ -189,7 +202,7 @@ std::string json_line(const EpochSummary& e) {
   nlohmann::ordered_json line = {{"event", "epoch"}, {"epoch", e.epoch}, {"epochs", e.epochs}};
   if (e.trained) {
     line["loss"] = e.loss;
-    if (!std::isnan(e.accuracy)) line["accuracy"] = e.accuracy;
+    if (!std::isnan(e.accuracy)) line[std::string(e.accuracy_name)] = e.accuracy;
     for (const auto& [name, value] : e.values) line[name] = value;
   }
   line["seconds"] = e.seconds;
@@ -197,7 +210,7 @@ std::string json_line(const EpochSummary& e) {
   line["data_wait_share"] = e.data_wait_share;
   if (e.validated) {
     line["validation_loss"] = e.validation_loss;
-    if (!std::isnan(e.validation_accuracy)) line["validation_accuracy"] = e.validation_accuracy;
+    if (!std::isnan(e.validation_accuracy)) line["validation_" + std::string(e.accuracy_name)] = e.validation_accuracy;
     for (const auto& [name, value] : e.validation_values) line["validation_" + name] = value;
   }
   return line.dump();

@@ -12,12 +12,16 @@
 
 namespace bantam::cli {
 
+/// What accuracy is called unless a run has another name for it (run::accuracy_name).
+inline constexpr std::string_view kAccuracy = "accuracy";
+
 /// The progress of training.
 struct ProgressState {
   std::int64_t epoch = 1, epochs = 1;  ///< from 1
   std::int64_t step = 0, steps = 0;    ///< updates done in this epoch, and in all of it
   double images_per_second = 0, eta_seconds = 0;
   double loss = 0, accuracy = 0;                                    ///< of this epoch so far
+  std::string_view accuracy_name = kAccuracy;                       ///< as metrics.jsonl has it: "binary_accuracy"
   std::uint64_t memory_now = 0, memory_peak = 0, memory_limit = 0;  ///< bytes on the device; limit 0: none
   double data_wait_share = 0;  ///< share of this epoch's time spent waiting for data
 };
@@ -60,6 +64,7 @@ struct EvaluatedSummary {
   std::int64_t step = 0, steps = 0;    ///< updates done in this epoch, and in all of it
   bool test = false;                   ///< of the test samples, at the run's end
   double loss = 0, accuracy = 0;
+  std::string_view accuracy_name = kAccuracy;
   NamedValues values = {};
 };
 
@@ -68,6 +73,7 @@ struct EpochSummary {
   std::int64_t epoch = 1, epochs = 1;
   bool trained = true;  ///< false: only evaluated, by a run that was stopped there and resumed
   double loss = 0, accuracy = 0;
+  std::string_view accuracy_name = kAccuracy;
   bool validated = false;
   double validation_loss = 0, validation_accuracy = 0;
   double seconds = 0, images_per_second = 0, data_wait_share = 0;
@@ -82,9 +88,9 @@ ProgressMode parse_progress_mode(std::string_view text, std::FILE* out);
 /// One line of at most `width` columns: a bar where there is room, then all of the state; short labels where it is
 /// narrow.
 std::string bar_line(const ProgressState& state, int width);
-/// Lines of a log. Both begin "epoch E/N loss L acc A", and each has one form, whatever its numbers, so that a log can
-/// be searched and cut into columns: at most 80 up to some ten thousand epochs. Memory and waiting for data, which a
-/// line has no room for, stand in the closing summary and in json_line.
+/// Lines of a log. Both begin "epoch E/N loss L acc A" ("bin acc" of binary decisions), and each has one form, whatever
+/// its numbers, so that a log can be searched and cut into columns: at most 80 up to some ten thousand epochs. Memory
+/// and waiting for data, which a line has no room for, stand in the closing summary and in json_line.
 std::string plain_line(const ProgressState& state);
 std::string evaluation_line(const EvaluationState& state);
 std::string reading_line(const ReadingState& state);

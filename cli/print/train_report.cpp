@@ -29,7 +29,7 @@ NamedValues named_values(const Metrics& metrics) {
 }  // namespace
 
 double ProgressCallback::shown(double accuracy) const {
-  return hides_accuracy_ ? std::numeric_limits<double>::quiet_NaN() : accuracy;
+  return accuracy_name_.empty() ? std::numeric_limits<double>::quiet_NaN() : accuracy;
 }
 
 void ProgressCallback::on_progress(const ProgressEvent& event) {
@@ -43,6 +43,7 @@ void ProgressCallback::on_progress(const ProgressEvent& event) {
                     .eta_seconds = event.eta_seconds,
                     .loss = event.epoch_loss,
                     .accuracy = shown(event.epoch_accuracy),
+                    .accuracy_name = accuracy_name_,
                     .memory_now = memory.in_use_bytes,
                     .memory_peak = memory.peak_bytes,
                     .memory_limit = memory.limit_bytes,
@@ -65,6 +66,7 @@ void ProgressCallback::on_evaluated(const EvaluatedEvent& event) {
                        .steps = event.updates,
                        .loss = event.validation.loss,
                        .accuracy = shown(event.validation.accuracy),
+                       .accuracy_name = accuracy_name_,
                        .values = named_values(event.validation)});
 }
 
@@ -74,6 +76,7 @@ void ProgressCallback::on_test(const TestEvent& event) {
                        .test = true,
                        .loss = event.test.loss,
                        .accuracy = shown(event.test.accuracy),
+                       .accuracy_name = accuracy_name_,
                        .values = named_values(event.test)});
 }
 
@@ -83,6 +86,7 @@ void ProgressCallback::on_epoch_end(const EpochEvent& event) {
                        .trained = event.train.samples > 0,
                        .loss = event.train.loss,
                        .accuracy = shown(event.train.accuracy),
+                       .accuracy_name = accuracy_name_,
                        .validated = event.validation.samples > 0,
                        .validation_loss = event.validation.loss,
                        .validation_accuracy = shown(event.validation.accuracy),
@@ -101,8 +105,11 @@ void ProgressCallback::on_smaller_micro_batch(const SmallerMicroBatchEvent& even
 namespace {
 
 /// Empty where accuracy means nothing.
+std::string accuracy_name_of(const TrainOutcome& outcome) {
+  return std::string(outcome.config.train.loss.loss == nullptr ? kAccuracy : run::accuracy_name(outcome.config));
+}
 std::string accuracy_title(const TrainOutcome& outcome) {
-  std::string name(outcome.config.train.loss.loss == nullptr ? "accuracy" : run::accuracy_name(outcome.config));
+  std::string name = accuracy_name_of(outcome);
   std::ranges::replace(name, '_', ' ');
   return name;
 }
@@ -243,34 +250,36 @@ nlohmann::ordered_json closing_json(const TrainReport& report) {
   const TrainOutcome& outcome = report.outcome;
   const TrainResult& result = outcome.result;
   const Metrics& best = result.validation.samples > 0 ? result.validation : result.train;
-  nlohmann::ordered_json json = {{"accuracy", best.accuracy},
-                                 {"loss", best.loss},
-                                 {"epochs", result.epoch},
-                                 {"seconds", report.seconds},
-                                 {"run_dir", outcome.folder.string()},
-                                 {"model", outcome.config.model.name},
-                                 {"parameters", outcome.parameters},
-                                 {"batch", outcome.effective_batch},
-                                 {"precision", to_string(outcome.config.precision)},
-                                 {"recompute", to_string(outcome.config.recompute)},
-                                 {"device", to_string(outcome.config.device)},
-                                 {"ranks", std::max<std::size_t>(1, outcome.config.dealt.size())},
-                                 {"transport", outcome.transport},
-                                 {"seed", outcome.config.seed},
-                                 {"updates", result.updates},
-                                 {"stopped", result.stopped},
-                                 {"stopped_early", result.stopped_early},
-                                 {"held_out", result.validation.samples > 0},
-                                 {"train_accuracy", result.train.accuracy},
-                                 {"train_loss", result.train.loss},
-                                 {"start_seconds", report.start_seconds},
-                                 {"train_seconds", result.seconds},
-                                 {"evaluation_seconds", result.evaluation_seconds},
-                                 {"images_per_s", result.images_per_second},
-                                 {"data_wait_share", result.data_wait_share}};
+  const std::string accuracy = accuracy_name_of(outcome);
+  nlohmann::ordered_json json;
+  if (!accuracy.empty()) json[accuracy] = best.accuracy;
+  json.update({{"loss", best.loss},
+               {"epochs", result.epoch},
+               {"seconds", report.seconds},
+               {"run_dir", outcome.folder.string()},
+               {"model", outcome.config.model.name},
+               {"parameters", outcome.parameters},
+               {"batch", outcome.effective_batch},
+               {"precision", to_string(outcome.config.precision)},
+               {"recompute", to_string(outcome.config.recompute)},
+               {"device", to_string(outcome.config.device)},
+               {"ranks", std::max<std::size_t>(1, outcome.config.dealt.size())},
+               {"transport", outcome.transport},
+               {"seed", outcome.config.seed},
+               {"updates", result.updates},
+               {"stopped", result.stopped},
+               {"stopped_early", result.stopped_early},
+               {"held_out", result.validation.samples > 0},
+               {"train_loss", result.train.loss},
+               {"start_seconds", report.start_seconds},
+               {"train_seconds", result.seconds},
+               {"evaluation_seconds", result.evaluation_seconds},
+               {"images_per_s", result.images_per_second},
+               {"data_wait_share", result.data_wait_share}});
+  if (!accuracy.empty()) json["train_" + accuracy] = result.train.accuracy;
   for (const MetricValue& metric : best.values) json[std::string(metric.name())] = metric.value();
   if (result.test.samples > 0) {
-    json["test_accuracy"] = result.test.accuracy;
+    if (!accuracy.empty()) json["test_" + accuracy] = result.test.accuracy;
     json["test_loss"] = result.test.loss;
     for (const MetricValue& metric : result.test.values) json[fmt::format("test_{}", metric.name())] = metric.value();
   }

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include <nlohmann/json.hpp>
 
@@ -20,8 +21,8 @@ class ProgressCallback : public Callback {
   explicit ProgressCallback(Progress& progress) : progress_(progress) {}
   /// The allocator whose memory is shown, before the first event.
   void show_memory_of(BfcAllocator& memory) { memory_ = &memory; }
-  /// Where no sample is right or wrong.
-  void hide_accuracy() { hides_accuracy_ = true; }
+  /// What accuracy is called (run::accuracy_name): a literal; empty where no sample is right or wrong.
+  void name_accuracy(std::string_view name) { accuracy_name_ = name; }
   bool observes() const override { return true; }
   void on_progress(const ProgressEvent& event) override;
   void on_evaluation(const EvaluationEvent& event) override;
@@ -38,7 +39,7 @@ class ProgressCallback : public Callback {
   double shown(double accuracy) const;
 
   BfcAllocator* memory_ = nullptr;
-  bool hides_accuracy_ = false;
+  std::string_view accuracy_name_ = kAccuracy;
   std::optional<std::chrono::steady_clock::time_point> first_;
 };
 
@@ -52,7 +53,8 @@ struct TrainReport {
 
 /// Several lines, each ended by a newline.
 std::string closing_summary(const TrainReport& report);
-/// accuracy and loss (of validation where that was evaluated, else of training), epochs, seconds, run_dir, and more.
+/// accuracy (by its name, where it means something) and loss (of validation where that was evaluated, else of
+/// training), epochs, seconds, run_dir, and more.
 nlohmann::ordered_json closing_json(const TrainReport& report);
 
 }  // namespace bantam::cli

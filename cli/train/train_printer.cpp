@@ -22,7 +22,7 @@ void TrainPrinter::on_read(std::string_view set, std::int64_t read, std::int64_t
 void TrainPrinter::on_begin(const RunBeginning& run) {
   if (run.config.data) tell_ignored(*run.config.data);
   shown.show_memory_of(run.runtime.allocator(run.config.device));
-  if (run::accuracy_name(run.config).empty()) shown.hide_accuracy();
+  shown.name_accuracy(run::accuracy_name(run.config));
   progress_.message(fmt::format("{} on {}, {}; run folder {}", run.config.model.name,
                                 run::devices_text(run.config.device, run.config.dealt.size()),
                                 to_string(run.config.precision), run.directory.path().string()));

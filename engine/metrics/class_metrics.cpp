@@ -97,6 +97,7 @@ class TopK : public ClassMetric {
                  output, batch, target_of(to));
   }
   double value(std::span<const double> sums) const override { return ratio(sums[0], sums[1]); }
+  std::int64_t k() const { return k_; }
 
  private:
   std::int64_t k_;
@@ -285,6 +286,10 @@ ClassMetricOptions read_classes(ConfigMap& options, bool thresholds, bool traini
 
 }  // namespace
 
+std::int64_t k_of(const Metric& metric) {
+  const auto* counts = dynamic_cast<const TopK*>(&metric);
+  return counts == nullptr ? 0 : counts->k();
+}
 MetricPtr top_k(std::int64_t k, const ClassMetricOptions& options) { return std::make_shared<const TopK>(k, options); }
 MetricPtr confusion_matrix(const ClassMetricOptions& options) {
   return std::make_shared<const ConfusionMatrix>(options);

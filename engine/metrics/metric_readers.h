@@ -1,4 +1,4 @@
-// Internal: the readers of the built-in metrics' options.
+// Internal: the readers of the built-in metrics' options, and one option that others ask for.
 #pragma once
 
 #include "bantam/engine/metrics/metric.h"
@@ -15,5 +15,8 @@ MetricPtr read_auc(ConfigMap& options);
 MetricPtr read_mse(ConfigMap& options);
 MetricPtr read_mae(ConfigMap& options);
 MetricPtr read_r2(ConfigMap& options);
+
+/// The k of a top_k; 0 of any other metric.
+std::int64_t k_of(const Metric& metric);
 
 }  // namespace bantam

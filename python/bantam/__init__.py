@@ -152,7 +152,10 @@ _KINDS = ("begin", "progress", "evaluated", "epoch_end", "test", "warning")
 
 @dataclass(frozen=True)
 class Event:
-    """What a run tells its callback. `kind`: begin, progress, evaluated, epoch_end, test or warning."""
+    """What a run tells its callback. `kind`: begin, progress, evaluated, epoch_end, test or warning.
+
+    `accuracy`, here and in Run and Metrics: what metrics.jsonl calls `accuracy`, or `binary_accuracy` (the share of right
+    binary decisions, of sigmoids with any number of classes a sample)."""
 
     kind: str
     epoch: int  # from 0

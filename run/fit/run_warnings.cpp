@@ -15,6 +15,7 @@
 #include "bantam/data/delivery/data_config.h"
 #include "bantam/engine/layers/layers.h"
 #include "bantam/engine/layers/norm_options.h"
+#include "bantam/engine/metrics/metric_readers.h"
 
 namespace bantam::run {
 namespace {
@@ -59,6 +60,18 @@ void warn_of_probabilities(const RunConfig& config, std::int64_t, std::vector<st
   if (!sigmoid && !(loss == "softmax_cross_entropy" && last.kind() == "softmax")) return;
   warnings.push_back(fmt::format("the model ends with a {}, and the loss {} applies one itself: leave the model's out",
                                  sigmoid ? "sigmoid" : "softmax", loss));
+}
+
+/// Any label is among all outputs.
+void warn_of_top_k(const RunConfig& config, std::int64_t, std::vector<std::string>& warnings) {
+  const Shape output = config.model.graph.output_shape();
+  const std::int64_t classes = output.rank() > 0 ? output[output.rank() - 1] : 0;
+  for (const MetricPtr& metric : config.train.loss.metrics)
+    if (const std::int64_t k = k_of(*metric); classes > 0 && k >= classes)
+      warnings.push_back(fmt::format(
+          "train.metrics: top_k of {} is always 1: the model has {} outputs, and any label is among all of them{}", k,
+          classes,
+          classes > 2 ? fmt::format(". `top_k: {{k: {}}}` counts fewer", std::min<std::int64_t>(classes - 1, 3)) : ""));
 }
 
 /// Pixels as they are stored, 0 to 255, are far from what initial weights and usual learning rates are made for; with
@@ -175,7 +188,7 @@ void warn_of_data(const RunConfig& config, std::int64_t, std::vector<std::string
 }
 
 using Warn = void (*)(const RunConfig& config, std::int64_t batch, std::vector<std::string>& warnings);
-constexpr Warn kWarnings[] = {warn_of_data,        warn_of_probabilities,   warn_of_unscaled_pixels,
+constexpr Warn kWarnings[] = {warn_of_data,        warn_of_probabilities,   warn_of_top_k,    warn_of_unscaled_pixels,
                               warn_of_class_order, warn_of_slow_statistics, warn_of_unreached};
 
 }  // namespace

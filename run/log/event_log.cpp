@@ -60,8 +60,8 @@ std::vector<MetricTag> metric_tags(const RunConfig& config) {
   constexpr const char* kOther = "../validation";  // seen from the file of training
   std::vector<MetricTag> tags;
   const WatchedMetric watched = config.checkpoint.best ? *config.checkpoint.best : watched_by_default(config.train);
-  if (config.train.evaluate && watched.metric != "loss")
-    tags.push_back({kOther, fmt::format("epoch/{}", watched.metric)});
+  const std::string_view name = watched.metric == "accuracy" ? accuracy_name(config) : watched.metric;
+  if (config.train.evaluate && name != "loss" && !name.empty()) tags.push_back({kOther, fmt::format("epoch/{}", name)});
   if (config.train.evaluate) tags.push_back({kOther, "epoch/loss"});
   tags.push_back({"", "epoch/loss"});
   return tags;

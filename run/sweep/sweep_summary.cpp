@@ -17,13 +17,20 @@
 namespace bantam::run {
 namespace {
 
+/// A metric of a configuration in a line: accuracy may be that of binary decisions there (accuracy_name).
+nlohmann::ordered_json::const_iterator find_metric(const nlohmann::ordered_json& line, std::string_view prefix,
+                                                   const std::string& name) {
+  const auto found = line.find(fmt::format("{}{}", prefix, name));
+  return found == line.end() && name == "accuracy" ? line.find(fmt::format("{}binary_accuracy", prefix)) : found;
+}
+
 /// The numbers of `names` in a line, each with `prefix` in the line and with `title` in `values`.
 void read_numbers(const nlohmann::ordered_json& line, const std::vector<std::string>& names,
                   std::pair<std::string_view, std::string_view> prefix_and_title,
                   std::map<std::string, double>& values) {
   const auto& [prefix, title] = prefix_and_title;
   for (const std::string& name : names) {
-    const auto found = line.find(fmt::format("{}{}", prefix, name));
+    const auto found = find_metric(line, prefix, name);
     if (found == line.end()) continue;
     const std::string key = fmt::format("{}{}", title, name);
     values.erase(key);  // of an earlier line: a later one that is not finite does not keep it

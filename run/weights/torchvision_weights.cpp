@@ -481,18 +481,51 @@ ConvertedWeights read_state_dict(const std::filesystem::path& path, std::string&
   return read;
 }
 
-/// A run would refuse them, much later.
-void require_finite(const std::vector<std::byte>& values, const std::string& name, const std::filesystem::path& path) {
+/// How many float32 values are not finite.
+std::size_t not_finite(const std::vector<std::byte>& values) {
   std::size_t count = 0;
   for (std::size_t i = 0; i < values.size(); i += sizeof(float)) {
     float value = 0;
     std::memcpy(&value, values.data() + i, sizeof(float));
     count += std::isfinite(value) ? 0 : 1;
   }
-  if (count > 0)
+  return count;
+}
+
+/// A run would refuse them, much later.
+void require_finite(const std::vector<std::byte>& values, const std::string& name, const std::filesystem::path& path) {
+  if (const std::size_t count = not_finite(values); count > 0)
     throw DataError(fmt::format("{}: tensor '{}' has {} value{} that {} not finite, of {}: no run can begin with it",
                                 path.string(), name, count, count == 1 ? "" : "s", count == 1 ? "is" : "are",
                                 values.size() / sizeof(float)));
+}
+
+bool is_floating(DType type) { return type == DType::float32 || type == DType::float64 || is_half(type); }
+
+/// Drops a classifier, and the dense layers before it, whose values are not finite: torchvision publishes a VGG16 for
+/// detectors (IMAGENET1K_FEATURES) whose every value there is NaN. They are to be trained from the start.
+void drop_head_that_is_not_finite(Comparison& network, ConvertedWeights& weights) {
+  Tensors& tensors = weights.file.tensors;
+  std::vector<std::string> names;
+  std::size_t count = 0;
+  for (const TorchvisionTensor& tensor : network.expected) {
+    const auto found = tensors.find(tensor.torch);
+    if ((!is_classifier(tensor) && !is_hidden(tensor)) || found == tensors.end() || !is_floating(found->second.dtype))
+      continue;
+    const std::size_t bad = not_finite(to_float32(found->second).bytes);
+    if (bad == 0) continue;
+    count += bad;
+    names.push_back(tensor.torch);
+    (is_hidden(tensor) ? network.hidden : network.classifier) = false;
+  }
+  if (names.empty()) return;
+  weights.notes.push_back(
+      fmt::format("{} {} {} value{} that {} not finite, and {} left out: the rest is a network "
+                  "without its classifier",
+                  first_of(names), names.size() == 1 ? "has" : "have", count, count == 1 ? "" : "s",
+                  count == 1 ? "is" : "are", names.size() == 1 ? "is" : "are"));
+  for (const TorchvisionTensor& tensor : network.expected)
+    if (is_classifier(tensor) || (is_hidden(tensor) && !network.hidden)) tensors.erase(tensor.torch);
 }
 
 /// Float32, in the other order, under the other name; without tensors that `from` lacks.
@@ -507,7 +540,7 @@ Tensors converted(const SafetensorsFile& from, const Comparison& network, const 
     const auto found = from.tensors.find(name);
     if (found == from.tensors.end()) continue;
     const HostTensor& source = found->second;
-    if (source.dtype != DType::float32 && source.dtype != DType::float64 && !is_half(source.dtype))
+    if (!is_floating(source.dtype))
       throw DataError(fmt::format("{}: tensor '{}' is {}, expected floating-point numbers", path.string(), name,
                                   to_string(source.dtype)));
     const std::vector<std::byte> values = to_float32(source).bytes;
@@ -598,8 +631,9 @@ ConvertedWeights import_torchvision(const std::filesystem::path& path, const Tor
   std::string key = options.key;
   ConvertedWeights result = read_state_dict(path, key);
   std::vector<std::string> others;
-  const Comparison found = identify(shapes_of(result.file), path, options, kTorch, key, others);
+  Comparison found = identify(shapes_of(result.file), path, options, kTorch, key, others);
   keep_tensors_of(found, result);
+  drop_head_that_is_not_finite(found, result);
   result.model = found.model;
   result.program = found.program;
   result.channels = found.channels;

@@ -88,6 +88,24 @@ TEST(BarLine, AccuracyIsHiddenWhereItMeansNothing) {
   EXPECT_EQ(json_line(state).find("accuracy"), std::string::npos);
 }
 
+/// As in metrics.jsonl.
+TEST(BarLine, AccuracyOfBinaryDecisionsHasItsName) {
+  ProgressState state = example();
+  state.accuracy_name = "binary_accuracy";
+  EXPECT_NE(bar_line(state, 200).find(" binary accuracy 0.7125 "), std::string::npos);
+  EXPECT_NE(bar_line(state, 80).find(" bin acc 0.71"), std::string::npos);
+  EXPECT_NE(plain_line(state).find(" bin acc 0.7125 "), std::string::npos);
+  EXPECT_NE(json_line(state).find(R"("binary_accuracy":0.7125)"), std::string::npos);
+  EXPECT_EQ(json_line(state).find(R"("accuracy")"), std::string::npos);
+  EpochSummary epoch = example_epoch();
+  epoch.accuracy_name = "binary_accuracy";
+  EXPECT_NE(epoch_line(epoch).find(" bin acc 0.7100 val loss 0.9000 bin acc 0.6800 "), std::string::npos);
+  EXPECT_NE(json_line(epoch).find(R"("validation_binary_accuracy":0.68)"), std::string::npos);
+  const EvaluatedSummary test{.test = true, .loss = 0.5, .accuracy = 0.75, .accuracy_name = "binary_accuracy"};
+  EXPECT_EQ(evaluated_line(test), "test loss 0.5000 bin acc 0.7500");
+  EXPECT_NE(json_line(test).find(R"("test_binary_accuracy":0.75)"), std::string::npos);
+}
+
 TEST(BarLine, FitsAnyWidth) {
   for (int width = 1; width < 260; ++width)
     EXPECT_LE(display_width(bar_line(example(), width)), static_cast<std::size_t>(width)) << width;

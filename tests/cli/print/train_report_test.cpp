@@ -102,6 +102,19 @@ TEST_F(TrainReportTest, JsonTellsTheValidationResultsWhereThereAreSome) {
   EXPECT_EQ(without["held_out"], false);
 }
 
+/// As in metrics.jsonl.
+TEST_F(TrainReportTest, AccuracyHasTheNameOfTheLoss) {
+  TrainOutcome ended = outcome();
+  ended.result.test = {.loss = 2, .accuracy = 0.75, .samples = 8};
+  ended.config = tiny({"data.labels=soft", "train.loss=binary_cross_entropy"});
+  const auto json = closing_json({.outcome = ended});
+  EXPECT_DOUBLE_EQ(json["binary_accuracy"], 0.25);
+  EXPECT_DOUBLE_EQ(json["train_binary_accuracy"], 0.5);
+  EXPECT_DOUBLE_EQ(json["test_binary_accuracy"], 0.75);
+  EXPECT_FALSE(json.contains("accuracy") || json.contains("train_accuracy") || json.contains("test_accuracy"));
+  expect_in(closing_summary({.outcome = ended}), "test        binary accuracy 0.7500, loss 2.0000, 8 images\n");
+}
+
 TEST_F(TrainReportTest, MetricsAndTheTestSetAreTold) {
   TrainOutcome ended = outcome();
   const MetricPtr matrix = metrics_for({2}, {confusion_matrix()})[0], top = metrics_for({2}, {top_k(1)})[0];

@@ -58,6 +58,19 @@ TEST_F(SettleTest, WarnsOfProbabilitiesWhereTheLossReadsLogits) {
   EXPECT_TRUE(warnings("{dense: {units: 10}}, softmax", soft).empty());
 }
 
+TEST_F(SettleTest, WarnsOfTopKOfAllClasses) {  // the network has 10 outputs
+  const auto warnings = [&](const std::string& metrics) {
+    return settle(tiny({"train.metrics=" + metrics})).warnings;
+  };
+  EXPECT_TRUE(warnings("[accuracy, top_k: {k: 9}]").empty());
+  for (const char* k : {"10", "12"})
+    EXPECT_EQ(warnings(std::string("[top_k: {k: ") + k + "}]"),
+              std::vector<std::string>{
+                  std::string("train.metrics: top_k of ") + k +
+                  " is always 1: the model has 10 outputs, and any label is among all of them. `top_k: {k: 3}` counts "
+                  "fewer"});
+}
+
 TEST_F(SettleTest, WarnsOfPixelsThatAreNotScaled) {
   const auto warnings = [](const std::string& normalize) {
     return settle(tiny({"data.pipeline.normalize=" + normalize})).warnings;

@@ -146,6 +146,20 @@ TEST_F(TrainSweep, ComparesTheWeightsThatARunKeeps) {
   EXPECT_TRUE(of_training.settings[0].values.contains("train_accuracy"));
 }
 
+/// Logs call it binary_accuracy.
+TEST_F(TrainSweep, ComparesTheAccuracyOfBinaryDecisions) {
+  SweepPlan binary = plan();
+  for (const char* more : {"data.labels=soft", "train.loss=binary_cross_entropy", "checkpoint.best={metric: accuracy}"})
+    binary.overrides.emplace_back(more);
+  const Sweep sweep = Sweep::create(binary, path("s"), "tiny");
+  (void)train_sweep(sweep, {.threads = 1});
+  const SweepSummary summary = summary_of(sweep);
+  EXPECT_EQ(summary.watched, "best_validation_accuracy");
+  for (const SettingSummary& setting : summary.settings)
+    for (const char* name : {"best_validation_accuracy", "validation_accuracy", "train_accuracy"})
+      EXPECT_TRUE(setting.values.contains(name)) << name;
+}
+
 TEST_F(TrainSweep, AFailedRunDoesNotStopTheOthers) {
   const Sweep sweep = Sweep::create(plan({"1e30", "0.1"}), path("s"), "tiny");
   Heard heard;

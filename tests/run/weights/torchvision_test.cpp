@@ -345,6 +345,58 @@ TEST_F(TorchvisionTest, NamesThatTorchRenamesAndWeightsInParts) {
   EXPECT_EQ(one.file.tensors.at("stem/weight").shape, (Shape{64, 3, 3, 1}));
 }
 
+/// Weights as weight_norm and spectral_norm keep them, each under its names of old (utils.weight_norm) and those of
+/// parametrizations: the product is what PyTorch computes with.
+TEST_F(TorchvisionTest, WeightsOfNormsAreComputed) {
+  const SafetensorsFile whole = export_torchvision(write_counted("resnet18_cifar", 2)).file;
+  const HostTensor head = whole.tensors.at("fc.weight");  // (2, 512)
+  const std::span<const float> v = float_values(head);
+  std::vector<float> u = {0.6f, 0.8f}, right(512, 0.0f), wrong(3, 1.0f);
+  right[2] = 1;
+  const auto weight = [&](const std::map<std::string, HostTensor>& parts, std::string_view note) {
+    SafetensorsFile file = whole;
+    file.tensors.erase("fc.weight");
+    for (const auto& [name, tensor] : parts) file.tensors[name] = tensor;
+    const ConvertedWeights found = import_torchvision(path(write(file)));
+    EXPECT_EQ(found.classes, 2) << note;
+    EXPECT_EQ(found.notes, std::vector<std::string>{fmt::format("1 tensor was put together: {}", note)});
+    EXPECT_TRUE(found.ignored.empty()) << join(found.ignored, ", ", ", ");
+    const std::span<const float> values = float_values(found.file.tensors.at("classifier/weight"));
+    return std::vector<float>(values.begin(), values.end());
+  };
+
+  const HostTensor lengths = host_tensor({2, 1}, std::vector<float>{3, 4});
+  for (const auto& [g, direction] :
+       {std::pair{"fc.weight_g", "fc.weight_v"},
+        {"fc.parametrizations.weight.original0", "fc.parametrizations.weight.original1"}}) {
+    const std::vector<float> made = weight({{g, lengths}, {direction, head}}, "weight_norm");
+    for (std::size_t row = 0; row < 2; ++row) {
+      double squares = 0;
+      for (std::size_t i = 0; i < 512; ++i) squares += std::pow(static_cast<double>(v[row * 512 + i]), 2);
+      for (std::size_t i = 0; i < 512; ++i)
+        EXPECT_FLOAT_EQ(made[row * 512 + i],
+                        static_cast<float>((row == 0 ? 3 : 4) * v[row * 512 + i] / std::sqrt(squares)));
+    }
+  }
+
+  const double sigma = 0.6 * v[2] + 0.8 * v[512 + 2];  // u^T W v, of a v that picks the third column
+  const HostTensor left = host_tensor({2}, u), picked = host_tensor({512}, right);
+  for (const auto& [orig, name_u, name_v] : {std::array{"fc.weight_orig", "fc.weight_u", "fc.weight_v"},
+                                             {"fc.parametrizations.weight.original", "fc.parametrizations.weight.0._u",
+                                              "fc.parametrizations.weight.0._v"}}) {
+    const std::vector<float> made = weight({{orig, head}, {name_u, left}, {name_v, picked}}, "spectral_norm");
+    for (std::size_t i = 0; i < made.size(); ++i) EXPECT_FLOAT_EQ(made[i], static_cast<float>(v[i] / sigma)) << i;
+  }
+
+  SafetensorsFile other = whole;  // parts that are not of one weight stay as they are, and are named
+  other.tensors.erase("fc.weight");
+  other.tensors["fc.weight_v"] = head;
+  other.tensors["fc.weight_g"] = host_tensor({3}, wrong);
+  const ConvertedWeights left_over = import_torchvision(path(write(other)));
+  EXPECT_EQ(left_over.classes, 0);
+  EXPECT_EQ(left_over.ignored, (std::vector<std::string>{"fc.bias", "fc.weight_g", "fc.weight_v"}));
+}
+
 /// A batch norm with another epsilon: the running variance, else the scale, makes up for it.
 TEST_F(TorchvisionTest, AnotherEpsilonChangesNoOutput) {
   SafetensorsFile file;
@@ -415,6 +467,32 @@ TEST_F(TorchvisionTest, ValuesThatAreNotFiniteAreRefused) {
   EXPECT_EQ(error_of([&] { (void)import_torchvision(path(name)); }),
             path(name).string() +
                 ": tensor 'bn1.running_var' has 2 values that are not finite, of 64: no run can begin with it");
+}
+
+/// As torchvision's VGG16 for detectors: every value of its classifier is NaN. The rest is a network to begin with.
+TEST_F(TorchvisionTest, AClassifierThatIsNotFiniteIsLeftOut) {
+  const float none = std::numeric_limits<float>::quiet_NaN();
+  SafetensorsFile file = export_torchvision(write_counted("resnet18_cifar", 5)).file;
+  std::memcpy(file.tensors.at("fc.weight").bytes.data() + 4, &none, sizeof(float));
+  const ConvertedWeights found = import_torchvision(path(write(file)));
+  EXPECT_EQ(found.classes, 0);
+  EXPECT_EQ(found.left_out, (std::vector<std::string>{"classifier/bias", "classifier/weight"}));
+  EXPECT_FALSE(found.file.tensors.contains("classifier/bias"));
+  EXPECT_EQ(found.notes, std::vector<std::string>{"fc.weight has 1 value that is not finite, and is left out: the rest "
+                                                  "is a network without its classifier"});
+
+  SafetensorsFile vgg;  // small: nothing here depends on the values
+  for (const TorchvisionTensor& tensor :
+       torchvision_tensors("mobilenet_v3_small", zoo_network("mobilenet_v3_small", 0, 2)))
+    vgg.tensors[tensor.torch] =
+        host_tensor(tensor.torch_shape, std::vector<float>(static_cast<std::size_t>(tensor.torch_shape.elements()),
+                                                           tensor.torch.starts_with("classifier.") ? none : 1.0f));
+  const ConvertedWeights features = import_torchvision(path(write(vgg)));
+  EXPECT_EQ(features.classes, 0);
+  EXPECT_EQ(features.left_out,
+            (std::vector<std::string>{"classifier/bias", "classifier/weight", "hidden/bias", "hidden/weight"}));
+  ASSERT_EQ(features.notes.size(), 1u);
+  EXPECT_NE(features.notes[0].find(" and 1 more have "), std::string::npos) << features.notes[0];
 }
 
 TEST_F(TorchvisionTest, WhatDoesNotFitIsNamed) {
