@@ -14,7 +14,7 @@
 
 #include "bantam/data/files/once.h"
 #include "bantam/data/formats/sample_reader.h"
-#include "bantam/data/images/image_types.h"
+#include "bantam/data/files/image_types.h"
 
 namespace bantam {
 
