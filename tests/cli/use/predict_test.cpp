@@ -405,6 +405,25 @@ TEST_F(TablesTest, ImagesThatATableNames) {
   EXPECT_EQ(lines[3], "eve,none.png,,");
 }
 
+TEST_F(TablesTest, ACompetitionsTestImagesLieInAnotherFolder) {
+  for (const char* folder : {"train_images", "test_images"}) fs::create_directories(path(folder));
+  std::string rows = "id_code,diagnosis\n";
+  for (int i = 0; i < 40; ++i) {
+    write("train_images/" + std::to_string(100 + i) + "a.png", photo(i % 2 == 0, i));
+    rows += std::to_string(100 + i) + "a," + (i % 2 == 0 ? "day" : "night") + "\n";
+  }
+  write("train.csv", rows);
+  for (int i = 0; i < 2; ++i) write("test_images/" + std::to_string(900 + i) + "b.png", photo(i == 0, 60 + i));
+  write("test.csv", "id_code\n900b\n901b\n");
+  const Outcome made = run({"init", "--data", ".", "--out", "made.yaml", "--threads", "1"});
+  ASSERT_EQ(made.code, 0) << made.err;
+  const Outcome trained = run({"train", "made.yaml", "--run-dir", "c", "--progress", "none", "--threads", "1",
+                               "--device", "cpu", "train.epochs=20"});
+  ASSERT_EQ(trained.code, 0) << trained.err;
+  EXPECT_EQ(classes({"predict", "c", "test.csv", "--json"}), "day night ");
+  EXPECT_EQ(classes({"predict", "c", "train.csv", "--json", "--top", "1"}).substr(0, 10), "day night ");
+}
+
 TEST_F(PredictTest, WhatIsWrongHasAnExitCode) {
   write_tiny_config();
   ASSERT_EQ(train("r").code, 0);
