@@ -119,7 +119,8 @@ void apply_image_values(ConfigMap& data, DataOptions& options) {
   const ImageValues values = read_image_values(data);
   if ((!values.background && !values.as_stored) || data.self().is_described()) return;
   const ConfigNode node = *data.find(values.background ? "background" : "range");
-  const DatasetFacts facts = options.source.train->facts();
+  const SampleSplits& source = options.source;
+  const DatasetFacts facts = (source.whole != nullptr ? source.whole : source.train)->facts();
   if (!facts.has_encoded_images())
     node.fail_at_key("it is for formats of image files, and this one has none: remove the key");
   if (values.background && facts.image_shape[2] == 4)

@@ -405,6 +405,27 @@ TEST_F(TablesTest, ImagesThatATableNames) {
   EXPECT_EQ(lines[3], "eve,none.png,,");
 }
 
+TEST_F(TablesTest, TablesOfOneRowAndOfOneClassAreEvaluated) {
+  train_flowers();
+  const auto evaluated = [this](const std::string& run_dir, const std::string& table) {
+    write("new.csv", table);
+    const Outcome outcome = run({"evaluate", run_dir, "data.path=new.csv", "--split", "all", "--json"});
+    EXPECT_EQ(outcome.code, 0) << outcome.err;
+    return outcome.code == 0 ? outcome.last_json() : nlohmann::json::object();
+  };
+  const nlohmann::json one = evaluated("f", "a,b,kind\n3,10.5,rose\n");
+  EXPECT_EQ(one["samples"], 1);
+  EXPECT_EQ(one["accuracy"], 1.0) << "rose is the model's second class, and the table's first";
+  EXPECT_EQ(evaluated("f", "a,b,kind\n3,10.5,rose\n4,90,rose\n")["accuracy"], 0.5);
+  // Classes that are called by numbers.
+  std::string rows = "a,b,kind\n";
+  for (int i = 0; i < 80; ++i) rows += std::to_string(i % 7) + (i % 2 == 0 ? ",10.5,0\n" : ",90,1\n");
+  write("flowers.csv", rows);
+  ASSERT_EQ(run({"train", "flowers.yaml", "--run-dir", "g", "--progress", "none", "--threads", "1"}).code, 0);
+  EXPECT_EQ(evaluated("g", "a,b,kind\n3,90,1\n2,90,1\n")["accuracy"], 1.0);
+  EXPECT_EQ(evaluated("g", "a,b,kind\n3,90,1\n")["accuracy"], 1.0);
+}
+
 TEST_F(TablesTest, ACompetitionsTestImagesLieInAnotherFolder) {
   for (const char* folder : {"train_images", "test_images"}) fs::create_directories(path(folder));
   std::string rows = "id_code,diagnosis\n";
