@@ -284,6 +284,7 @@ TEST_F(PredictTest, OnePhotoAndFoldersWithoutEveryClassAreEvaluatedByName) {
   ASSERT_EQ(one.code, 0) << one.err;
   EXPECT_EQ(one.last_json().at("samples"), 1);
   EXPECT_EQ(one.last_json().at("accuracy"), 1.0) << "night is the model's second class, and the folder's first";
+  EXPECT_EQ(evaluated("one", {"data.background=white"}).code, 0);
   for (int i = 0; i < 3; ++i) write("one/night/" + std::to_string(i) + ".png", photo(false, i));
   EXPECT_EQ(evaluated("one").last_json().at("accuracy"), 1.0);
   fs::create_directories(path("one/dusk"));
