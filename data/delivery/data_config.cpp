@@ -119,15 +119,18 @@ void apply_image_values(ConfigMap& data, DataOptions& options) {
   const ImageValues values = read_image_values(data);
   if ((!values.background && !values.as_stored) || data.self().is_described()) return;
   const ConfigNode node = *data.find(values.background ? "background" : "range");
-  const DatasetFacts facts = options.source.train->facts();
+  const SampleSplits& source = options.source;
+  const DatasetFacts facts = (source.whole != nullptr ? source.whole : source.train)->facts();
   if (!facts.has_encoded_images())
     node.fail_at_key("it is for formats of image files, and this one has none: remove the key");
   if (values.background && facts.image_shape[2] == 4)
     node.fail("images of 4 channels keep their alpha: remove the key, or channels: 4");
+  // The parts of one set are all of image files; another set's may not be.
+  const auto own = options.validation.own;
+  const bool decodes_own = own != nullptr && own->facts().has_encoded_images();
   for (auto* samples : {&options.source.train, &options.source.validation, &options.source.test, &options.source.whole,
-                        &options.validation.own})
-    if (*samples != nullptr && (*samples)->facts().has_encoded_images())
-      *samples = std::make_shared<DecodedSamples>(*samples, values);
+                        decodes_own ? &options.validation.own : nullptr})
+    if (samples != nullptr && *samples != nullptr) *samples = std::make_shared<DecodedSamples>(*samples, values);
 }
 
 /// The format of samples that are given: it is in no table, since a configuration alone cannot open them.

@@ -150,7 +150,7 @@ class CsvSet {
   }
   /// Numbers of the training file's rows, where a share of it is held out.
   const Parts& parts() const {
-    (void)table(kTrain);
+    split_.run([&] { parts_ = split_training(); });
     return parts_;
   }
   std::vector<std::string> class_names() const {
@@ -172,6 +172,7 @@ class CsvSet {
 
  private:
   CsvTable load_training() const;
+  Parts split_training() const;
   CsvTable load_other(CsvPart part) const;
   CsvTable load(CsvPart part, const CsvColumns& columns) const;
   void number_labels(CsvTable& table) const;
@@ -181,10 +182,11 @@ class CsvSet {
   std::shared_ptr<const CsvSet> like_;
   mutable std::array<Once, kParts> once_;
   mutable std::array<CsvTable, kParts> tables_;
-  mutable Parts parts_;
+  mutable Once split_;
+  mutable Parts parts_;  // once they are asked for: a table that is evaluated as a whole may be too small to be split
   mutable std::vector<std::string> classes_;
   mutable std::mutex scaling_;
-  mutable std::vector<std::int32_t> fitted_;                 // rows that fit_to named; empty: those of parts_
+  mutable std::vector<std::int32_t> fitted_;                 // rows that fit_to named; empty: those of parts()
   mutable std::shared_ptr<const Scaling> scaled_, trained_;  // null: not made yet; that of `like_` beside it
 };
 
@@ -271,11 +273,16 @@ CsvTable CsvSet::load_training() const {
     if (!columns.one_hot) sort_class_names(classes_);
   }
   number_labels(table);
-  if (options_.share)
-    parts_ = hold_out({.samples = table.rows(), .labels = table.labels, .groups = table.groups}, *options_.share);
-  else
-    for (std::int64_t row = 0; row < table.rows(); ++row) parts_.train.push_back(static_cast<std::int32_t>(row));
   return table;
+}
+
+Parts CsvSet::split_training() const {
+  const CsvTable& table = this->table(kTrain);
+  if (options_.share)
+    return hold_out({.samples = table.rows(), .labels = table.labels, .groups = table.groups}, *options_.share);
+  Parts all;
+  for (std::int64_t row = 0; row < table.rows(); ++row) all.train.push_back(static_cast<std::int32_t>(row));
+  return all;
 }
 
 CsvTable CsvSet::load_other(CsvPart part) const {
@@ -305,7 +312,7 @@ Scaling CsvSet::make_scaling(const Scaling* trained) const {
   const bool standardizes = options_.standardize && !scaling.standard;
   const bool fills = options_.columns.missing == CsvMissing::mean && scaling.fill.empty();
   if (!standardizes && !fills) return scaling;
-  const Standard own = standard_of(training, fitted_.empty() ? parts_.train : fitted_);
+  const Standard own = standard_of(training, fitted_.empty() ? parts().train : fitted_);
   if (fills) scaling.fill = own.mean;
   if (standardizes) scaling.standard = own;
   return scaling;

@@ -22,6 +22,7 @@
 #include "bantam/base/text.h"
 #include "bantam/data/files/table_text.h"
 #include "bantam/data/formats/csv_cells.h"
+#include "bantam/data/formats/csv_images.h"
 #include "bantam/data/formats/image_files.h"
 #include "bantam/run/begin/found_files.h"
 
@@ -166,20 +167,34 @@ bool are_files(const Column& column, const fs::path& root, std::string_view suff
   return std::ranges::count_if(column.rows, is_file) * 10 >= std::ssize(column.rows) * 9;
 }
 
+/// Nearly all of the first cells, where the reader itself looks for them: under folders of another machine, with
+/// backslashes, in folders below the table's.
+bool are_found_by_reader(const Column& column, const fs::path& file) {
+  std::vector<std::string> names = column.rows;
+  (void)find_csv_images({.table = file, .root = {}, .suffix = {}}, names);
+  std::error_code error;
+  const auto is_file = [&](const std::string& name) { return fs::is_regular_file(file.parent_path() / name, error); };
+  return std::ranges::count_if(names, is_file) * 10 >= std::ssize(names) * 9;
+}
+
 /// A column of paths, or of ids that are files' names without their suffix.
 ImageColumn image_column(const Table& table) {
   constexpr auto kSuffixes =
       std::to_array<std::string_view>({"", ".jpg", ".png", ".jpeg", ".JPG", ".PNG", ".webp", ".tif", ".bmp"});
   const fs::path folder = table.file.has_parent_path() ? table.file.parent_path() : fs::path(".");
   const std::vector<fs::path> roots = possible_roots(folder);
-  for (const bool ids : {false, true})
-    for (const Column& column : table.columns) {
-      if (ids ? column.images || std::ssize(column.values) * 2 < table.rows : !column.images) continue;
+  for (const bool ids : {false, true}) {
+    const auto is_possible = [&](const Column& column) {
+      return ids ? !column.images && std::ssize(column.values) * 2 >= table.rows : column.images;
+    };
+    for (const Column& column : table.columns)
       for (const fs::path& root : roots)
         for (const std::string_view suffix : kSuffixes)
-          if (suffix.empty() != ids && are_files(column, root, suffix))
+          if (is_possible(column) && suffix.empty() != ids && are_files(column, root, suffix))
             return {&column, root == folder ? fs::path() : root, std::string(suffix)};
-    }
+    for (const Column& column : table.columns)
+      if (is_possible(column) && (!ids || !column.numbers) && are_found_by_reader(column, table.file)) return {&column};
+  }
   return {};
 }
 
@@ -188,19 +203,28 @@ const Column* image_names(const Table& table) {
   return found == table.columns.end() ? nullptr : &*found;
 }
 
-/// Few names or few whole numbers.
+/// Few names, few whole numbers, or any two values, such as True and False.
 bool is_label(const Column& column, std::int64_t rows) {
   constexpr std::size_t kMostNumbers = 20;
   if (column.missing > 0 || std::ssize(column.values) * 2 > rows) return false;
-  return !column.numbers || (column.whole && column.values.size() <= kMostNumbers);
+  return !column.numbers || column.values.size() == 2 || (column.whole && column.values.size() <= kMostNumbers);
 }
 
-constexpr auto kUsualLabels = std::to_array<std::string_view>(
-    {"label",   "class",     "target",     "category",  "species",    "kind",      "labels",  "variety",
-     "y",       "class_id",  "class_name", "classname", "label_id",   "survived",  "outcome", "diagnosis",
-     "emotion", "sentiment", "quality",    "digit",     "exited",     "churn",     "level",   "breed",
-     "genre",   "type",      "price",      "medv",      "salary",     "saleprice", "charges", "median_house_value",
-     "score",   "rating",    "age",        "tags",      "attributes", "categories"});
+constexpr auto kUsualLabels =
+    std::to_array<std::string_view>({"label",        "class",      "target",     "category",    "species",
+                                     "kind",         "labels",     "variety",    "y",           "class_id",
+                                     "class_name",   "classname",  "label_id",   "survived",    "outcome",
+                                     "diagnosis",    "emotion",    "sentiment",  "quality",     "digit",
+                                     "exited",       "churn",      "breed",      "income",      "attrition",
+                                     "stroke",       "is_fraud",   "fraud",      "loan_status", "transported",
+                                     "heartdisease", "potability", "response",   "cls",         "price",
+                                     "medv",         "salary",     "saleprice",  "charges",     "median_house_value",
+                                     "tags",         "attributes", "categories", "level",       "genre",
+                                     "type",         "score",      "rating",     "age"});
+
+/// What is as often something to learn from: it is what is predicted of images, or in the last column.
+constexpr auto kAmbiguousLabels =
+    std::to_array<std::string_view>({"level", "genre", "type", "score", "rating", "age", "response"});
 
 /// What a table predicts.
 struct Predicted {
@@ -275,6 +299,9 @@ Predicted predicted(const Table& table, const Column* image) {
   for (const std::string_view name : kUsualLabels) {
     const Column* column = table.named(name);
     if (column == nullptr || is_taken(*column)) continue;
+    if (std::ranges::find(kAmbiguousLabels, name) != kAmbiguousLabels.end() && image == nullptr &&
+        column != &table.columns.back())
+      continue;
     // Of points, the columns x and y are two numbers to predict.
     if (name == "y" && table.named("x") != nullptr && image != nullptr) continue;
     if (std::string separator = column->numbers || column->missing > 0 ? "" : separator_of(*column, table.rows);
@@ -359,7 +386,9 @@ void add_features(const Table& table, const Predicted& predicted, bool rich, Fou
     throw DataError(fmt::format("{}: no column of numbers to learn from beside {}{}", table.file.string(),
                                 list_of(table, predicted.columns),
                                 found.notes.empty() ? "" : "; " + join(found.notes, "; ", "; ")));
-  found.keys.push_back(fmt::format("features: [{}]", fmt::join(features, ", ")));
+  constexpr std::size_t kMostListed = 40;
+  const bool all = ids.empty() && texts.empty() && gaps.empty() && features.size() > kMostListed;
+  found.keys.push_back(all ? "features: all" : fmt::format("features: [{}]", fmt::join(features, ", ")));
   found.keys.emplace_back("standardize: true");
   if (rich && has_gaps(table, predicted))
     found.keys.emplace_back("missing: mean         # stands for empty cells; drop leaves their rows out");

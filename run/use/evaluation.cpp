@@ -112,7 +112,11 @@ std::shared_ptr<const SampleReader> with_classes_of_model(std::shared_ptr<const 
   const std::vector<std::string>& found = facts.class_names;
   const bool one_label = !facts.targets.empty() && facts.targets[0].name == kLabels &&
                          facts.targets[0].shape.rank() == 0 && facts.targets[0].encoding == FieldEncoding::values;
-  if (!one_label || found == trained || found.empty() || are_numbers(trained) || are_numbers(found)) {
+  const bool are_known = std::ranges::all_of(
+      found, [&](const std::string& name) { return std::ranges::find(trained, name) != trained.end(); });
+  // Numbers in place of names go by their places, but where all of them are classes of the model: digits may be names.
+  const bool by_place = (are_numbers(trained) || are_numbers(found)) && !are_known;
+  if (!one_label || found == trained || found.empty() || by_place) {
     require_same_classes(trained, found);
     return samples;
   }

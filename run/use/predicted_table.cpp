@@ -309,6 +309,40 @@ PredictedTable of_text(TextTable table, const fs::path& file) {
   return predicted;
 }
 
+/// Images of a table's rows: paths relative to a folder.
+struct ImagePlace {
+  fs::path root;
+  std::vector<std::string> names;
+  std::int64_t there = 0;  ///< of the names, files that exist
+};
+
+ImagePlace images_in(const CsvImageNames& where, const fs::path& root, std::vector<std::string> names) {
+  (void)find_csv_images(where, names);
+  std::error_code error;
+  const auto is_there = [&](const std::string& name) { return fs::is_regular_file(root / name, error); };
+  const std::int64_t there = std::ranges::count_if(names, is_there);
+  return {root, std::move(names), there};
+}
+
+/// Where the most of the images are: beside the table as it names them, in the configuration's `root`, or in another
+/// folder beside the table, as a competition's test_images/ is.
+ImagePlace find_images(const ConfigNode& section, const fs::path& file, const fs::path& beside,
+                       const std::vector<std::string>& names) {
+  const CsvImageNames where{.table = file, .root = {}, .suffix = text_of(section, "suffix").value_or("")};
+  std::optional<ImagePlace> best;
+  const auto is_whole = [&] { return best && best->there == std::ssize(names); };
+  std::error_code error;
+  const auto root = text_of(section, "root");
+  if (root && !root->empty() && !fs::exists(beside / names[0], error)) {
+    CsvImageNames within = where;
+    within.root = find_path(section, *root).path;
+    best = images_in(within, within.root, names);
+  }
+  if (is_whole()) return *std::move(best);
+  ImagePlace other = images_in(where, beside, names);
+  return best && best->there >= other.there ? *std::move(best) : std::move(other);
+}
+
 PredictedTable images_of(TextTable table, const ConfigNode& section, const fs::path& file) {
   const std::optional<std::string> name = text_of(section, "image");
   std::optional<std::size_t> column;
@@ -319,17 +353,13 @@ PredictedTable images_of(TextTable table, const ConfigNode& section, const fs::p
     throw DataError(fmt::format("{}: no column names image files{}; its columns are {}", file.string(),
                                 name ? fmt::format(", and none is called '{}'", shown(*name)) : "",
                                 columns_text(table.columns)));
-  CsvImageNames where{.table = file, .root = {}, .suffix = text_of(section, "suffix").value_or("")};
-  if (const auto root = text_of(section, "root"); root && !root->empty()) where.root = find_path(section, *root).path;
+  const fs::path beside = file.has_parent_path() ? file.parent_path() : fs::path(".");
   std::vector<std::string> names;
   for (const std::vector<std::string>& row : table.rows) names.push_back(row[*column]);
-  std::error_code error;
-  const fs::path beside = file.has_parent_path() ? file.parent_path() : fs::path(".");
-  if (where.root.empty() || fs::exists(beside / names[0], error)) where.root.clear();
-  (void)find_csv_images(where, names);
+  const ImagePlace place = find_images(section, file, beside, names);
   std::vector<ListedImage> images;
   for (std::size_t row = 0; row < names.size(); ++row)
-    images.push_back({(where.root.empty() ? beside : where.root) / names[row], table.rows[row][*column]});
+    images.push_back({place.root / place.names[row], table.rows[row][*column]});
   PredictedTable predicted = of_text(std::move(table), file);
   predicted.images = std::move(images);
   return predicted;

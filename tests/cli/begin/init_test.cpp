@@ -303,6 +303,54 @@ TEST_F(Init, TablesOfImages) {
   expect_in(none.err, "column 'img' names images such as 00.png, which are neither beside the file nor");
 }
 
+TEST_F(Init, TablesOfImagesThatOthersWrote) {
+  std::string windows = "path,label\n", machine = ",filename,target\n", ids = "image_id,dx\n",
+              one_hot = "image,MEL,NV\n";
+  for (int i = 0; i < 40; ++i) {
+    const std::string kind = i % 2 == 0 ? "dark" : "light", image = picture(36, 40, 3, i % 2 == 0 ? 10 : 200);
+    write_file(fmt::format("windows/images/{}/{}.png", kind, i), image);
+    write_file(fmt::format("machine/imgs/{}.png", i), image);
+    write_file(fmt::format("ids/part_{}/ISIC_{:04}.png", i % 4 / 2, i), image);
+    write_file(fmt::format("onehot/train/ISIC_{:04}.png", i), image);
+    windows += fmt::format("images\\{}\\{}.png,{}\n", kind, i, kind);
+    machine += fmt::format("{},/content/drive/imgs/{}.png,{}\n", i, i, kind);
+    ids += fmt::format("ISIC_{:04},{}\n", i, kind);
+    one_hot += fmt::format("ISIC_{:04},{}\n", i, i % 2 == 0 ? "1.0,0.0" : "0.0,1.0");
+  }
+  write_file("windows/annotations.csv", windows);
+  write_file("machine/data.csv", machine);
+  write_file("ids/metadata.csv", ids);
+  write_file("onehot/truth.csv", one_hot);
+  expect_in(trained("windows"), "path: windows/annotations.csv\n  image: path\n  label: label\n");
+  expect_in(trained("machine"), "path: machine/data.csv\n  image: filename\n  label: target\n");
+  expect_in(trained("ids"), "image: image_id\n  label: dx\n");
+  expect_in(trained("onehot"), "image: image\n  root: onehot/train\n  suffix: '.png'\n  label: {one_hot: [MEL, NV]}\n");
+}
+
+TEST_F(Init, WhatIsPredictedOfATable) {
+  std::string adult = "age,hours,income\n", flags = "a,b,flag\n", wide = "label", gaps = "PassengerId,Survived,Age\n";
+  for (int c = 0; c < 100; ++c) wide += fmt::format(",pixel{}", c);
+  wide += "\n";
+  for (int i = 0; i < 120; ++i) {
+    adult += fmt::format("{},{},{}\n", 20 + i % 40, 30 + i % 7, i % 3 == 0 ? "<=50K" : ">50K");
+    flags += fmt::format("{},{},{}\n", i % 9, i % 4, i % 3 == 0 ? "True" : "False");
+    wide += fmt::format("{}", i % 10);
+    for (int c = 0; c < 100; ++c) wide += fmt::format(",{}", (i * 7 + c) % 256);
+    wide += "\n";
+    gaps += fmt::format("{},{},{}\n", i + 1, i % 2, i % 5 == 0 ? "" : fmt::format("{}", 20 + i % 30));
+  }
+  write("adult.csv", adult);
+  write("flags.csv", flags);
+  write("wide.csv", wide);
+  write("gaps.csv", gaps);
+  expect_in(trained("adult.csv"), "label: income\n  features: [age, hours]\n");
+  const std::string booleans = trained("flags.csv");
+  expect_in(booleans, "label: flag\n  features: [a, b]\n");
+  expect_in(booleans, "units: 2}");
+  expect_in(trained("wide.csv"), "label: label\n  features: all\n");
+  expect_in(trained("gaps.csv"), "label: Survived\n  features: [Age]\n  standardize: true\n  missing: mean ");
+}
+
 TEST_F(Init, AFolderAmongOtherFiles) {
   write_file("archive/README.md", "photos");
   for (int i = 0; i < 12; ++i)

@@ -284,6 +284,7 @@ TEST_F(PredictTest, OnePhotoAndFoldersWithoutEveryClassAreEvaluatedByName) {
   ASSERT_EQ(one.code, 0) << one.err;
   EXPECT_EQ(one.last_json().at("samples"), 1);
   EXPECT_EQ(one.last_json().at("accuracy"), 1.0) << "night is the model's second class, and the folder's first";
+  EXPECT_EQ(evaluated("one", {"data.background=white"}).code, 0);
   for (int i = 0; i < 3; ++i) write("one/night/" + std::to_string(i) + ".png", photo(false, i));
   EXPECT_EQ(evaluated("one").last_json().at("accuracy"), 1.0);
   fs::create_directories(path("one/dusk"));
@@ -403,6 +404,46 @@ TEST_F(TablesTest, ImagesThatATableNames) {
   EXPECT_TRUE(lines[1].starts_with("ann,1000.png,day,")) << lines[1];
   EXPECT_TRUE(lines[2].starts_with("bob,1001.png,night,")) << lines[2];
   EXPECT_EQ(lines[3], "eve,none.png,,");
+}
+
+TEST_F(TablesTest, TablesOfOneRowAndOfOneClassAreEvaluated) {
+  train_flowers();
+  const auto evaluated = [this](const std::string& run_dir, const std::string& table) {
+    write("new.csv", table);
+    const Outcome outcome = run({"evaluate", run_dir, "data.path=new.csv", "--split", "all", "--json"});
+    EXPECT_EQ(outcome.code, 0) << outcome.err;
+    return outcome.code == 0 ? outcome.last_json() : nlohmann::json::object();
+  };
+  const nlohmann::json one = evaluated("f", "a,b,kind\n3,10.5,rose\n");
+  EXPECT_EQ(one["samples"], 1);
+  EXPECT_EQ(one["accuracy"], 1.0) << "rose is the model's second class, and the table's first";
+  EXPECT_EQ(evaluated("f", "a,b,kind\n3,10.5,rose\n4,90,rose\n")["accuracy"], 0.5);
+  // Classes that are called by numbers.
+  std::string rows = "a,b,kind\n";
+  for (int i = 0; i < 80; ++i) rows += std::to_string(i % 7) + (i % 2 == 0 ? ",10.5,0\n" : ",90,1\n");
+  write("flowers.csv", rows);
+  ASSERT_EQ(run({"train", "flowers.yaml", "--run-dir", "g", "--progress", "none", "--threads", "1"}).code, 0);
+  EXPECT_EQ(evaluated("g", "a,b,kind\n3,90,1\n2,90,1\n")["accuracy"], 1.0);
+  EXPECT_EQ(evaluated("g", "a,b,kind\n3,90,1\n")["accuracy"], 1.0);
+}
+
+TEST_F(TablesTest, ACompetitionsTestImagesLieInAnotherFolder) {
+  for (const char* folder : {"train_images", "test_images"}) fs::create_directories(path(folder));
+  std::string rows = "id_code,diagnosis\n";
+  for (int i = 0; i < 40; ++i) {
+    write("train_images/" + std::to_string(100 + i) + "a.png", photo(i % 2 == 0, i));
+    rows += std::to_string(100 + i) + "a," + (i % 2 == 0 ? "day" : "night") + "\n";
+  }
+  write("train.csv", rows);
+  for (int i = 0; i < 2; ++i) write("test_images/" + std::to_string(900 + i) + "b.png", photo(i == 0, 60 + i));
+  write("test.csv", "id_code\n900b\n901b\n");
+  const Outcome made = run({"init", "--data", ".", "--out", "made.yaml", "--threads", "1"});
+  ASSERT_EQ(made.code, 0) << made.err;
+  const Outcome trained = run({"train", "made.yaml", "--run-dir", "c", "--progress", "none", "--threads", "1",
+                               "--device", "cpu", "train.epochs=20"});
+  ASSERT_EQ(trained.code, 0) << trained.err;
+  EXPECT_EQ(classes({"predict", "c", "test.csv", "--json"}), "day night ");
+  EXPECT_EQ(classes({"predict", "c", "train.csv", "--json", "--top", "1"}).substr(0, 10), "day night ");
 }
 
 TEST_F(PredictTest, WhatIsWrongHasAnExitCode) {
