@@ -29,7 +29,9 @@ class EvaluationTest : public RunTest {
   static void expect_equal(const Metrics& metrics, const nlohmann::json& line, const std::string& prefix,
                            const std::string& accuracy = "accuracy") {
     EXPECT_EQ(metrics.loss, line.at(prefix + "loss").get<double>());
-    if (!accuracy.empty()) EXPECT_EQ(metrics.accuracy, line.at(prefix + accuracy).get<double>());
+    if (!accuracy.empty()) {
+      EXPECT_EQ(metrics.accuracy, line.at(prefix + accuracy).get<double>());
+    }
     EXPECT_EQ(accuracy == "accuracy", line.contains(prefix + "accuracy"));
     EXPECT_EQ(metrics.samples, line.at(prefix + "samples").get<std::int64_t>());
     for (const MetricValue& value : metrics.values) {
