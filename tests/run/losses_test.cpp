@@ -26,7 +26,7 @@ struct Case {
   const char *labels, *loss;
   int units;
   bool per_pixel = false;
-  int counted = 20;  ///< validation samples that count
+  int counted = 20;  ///< validation samples whose label the loss reads
 };
 
 const Case kCases[] = {
@@ -111,9 +111,9 @@ TEST_F(LossesTest, DataAndLossMustFit) {
   expect(changed("random_crop: {padding: 4, mask_fill: 10}", loss), "none");
   expect(changed("random_crop: {padding: 4, mode: reflect}", loss), "none");
   expect(changed("random_crop: {padding: 4}", "{softmax_cross_entropy: {ignore_index: 255}}"), "none");
-  EXPECT_THROW(
-      (void)tiny({"data.labels=pixels", "data.pipeline=[{random_crop: {size: 24, padding: 4}}, {batch: {size: 16}}]"}),
-      ConfigError);
+  expect(changed("random_crop: {size: 32, padding: 4}", loss), "random_crop fills masks with 255");
+  EXPECT_THROW((void)changed("random_crop: {size: 24, padding: 4}", loss), ConfigError)
+      << "masks are not cut to a size";
 }
 
 }  // namespace
