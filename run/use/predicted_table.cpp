@@ -309,6 +309,20 @@ PredictedTable of_text(TextTable table, const fs::path& file) {
   return predicted;
 }
 
+/// Whether the training images' folder is that of the table's images, too: any of its first names is there, and it is
+/// not the other part's, whose images may have the same names (train/1.png, test/1.png).
+bool has_images_of(const CsvImageNames& where, const std::vector<std::string>& names) {
+  constexpr int kOther = 3;  // a folder of training images for a table of others
+  constexpr std::size_t kMost = 16;
+  const std::string table = where.table.stem().string(), folder = where.root.filename().string();
+  if (is_test_table(table) && folder_kinship(folder, table) == kOther) return false;
+  std::error_code error;
+  for (std::size_t i = 0; i < std::min(kMost, names.size()); ++i)
+    for (const std::string& suffix : {std::string(), where.suffix})
+      if (fs::is_regular_file(where.root / (names[i] + suffix), error)) return true;
+  return false;
+}
+
 PredictedTable images_of(TextTable table, const ConfigNode& section, const fs::path& file) {
   const std::optional<std::string> name = text_of(section, "image");
   std::optional<std::size_t> column;
@@ -325,13 +339,14 @@ PredictedTable images_of(TextTable table, const ConfigNode& section, const fs::p
   for (const std::vector<std::string>& row : table.rows) names.push_back(row[*column]);
   std::error_code error;
   const fs::path beside = file.has_parent_path() ? file.parent_path() : fs::path(".");
-  if (where.root.empty() || fs::exists(beside / names[0], error)) where.root.clear();
-  (void)find_csv_images(where, names);
+  if (where.root.empty() || fs::exists(beside / names[0], error) || !has_images_of(where, names)) where.root.clear();
+  std::vector<std::string> notes = find_csv_images(where, names);
   std::vector<ListedImage> images;
   for (std::size_t row = 0; row < names.size(); ++row)
     images.push_back({(where.root.empty() ? beside : where.root) / names[row], table.rows[row][*column]});
   PredictedTable predicted = of_text(std::move(table), file);
   predicted.images = std::move(images);
+  predicted.notes = std::move(notes);
   return predicted;
 }
 

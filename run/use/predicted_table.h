@@ -19,6 +19,7 @@ struct PredictedTable {
   std::vector<std::string> names;               ///< of each sample: "new.csv:2", "new.npy, row 0"
   std::vector<ListedImage> images;              ///< that the rows name; empty: samples are numbers
   std::shared_ptr<const SampleReader> samples;  ///< those numbers; null: they are images
+  std::vector<std::string> notes = {};          ///< where images were found that are not there as the table says
 };
 
 /// Whether a path names such a file, by its suffix: .csv, .tsv, .npy or .npz, also compressed.
