@@ -428,6 +428,21 @@ bool ends_in(const fs::path& path, std::span<const std::string_view> suffixes) {
 
 }  // namespace
 
+RowInput row_input(const RunConfig& config) {
+  if (config.model.graph.input_shape().rank() != 1) return {};
+  const auto section = config.document.map().find("data");
+  if (!section || text_of(*section, "format") != "csv") return {};
+  try {
+    const RowKeys keys = row_keys(*section);
+    RowInput row{.features = {}, .mean = keys.mean, .deviation = keys.deviation, .fill = keys.fill};
+    for (const FeatureColumn& feature : keys.features)
+      row.features.push_back(feature.name.empty() ? fmt::format("{}", feature.number) : feature.name);
+    return row;
+  } catch (const Error&) {  // the network is as good without
+    return {};
+  }
+}
+
 bool is_table_file(const fs::path& path) { return ends_in(path, kTextSuffixes) || ends_in(path, kArraySuffixes); }
 
 PredictedTable read_predicted_table(const RunConfig& config, const fs::path& file) {
