@@ -37,10 +37,12 @@ void print_text(const OnnxFileOptions& options, const run::OnnxNetwork& network,
              options.onnx.float16 ? ", float16" : "");
   if (options.onnx.fold_batch_norm) fmt::print("batch norms folded: {}\n", network.folded);
   fmt::print("{}, {}\n", run::value_text(model.inputs[0]),
-             options.onnx.preprocessing ? "pixels from 0 to 255, of the network's size"
-                                        : "images after all stages of the run's evaluation pipeline");
+             options.onnx.preprocessing         ? "pixels from 0 to 255, of the network's size"
+             : model.inputs[0].dims.size() == 2 ? "rows of numbers, as the run's samples are after they are read"
+                                                : "images after all stages of the run's evaluation pipeline");
   fmt::print("{}\n", run::value_text(model.outputs[0]));
-  if (!network.stages.empty()) fmt::print("an image becomes the input by {}\n", to_text(network.stages));
+  if (!network.stages.empty())
+    fmt::print("{} becomes the input by {}\n", network.stages.decodes ? "an image" : "a row", to_text(network.stages));
 }
 
 void print_json(const OnnxFileOptions& options, const run::TrainedModel& trained, const run::OnnxNetwork& network,

@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
+#include <map>
 #include <memory>
 #include <optional>
 #include <set>
@@ -27,6 +28,7 @@
 #include "bantam/cli/train/signals.h"
 #include "bantam/cli/use/model_flags.h"
 #include "bantam/data/images/encode.h"
+#include "bantam/data/images/image_types.h"
 
 namespace bantam::cli {
 namespace {
@@ -191,6 +193,9 @@ class PredictVerb {
       progress_->message(fmt::format("ignored: {} file{} of other suffixes, such as {}",
                                      format_count(images_.ignored.count), images_.ignored.count == 1 ? "" : "s",
                                      shown(images_.ignored.examples[0], 200)));
+    tell_unsupported();
+    if (table_)
+      for (const std::string& note : table_->notes) progress_->warning(note);
     std::size_t row = 0;
     const auto write = [&](const Prediction& prediction) {
       if (masks_ && prediction.error.empty()) masks_->write(prediction);
@@ -250,6 +255,23 @@ class PredictVerb {
     };
     options.on_warning = [this](std::string_view text) { progress_->warning(text); };
     return options;
+  }
+
+  /// Images among the ignored files that are of types that are not read: they have no answer.
+  void tell_unsupported() {
+    std::map<std::string, std::int64_t> suffixes;
+    std::int64_t all = 0;
+    for (const auto& [place, counts] : images_.ignored.unsupported_images)
+      for (const auto& [suffix, count] : counts) {
+        suffixes[suffix] += count;
+        all += count;
+      }
+    std::vector<std::string> parts;
+    for (const auto& [suffix, count] : suffixes) parts.push_back(fmt::format("{} {}", format_count(count), suffix));
+    if (all > 0)
+      progress_->warning(fmt::format("{} of a type that is not read {} no answer: {}; {} are read",
+                                     counted(all, "image"), all == 1 ? "has" : "have", join(parts, ", ", " and "),
+                                     read_image_types()));
   }
 
   /// In every mode of progress, as an error is.

@@ -15,6 +15,7 @@
 #include "bantam/base/dtype.h"
 #include "bantam/base/error.h"
 #include "bantam/base/text.h"
+#include "bantam/data/files/table_text.h"
 
 namespace bantam {
 namespace {
@@ -123,13 +124,23 @@ NpyType type_of(const std::string& file, const std::string& descr) {
   constexpr std::array<std::string_view, 12> kKnown = {"b1", "u1", "u2", "u4", "u8", "i1",
                                                        "i2", "i4", "i8", "f2", "f4", "f8"};
   const char order = descr.empty() ? '?' : descr[0];
+  if (descr.size() > 2 && (descr[1] == 'U' || descr[1] == 'S')) {
+    constexpr int kMostCharacters = 1 << 20;
+    int characters = 0;
+    const auto [end, error] = std::from_chars(descr.data() + 2, descr.data() + descr.size(), characters);
+    if (error == std::errc() && end == descr.data() + descr.size() && characters > 0 && characters <= kMostCharacters)
+      return {descr[1], descr[1] == 'U' ? 4 * characters : characters, order == '>' && descr[1] == 'U'};
+  }
   const bool known = descr.size() == 3 && std::ranges::find(kKnown, std::string_view(descr).substr(1)) != kKnown.end();
   const bool ordered = order == '<' || order == '>' || (order == '|' && descr.ends_with('1'));
   if (!known || !ordered)
     throw DataError(
-        fmt::format("{}: holds elements of type '{}'; expected bool, integers of 8 to 64 bits, or floating "
-                    "point of 16, 32 or 64 bits",
-                    file, descr));
+        fmt::format("{}: holds elements of type '{}'; expected bool, integers of 8 to 64 bits, floating point of 16, "
+                    "32 or 64 bits, or, of labels, text{}",
+                    file, descr,
+                    descr.ends_with('O') ? " (objects are those of Python: a CSV file with a column of labels is read "
+                                           "by `format: csv`)"
+                                         : ""));
   return {descr[1], descr[2] - '0', order == '>' && descr[2] != '1'};
 }
 
@@ -168,6 +179,15 @@ void reverse_elements(std::span<std::uint8_t> bytes, int size) {
     std::reverse(bytes.begin() + static_cast<std::ptrdiff_t>(i), bytes.begin() + static_cast<std::ptrdiff_t>(i) + size);
 }
 
+void append_utf8(std::uint32_t character, std::string& text) {
+  constexpr std::uint32_t kReplacement = 0xFFFD;
+  if (character > 0x10FFFF || (character >= 0xD800 && character < 0xE000)) character = kReplacement;
+  const int more = character < 0x80 ? 0 : character < 0x800 ? 1 : character < 0x10000 ? 2 : 3;
+  constexpr std::array<std::uint32_t, 4> kFirst = {0, 0xC0, 0xE0, 0xF0};
+  text += static_cast<char>(kFirst[static_cast<std::size_t>(more)] | character >> (6 * more));
+  for (int i = more; i-- > 0;) text += static_cast<char>(0x80 | (character >> (6 * i) & 0x3F));
+}
+
 /// Bytes of a row before they are converted; a thread keeps them.
 std::span<std::uint8_t> scratch(std::size_t bytes) {
   thread_local std::vector<std::uint8_t> kept;
@@ -179,6 +199,7 @@ std::span<std::uint8_t> scratch(std::size_t bytes) {
 
 std::string NpyType::name() const {
   if (kind == 'b') return "bool";
+  if (is_text()) return fmt::format("text of {} characters", kind == 'U' ? bytes / 4 : bytes);
   return fmt::format("{}{}", kind == 'u' ? "uint" : kind == 'i' ? "int" : "float", 8 * bytes);
 }
 
@@ -205,9 +226,8 @@ void NpyArray::read_header() {
   file_->read(kMagicBytes + length_bytes, {reinterpret_cast<std::uint8_t*>(text.data()), text.size()});
   Dictionary found = DictionaryReader(name(), text).read();
   type_ = type_of(name(), found.descr);
-  if (found.fortran_order && found.shape.size() > 1)
-    throw DataError(fmt::format("{}: is in Fortran order; expected C order: save numpy.ascontiguousarray(…)", name()));
   set_extents(std::move(found.shape));
+  is_transposed_ = found.fortran_order && extents_.size() > 1;
 }
 
 void NpyArray::set_extents(std::vector<std::int64_t> extents) {
@@ -230,7 +250,38 @@ std::string NpyArray::description() const {
 }
 
 std::uint64_t NpyArray::resident_bytes() const {
-  return file_->in_memory() ? static_cast<std::uint64_t>(data_offset_ + data_bytes_) : 0;
+  const auto whole = static_cast<std::uint64_t>(data_offset_ + data_bytes_);
+  return (file_->in_memory() ? whole : 0) + (is_transposed_ ? static_cast<std::uint64_t>(data_bytes_) : 0);
+}
+
+/// Elements in Fortran order, whose first index changes fastest, in C order. The file is read once, in blocks of what
+/// belongs to one value of all rows; rows are written in bands that stay in the processor's caches.
+void NpyArray::transpose() const {
+  constexpr std::int64_t kBand = 64;
+  const std::int64_t rows = this->rows(), size = type_.bytes;
+  transposed_.resize(static_cast<std::size_t>(data_bytes_));
+  if (data_bytes_ == 0) return;
+  // Where each value of a row in C order lies among the file's blocks.
+  std::vector<std::int64_t> place_of_block(static_cast<std::size_t>(row_values_));
+  std::vector<std::int64_t> index(extents_.size(), 0);
+  for (std::int64_t& place : place_of_block) {
+    place = 0;
+    for (std::size_t axis = 1; axis < extents_.size(); ++axis) place = place * extents_[axis] + index[axis];
+    for (std::size_t axis = 1; axis < extents_.size() && ++index[axis] == extents_[axis]; ++axis) index[axis] = 0;
+  }
+  const std::int64_t most = std::max<std::int64_t>(1, std::min(kBand, row_values_));
+  std::vector<std::uint8_t> blocks(static_cast<std::size_t>(most * rows * size));
+  for (std::int64_t first = 0; first < row_values_; first += most) {
+    const std::int64_t count = std::min(most, row_values_ - first);
+    file_->read(data_offset_ + first * rows * size,
+                std::span(blocks).first(static_cast<std::size_t>(count * rows * size)));
+    for (std::int64_t row = 0; row < rows; ++row)
+      for (std::int64_t b = 0; b < count; ++b) {
+        const std::int64_t place = place_of_block[static_cast<std::size_t>(first + b)];
+        std::memcpy(transposed_.data() + (row * row_values_ + place) * size, blocks.data() + (b * rows + row) * size,
+                    static_cast<std::size_t>(size));
+      }
+  }
 }
 
 void NpyArray::load() const {
@@ -241,13 +292,18 @@ void NpyArray::load() const {
       throw DataError(fmt::format("{}: has {}{} bytes, expected {}: a header of {}, then {}", name(),
                                   bytes > whole ? "more than " : "", format_count(std::min(bytes, whole)),
                                   format_count(whole), data_offset_, description()));
+    if (is_transposed_) transpose();
   });
 }
 
 void NpyArray::read_bytes(std::int64_t row, std::span<std::uint8_t> bytes) const {
   load();
-  file_->read(data_offset_ + row * row_values_ * type_.bytes, bytes);
-  if (type_.big_endian) reverse_elements(bytes, type_.bytes);
+  const std::int64_t at = row * row_values_ * type_.bytes;
+  if (is_transposed_)
+    std::ranges::copy(std::span(transposed_).subspan(static_cast<std::size_t>(at), bytes.size()), bytes.begin());
+  else
+    file_->read(data_offset_ + at, bytes);
+  if (type_.big_endian) reverse_elements(bytes, type_.is_text() ? 4 : type_.bytes);
 }
 
 void NpyArray::read_rows(std::int64_t row, std::span<std::uint8_t> values) const {
@@ -264,11 +320,32 @@ void NpyArray::read_rows(std::int64_t row, std::span<std::int64_t> values) const
 }
 
 void NpyArray::read_rows(std::int64_t row, std::span<float> values) const {
+  if (type_.is_text()) throw DTypeError(fmt::format("{}: holds {}; expected numbers", name(), type_.name()));
   if (type_.kind == 'f' && type_.bytes == sizeof(float))
     return read_bytes(row, {reinterpret_cast<std::uint8_t*>(values.data()), values.size_bytes()});
   const std::span<std::uint8_t> bytes = scratch(values.size() * static_cast<std::size_t>(type_.bytes));
   read_bytes(row, bytes);
   convert_from<float>(type_, bytes, values);
+}
+
+std::string NpyArray::read_text(std::int64_t row) const {
+  if (!type_.is_text()) throw DTypeError(fmt::format("{}: holds {}; expected text", name(), type_.name()));
+  const std::span<std::uint8_t> bytes = scratch(static_cast<std::size_t>(row_values_ * type_.bytes));
+  read_bytes(row, bytes);
+  const auto size = static_cast<std::size_t>(type_.bytes);
+  std::string text;
+  if (type_.kind == 'S') {
+    text.assign(reinterpret_cast<const char*>(bytes.data()), size);
+    text.resize(text.find_last_not_of('\0') + 1);
+    return as_utf8(text);
+  }
+  for (std::size_t at = 0; at < size; at += 4) {
+    std::uint32_t character = 0;
+    std::memcpy(&character, bytes.data() + at, sizeof character);
+    if (character == 0) break;
+    append_utf8(character, text);
+  }
+  return text;
 }
 
 }  // namespace bantam

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstring>
 #include <filesystem>
+#include <set>
 #include <system_error>
 #include <utility>
 
@@ -70,6 +71,7 @@ void read_pixels(const NpyArray& array, std::int64_t index, const DatasetFacts& 
 /// sample or one a pixel.
 bool look_like_classes(const NpyArray& labels) {
   const std::size_t axes = labels.extents().size();
+  if (labels.type().is_text()) return true;
   return labels.type().is_integer() && (labels.row_values() == 1 || axes >= 3);
 }
 
@@ -107,6 +109,9 @@ void ArrayReader::open() const {
                       "numbers, or no other targets",
                       labels_->name(), labels_->description(), targets_->name()));
     facts_.class_names = class_names();
+    if (labels_ && labels_->type().is_text())
+      for (std::size_t c = 0; c < facts_.class_names.size(); ++c)
+        numbers_.emplace(facts_.class_names[c], static_cast<std::int64_t>(c));
   });
 }
 
@@ -125,6 +130,8 @@ void ArrayReader::open_images() const {
   if (extents.size() == 4) facts_.image_shape = {extents[1], extents[2], extents[3]};
   if (options_.channels_first) facts_.image_shape = {extents[2], extents[3], extents[1]};
   const NpyType& type = images_->type();
+  if (type.is_text())
+    throw DataError(fmt::format("{}: is {}; expected numbers", images_->name(), images_->description()));
   facts_.image_dtype = type.bytes == 1 && type.kind != 'i' ? DType::uint8 : DType::float32;
 }
 
@@ -133,6 +140,10 @@ void ArrayReader::open_labels() const {
   if (labels_->extents().empty())
     throw DataError(fmt::format("{}: is a single number; expected one a sample", labels_->name()));
   Shape shape = row_shape(*labels_);
+  if (labels_->type().is_text() &&
+      (labels_->row_values() != 1 || options_.form == LabelForm::one_hot || options_.form == LabelForm::values))
+    throw DataError(fmt::format("{}: is {}; expected one class a sample, and data.label_form: classes", labels_->name(),
+                                labels_->description()));
   if (options_.form == LabelForm::one_hot) {
     if (shape.rank() != 1 || shape[0] < 2)
       throw DataError(fmt::format("{}: is {}; expected (samples, classes) where data.label_form is one_hot",
@@ -153,6 +164,9 @@ void ArrayReader::open_targets() const {
   targets_.emplace(arrays_.targets());
   if (targets_->extents().empty())
     throw DataError(fmt::format("{}: is a single number; expected a row a sample", targets_->name()));
+  if (targets_->type().is_text())
+    throw DataError(fmt::format("{}: is {}; expected numbers; texts of classes are read as data.labels",
+                                targets_->name(), targets_->description()));
   const Shape shape = row_shape(*targets_);
   facts_.targets.push_back({"targets", shape.rank() == 0 ? Shape{1} : shape, DType::float32});
 }
@@ -162,6 +176,7 @@ std::vector<std::string> ArrayReader::class_names() const {
   if (!labels_ || !has_classes()) return {};
   if (training_ != nullptr) return training_->facts().class_names;
   if (options_.form == LabelForm::one_hot) return numbered_classes(labels_->row_values());
+  if (labels_->type().is_text()) return names_of_texts();
   std::vector<std::string> names;
   for (std::int64_t label = options_.first_label; label <= greatest_label(); ++label)
     names.push_back(fmt::format("{}", label));
@@ -171,6 +186,21 @@ std::vector<std::string> ArrayReader::class_names() const {
 bool ArrayReader::has_classes() const {
   if (options_.form == LabelForm::automatic) return look_like_classes(*labels_);
   return options_.form != LabelForm::values;
+}
+
+/// Different labels that are text, sorted.
+std::vector<std::string> ArrayReader::names_of_texts() const {
+  std::set<std::string> found;
+  for (std::int64_t row = 0; row < labels_->rows(); ++row) {
+    found.insert(labels_->read_text(row));
+    if (std::ssize(found) > kMostClasses)
+      throw DataError(fmt::format("{}: has more than {} different labels", labels_->name(), kMostClasses));
+  }
+  std::vector<std::string> names(found.begin(), found.end());
+  if (const std::string fault = fault_of_class_names(names); !fault.empty())
+    throw DataError(fmt::format("{}: as names of classes, labels are wrong: {}", labels_->name(), fault));
+  sort_class_names(names);
+  return names;
 }
 
 /// Of one label a sample. A class a pixel may have a number that counts for nothing (255), so their classes are named.
@@ -195,6 +225,14 @@ void ArrayReader::read_image(std::int64_t index, std::span<std::byte> image) con
 
 /// The label of a row of one value, or the place of the one in a row of one_hot, as the array counts.
 std::int64_t ArrayReader::label_of(std::int64_t row) const {
+  if (labels_->type().is_text()) {
+    const std::string text = labels_->read_text(row);
+    const auto found = numbers_.find(text);
+    if (found == numbers_.end())
+      throw DataError(fmt::format("{}: row {} has the label '{}', which is none of the classes {}", labels_->name(),
+                                  row, shown(text), shown(join(facts_.class_names, ", ", " and "), 200)));
+    return options_.first_label + found->second;
+  }
   if (labels_->type().is_integer() && options_.form != LabelForm::one_hot) {
     std::int64_t label = 0;
     labels_->read_rows(row, std::span(&label, 1));

@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "bantam/base/config/config_path.h"
@@ -69,6 +70,7 @@ class ArrayReader : public SampleReader {
   void open_targets() const;
   std::vector<std::string> class_names() const;
   std::int64_t greatest_label() const;
+  std::vector<std::string> names_of_texts() const;
   void check_label(std::int64_t index, std::int64_t label, std::int64_t most) const;
   void read_image(std::int64_t index, std::span<std::byte> image) const;
   void read_labels(std::int64_t index, std::span<std::byte> labels) const;
@@ -79,6 +81,7 @@ class ArrayReader : public SampleReader {
   mutable Once opened_;
   mutable std::optional<NpyArray> images_, labels_, targets_;
   mutable DatasetFacts facts_;
+  mutable std::unordered_map<std::string, std::int64_t> numbers_;  // of class names, where labels are text
 };
 
 /// Opens a file that a configuration names; where it is not there, the DataError says where it was looked for.

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cctype>
 #include <cstdint>
 #include <map>
 #include <set>
@@ -110,10 +111,9 @@ class ImageIndex {
       if (const auto found = by_stem_.find(stem_of(name)); found != by_stem_.end())
         for (const std::size_t i : found->second) ++hits[folder_part(files_[i])];
     std::string_view best;
-    std::pair<std::size_t, int> most = {0, 0};
+    std::pair<std::size_t, int> most = {0, -1};
     for (const auto& [folder, count] : hits) {
-      const bool has_name = folder.find(table) != std::string_view::npos;
-      const int kinship = has_name ? 2 : folder.find("image") != std::string_view::npos ? 1 : 0;
+      const int kinship = folder_kinship(folder, table);
       if (std::pair(count, kinship) <= most) continue;
       most = {count, kinship};
       best = folder;
@@ -190,7 +190,30 @@ std::string list_of(const std::set<std::string>& texts) {
   return shown(join(std::vector<std::string>(texts.begin(), texts.end()), ", ", " and "), 200);
 }
 
+std::string lower_case(std::string_view text) {
+  std::string lower(text);
+  std::ranges::transform(lower, lower.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  return lower;
+}
+
 }  // namespace
+
+bool is_test_table(std::string_view table) {
+  const std::string name = lower_case(table);
+  return name.find("test") != std::string::npos || name.find("submission") != std::string::npos;
+}
+
+int folder_kinship(std::string_view folder, std::string_view table) {
+  const std::string where = lower_case(folder), name = lower_case(table);
+  const auto both_have = [&](std::string_view word) {
+    return where.find(word) != std::string::npos && name.find(word) != std::string::npos;
+  };
+  const auto folder_has = [&](std::string_view word) { return where.find(word) != std::string::npos; };
+  if (!name.empty() && where.find(name) != std::string::npos) return 5;
+  if (both_have("train") || both_have("val") || both_have("test")) return 4;
+  if (folder_has("test")) return is_test_table(table) ? 4 : 0;
+  return folder_has("train") ? 3 : folder_has("image") ? 2 : 1;
+}
 
 std::vector<std::string> find_csv_images(const CsvImageNames& where, std::vector<std::string>& names) {
   std::vector<std::string> notes;

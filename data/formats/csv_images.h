@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace bantam {
@@ -21,5 +22,11 @@ struct CsvImageNames {
 /// the table's folder), of several the one whose folders agree best with the name. Names of no file stay. Returns
 /// sentences for the user. Lists folders once, and only where a sample of the names is not there as written.
 std::vector<std::string> find_csv_images(const CsvImageNames& where, std::vector<std::string>& names);
+
+/// How well a folder's name suits a table's, where both train/ and test/ have files of the same names: the more the
+/// better. A folder called as the table, or as the same part of the set, comes first, one of test images last.
+int folder_kinship(std::string_view folder, std::string_view table);
+/// Whether a table's name says that it is of test samples: "test", "sample_submission".
+bool is_test_table(std::string_view table);
 
 }  // namespace bantam

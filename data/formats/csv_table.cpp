@@ -539,6 +539,10 @@ bool CsvColumnFacts::is_index() const {
                                                       "month", "day",       "hour", "second"};
   constexpr std::int64_t kFewRows = 5, kManyRows = 20;
   const std::int64_t values = whole + text;
+  // pandas' index has no name; that of joined tables has each number several times.
+  if ((is_unnamed || has_word(name, std::array<std::string_view, 1>{"unnamed"})) && whole > 0 && text == 0 &&
+      whole == numbers)
+    return true;
   if (!all_different || values < 2 || values < numbers + text) return false;
   if (is_unnamed || has_word(name, kNumbering)) return true;
   if (text > 0 || missing > 0 || has_word(name, kTimes)) return false;

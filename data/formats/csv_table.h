@@ -94,7 +94,7 @@ struct CsvColumnFacts {
   /// Whether cells are numbers: at least half of those that are not missing.
   bool is_numeric() const { return !is_empty() && numbers >= text; }
   /// Whether cells number the rows rather than measure them: different whole numbers without gaps to speak of, or
-  /// different values in a column that is called so: id, index, "Unnamed: 0", or nothing at all.
+  /// different values in a column that is called so: id, index; or any whole numbers below "Unnamed: 0" or no name.
   bool is_index() const;
 };
 

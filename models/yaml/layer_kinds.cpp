@@ -175,6 +175,7 @@ LayerPtr read_drop_path(ConfigMap& options) {
 }
 
 constexpr NumberRange kFactor{.min = -1e3, .max = 1e3};
+constexpr NumberRange kScale{.min = -1e9, .max = 1e9};  // of outputs that are prices or counts
 
 LayerPtr read_prelu(ConfigMap& options) {
   options.describe("x where it is positive, slope · x below, with trained slopes.", "prelu: {initial: 0.25}");
@@ -189,7 +190,7 @@ LayerPtr read_layer_scale(ConfigMap& options) {
   options.describe("A trained factor a channel: y = scale · x. Small at the start, at the end of a residual branch.",
                    "layer_scale: {initial: 1e-6}");
   return layer_scale(
-      {.initial = static_cast<float>(options.number({"initial", "Factors at the start.", "0.1"}, kFactor, 1e-6))});
+      {.initial = static_cast<float>(options.number({"initial", "Factors at the start.", "0.1"}, kScale, 1e-6))});
 }
 
 LayerPtr read_softmax(ConfigMap& options) {

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -33,6 +35,7 @@ struct Measured {
   std::int64_t held_out = 0;
   Task task = Task::classes;
   std::int64_t outputs = 1;  ///< classes, labels or values
+  double deviation = 0;      ///< of values to predict, each about its own mean
   std::vector<std::string> warnings = {};
 };
 
@@ -111,6 +114,35 @@ Task task_of(const FoundData& found, const DatasetFacts& facts) {
   return facts.class_names.empty() ? Task::values : Task::labels;
 }
 
+/// The deviation of values to predict, over up to 4,096 training samples; 0: they are all the same.
+double deviation_of(const FoundData& found) {
+  constexpr std::int64_t kMostSamples = 4096;
+  const SampleSplits splits = splits_of(found);
+  const DatasetFacts facts = splits.train->facts();
+  if (facts.targets[0].dtype != DType::float32) return 0;
+  std::vector<std::vector<std::byte>> bytes;
+  for (const SampleField& field : facts.targets) bytes.emplace_back(field.bytes());
+  const std::vector<std::span<std::byte>> fields(bytes.begin(), bytes.end());
+  const std::int64_t count = std::min(facts.size, kMostSamples);
+  std::vector<double> mean(static_cast<std::size_t>(facts.targets[0].shape.elements()));
+  double squares = 0;  // of distances to the means so far (Welford)
+  for (std::int64_t i = 0; i < count; ++i) {
+    try {
+      splits.train->read_targets(i * facts.size / count, fields);
+    } catch (const DataError&) {  // counted elsewhere
+      continue;
+    }
+    for (std::size_t v = 0; v < mean.size(); ++v) {
+      float value = 0;
+      std::memcpy(&value, bytes[0].data() + v * sizeof value, sizeof value);
+      const double before = value - mean[v];
+      mean[v] += before / static_cast<double>(i + 1);
+      squares += before * (value - mean[v]);
+    }
+  }
+  return std::sqrt(squares / static_cast<double>(count * std::ssize(mean)));
+}
+
 Measured measure(FoundData found, int threads) {
   Measured measured{.found = std::move(found), .survey = {}};
   const bool masks = measured.found.format == "segmentation_folder";
@@ -126,6 +158,7 @@ Measured measure(FoundData found, int threads) {
                                 facts.class_names.empty() ? "" : ", '" + facts.class_names[0] + "'"));
   require_readable(measured);
   if (measured.outputs < 1) throw DataError("the data have no classes and no values to predict");
+  if (measured.task == Task::values) measured.deviation = deviation_of(measured.found);
   return measured;
 }
 
@@ -270,6 +303,15 @@ std::string convolutions(const Choices& choices, std::int64_t outputs, std::int6
          fmt::format("    - global_average_pool\n    - dropout: {{rate: 0.2}}\n    - dense: {{units: {}}}\n", outputs);
 }
 
+/// The last layer of a network that predicts large or small numbers: its weights would take long to become as large.
+std::string target_scale(const Measured& measured) {
+  constexpr double kLeast = 0.3, kMost = 3, kRange = 1e9;
+  if (measured.deviation <= 0 || measured.deviation > kRange) return "";
+  if (measured.deviation >= kLeast && measured.deviation <= kMost) return "";
+  return fmt::format("    - layer_scale: {{initial: {}}}   # the values' deviation, so that weights stay near 1\n",
+                     scaled(measured.deviation));
+}
+
 /// Before the model of few photographs.
 std::string weights_note(const Measured& measured, const Choices& choices) {
   if (!has_few_photographs(measured, choices)) return "";
@@ -303,12 +345,12 @@ std::string model_section(const Measured& measured, const Choices& choices) {
   if (choices.vectors)
     return fmt::format(
         "model:\n  input: [{}]\n  layers:\n    - dense: {{units: {}, activation: relu}}\n"
-        "    - dense: {{units: {}, activation: relu}}\n    - dense: {{units: {}}}\n\n",
-        choices.channels, small_set ? 32 : 128, small_set ? 32 : 128, measured.outputs);
+        "    - dense: {{units: {}, activation: relu}}\n    - dense: {{units: {}}}\n{}\n",
+        choices.channels, small_set ? 32 : 128, small_set ? 32 : 128, measured.outputs, target_scale(measured));
   return weights_note(measured, choices) +
          fmt::format("model:                     # or a network of docs/ZOO.md: {{zoo: {}, classes: {}}}\n",
                      std::min(choices.height, choices.width) < 64 ? "resnet18_cifar" : "resnet18", measured.outputs) +
-         convolutions(choices, measured.outputs, measured.survey.facts.size) + "\n";
+         convolutions(choices, measured.outputs, measured.survey.facts.size) + target_scale(measured) + "\n";
 }
 
 std::string loss_lines(const Measured& measured) {

@@ -163,10 +163,13 @@ void add_labels(const NpyArray& labels, LabelFacts& facts) {
   }
 }
 
-/// Whole numbers that are few, and close together, are classes.
-bool are_classes(const LabelFacts& facts) {
+/// Whole numbers that are few, and close together, are classes. Many of them have several samples each; where they are
+/// stored as floating point, as measured numbers are, more of them.
+bool are_classes(const LabelFacts& facts, bool integers) {
+  constexpr std::int64_t kFew = 20;
   const auto different = std::ssize(facts.values);
-  return facts.whole && facts.values.size() < LabelFacts::kMostValues && different * 2 <= facts.rows &&
+  const std::int64_t samples_each = different <= kFew ? 2 : integers ? 3 : 10;
+  return facts.whole && facts.values.size() < LabelFacts::kMostValues && different * samples_each <= facts.rows &&
          facts.greatest - facts.least < 4.0 * static_cast<double>(different) + 10;
 }
 
@@ -201,6 +204,7 @@ void add_label_keys(const std::map<Part, Pair>& pairs, FoundData& found) {
     if (labels.type().is_integer()) add_pixel_classes(labels, found);
     return;
   }
+  if (labels.type().is_text()) return;
   LabelFacts facts;
   for (const auto& [part, pair] : pairs) add_labels(*pair.labels->array, facts);
   const bool integers = labels.type().is_integer();
@@ -211,7 +215,7 @@ void add_label_keys(const std::map<Part, Pair>& pairs, FoundData& found) {
       found.are_presences = true;
     return;
   }
-  if (!are_classes(facts)) {
+  if (!are_classes(facts, integers)) {
     if (integers) found.keys.emplace_back("label_form: values     # too many numbers for classes: to be predicted");
     return;
   }

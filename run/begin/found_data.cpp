@@ -87,6 +87,12 @@ std::optional<FoundData> find_classes(const fs::path& at) {
   return FoundData{"image_folder", {path_key(at)}};
 }
 
+/// A table of numbers: where folders of classes lie beside it, it is about them.
+bool is_table_beside_images(const FoundData& found) {
+  return found.format == "csv" &&
+         std::ranges::none_of(found.keys, [](const std::string& key) { return key.starts_with("image: "); });
+}
+
 /// The one folder of a folder that has no other, and no image files.
 fs::path inner_folder(const fs::path& at) {
   if (!fs::is_directory(at)) return {};
@@ -118,7 +124,10 @@ FoundData find_data(const fs::path& at) {
   for (int depth = 0; depth <= kMostFolders && !here.empty(); ++depth, here = inner_folder(here)) {
     for (const auto find : {find_idx, find_cifar, find_masks, find_npz, find_npy, find_table, find_classes}) {
       try {
-        if (std::optional<FoundData> found = find(here)) return *std::move(found);
+        std::optional<FoundData> found = find(here);
+        if (found && is_table_beside_images(*found))
+          if (std::optional<FoundData> classes = find_classes(here)) found = std::move(classes);
+        if (found) return *std::move(found);
       } catch (const DataError& error) {
         if (fault.empty()) fault = error.what();
       }

@@ -7,7 +7,9 @@
 #include <charconv>
 #include <cmath>
 #include <cstdint>
+#include <functional>
 #include <memory>
+#include <optional>
 #include <set>
 #include <span>
 #include <string>
@@ -31,8 +33,10 @@ namespace {
 
 namespace fs = std::filesystem;
 
+/// Digits, also as pandas writes whole numbers of a column that had a gap: "3.0".
 bool is_whole(std::string_view text) {
   if (text.starts_with('-')) text.remove_prefix(1);
+  if (text.ends_with(".0")) text.remove_suffix(2);
   return !text.empty() && std::ranges::all_of(text, [](unsigned char c) { return std::isdigit(c) != 0; });
 }
 
@@ -41,7 +45,9 @@ struct Column {
   std::string name;
   std::size_t number = 0;
   bool numbers = true, whole = true, images = true, zeros_and_ones = true;
-  bool counts = true;  ///< from 0 or 1, up by one from row to row
+  bool truths = true;     ///< True and False, which are numbers, too
+  bool is_index = false;  ///< whole numbers below an empty name, where other columns have names
+  bool counts = true;     ///< from 0 or 1, up by one from row to row
   double last = 0;
   std::int64_t missing = 0;       ///< cells
   std::set<std::string> values;   ///< different ones
@@ -60,6 +66,7 @@ void Column::add(std::string_view cell, char decimal) {
   numbers = numbers && csv_number(cell, decimal);
   whole = whole && is_whole(cell);
   images = images && has_image_suffix(cell);
+  truths = truths && (lower_case(cell) == "true" || lower_case(cell) == "false");
   zeros_and_ones = zeros_and_ones && (cell == "0" || cell == "1" || cell == "0.0" || cell == "1.0");
   const double number = whole ? std::stod(std::string(cell)) : 0;
   counts = counts && whole && (rows.empty() ? number == 0 || number == 1 : number == last + 1);
@@ -120,8 +127,10 @@ Table read_table(const fs::path& file) {
     const bool empty = column.rows.empty();
     column.numbers = column.numbers && !empty;
     column.images = column.images && !empty;
+    column.truths = column.truths && !empty;
     column.zeros_and_ones = column.zeros_and_ones && !empty;
     column.counts = column.counts && column.whole && column.rows.size() > 1 && column.missing == 0;
+    column.is_index = table.header && column.name.empty() && column.whole && table.columns.size() > 1;
   }
   return table;
 }
@@ -130,8 +139,10 @@ Table read_table(const fs::path& file) {
 bool is_id(const Column& column, std::int64_t rows) {
   const bool all_different = std::ssize(column.values) == rows;
   const std::string name = lower_case(column.name);
+  // pandas' index, which has no name, may be that of shuffled or selected rows.
+  if (column.is_index || name.starts_with("unnamed:")) return true;
   const bool is_called = name == "id" || name == "idx" || name == "index" || name == "uid" || name == "uuid" ||
-                         name == "rowid" || name == "no" || name.ends_with("_id") || name.starts_with("unnamed");
+                         name == "rowid" || name == "no" || name.ends_with("_id");
   return all_different && rows > 2 && (is_called || column.counts);
 }
 
@@ -155,16 +166,50 @@ std::vector<fs::path> possible_roots(const fs::path& folder) {
   return roots;
 }
 
-/// Nearly all of the first cells, with `suffix`.
-bool are_files(const Column& column, const fs::path& root, std::string_view suffix) {
+/// Cells of a column, evenly spread.
+std::vector<std::string> some_of(const Column& column) {
+  constexpr std::size_t kMost = 100;
+  const std::size_t step = std::max<std::size_t>(1, column.values.size() / kMost);
+  std::vector<std::string> some;
+  std::size_t i = 0;
+  for (const std::string& value : column.values)
+    if (i++ % step == 0) some.push_back(value);
+  return some;
+}
+
+/// The folder, and the suffix, with which nearly all cells are files; of several the folder that is called as the table
+/// is. Where several folders have a part of them each, no folder is named: the reader finds them as this does.
+std::optional<ImageColumn> files_of(const Column& column, const std::vector<fs::path>& roots,
+                                    std::span<const std::string_view> suffixes, const std::string& table) {
+  constexpr std::size_t kProbes = 8;
+  const std::vector<std::string> names = some_of(column);
+  const std::size_t step = std::max<std::size_t>(1, names.size() / kProbes);
+  const auto suffices = [&](std::ptrdiff_t count) { return count > 0 && count * 10 >= std::ssize(names) * 9; };
   std::error_code error;
-  const auto is_file = [&](const std::string& name) {
-    return fs::is_regular_file(root / (name + std::string(suffix)), error);
-  };
-  constexpr std::size_t kFew = 3;
-  const std::span<const std::string> first(column.rows.data(), std::min(kFew, column.rows.size()));
-  if (std::ranges::none_of(first, is_file)) return false;
-  return std::ranges::count_if(column.rows, is_file) * 10 >= std::ssize(column.rows) * 9;
+  std::vector<bool> anywhere(names.size());
+  std::optional<ImageColumn> best;
+  int best_kinship = 0;
+  for (const fs::path& root : roots)
+    for (const std::string_view suffix : suffixes) {
+      std::ptrdiff_t count = 0;
+      const auto is_there = [&](const std::string& name) {
+        return fs::is_regular_file(root / (name + std::string(suffix)), error);
+      };
+      bool any = false;  // of a few: most folders have other things
+      for (std::size_t i = 0; i < names.size() && !any; i += step) any = is_there(names[i]);
+      for (std::size_t i = 0; any && i < names.size(); ++i) {
+        if (!is_there(names[i])) continue;
+        ++count;
+        anywhere[i] = true;
+      }
+      if (!suffices(count)) continue;
+      const int kinship = folder_kinship((&root == &roots.front() ? fs::path() : root).filename().string(), table);
+      if (best && kinship <= best_kinship) continue;
+      best_kinship = kinship;
+      best = ImageColumn{&column, &root == &roots.front() ? fs::path() : root, std::string(suffix)};
+    }
+  if (!best && suffices(std::ranges::count(anywhere, true))) best = ImageColumn{&column};
+  return best;
 }
 
 /// Nearly all of the first cells, where the reader itself looks for them: under folders of another machine, with
@@ -179,21 +224,27 @@ bool are_found_by_reader(const Column& column, const fs::path& file) {
 
 /// A column of paths, or of ids that are files' names without their suffix.
 ImageColumn image_column(const Table& table) {
-  constexpr auto kSuffixes =
-      std::to_array<std::string_view>({"", ".jpg", ".png", ".jpeg", ".JPG", ".PNG", ".webp", ".tif", ".bmp"});
+  constexpr auto kNone = std::to_array<std::string_view>({""});
+  constexpr auto kSuffixes = std::to_array<std::string_view>(
+      {".jpg", ".png", ".jpeg", ".JPG", ".PNG", ".JPEG", ".webp", ".tif", ".tiff", ".bmp"});
   const fs::path folder = table.file.has_parent_path() ? table.file.parent_path() : fs::path(".");
   const std::vector<fs::path> roots = possible_roots(folder);
+  std::vector<const Column*> columns;
+  for (const Column& column : table.columns) columns.push_back(&column);
   for (const bool ids : {false, true}) {
-    const auto is_possible = [&](const Column& column) {
-      return ids ? !column.images && std::ssize(column.values) * 2 >= table.rows : column.images;
-    };
-    for (const Column& column : table.columns)
-      for (const fs::path& root : roots)
-        for (const std::string_view suffix : kSuffixes)
-          if (is_possible(column) && suffix.empty() != ids && are_files(column, root, suffix))
-            return {&column, root == folder ? fs::path() : root, std::string(suffix)};
-    for (const Column& column : table.columns)
-      if (is_possible(column) && (!ids || !column.numbers) && are_found_by_reader(column, table.file)) return {&column};
+    // An image's own id rather than that of its patient, which may be a file's name as well.
+    if (ids)
+      std::ranges::stable_sort(columns, std::ranges::greater(), [](const Column* c) { return c->values.size(); });
+    const auto suffixes = ids ? std::span<const std::string_view>(kSuffixes) : std::span<const std::string_view>(kNone);
+    for (const Column* column : columns) {
+      if (ids ? column->images || std::ssize(column->values) * 2 < table.rows : !column->images) continue;
+      if (auto found = files_of(*column, roots, suffixes, table.file.stem().string())) return *found;
+    }
+    for (const Column* column : columns) {
+      if (ids ? column->images || column->numbers || std::ssize(column->values) * 2 < table.rows : !column->images)
+        continue;
+      if (are_found_by_reader(*column, table.file)) return {column};
+    }
   }
   return {};
 }
@@ -206,21 +257,32 @@ const Column* image_names(const Table& table) {
 /// Few names, few whole numbers, or any two values, such as True and False.
 bool is_label(const Column& column, std::int64_t rows) {
   constexpr std::size_t kMostNumbers = 20;
-  if (column.missing > 0 || std::ssize(column.values) * 2 > rows) return false;
-  return !column.numbers || column.values.size() == 2 || (column.whole && column.values.size() <= kMostNumbers);
+  const std::int64_t known = rows - column.missing;
+  if (column.missing > known || std::ssize(column.values) * 2 > known) return false;
+  return !column.numbers || column.truths || column.values.size() == 2 ||
+         (column.whole && column.values.size() <= kMostNumbers);
+}
+
+/// Of columns that say which rows belong together, as photographs of a patient do.
+bool names_groups(const std::string& name) {
+  constexpr auto kGroups =
+      std::to_array<std::string_view>({"patient_id", "patient", "patientid", "subject_id", "subject", "lesion_id",
+                                       "person_id", "participant_id", "participant", "group", "group_id"});
+  return std::ranges::find(kGroups, name) != kGroups.end();
 }
 
 constexpr auto kUsualLabels =
-    std::to_array<std::string_view>({"label",        "class",      "target",     "category",    "species",
-                                     "kind",         "labels",     "variety",    "y",           "class_id",
-                                     "class_name",   "classname",  "label_id",   "survived",    "outcome",
-                                     "diagnosis",    "emotion",    "sentiment",  "quality",     "digit",
-                                     "exited",       "churn",      "breed",      "income",      "attrition",
-                                     "stroke",       "is_fraud",   "fraud",      "loan_status", "transported",
-                                     "heartdisease", "potability", "response",   "cls",         "price",
-                                     "medv",         "salary",     "saleprice",  "charges",     "median_house_value",
-                                     "tags",         "attributes", "categories", "level",       "genre",
-                                     "type",         "score",      "rating",     "age"});
+    std::to_array<std::string_view>({"label",        "class",      "target",    "category",    "species",
+                                     "kind",         "labels",     "variety",   "y",           "class_id",
+                                     "class_name",   "classname",  "label_id",  "survived",    "outcome",
+                                     "diagnosis",    "emotion",    "sentiment", "quality",     "digit",
+                                     "exited",       "churn",      "breed",     "income",      "attrition",
+                                     "stroke",       "is_fraud",   "fraud",     "loan_status", "transported",
+                                     "heartdisease", "potability", "response",  "cls",         "price",
+                                     "medv",         "salary",     "saleprice", "charges",     "median_house_value",
+                                     "tags",         "dx",         "disease",   "attributes",  "categories",
+                                     "level",        "genre",      "type",      "score",       "rating",
+                                     "age"});
 
 /// What is as often something to learn from: it is what is predicted of images, or in the last column.
 constexpr auto kAmbiguousLabels =
@@ -294,7 +356,8 @@ Predicted predicted(const Table& table, const Column* image) {
     return &column == image || column.images || is_id(column, table.rows);
   };
   const auto is_possible = [&](const Column& column) {
-    return !is_taken(column) && (column.is_usable() || is_label(column, table.rows));
+    return !is_taken(column) && (column.is_usable() || (column.missing == 0 && !names_groups(lower_case(column.name)) &&
+                                                        is_label(column, table.rows)));
   };
   for (const std::string_view name : kUsualLabels) {
     const Column* column = table.named(name);
@@ -307,7 +370,8 @@ Predicted predicted(const Table& table, const Column* image) {
     if (std::string separator = column->numbers || column->missing > 0 ? "" : separator_of(*column, table.rows);
         !separator.empty())
       return {.columns = {column}, .kind = Predicted::Kind::separated, .separator = std::move(separator)};
-    if (is_label(*column, table.rows) || column->is_usable()) return one(column, table.rows);
+    if (is_label(*column, table.rows) || column->is_usable() || (column->numbers && column->missing * 2 < table.rows))
+      return one(column, table.rows);
   }
   std::vector<const Column*> targets, numbers;
   for (const Column& column : table.columns) {
@@ -319,7 +383,9 @@ Predicted predicted(const Table& table, const Column* image) {
   if (image != nullptr) {
     if (auto presences = presence_columns(table, image)) return *presences;
     for (const Column& column : table.columns)
-      if (!is_taken(column) && is_label(column, table.rows)) return one(&column, table.rows);
+      if (!is_taken(column) && column.missing == 0 && !names_groups(lower_case(column.name)) &&
+          is_label(column, table.rows))
+        return one(&column, table.rows);
     if (!numbers.empty()) return {.columns = numbers, .kind = Predicted::Kind::values};
   }
   for (auto column = table.columns.rbegin(); column != table.columns.rend(); ++column)
@@ -364,12 +430,13 @@ bool has_gaps(const Table& table, const Predicted& predicted) {
 }
 
 /// `rich`: gaps are filled. Numbers of no other use, and the notes of what is left out.
-void add_features(const Table& table, const Predicted& predicted, bool rich, FoundData& found) {
+void add_features(const Table& table, const Predicted& predicted, const Column* group, bool rich, FoundData& found) {
   std::vector<std::string> features, ids, texts, gaps;
   for (const Column& column : table.columns) {
-    if (std::ranges::find(predicted.columns, &column) != predicted.columns.end()) continue;
+    if (&column == group || std::ranges::find(predicted.columns, &column) != predicted.columns.end()) continue;
     if (is_id(column, table.rows))
-      ids.push_back(table.key_of(column));
+      ids.push_back(column.name.empty() ? fmt::format("the column {}, which has no name", column.number)
+                                        : table.key_of(column));
     else if (column.is_usable() || (rich && column.numbers))
       features.push_back(table.key_of(column));
     else
@@ -409,6 +476,11 @@ struct TableFiles {
   fs::path train, validation, test;
 };
 
+/// Files that a competition wants answers in: their labels are made up.
+bool is_submission(const fs::path& file) {
+  return lower_case(file.filename().string()).find("submission") != std::string::npos;
+}
+
 bool has_word(const std::string& stem, std::initializer_list<std::string_view> words) {
   return std::ranges::any_of(words, [&](std::string_view word) { return stem.find(word) != std::string::npos; });
 }
@@ -418,7 +490,7 @@ TableFiles choose_files(const std::vector<fs::path>& files) {
   fs::path other;
   for (const fs::path& file : files) {
     const std::string stem = lower_case(file.stem().string());
-    if (has_word(stem, {"submission", "class_dict", "classes"}) && files.size() > 1) continue;
+    if (has_word(stem, {"class_dict", "classes"}) && files.size() > 1) continue;
     fs::path& place = has_word(stem, {"val", "dev"})     ? chosen.validation
                       : has_word(stem, {"train"})        ? chosen.train
                       : has_word(stem, {"test", "eval"}) ? chosen.test
@@ -427,6 +499,38 @@ TableFiles choose_files(const std::vector<fs::path>& files) {
   }
   if (chosen.train.empty()) return {.train = other.empty() ? files.front() : other};
   return chosen;
+}
+
+/// Tables by their names; text files where one alone is named.
+std::vector<fs::path> table_files(const fs::path& at) {
+  constexpr auto kTables = std::to_array<std::string_view>({".csv", ".tsv", ".tab", ".data"});
+  constexpr auto kTexts = std::to_array<std::string_view>({".csv", ".tsv", ".tab", ".data", ".txt", ".dat"});
+  constexpr auto kPackings = std::to_array<std::string_view>({"", ".gz", ".xz", ".bz2", ".zst", ".zip"});
+  std::vector<std::string> suffixes;
+  for (const std::string_view table : fs::is_directory(at) ? std::span<const std::string_view>(kTables) : kTexts)
+    for (const std::string_view packing : kPackings) suffixes.push_back(fmt::format("{}{}", table, packing));
+  return with_suffix(at, std::vector<std::string_view>(suffixes.begin(), suffixes.end()));
+}
+
+/// Throws where features and labels are two files, as X_train.csv and y_train.csv: rows are read from one.
+void refuse_labels_apart(const std::vector<fs::path>& files) {
+  std::vector<std::string> commands;
+  std::string first;
+  for (const fs::path& features : files) {
+    const std::string name = lower_case(features.filename().string());
+    if (!name.starts_with("x_") && !name.starts_with("x.")) continue;
+    for (const fs::path& labels : files) {
+      if (lower_case(labels.filename().string()) != "y" + name.substr(1)) continue;
+      commands.push_back(fmt::format("paste -d, {} {} > {}", features.filename().string(), labels.filename().string(),
+                                     name[1] == '_' ? name.substr(2) : "table.csv"));
+      if (first.empty()) first = labels.string();
+    }
+  }
+  if (commands.empty()) return;
+  throw DataError(
+      fmt::format("{}: labels and the numbers that belong to them are two files; rows are read from one, which the "
+                  "shell joins of both: `{}`; remove the others, and begin again",
+                  first, join(commands, "; ", "; ")));
 }
 
 /// Whether a file has the columns that are read of the training file.
@@ -464,6 +568,17 @@ void add_files(const TableFiles& files, const Table& training, const Predicted& 
   found.keys.insert(found.keys.end(), parts.begin(), parts.end());
 }
 
+/// The column whose rows belong together; null: there is none.
+const Column* group_column(const Table& table, const Predicted& predicted, const Column* image) {
+  constexpr std::size_t kFewest = 10;
+  for (const Column& column : table.columns)
+    if (names_groups(lower_case(column.name)) && &column != image && column.missing == 0 &&
+        column.values.size() >= kFewest && std::ssize(column.values) < table.rows &&
+        std::ranges::find(predicted.columns, &column) == predicted.columns.end())
+      return &column;
+  return nullptr;
+}
+
 struct ReadTable {
   const TableFiles& files;
   const Table& table;
@@ -487,16 +602,28 @@ FoundData found_table(const ReadTable& read, bool rich) {
       !(table.delimiter == '\t' && table.file.extension() == ".tsv"))
     found.keys.push_back(table.delimiter == '\t' ? "delimiter: tab" : fmt::format("delimiter: '{}'", table.delimiter));
   if (!table.header) found.keys.emplace_back("header: false");
-  if (image == nullptr) add_features(table, read.wanted, rich, found);
+  const bool splits = read.files.validation.empty() && read.files.test.empty();
+  const Column* group = group_column(table, read.wanted, image);
+  if (group != nullptr && splits)
+    found.keys.push_back(
+        fmt::format("group: {}         # its rows stay on one side of the split", table.key_of(*group)));
+  if (image == nullptr) add_features(table, read.wanted, group, rich, found);
+  const bool fills = rich && image == nullptr && has_gaps(table, read.wanted);
+  const auto lacks = [](const Column* column) { return column->missing > 0; };
+  if (!fills && std::ranges::any_of(read.wanted.columns, lacks)) {
+    found.keys.emplace_back("missing: drop         # rows that have no label, as others that lack a number");
+    found.notes.push_back(fmt::format("rows without {} are left out", list_of(table, read.wanted.columns)));
+  }
   return found;
 }
 
 }  // namespace
 
 std::optional<FoundData> find_table(const fs::path& at) {
-  constexpr std::array<std::string_view, 4> kSuffixes = {".csv", ".tsv", ".csv.gz", ".tsv.gz"};
-  const std::vector<fs::path> files = with_suffix(at, kSuffixes);
+  std::vector<fs::path> files = table_files(at);
+  if (fs::is_directory(at)) std::erase_if(files, is_submission);
   if (files.empty()) return std::nullopt;
+  refuse_labels_apart(files);
   const TableFiles chosen = choose_files(files);
   const Table table = read_table(chosen.train);
   refuse_boxes(table);

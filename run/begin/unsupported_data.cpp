@@ -118,6 +118,7 @@ constexpr auto kKnownFiles = std::to_array<KnownFile>({
     {".db", "a database", kTables},
     {".arff", "Weka's table", kTables},
     {".jsonl", "lines of JSON", kTables},
+    {".ndjson", "lines of JSON", kTables},
     {".h5", "an HDF5 file", kArrays},
     {".hdf5", "an HDF5 file", kArrays},
     {".hdf", "an HDF5 file", kArrays},
@@ -159,12 +160,24 @@ std::string images_alone(const fs::path& at) {
   const std::vector<std::string> images = list_image_files(at).names;
   if (images.empty()) return "";
   std::map<std::string, std::int64_t> words;
-  for (const std::string& image : images) ++words[word_of(fs::path(image).filename().string())];
+  std::string folder;
+  for (const std::string& image : images) {
+    const fs::path path = image;
+    const std::string word = word_of(path.filename().string());
+    if (word.empty()) continue;  // numbers alone, as a competition's test images
+    ++words[word];
+    folder = path.parent_path().string();
+  }
   std::string advice;
-  if (words.size() > 1 && words.size() <= 100 && words.size() * 4 <= images.size() && !words.contains("")) {
+  if (words.size() > 1 && words.size() <= 100 && words.size() * 4 <= images.size()) {
     std::vector<std::string> names;
     for (const auto& [word, count] : words) names.push_back(word);
-    advice = fmt::format(" (names begin with {}: a folder for each?)", shown(join(names, ", ", " and "), 200));
+    advice = fmt::format(
+        " (names begin with {}; in the shell, a folder for each: `cd {}; for c in {}; do mkdir -p classes/$c; mv "
+        "$c[._-]* "
+        "classes/$c; done`, then name the folder {})",
+        shown(join(names, ", ", " and "), 200), (folder.empty() ? at : at / folder).string(),
+        shown(join(names, " ", " "), 200), (at / folder / "classes").string());
   }
   return fmt::format(
       "{}: has {} image{}, but nothing says their classes: put them into two or more folders, one a class, or name "
@@ -177,6 +190,14 @@ std::string images_alone(const fs::path& at) {
 
 std::string name_unsupported(const fs::path& at) {
   std::vector<fs::path> files;
+  if (!fs::is_directory(at)) {
+    const std::string suffix = lower_case(at.extension().string());
+    if (suffix == ".json") return fmt::format("{}: a JSON file, which is not read; {}", at.string(), kTables);
+    if (suffix == ".npy")
+      return fmt::format(
+          "{}: one array; labels are expected in another file beside it, such as labels.npy: name the folder of both",
+          at.string());
+  }
   if (fs::is_directory(at))
     list(at, 0, files);
   else

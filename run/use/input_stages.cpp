@@ -2,11 +2,13 @@
 #include "bantam/run/use/input_stages.h"
 
 #include <algorithm>
+#include <utility>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include "bantam/base/error.h"
+#include "bantam/base/text.h"
 #include "bantam/run/use/image_stages.h"
 
 namespace bantam::run {
@@ -51,6 +53,11 @@ nlohmann::ordered_json decode_json(const InputStages& stages) {
 }  // namespace
 
 InputStages input_stages(const RunConfig& config, std::int64_t classes) {
+  if (RowInput row = row_input(config); !row.features.empty()) {
+    InputStages stages;
+    stages.row = std::move(row);
+    return stages;
+  }
   ImageStages read;
   try {
     read = image_stages(config, classes);
@@ -69,6 +76,12 @@ InputStages input_stages(const RunConfig& config, std::int64_t classes) {
 
 std::string to_text(const InputStages& stages) {
   std::vector<std::string> texts;
+  if (const RowInput& row = stages.row; !row.features.empty()) {
+    texts.push_back(fmt::format("columns ({})", shown(join(row.features, ", ", " and "), 200)));
+    if (!row.fill.empty()) texts.push_back("means of training in place of missing numbers");
+    if (!row.mean.empty())
+      texts.push_back("standardize (x - mean) / std; input_stages in the file's metadata has the numbers");
+  }
   if (stages.decodes) texts.push_back(decode_text(stages));
   for (const PipelineStep& step : stages.steps) texts.push_back(text_of(step, stages.normalize));
   return fmt::format("{}", fmt::join(texts, ", "));
@@ -76,6 +89,16 @@ std::string to_text(const InputStages& stages) {
 
 nlohmann::ordered_json to_json(const InputStages& stages) {
   nlohmann::ordered_json json = nlohmann::ordered_json::array();
+  if (const RowInput& row = stages.row; !row.features.empty()) {
+    nlohmann::ordered_json columns = {{"stage", "columns"}, {"names", row.features}};
+    if (!row.fill.empty()) columns["missing"] = row.fill;
+    json.push_back(std::move(columns));
+    if (!row.mean.empty()) {
+      std::vector<double> deviation = row.deviation;
+      for (double& value : deviation) value = value > 0 ? value : 1;  // of a column of one value
+      json.push_back({{"stage", "standardize"}, {"mean", row.mean}, {"std", deviation}});
+    }
+  }
   if (stages.decodes) json.push_back(decode_json(stages));
   for (const PipelineStep& step : stages.steps) json.push_back(json_of(step, stages.normalize));
   return json;

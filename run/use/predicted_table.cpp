@@ -309,38 +309,18 @@ PredictedTable of_text(TextTable table, const fs::path& file) {
   return predicted;
 }
 
-/// Images of a table's rows: paths relative to a folder.
-struct ImagePlace {
-  fs::path root;
-  std::vector<std::string> names;
-  std::int64_t there = 0;  ///< of the names, files that exist
-};
-
-ImagePlace images_in(const CsvImageNames& where, const fs::path& root, std::vector<std::string> names) {
-  (void)find_csv_images(where, names);
+/// Whether the training images' folder is that of the table's images, too: any of its first names is there, and it is
+/// not the other part's, whose images may have the same names (train/1.png, test/1.png).
+bool has_images_of(const CsvImageNames& where, const std::vector<std::string>& names) {
+  constexpr int kOther = 3;  // a folder of training images for a table of others
+  constexpr std::size_t kMost = 16;
+  const std::string table = where.table.stem().string(), folder = where.root.filename().string();
+  if (is_test_table(table) && folder_kinship(folder, table) == kOther) return false;
   std::error_code error;
-  const auto is_there = [&](const std::string& name) { return fs::is_regular_file(root / name, error); };
-  const std::int64_t there = std::ranges::count_if(names, is_there);
-  return {root, std::move(names), there};
-}
-
-/// Where the most of the images are: beside the table as it names them, in the configuration's `root`, or in another
-/// folder beside the table, as a competition's test_images/ is.
-ImagePlace find_images(const ConfigNode& section, const fs::path& file, const fs::path& beside,
-                       const std::vector<std::string>& names) {
-  const CsvImageNames where{.table = file, .root = {}, .suffix = text_of(section, "suffix").value_or("")};
-  std::optional<ImagePlace> best;
-  const auto is_whole = [&] { return best && best->there == std::ssize(names); };
-  std::error_code error;
-  const auto root = text_of(section, "root");
-  if (root && !root->empty() && !fs::exists(beside / names[0], error)) {
-    CsvImageNames within = where;
-    within.root = find_path(section, *root).path;
-    best = images_in(within, within.root, names);
-  }
-  if (is_whole()) return *std::move(best);
-  ImagePlace other = images_in(where, beside, names);
-  return best && best->there >= other.there ? *std::move(best) : std::move(other);
+  for (std::size_t i = 0; i < std::min(kMost, names.size()); ++i)
+    for (const std::string& suffix : {std::string(), where.suffix})
+      if (fs::is_regular_file(where.root / (names[i] + suffix), error)) return true;
+  return false;
 }
 
 PredictedTable images_of(TextTable table, const ConfigNode& section, const fs::path& file) {
@@ -353,15 +333,20 @@ PredictedTable images_of(TextTable table, const ConfigNode& section, const fs::p
     throw DataError(fmt::format("{}: no column names image files{}; its columns are {}", file.string(),
                                 name ? fmt::format(", and none is called '{}'", shown(*name)) : "",
                                 columns_text(table.columns)));
-  const fs::path beside = file.has_parent_path() ? file.parent_path() : fs::path(".");
+  CsvImageNames where{.table = file, .root = {}, .suffix = text_of(section, "suffix").value_or("")};
+  if (const auto root = text_of(section, "root"); root && !root->empty()) where.root = find_path(section, *root).path;
   std::vector<std::string> names;
   for (const std::vector<std::string>& row : table.rows) names.push_back(row[*column]);
-  const ImagePlace place = find_images(section, file, beside, names);
+  std::error_code error;
+  const fs::path beside = file.has_parent_path() ? file.parent_path() : fs::path(".");
+  if (where.root.empty() || fs::exists(beside / names[0], error) || !has_images_of(where, names)) where.root.clear();
+  std::vector<std::string> notes = find_csv_images(where, names);
   std::vector<ListedImage> images;
   for (std::size_t row = 0; row < names.size(); ++row)
-    images.push_back({place.root / place.names[row], table.rows[row][*column]});
+    images.push_back({(where.root.empty() ? beside : where.root) / names[row], table.rows[row][*column]});
   PredictedTable predicted = of_text(std::move(table), file);
   predicted.images = std::move(images);
+  predicted.notes = std::move(notes);
   return predicted;
 }
 
@@ -442,6 +427,21 @@ bool ends_in(const fs::path& path, std::span<const std::string_view> suffixes) {
 }
 
 }  // namespace
+
+RowInput row_input(const RunConfig& config) {
+  if (config.model.graph.input_shape().rank() != 1) return {};
+  const auto section = config.document.map().find("data");
+  if (!section || text_of(*section, "format") != "csv") return {};
+  try {
+    const RowKeys keys = row_keys(*section);
+    RowInput row{.features = {}, .mean = keys.mean, .deviation = keys.deviation, .fill = keys.fill};
+    for (const FeatureColumn& feature : keys.features)
+      row.features.push_back(feature.name.empty() ? fmt::format("{}", feature.number) : feature.name);
+    return row;
+  } catch (const Error&) {  // the network is as good without
+    return {};
+  }
+}
 
 bool is_table_file(const fs::path& path) { return ends_in(path, kTextSuffixes) || ends_in(path, kArraySuffixes); }
 

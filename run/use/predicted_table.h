@@ -19,7 +19,18 @@ struct PredictedTable {
   std::vector<std::string> names;               ///< of each sample: "new.csv:2", "new.npy, row 0"
   std::vector<ListedImage> images;              ///< that the rows name; empty: samples are numbers
   std::shared_ptr<const SampleReader> samples;  ///< those numbers; null: they are images
+  std::vector<std::string> notes = {};          ///< where images were found that are not there as the table says
 };
+
+/// What numbers of a table's row become the input of a model of rows, and how.
+struct RowInput {
+  std::vector<std::string> features;    ///< columns by name, or number where the table has no header
+  std::vector<double> mean, deviation;  ///< of training; empty: values stay as they are
+  std::vector<double> fill;             ///< in place of missing cells; empty: they are errors
+};
+/// Empty where the model reads no rows of a CSV file, or where the configuration names no columns and the training
+/// samples cannot be read.
+RowInput row_input(const RunConfig& config);
 
 /// Whether a path names such a file, by its suffix: .csv, .tsv, .npy or .npz, also compressed.
 bool is_table_file(const std::filesystem::path& path);

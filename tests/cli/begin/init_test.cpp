@@ -109,6 +109,7 @@ TEST_F(Init, TablesOfClassesAndOfNumbers) {
   expect_in(flowers, "dense: {units: 2}");
   expect_in(flats, "target: price\n  delimiter: ';'\n  features: [rooms, area]\n");
   expect_in(flats, "loss: mse");
+  expect_in(flats, "dense: {units: 1}\n    - layer_scale: {initial: 7");  // near 13 · 200 / √12
 }
 
 TEST_F(Init, ImagesNamedInATable) {
@@ -236,6 +237,24 @@ TEST_F(Init, ArraysOfEveryForm) {
   expect_in(trained("unnamed.npz"), "keys: {images: arr_0, labels: arr_1}");
 }
 
+TEST_F(Init, ArraysOfMeasuredNumbersAreNoClasses) {
+  std::string rows, values;
+  for (int i = 0; i < 240; ++i) {
+    const float x[2] = {static_cast<float>(i), static_cast<float>(i % 7)};
+    const double y = 25 + i * 7 % 80;  // 80 different whole numbers, three of each
+    rows.append(reinterpret_cast<const char*>(x), sizeof x);
+    values.append(reinterpret_cast<const char*>(&y), sizeof y);
+  }
+  write_file("measured/X.npy", npy("<f4", "(240, 2)", rows));
+  write_file("measured/y.npy", npy("<f8", "(240,)", values));
+  expect_in(trained("measured"), "loss: mse");
+  std::string names;
+  for (int i = 0; i < 240; ++i) names += i % 2 == 0 ? "ant" : "bee";
+  write_file("named/X.npy", npy("<f4", "(240, 2)", rows));
+  write_file("named/y.npy", npy("|S3", "(240,)", names));
+  expect_in(trained("named"), "of 2 classes");
+}
+
 TEST_F(Init, IdxFilesUnderOtherNames) {
   write_idx("train", 120);
   write_idx("t10k", 40);
@@ -351,6 +370,68 @@ TEST_F(Init, WhatIsPredictedOfATable) {
   expect_in(trained("gaps.csv"), "label: Survived\n  features: [Age]\n  standardize: true\n  missing: mean ");
 }
 
+TEST_F(Init, IdsThatTrainAndTestImagesShare) {
+  std::string labels = "id,label\n", parts = "lesion_id,image_id,dx\n";
+  for (int i = 1; i <= 60; ++i) {
+    write_file(fmt::format("set/train/{}.png", i), picture(36, 40, 3, i % 2 == 0 ? 10 : 200));
+    labels += fmt::format("{},{}\n", i, i % 2 == 0 ? "dark" : "light");
+    write_file(fmt::format("ham/part_{}/{}.png", i <= 30 ? 1 : 2, i), picture(36, 40, 3, i % 2 == 0 ? 10 : 200));
+    parts += fmt::format("{},{},{}\n", i / 2, i, i % 2 == 0 ? "dark" : "light");
+  }
+  for (int i = 1; i <= 80; ++i) write_file(fmt::format("set/test/{}.png", i), "none of these is read");
+  write_file("set/trainLabels.csv", labels);
+  write_file("set/sampleSubmission.csv", "id,label\n1,dark\n2,dark\n");
+  expect_in(trained("set"), "root: set/train\n  suffix: '.png'\n");
+  write_file("ham/metadata.csv", parts);
+  const std::string two = trained("ham");
+  expect_in(two, "image: image_id\n");
+  expect_in(two, "group: lesion_id");
+  EXPECT_EQ(two.find("root:"), std::string::npos);
+}
+
+TEST_F(Init, ColumnsThatPandasWrites) {
+  std::string shuffled = ",sepal,petal,target\n", truths = "a,b,target,Unnamed: 3\n", gaps = "a,b,target,c\n",
+              patients = "patient,a,b,diagnosis\n";
+  for (int i = 0; i < 120; ++i) {
+    shuffled += fmt::format("{},{},{},{}\n", i * 7 % 60, 4 + i % 7 * 0.1, i % 3 + 0.5, i % 3);
+    truths += fmt::format("{},{},{},\n", i * 0.25, i % 7, i % 3 == 0 ? "True" : "False");
+    gaps += fmt::format("{},{},{},{}\n", i * 0.25, i % 7 + 0.5, i % 9 == 0 ? "" : i % 2 == 0 ? "0.0" : "1.0", i * 0.5);
+    patients += fmt::format("{},{},{},{}\n", i / 4, i * 0.25, i % 7, i % 3 == 0 ? "M" : "B");
+  }
+  write("shuffled.csv", shuffled);
+  write("truths.csv", truths);
+  write("gaps.csv", gaps);
+  write("patients.csv", patients);
+  const std::string index = trained("shuffled.csv");
+  expect_in(index, "label: target\n  features: [sepal, petal]\n");
+  expect_in(trained("truths.csv"), "label: target\n  features: [a, b]\n");
+  const std::string gap = trained("gaps.csv");
+  expect_in(gap, "label: target\n  features: [a, b, c]\n");
+  expect_in(gap, "missing: drop");
+  expect_in(trained("patients.csv"), "label: diagnosis\n  group: patient");
+  write("table.txt", patients);
+  expect_in(trained("table.txt"), "group: patient");
+  write_file("apart/X_train.csv", "a,b\n1,2\n3,4\n");
+  write_file("apart/y_train.csv", "target\n1\n2\n");
+  const Outcome apart = run({"init", "--data", "apart", "--out", "none.yaml"});
+  EXPECT_EQ(apart.code, 3);
+  expect_in(apart.err, "`paste -d, X_train.csv y_train.csv > train.csv`");
+}
+
+TEST_F(Init, FoldersOfClassesBesideACompetitionsTables) {
+  for (int i = 0; i < 24; ++i)
+    for (const char* name : {"ants", "bees"}) {
+      write_file(fmt::format("zoo/seg_train/seg_train/{}/{}.png", name, i),
+                 picture(40, 40, 3, name[0] == 'a' ? 20 : 160));
+      write_file(fmt::format("zoo/seg_test/seg_test/{}/{}.png", name, i),
+                 picture(40, 40, 3, name[0] == 'a' ? 20 : 160));
+    }
+  write_file("zoo/seg_pred/seg_pred/1.png", picture(40, 40, 3, 9));
+  write_file("zoo/sample_submission.csv", "id,label\n1,ants\n2,ants\n");
+  write_file("zoo/weather.csv", "day,rain,sun\n1,0.5,2.5\n2,1.5,0.25\n3,1,2\n");
+  expect_in(trained("zoo"), "format: image_folder\n");
+}
+
 TEST_F(Init, AFolderAmongOtherFiles) {
   write_file("archive/README.md", "photos");
   for (int i = 0; i < 12; ++i)
@@ -399,7 +480,9 @@ TEST_F(Init, DataThatAreNotReadAreNamed) {
   refused("yolo", "boxes around objects, as YOLO has them; detection is not supported");
   refused("voc", "boxes around objects, as Pascal VOC has them; detection is not supported");
   refused("flat", "flat: has 16 images, but nothing says their classes");
-  refused("flat", "names begin with cat and dog");
+  refused("flat",
+          "names begin with cat and dog; in the shell, a folder for each: `cd flat; for c in cat dog; do mkdir -p "
+          "classes/$c;");
   for (const auto& [file, what] :
        std::vector<std::pair<std::string, std::string>>{{"a/train.tfrecord", "TensorFlow's records"},
                                                         {"b/data.mdb", "an LMDB database"},

@@ -79,6 +79,33 @@ TEST_F(ExportOnnxTest, WhatImagesPassBeforeTheInputIsToldAndInTheFile) {
       std::string::npos);
 }
 
+TEST_F(ExportOnnxTest, WhatRowsOfATablePassIsToldAndInTheFile) {
+  std::string table = "id,width,length,kind\n";
+  for (int i = 0; i < 40; ++i)
+    table += std::to_string(i) + "," + (i == 3 ? "" : std::to_string(i % 4)) + "," + std::to_string(i % 5 * 10) +
+             (i % 2 == 0 ? ",a\n" : ",b\n");
+  write("table.csv", table);
+  write("table.yaml", R"(device: cpu
+data: {format: csv, path: table.csv, label: kind, features: [length, width], standardize: true, missing: mean, pipeline: [shuffle, batch: {size: 8}]}
+model: {input: [2], layers: [dense: {units: 2}]}
+train: {epochs: 1}
+)");
+  ASSERT_EQ(run({"train", "table.yaml", "--run-dir", "t", "--progress", "none"}).code, 0);
+  const Outcome text = run({"export", "t", "--onnx", "t.onnx"});
+  ASSERT_EQ(text.code, 0) << text.err;
+  EXPECT_NE(text.out.find("a row becomes the input by columns (length and width), means of training in place of "),
+            std::string::npos)
+      << text.out;
+  EXPECT_NE(text.out.find(", rows of numbers, as the run's samples are"), std::string::npos) << text.out;
+  const nlohmann::ordered_json stages = run({"export", "t", "--onnx", "u.onnx", "--json"}).last_json()["input_stages"];
+  ASSERT_EQ(stages.size(), 2u);
+  EXPECT_EQ(stages[0]["names"], nlohmann::ordered_json({"length", "width"}));
+  EXPECT_EQ(stages[0]["missing"].size(), 2u);
+  EXPECT_NEAR(stages[1]["mean"][0].get<double>(), 20, 2);
+  EXPECT_NEAR(stages[1]["std"][0].get<double>(), 14.1, 1.5);
+  EXPECT_NE(read("t.onnx").find(R"([{"stage":"columns","names":["length","width"],"missing":[)"), std::string::npos);
+}
+
 TEST_F(ExportOnnxTest, AnotherWayToAskForAFileIsToldTheFlag) {
   fails({"r", "-o", "net.onnx"}, 2, "an ONNX file is written by --onnx net.onnx");
   fails({"r", "--to", "onnx"}, 2, "an ONNX file is written by --onnx FILE");

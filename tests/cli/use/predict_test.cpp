@@ -446,6 +446,56 @@ TEST_F(TablesTest, ACompetitionsTestImagesLieInAnotherFolder) {
   EXPECT_EQ(classes({"predict", "c", "train.csv", "--json", "--top", "1"}).substr(0, 10), "day night ");
 }
 
+// A competition's set: the images of both parts have the same names, and the configuration names the training's folder.
+TEST_F(TablesTest, ASubmissionIsOfTheTestImages) {
+  std::string labels = "id,label\n";
+  for (const char* folder : {"set/train", "set/test"}) fs::create_directories(path(folder));
+  for (int i = 0; i < 40; ++i) {
+    const bool day = i % 2 == 0;
+    write("set/train/" + std::to_string(i) + ".png", photo(day, i));
+    write("set/test/" + std::to_string(i) + ".png", photo(!day, 100 + i));
+    labels += std::to_string(i) + (day ? ",day\n" : ",night\n");
+  }
+  write("set/trainLabels.csv", labels);
+  write("set/sampleSubmission.csv", "id,label\n0,day\n1,day\n2,day\n");
+  write("set.yaml", R"(device: cpu
+data:
+  format: csv
+  path: set/trainLabels.csv
+  image: id
+  root: set/train
+  suffix: .png
+  label: label
+  pipeline: [shuffle, resize: {size: [16, 16]}, normalize: {scale: 0.0039}, batch: {size: 8}]
+model:
+  input: [16, 16, 3]
+  layers: [conv2d: {filters: 4, kernel: 3, stride: 2, activation: relu}, global_average_pool, dense: {units: 2}]
+train: {epochs: 12, optimizer: {adam: {learning_rate: 0.05}}}
+)");
+  const Outcome trained = run({"train", "set.yaml", "--run-dir", "r", "--progress", "none", "--threads", "1"});
+  ASSERT_EQ(trained.code, 0) << trained.err;
+  const Outcome csv = run({"predict", "r", "set/sampleSubmission.csv", "--top", "1", "--csv"});
+  const std::vector<std::string> lines = lines_of(csv.out);
+  ASSERT_EQ(lines.size(), 4u);
+  EXPECT_EQ(lines[0], "id,label,class,probability");
+  EXPECT_TRUE(lines[1].starts_with("0,day,night,")) << "of the training image: " << lines[1];
+  EXPECT_TRUE(lines[2].starts_with("1,day,day,")) << "of the training image: " << lines[2];
+  EXPECT_EQ(csv.code, 0) << csv.err;
+  EXPECT_TRUE(has(csv.err, "3 of 3 images are found in")) << csv.err;
+  EXPECT_TRUE(has(csv.err, "set/test")) << csv.err;
+}
+
+TEST_F(TablesTest, ImagesOfOtherTypesAreTold) {
+  train_photos();
+  write_photos("more", 4);
+  write("more/IMG_1.HEIC", "x");
+  write("more/IMG_2.heic", "x");
+  write("more/notes.txt", "x");
+  const Outcome found = run({"predict", "r", "more", "--top", "1", "-q"});
+  EXPECT_EQ(found.code, 0);
+  EXPECT_TRUE(has(found.err, "2 images of a type that is not read have no answer: 2 .heic; ")) << found.err;
+}
+
 TEST_F(PredictTest, WhatIsWrongHasAnExitCode) {
   write_tiny_config();
   ASSERT_EQ(train("r").code, 0);

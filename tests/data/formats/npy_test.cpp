@@ -193,6 +193,47 @@ TEST_F(NpyTest, CompressedFilesAreReadFromMemory) {
   EXPECT_EQ(reader->resident_bytes(), images.size());
 }
 
+TEST_F(NpyTest, ArraysInFortranOrderAreReadAsThoseInCOrder) {
+  // Element (row, h, w) is 100 row + 10 h + w; in the file the row changes fastest. More rows than a band of the copy.
+  constexpr int kRows = 130, kHeight = 9, kWidth = 11;
+  std::vector<float> stored, expected;
+  for (int w = 0; w < kWidth; ++w)
+    for (int h = 0; h < kHeight; ++h)
+      for (int row = 0; row < kRows; ++row) stored.push_back(static_cast<float>(1000 * row + 20 * h + w));
+  for (int h = 0; h < kHeight; ++h)
+    for (int w = 0; w < kWidth; ++w) expected.push_back(static_cast<float>(1000 * 128 + 20 * h + w));
+  put("y.npy", npy("|u1", "130,", std::vector<std::uint8_t>(kRows, 0)));
+  for (const bool big : {false, true}) {
+    put("x.npy", npy_header(big ? ">f4" : "<f4", "130, 9, 11", "True") + raw(stored, big));
+    const auto reader = open_pair().train;
+    EXPECT_EQ(floats_of(fetched(*reader, 128)[0]), expected);
+    EXPECT_EQ(reader->resident_bytes(), 4u * kRows * kHeight * kWidth);
+  }
+  put("x.npy", npy_header("|u1", "130, 2", "True") + std::string(130, 'a') + std::string(130, 'b'));
+  EXPECT_EQ(fetched(*open_pair().train, 7)[0], "ab");
+  put("x.npy", npy_header("|u1", "130, 2", "True") + std::string(259, 'a'));
+  EXPECT_CONTAINS(error(), "expected 388");
+}
+
+TEST_F(NpyTest, LabelsThatAreTextAreClasses) {
+  const std::u32string kept = std::u32string(U"rose\0\0", 6) + std::u32string(U"M\u00fcll\0\0", 6) +
+                              std::u32string(U"rose\0\0", 6) + std::u32string(U"\U0001F41D\0\0\0\0\0", 6);
+  put("x.npy", npy("|u1", "4, 3", counted<std::uint8_t>(12)));
+  put("y.npy", npy_header("<U6", "4,") + std::string(reinterpret_cast<const char*>(kept.data()), kept.size() * 4));
+  const auto reader = open_pair().train;
+  EXPECT_EQ(reader->facts().class_names, (std::vector<std::string>{"M\xc3\xbcll", "rose", "\xf0\x9f\x90\x9d"}));
+  EXPECT_EQ(labels_of(*reader), (std::vector<std::int32_t>{1, 0, 1, 2}));
+  EXPECT_EQ(labels_of(*open_pair(", classes: [rose, 'M\xc3\xbcll', '\xf0\x9f\x90\x9d']").train),
+            (std::vector<std::int32_t>{0, 1, 0, 2}));
+  put("y.npy", npy_header("|S3", "4, 1") + std::string("b\0\0aabb\0\0aab", 12));
+  EXPECT_EQ(labels_of(*open_pair().train), (std::vector<std::int32_t>{1, 0, 1, 0}));
+  EXPECT_CONTAINS(error(", classes: [aab, c]"), "row 0 has the label 'b', which is none of the classes aab and c");
+  put("z.npy", npy_header("|S3", "4, 1") + std::string("b\0\0aabb\0\0new", 12));
+  const SampleSplits both = open("train: {images: $/x.npy, labels: $/y.npy}, test: {images: $/x.npy, labels: $/z.npy}");
+  EXPECT_CONTAINS(message_of<DataError>([&] { labels_of(*both.validation); }), "row 3 has the label 'new'");
+  EXPECT_CONTAINS(error(", label_form: values"), "is (4, 1) text of 3 characters; expected one class a sample");
+}
+
 TEST_F(NpyTest, DamagedHeadersAreToldByNameAndPlace) {
   put("y.npy", npy("<i4", "2,", std::vector<std::int32_t>{0, 1}));
   const std::string name = (folder_.path() / "x.npy").string();
@@ -208,9 +249,9 @@ TEST_F(NpyTest, DamagedHeadersAreToldByNameAndPlace) {
   told(npy_header("|u1", "2, 3") + "xxxxx", "has 133 bytes, expected 134: a header of 128, then (2, 3) uint8");
   told(npy_header("|u1", "2, 3") + data + "x", "has more than 134 bytes");
   told(npy_header("|O", "2, 3") + data, "elements of type '|O'; expected bool, integers");
-  told(npy_header("<U5", "2, 3") + data, "elements of type '<U5'");
+  told(npy_header("<U5", "2, 3") + std::string(120, '\0'), "is (2, 3) text of 5 characters; expected numbers");
+  told(npy_header("|O", "2, 3") + data, "a CSV file with a column of labels is read by `format: csv`");
   told(npy_header("<c8", "2, 3") + data, "elements of type '<c8'");
-  told(npy_header("|u1", "2, 3", "True") + data, "is in Fortran order");
   told(npy_header("|u1", "2, 3", "Maybe") + data, "expected True or False, at byte 34 of its dictionary");
   told(npy_header("|u1", "2, -3") + data, "expected a whole number from 0 on");
   told(npy_header("|u1", "2, 9223372036854775807, 9223372036854775807") + data, "more than can be read");
