@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include "bantam/memory/device/device.h"
 #include "tests/cli/program.h"
 #include "tests/packing/planner_instances.h"
 
