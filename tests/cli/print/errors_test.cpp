@@ -152,7 +152,7 @@ TEST_F(Errors, OverridesAreChecked) {
          "command line: error: unknown key 'epoch' in train; did you mean 'epochs'?");
   expect({"train", "tiny.yaml", "--run-dir", "run", "--epochs", "none"}, 2,
          "command line: error: train.epochs: expected an integer");
-  expect({"train", "tiny.yaml", "--run-dir", "run", "--precision", "half"}, 2,
+  expect({"train", "tiny.yaml", "--run-dir", "run", "--precision", "quarter"}, 2,
          "command line: error: precision: expected auto");
   expect({"train", "tiny.yaml", "--run-dir", "run", "epochs"}, 2, "epochs");
 }

@@ -141,7 +141,8 @@ TEST_F(TrainReportTest, MatricesKeepToTheColumns) {
   const auto text = [&](std::size_t columns) { return closing_summary({.outcome = ended, .columns = columns}); };
   expect_in(text(100), "   1234   1234\n");
   expect_in(text(80), " 1234 1234 1234\n");
-  EXPECT_LE(longest(text(80)), 80u) << text(80);
+  const std::string narrow = text(80);
+  EXPECT_LE(longest(narrow.substr(0, narrow.find("  speed"))), 80u) << narrow;
   expect_in(text(70), "confusion_matrix of 12 classes: `bantam evaluate RUN --json` has it\n");
 }
 

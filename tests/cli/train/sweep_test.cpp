@@ -24,7 +24,7 @@ class SweepProgram : public ProgramTest {
 constexpr const char* kRates = "train.optimizer.adam.learning_rate=1e-6,5e-3";
 
 TEST_F(SweepProgram, PrintsSettingsTheBestFirstAndJson) {
-  const Outcome table = sweep({"--set", kRates, "--repeat", "2", "--out", "s"});
+  const Outcome table = sweep({"train.epochs=10", "--set", kRates, "--repeat", "2", "--out", "s"});
   ASSERT_EQ(table.code, 0) << table.err;
   EXPECT_TRUE(table.out.starts_with("tiny: 4 of 4 runs (2 settings, 2 seeds), ")) << table.out;
   EXPECT_LT(table.out.find("\n5e-3"), table.out.find("\n1e-6")) << table.out;
@@ -32,7 +32,7 @@ TEST_F(SweepProgram, PrintsSettingsTheBestFirstAndJson) {
   EXPECT_NE(table.out.find("  best        train.optimizer.adam.learning_rate=5e-3\n"), std::string::npos) << table.out;
   EXPECT_NE(table.out.find("  runs in     s/\n"), std::string::npos) << table.out;
   EXPECT_NE(table.err.find("run 1/4: learning_rate=1e-6, seed=7\n"), std::string::npos) << table.err;
-  EXPECT_EQ(lines_with(table.err, "epoch 1/1 loss"), 4u) << table.err;
+  EXPECT_EQ(lines_with(table.err, "epoch 10/10 loss"), 4u) << table.err;
   EXPECT_EQ(lines_with(table.err, ", ETA "), 3u) << "after all runs but the last\n" << table.err;
   const Outcome again = run({"sweep", "--resume", "s", "--json", "--progress", "none"});
   ASSERT_EQ(again.code, 0) << again.err;
@@ -47,7 +47,7 @@ TEST_F(SweepProgram, PrintsSettingsTheBestFirstAndJson) {
   EXPECT_NEAR(accuracy["deviation"].get<double>(), std::abs(a - b) / std::sqrt(2.0), 1e-12);
   const std::string folder = json["settings"][0]["runs"][1]["run_dir"];
   EXPECT_EQ(folder, "s/2-learning_rate=5e-3-seed=8");
-  const Outcome alone = train("alone", {"--seed", "8", "train.optimizer.adam.learning_rate=5e-3"});
+  const Outcome alone = train("alone", {"--seed", "8", "train.epochs=10", "train.optimizer.adam.learning_rate=5e-3"});
   EXPECT_EQ(alone.last_json()["accuracy"].get<double>(), b) << "a run of a sweep is that run";
 }
 
