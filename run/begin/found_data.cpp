@@ -118,7 +118,12 @@ FoundData find_data(const fs::path& at) {
   for (int depth = 0; depth <= kMostFolders && !here.empty(); ++depth, here = inner_folder(here)) {
     for (const auto find : {find_idx, find_cifar, find_masks, find_npz, find_npy, find_table, find_classes}) {
       try {
-        if (std::optional<FoundData> found = find(here)) return *std::move(found);
+        std::optional<FoundData> found = find(here);
+        if (!found) continue;
+        // Beside class folders a table of results, or one of the same classes, says less than the folders do.
+        if (found->repeats_folders)
+          if (std::optional<FoundData> folders = find_classes(here)) return *std::move(folders);
+        return *std::move(found);
       } catch (const DataError& error) {
         if (fault.empty()) fault = error.what();
       }

@@ -210,19 +210,60 @@ bool is_label(const Column& column, std::int64_t rows) {
   return !column.numbers || column.values.size() == 2 || (column.whole && column.values.size() <= kMostNumbers);
 }
 
-constexpr auto kUsualLabels =
-    std::to_array<std::string_view>({"label",        "class",      "target",     "category",    "species",
-                                     "kind",         "labels",     "variety",    "y",           "class_id",
-                                     "class_name",   "classname",  "label_id",   "survived",    "outcome",
-                                     "diagnosis",    "emotion",    "sentiment",  "quality",     "digit",
-                                     "exited",       "churn",      "breed",      "income",      "attrition",
-                                     "stroke",       "is_fraud",   "fraud",      "loan_status", "transported",
-                                     "heartdisease", "potability", "response",   "cls",         "price",
-                                     "medv",         "salary",     "saleprice",  "charges",     "median_house_value",
-                                     "tags",         "attributes", "categories", "level",       "genre",
-                                     "type",         "score",      "rating",     "age"});
+constexpr auto kUsualLabels = std::to_array<std::string_view>({"label",
+                                                               "class",
+                                                               "target",
+                                                               "category",
+                                                               "species",
+                                                               "kind",
+                                                               "labels",
+                                                               "variety",
+                                                               "y",
+                                                               "class_id",
+                                                               "class_name",
+                                                               "classname",
+                                                               "label_id",
+                                                               "survived",
+                                                               "outcome",
+                                                               "diagnosis",
+                                                               "emotion",
+                                                               "sentiment",
+                                                               "quality",
+                                                               "digit",
+                                                               "exited",
+                                                               "churn",
+                                                               "breed",
+                                                               "income",
+                                                               "attrition",
+                                                               "stroke",
+                                                               "is_fraud",
+                                                               "fraud",
+                                                               "loan_status",
+                                                               "transported",
+                                                               "heartdisease",
+                                                               "potability",
+                                                               "dx",
+                                                               "finding labels",
+                                                               "finding",
+                                                               "response",
+                                                               "cls",
+                                                               "price",
+                                                               "medv",
+                                                               "salary",
+                                                               "saleprice",
+                                                               "charges",
+                                                               "median_house_value",
+                                                               "tags",
+                                                               "attributes",
+                                                               "categories",
+                                                               "level",
+                                                               "genre",
+                                                               "type",
+                                                               "score",
+                                                               "rating",
+                                                               "age"});
 
-/// What is as often something to learn from: it is what is predicted of images, or in the last column.
+/// What is as often something to learn from: in the last column it is what is predicted.
 constexpr auto kAmbiguousLabels =
     std::to_array<std::string_view>({"level", "genre", "type", "score", "rating", "age", "response"});
 
@@ -299,8 +340,7 @@ Predicted predicted(const Table& table, const Column* image) {
   for (const std::string_view name : kUsualLabels) {
     const Column* column = table.named(name);
     if (column == nullptr || is_taken(*column)) continue;
-    if (std::ranges::find(kAmbiguousLabels, name) != kAmbiguousLabels.end() && image == nullptr &&
-        column != &table.columns.back())
+    if (std::ranges::find(kAmbiguousLabels, name) != kAmbiguousLabels.end() && column != &table.columns.back())
       continue;
     // Of points, the columns x and y are two numbers to predict.
     if (name == "y" && table.named("x") != nullptr && image != nullptr) continue;
@@ -418,7 +458,6 @@ TableFiles choose_files(const std::vector<fs::path>& files) {
   fs::path other;
   for (const fs::path& file : files) {
     const std::string stem = lower_case(file.stem().string());
-    if (has_word(stem, {"submission", "class_dict", "classes"}) && files.size() > 1) continue;
     fs::path& place = has_word(stem, {"val", "dev"})     ? chosen.validation
                       : has_word(stem, {"train"})        ? chosen.train
                       : has_word(stem, {"test", "eval"}) ? chosen.test
@@ -464,6 +503,18 @@ void add_files(const TableFiles& files, const Table& training, const Predicted& 
   found.keys.insert(found.keys.end(), parts.begin(), parts.end());
 }
 
+/// Whether nearly all images lie in folders that are called as their labels.
+bool says_folders(const Column& image, const Column& label) {
+  const std::size_t rows = std::min(image.rows.size(), label.rows.size());
+  std::size_t same = 0;
+  for (std::size_t row = 0; row < rows; ++row) {
+    std::string path = image.rows[row];
+    std::ranges::replace(path, '\\', '/');
+    same += fs::path(path).parent_path().filename() == label.rows[row] ? 1 : 0;
+  }
+  return same * 10 >= rows * 9;
+}
+
 struct ReadTable {
   const TableFiles& files;
   const Table& table;
@@ -477,6 +528,7 @@ FoundData found_table(const ReadTable& read, bool rich) {
   const Column* image = read.images.column;
   FoundData found{.format = "csv", .keys = {}};
   add_files(read.files, table, read.wanted, image, found);
+  found.repeats_folders = image == nullptr || says_folders(*image, *read.wanted.columns[0]);
   if (image != nullptr) {
     found.keys.push_back("image: " + table.key_of(*image));
     if (!read.images.root.empty()) found.keys.push_back("root: " + yaml_text(read.images.root.string()));
@@ -495,7 +547,13 @@ FoundData found_table(const ReadTable& read, bool rich) {
 
 std::optional<FoundData> find_table(const fs::path& at) {
   constexpr std::array<std::string_view, 4> kSuffixes = {".csv", ".tsv", ".csv.gz", ".tsv.gz"};
-  const std::vector<fs::path> files = with_suffix(at, kSuffixes);
+  std::vector<fs::path> files = with_suffix(at, kSuffixes);
+  if (fs::is_directory(at))
+    std::erase_if(files, [](const fs::path& file) {
+      return has_word(lower_case(file.stem().string()), {"submission", "class_dict"});
+    });
+  if (files.size() > 1)
+    std::erase_if(files, [](const fs::path& file) { return has_word(lower_case(file.stem().string()), {"classes"}); });
   if (files.empty()) return std::nullopt;
   const TableFiles chosen = choose_files(files);
   const Table table = read_table(chosen.train);
