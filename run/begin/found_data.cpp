@@ -125,9 +125,11 @@ FoundData find_data(const fs::path& at) {
     for (const auto find : {find_idx, find_cifar, find_masks, find_npz, find_npy, find_table, find_classes}) {
       try {
         std::optional<FoundData> found = find(here);
-        if (found && is_table_beside_images(*found))
-          if (std::optional<FoundData> classes = find_classes(here)) found = std::move(classes);
-        if (found) return *std::move(found);
+        if (!found) continue;
+        // Beside class folders a table of results, or one of the same classes, says less than the folders do.
+        if (found->repeats_folders || is_table_beside_images(*found))
+          if (std::optional<FoundData> folders = find_classes(here)) return *std::move(folders);
+        return *std::move(found);
       } catch (const DataError& error) {
         if (fault.empty()) fault = error.what();
       }

@@ -28,6 +28,7 @@ struct FoundData {
   bool are_presences = false;                    ///< targets are zeros and ones: the presence of a class each
   std::int64_t pixel_classes = 0;                ///< of arrays of masks; 0: there are none
   bool ignored = false;                          ///< of those: 255 counts for no class
+  bool repeats_folders = false;                  ///< of a table: it names no images, or labels that are their folders
   /// What else the same files can be read as, where these keys do not suit all of them; null: nothing.
   std::shared_ptr<const FoundData> otherwise = nullptr;
 };

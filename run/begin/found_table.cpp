@@ -272,19 +272,22 @@ bool names_groups(const std::string& name) {
 }
 
 constexpr auto kUsualLabels =
-    std::to_array<std::string_view>({"label",        "class",      "target",    "category",    "species",
-                                     "kind",         "labels",     "variety",   "y",           "class_id",
-                                     "class_name",   "classname",  "label_id",  "survived",    "outcome",
-                                     "diagnosis",    "emotion",    "sentiment", "quality",     "digit",
-                                     "exited",       "churn",      "breed",     "income",      "attrition",
-                                     "stroke",       "is_fraud",   "fraud",     "loan_status", "transported",
-                                     "heartdisease", "potability", "response",  "cls",         "price",
-                                     "medv",         "salary",     "saleprice", "charges",     "median_house_value",
-                                     "tags",         "dx",         "disease",   "attributes",  "categories",
-                                     "level",        "genre",      "type",      "score",       "rating",
-                                     "age"});
+    std::to_array<std::string_view>({"label",       "class",       "target",       "category",
+                                     "species",     "kind",        "labels",       "variety",
+                                     "y",           "class_id",    "class_name",   "classname",
+                                     "label_id",    "survived",    "outcome",      "diagnosis",
+                                     "emotion",     "sentiment",   "quality",      "digit",
+                                     "exited",      "churn",       "breed",        "income",
+                                     "attrition",   "stroke",      "is_fraud",     "fraud",
+                                     "loan_status", "transported", "heartdisease", "potability",
+                                     "response",    "cls",         "price",        "medv",
+                                     "salary",      "saleprice",   "charges",      "median_house_value",
+                                     "tags",        "dx",          "choice",       "finding labels",
+                                     "finding",     "disease",     "attributes",   "categories",
+                                     "level",       "genre",       "type",         "score",
+                                     "rating",      "age"});
 
-/// What is as often something to learn from: it is what is predicted of images, or in the last column.
+/// What is as often something to learn from: in the last column it is what is predicted.
 constexpr auto kAmbiguousLabels =
     std::to_array<std::string_view>({"level", "genre", "type", "score", "rating", "age", "response"});
 
@@ -362,8 +365,7 @@ Predicted predicted(const Table& table, const Column* image) {
   for (const std::string_view name : kUsualLabels) {
     const Column* column = table.named(name);
     if (column == nullptr || is_taken(*column)) continue;
-    if (std::ranges::find(kAmbiguousLabels, name) != kAmbiguousLabels.end() && image == nullptr &&
-        column != &table.columns.back())
+    if (std::ranges::find(kAmbiguousLabels, name) != kAmbiguousLabels.end() && column != &table.columns.back())
       continue;
     // Of points, the columns x and y are two numbers to predict.
     if (name == "y" && table.named("x") != nullptr && image != nullptr) continue;
@@ -579,6 +581,18 @@ const Column* group_column(const Table& table, const Predicted& predicted, const
   return nullptr;
 }
 
+/// Whether nearly all images lie in folders that are called as their labels.
+bool says_folders(const Column& image, const Column& label) {
+  const std::size_t rows = std::min(image.rows.size(), label.rows.size());
+  std::size_t same = 0;
+  for (std::size_t row = 0; row < rows; ++row) {
+    std::string path = image.rows[row];
+    std::ranges::replace(path, '\\', '/');
+    same += fs::path(path).parent_path().filename() == label.rows[row] ? 1 : 0;
+  }
+  return same * 10 >= rows * 9;
+}
+
 struct ReadTable {
   const TableFiles& files;
   const Table& table;
@@ -592,6 +606,7 @@ FoundData found_table(const ReadTable& read, bool rich) {
   const Column* image = read.images.column;
   FoundData found{.format = "csv", .keys = {}};
   add_files(read.files, table, read.wanted, image, found);
+  found.repeats_folders = image == nullptr || says_folders(*image, *read.wanted.columns[0]);
   if (image != nullptr) {
     found.keys.push_back("image: " + table.key_of(*image));
     if (!read.images.root.empty()) found.keys.push_back("root: " + yaml_text(read.images.root.string()));

@@ -432,6 +432,32 @@ TEST_F(Init, FoldersOfClassesBesideACompetitionsTables) {
   expect_in(trained("zoo"), "format: image_folder\n");
 }
 
+TEST_F(Init, TablesBesideClassFolders) {
+  std::string birds = "class id,filepaths,labels,data set\n", results = "epoch,loss,accuracy\n",
+              submission = "file,kind\n", ham = "lesion,image_id,dx,age,sex\n";
+  for (int i = 0; i < 24; ++i) {
+    const std::string kind = i % 2 == 0 ? "owl" : "tit", image = picture(36, 40, 3, i % 2 == 0 ? 10 : 200);
+    const std::string part = i < 16 ? "train" : "test", name = fmt::format("{}/{}/{}.png", part, kind, i);
+    write_file("birds/" + name, image);
+    birds += fmt::format("{},{},{},{}\n", i % 2, name, kind, part);
+    write_file(fmt::format("results/{}/{}.png", kind, i), image);
+    results += fmt::format("{},{},{}\n", i, 1.0 / (i + 1), i / 30.0);
+    write_file(fmt::format("seedlings/train/{}/{}.png", kind, i), image);
+    write_file(fmt::format("seedlings/test/{}x.png", i), image);
+    submission += fmt::format("{}x.png,owl\n", i);
+    write_file(fmt::format("ham/part_{}/I{:03}.png", i / 12, i), image);
+    ham += fmt::format("L{},I{:03},{},{},{}\n", i / 2, i, kind, 20 + i % 4 * 5, i % 3 == 0 ? "male" : "female");
+  }
+  write_file("birds/birds.csv", birds);
+  write_file("results/results.csv", results);
+  write_file("seedlings/sample_submission.csv", submission);
+  write_file("ham/metadata.csv", ham);
+  expect_in(trained("birds"), "format: image_folder\n  path: birds\n");
+  expect_in(trained("results"), "format: image_folder\n  path: results\n");
+  expect_in(trained("seedlings"), "format: image_folder\n  path: seedlings\n");
+  expect_in(trained("ham"), "image: image_id\n  label: dx\n");
+}
+
 TEST_F(Init, AFolderAmongOtherFiles) {
   write_file("archive/README.md", "photos");
   for (int i = 0; i < 12; ++i)
