@@ -41,7 +41,8 @@ void GraphBuilding::reserve(const std::string& name) {
 
 std::string channels_first_hint(const Shape& input) {
   constexpr std::int64_t kMostChannels = 4;
-  if (input.rank() != 3 || input[0] > kMostChannels || input[1] <= kMostChannels || input[2] <= kMostChannels) return "";
+  if (input.rank() != 3 || input[0] > kMostChannels || input[1] <= kMostChannels || input[2] <= kMostChannels)
+    return "";
   return fmt::format(
       "\n  (input: [{0}, {1}, {2}] looks like [channels, height, width]; it is [height, width, channels] here:\n"
       "  input: [{1}, {2}, {0}])",

@@ -271,8 +271,9 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"~: 3\n", "t.yaml:1:1: error: a key must be text, got nothing\n   ~: 3\n   ^"},
         Case{"[a]: 3\n",
              "t.yaml:1:1: error: a key must be text, not a list or a map (is a bracket left open?)\n   [a]: 3\n   ^"},
-        Case{"[1, a]: 3\n",
-             "t.yaml:1:1: error: a key must be text, not a list or a map (is a bracket left open?)\n   [1, a]: 3\n   ^"},
+        Case{
+            "[1, a]: 3\n",
+            "t.yaml:1:1: error: a key must be text, not a list or a map (is a bracket left open?)\n   [1, a]: 3\n   ^"},
         Case{"[1, 2]: 3\n'[1, 2]': 4\n",
              "t.yaml:2:1: error: duplicate key '[1, 2]' (first at t.yaml:1:1)\n   '[1, 2]': 4\n   ^~~~~~~~"},
         Case{std::string("a: x\1\n"), "t.yaml:1:5: error: control character 0x01; a configuration is plain text"}));

@@ -146,7 +146,8 @@ TEST_F(Fit, OutOfMemoryBlamesTheDataSetWhereItIsToBlame) {
   expect_narrow(outcome.err);
   const std::string text = flat(outcome.err);
   EXPECT_NE(text.find("The data set needs 23.6 MiB of these "), std::string::npos) << text;
-  EXPECT_NE(text.find("23.5 MiB for 8,000 training images and 120 KiB for 40 validation images"), std::string::npos) << text;
+  EXPECT_NE(text.find("23.5 MiB for 8,000 training images and 120 KiB for 40 validation images"), std::string::npos)
+      << text;
   // And what is named does fit; much more would not.
   ASSERT_NE(text.find("Each of these fits: cache: off -> a pool of "), std::string::npos) << text;
   std::vector<std::string> uncached = tight;

@@ -59,9 +59,7 @@ TEST_F(SettleTest, WarnsOfProbabilitiesWhereTheLossReadsLogits) {
 }
 
 TEST_F(SettleTest, WarnsOfTopKOfAllClasses) {  // the network has 10 outputs
-  const auto warnings = [&](const std::string& metrics) {
-    return settle(tiny({"train.metrics=" + metrics})).warnings;
-  };
+  const auto warnings = [&](const std::string& metrics) { return settle(tiny({"train.metrics=" + metrics})).warnings; };
   EXPECT_TRUE(warnings("[accuracy, top_k: {k: 9}]").empty());
   for (const char* k : {"10", "12"})
     EXPECT_EQ(warnings(std::string("[top_k: {k: ") + k + "}]"),
