@@ -119,11 +119,12 @@ std::string matrix_text(const ClassReport& report, std::size_t columns) {
   for (std::size_t most = kLongestColumn; most >= kShortestColumn; --most)
     if (const std::string table = matrix_table(report, 0, classes, most); longest_line(table) <= columns)
       return "\n" + table;
-  std::int64_t together = classes - 1;
-  while (together > 1 && longest_line(matrix_table(report, 0, together, kShortestLabel)) > columns) --together;
   std::string text;
-  for (std::int64_t first = 0; first < classes; first += together)
-    text += "\n" + matrix_table(report, first, std::min(classes, first + together), kShortestLabel);
+  for (std::int64_t first = 0, end = 0; first < classes; first = end) {
+    end = classes;
+    while (end > first + 1 && longest_line(matrix_table(report, first, end, kShortestLabel)) > columns) --end;
+    text += "\n" + matrix_table(report, first, end, kShortestLabel);
+  }
   return text;
 }
 
