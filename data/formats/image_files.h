@@ -12,9 +12,9 @@
 #include <string_view>
 #include <vector>
 
+#include "bantam/data/files/image_types.h"
 #include "bantam/data/files/once.h"
 #include "bantam/data/formats/sample_reader.h"
-#include "bantam/data/images/image_types.h"
 
 namespace bantam {
 

@@ -7,8 +7,8 @@
 #include <span>
 #include <string>
 
+#include "bantam/data/files/image_types.h"
 #include "bantam/data/images/image.h"
-#include "bantam/data/images/image_types.h"
 
 namespace bantam {
 

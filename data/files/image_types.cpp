@@ -1,5 +1,5 @@
 // Two tables: of types that are read, and of first bytes of files that are something else.
-#include "bantam/data/images/image_types.h"
+#include "bantam/data/files/image_types.h"
 
 #include <algorithm>
 #include <array>
