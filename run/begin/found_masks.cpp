@@ -13,6 +13,7 @@
 
 #include "bantam/base/atomic_file.h"
 #include "bantam/base/error.h"
+#include "bantam/base/text.h"
 #include "bantam/data/formats/image_files.h"
 #include "bantam/data/formats/mask_names.h"
 #include "bantam/data/images/mask.h"
@@ -39,7 +40,14 @@ bool is_of_masks(const std::string& folder) {
                                                       "gt",   "lbl",   "trimap", "target"};
   constexpr std::array<std::string_view, 5> kOthers = {"object", "instance", "viz", "visual", "overlay"};
   const std::string name = small(folder);
-  return has_any(name, kWords) && !has_any(name, kOthers);
+  const bool is_called = has_any(name, kWords) || name == "ann" || name.starts_with("ann_");
+  return is_called && !has_any(name, kOthers);
+}
+
+/// A folder whose name says that images lie there.
+bool is_of_images(const std::string& folder) {
+  constexpr std::array<std::string_view, 4> kWords = {"image", "img", "photo", "picture"};
+  return has_any(small(folder), kWords);
 }
 
 Names stems_of(const Names& files) {
@@ -71,6 +79,12 @@ Names place_keys(const std::string& folder, const MaskNames& names) {
   return keys;
 }
 
+/// Label Studio's "task-7-annotation-9-by-1-tag-ant-0": the number is that of a task, of no image's name.
+bool is_of_label_studio(const std::string& file) {
+  const std::string name = fs::path(file).filename().string();
+  return name.starts_with("task-") && name.find("-annotation-") != std::string::npos;
+}
+
 struct FoundPair {
   std::string images, masks;
   MaskNames names;
@@ -78,7 +92,8 @@ struct FoundPair {
 
 /// Folders below `place` that hold masks: its own, and those within, as annotations/trimaps.
 Names mask_folders(const fs::path& place) {
-  constexpr std::array<std::string_view, 4> kFirst = {"segmentationclasspng", "segmentationclass", "masks", "mask"};
+  constexpr std::array<std::string_view, 5> kFirst = {"segmentationclasspng", "segmentationclass", "masks", "mask",
+                                                      "masks_machine"};
   Names found;
   for (const std::string& folder : list_folder(place).folders) {
     if (!is_of_masks(folder)) continue;
@@ -102,7 +117,7 @@ std::optional<FoundPair> pair_in(const fs::path& place) {
   });
   for (const std::string& masks : mask_folders(place)) {
     const Names of_masks = images_in(place / masks);
-    if (of_masks.empty()) continue;
+    if (of_masks.empty() || is_of_label_studio(of_masks[0])) continue;
     for (const std::string& folder : images)
       if (const auto names = find_mask_names(images_in(place / folder), of_masks))
         return FoundPair{folder, masks, *names};
@@ -260,6 +275,32 @@ std::optional<FoundData> find_masks(const fs::path& at) {
     return found;
   }
   return std::nullopt;
+}
+
+void refuse_unpaired_masks(const fs::path& at) {
+  if (!fs::is_directory(at)) return;
+  std::vector<fs::path> places = {at};
+  for (const std::string& part : find_folders(at, kTrainFolders)) places.push_back(at / part);
+  for (const fs::path& place : places) {
+    const Names folders = list_folder(place).folders;
+    for (const std::string& images : folders)
+      for (const std::string& masks : folders) {
+        if (!is_of_images(images) || is_of_masks(images) || !is_of_masks(masks)) continue;
+        const Names of_images = list_image_files(place / images).names,
+                    of_masks = list_image_files(place / masks).names;
+        if (of_images.empty() || of_masks.empty()) continue;
+        throw DataError(fmt::format(
+            "{}: the folders {} and {} look like images and their masks, but the names do not agree: {} and {}. "
+            "Expected one mask an image, of the same name but for what data.masks.suffix, prefix, image_suffix and "
+            "image_prefix say{}",
+            place.string(), printable(images), printable(masks), printable(of_images[0]), printable(of_masks[0]),
+            is_of_label_studio(of_masks[0])
+                ? ". Label Studio numbers masks by tasks and writes one a label: its JSON says which "
+                  "image a task has; rename them so, or export from it as COCO into a tool that writes "
+                  "masks (CVAT)"
+                : ""));
+      }
+  }
 }
 
 MaskSurvey survey_masks(const SampleReader& reader, const std::vector<ListedClass>& listed) {

@@ -164,6 +164,21 @@ TEST_F(FoundMasksTest, FoldersThatNameTheirPart) {
   expect_in(text, "    values: {[64, 128, 64]: Animal, [192, 0, 128]: Archway}\n");
 }
 
+TEST_F(FoundMasksTest, PartsAndCitiesWithinTheFolders) {
+  for (const char* part : {"train", "val"})
+    for (const char* name : {"a", "b", "c"}) {
+      put(fmt::format("mm/img_dir/{}/{}.png", part, name), 3, {9, 9, 9, 99, 9, 9});
+      put(fmt::format("mm/ann_dir/{}/{}.png", part, name), 1, {0, 1});
+      put(fmt::format("city/leftImg8bit/{}/ulm/{}_leftImg8bit.png", part, name), 3, {9, 9, 9, 99, 9, 9});
+      put(fmt::format("city/gtFine/{}/ulm/{}_gtFine_labelIds.png", part, name), 1, {0, 1, 2});
+      put(fmt::format("city/gtFine/{}/ulm/{}_gtFine_color.png", part, name), 3, {0, 0, 0, 128, 0, 0});
+    }
+  expect_in(config_of("mm"), "  images: img_dir\n  masks:\n    folder: ann_dir\n  classes: 2\n");
+  expect_in(config_of("city"),
+            "  images: leftImg8bit\n  masks:\n    folder: gtFine\n    suffix: _gtFine_labelIds\n"
+            "    image_suffix: _leftImg8bit\n  classes: 3\n");
+}
+
 TEST_F(FoundMasksTest, ClassFoldersAreNoMasks) {
   for (const char* name : {"a", "b"}) {
     put(fmt::format("photos/cat/{}.png", name), 3, {9, 9, 9});
