@@ -177,6 +177,30 @@ std::vector<ListedClass> listed_in(const std::vector<fs::path>& places) {
   return {};
 }
 
+/// Keys that name the lists of parts, as Pascal VOC's and CVAT's ImageSets/Segmentation/train.txt; where there are
+/// lists of training and held-out images.
+Names list_keys(const fs::path& at) {
+  for (const char* folder : {"ImageSets/Segmentation", "ImageSets"}) {
+    if (!fs::is_directory(at / folder)) continue;
+    const Names files = list_folder(at / folder).files;
+    const auto list_of = [&](std::span<const std::string_view> parts) -> std::string {
+      for (const std::string_view part : parts)
+        for (const std::string& name : files)
+          if (small(name) == std::string(part) + ".txt" && fs::file_size(at / folder / name) > 0)
+            return fmt::format("{}/{}", folder, name);
+      return "";
+    };
+    const std::string train = list_of(kTrainFolders), validation = list_of(kValidationFolders),
+                      test = list_of(kTestFolders);
+    if (train.empty() || (validation.empty() && test.empty())) continue;
+    Names keys = {"train: " + yaml_text(train)};
+    if (!validation.empty()) keys.push_back("validation: " + yaml_text(validation));
+    if (!test.empty()) keys.push_back("test: " + yaml_text(test));
+    return keys;
+  }
+  return {};
+}
+
 std::string trimmed(std::string_view text) {
   constexpr std::string_view kAround = " \t\r,:;\"'";
   const std::size_t first = text.find_first_not_of(kAround);
@@ -268,6 +292,8 @@ std::optional<FoundData> find_masks(const fs::path& at) {
     if (place == at) name_parts(place, *pair);
     FoundData found{"segmentation_folder", {"path: " + yaml_text(at.string())}};
     if (pair->images != "images") found.keys.push_back("images: " + yaml_text(pair->images));
+    if (place == at)
+      for (std::string& key : list_keys(at)) found.keys.push_back(std::move(key));
     found.mask_place = place_keys(pair->masks, pair->names);
     std::vector<fs::path> listing = places;
     if (at.has_parent_path()) listing.push_back(at.parent_path());

@@ -139,6 +139,20 @@ TEST_F(FoundMasksTest, VocFoldersWithColoursAndALabelMap) {
   expect_in(text, "ignore_index: 255");
 }
 
+TEST_F(FoundMasksTest, ListsOfAToolsSubsets) {
+  for (const char* name : {"a", "b", "c", "d"}) {
+    put(fmt::format("cvat/JPEGImages/{}.png", name), 3, {9, 9, 9, 99, 9, 9});
+    put(fmt::format("cvat/SegmentationClass/{}.png", name), 1, {0, 1});
+  }
+  fs::create_directories(path("cvat/ImageSets/Segmentation"));
+  write_file_atomically(path("cvat/ImageSets/Segmentation/Train.txt"), "a\nb\nc\n");
+  write_file_atomically(path("cvat/ImageSets/Segmentation/Validation.txt"), "d\n");
+  const std::string text = config_of("cvat");
+  expect_in(text, "  train: ImageSets/Segmentation/Train.txt\n  validation: ImageSets/Segmentation/Validation.txt\n");
+  expect_in(text, "3 training images");
+  expect_in(text, "; 1 held out");
+}
+
 TEST_F(FoundMasksTest, OneFolderWithTheToolsClasses) {
   for (const char* part : {"train", "valid"})
     for (const char* name : {"a", "b", "c"}) {
