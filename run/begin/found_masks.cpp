@@ -17,6 +17,7 @@
 #include "bantam/data/formats/image_files.h"
 #include "bantam/data/formats/mask_names.h"
 #include "bantam/data/images/mask.h"
+#include "bantam/run/begin/found_files.h"
 
 namespace bantam::run {
 namespace {
@@ -34,14 +35,18 @@ bool has_any(const std::string& text, std::span<const std::string_view> words) {
   return std::ranges::any_of(words, [&](std::string_view word) { return text.find(word) != std::string::npos; });
 }
 
-/// A folder whose name says that masks lie there; not drawings of them, and not those of instances.
-bool is_of_masks(const std::string& folder) {
+/// A folder whose name says that masks lie there, or drawings of them, or those of instances.
+bool is_of_labels(const std::string& folder) {
   constexpr std::array<std::string_view, 9> kWords = {"mask", "label", "annot",  "seg",   "ground",
                                                       "gt",   "lbl",   "trimap", "target"};
-  constexpr std::array<std::string_view, 5> kOthers = {"object", "instance", "viz", "visual", "overlay"};
   const std::string name = small(folder);
-  const bool is_called = has_any(name, kWords) || name == "ann" || name.starts_with("ann_");
-  return is_called && !has_any(name, kOthers);
+  return has_any(name, kWords) || name == "ann" || name.starts_with("ann_");
+}
+
+/// One with masks of classes.
+bool is_of_masks(const std::string& folder) {
+  constexpr std::array<std::string_view, 5> kOthers = {"object", "instance", "viz", "visual", "overlay"};
+  return is_of_labels(folder) && !has_any(small(folder), kOthers);
 }
 
 /// A folder whose name says that images lie there.
@@ -110,12 +115,14 @@ Names mask_folders(const fs::path& place) {
 std::optional<FoundPair> pair_in(const fs::path& place) {
   Names images;
   for (const std::string& folder : list_folder(place).folders)
-    if (!is_of_masks(folder)) images.push_back(folder);
+    if (!is_of_labels(folder)) images.push_back(folder);
+  Names all_masks = mask_folders(place);
   // Images of a test may have the same names.
-  std::ranges::stable_partition(images, [](const std::string& folder) {
-    return std::ranges::none_of(kTestFolders, [&](std::string_view part) { return small(folder).starts_with(part); });
-  });
-  for (const std::string& masks : mask_folders(place)) {
+  for (Names* folders : {&images, &all_masks})
+    std::ranges::stable_partition(*folders, [](const std::string& folder) {
+      return std::ranges::none_of(kTestFolders, [&](std::string_view part) { return small(folder).starts_with(part); });
+    });
+  for (const std::string& masks : all_masks) {
     const Names of_masks = images_in(place / masks);
     if (of_masks.empty() || is_of_label_studio(of_masks[0])) continue;
     for (const std::string& folder : images)
@@ -305,6 +312,18 @@ std::optional<FoundData> find_masks(const fs::path& at) {
 
 void refuse_unpaired_masks(const fs::path& at) {
   if (!fs::is_directory(at)) return;
+  const Names folders_of_all = list_folder(at).folders;
+  const auto has_no_images = [&](const std::string& folder) {
+    return is_of_labels(folder) || list_image_files(at / folder).names.empty();
+  };
+  constexpr std::array<std::string_view, 2> kVoc = {"segmentationclass", "segmentationclasspng"};
+  if (const std::string masks = first_of(folders_of_all, kVoc); !masks.empty() &&
+                                                                std::ranges::all_of(folders_of_all, has_no_images) &&
+                                                                !list_image_files(at / masks).names.empty())
+    throw DataError(fmt::format(
+        "{}: has masks ({}), but not the images that they are of: put these into JPEGImages beside it, or export again "
+        "with them (CVAT: \"Save images\")",
+        at.string(), printable(masks)));
   std::vector<fs::path> places = {at};
   for (const std::string& part : find_folders(at, kTrainFolders)) places.push_back(at / part);
   for (const fs::path& place : places) {

@@ -407,6 +407,12 @@ void refuse_boxes(const Table& table) {
       refuse(fmt::format("{}, {}, …", left, right));
   for (const std::string_view name : {"region_shape_attributes", "bbox", "bounding_box"})
     if (const Column* column = table.named(name); column != nullptr && !column->numbers) refuse(name);
+  // Make Sense's: label, x, y, width, height, image, its width, its height.
+  const auto is_whole_number = [&](std::size_t c) { return table.columns[c].numbers && table.columns[c].whole; };
+  constexpr std::array<std::size_t, 6> kCorners = {1, 2, 3, 4, 6, 7};
+  if (!table.header && table.columns.size() == 8 && table.columns[5].images &&
+      std::ranges::all_of(kCorners, is_whole_number))
+    refuse("columns 1 to 4, as Make Sense has them");
   for (const Column& column : table.columns)
     if (!column.rows.empty() && column.rows.front().find("rectanglelabels") != std::string::npos) refuse(column.name);
 }

@@ -435,6 +435,7 @@ TEST_F(Init, FilesOfLabellingToolsAreNamed) {
        {"000001.txt", "boxes around objects, as KITTI has them"}},
       {"filename,file_size,region_shape_attributes\na.jpg,1,\"{\"\"name\"\":\"\"rect\"\"}\"\n",
        {"via.csv", "has boxes around objects (region_shape_attributes): detection is not supported"}},
+      {"ant,1,2,3,4,a.jpg,64,64\nbee,1,2,3,5,a.jpg,64,64\n", {"labels.csv", "columns 1 to 4, as Make Sense has them"}},
       {"image_id,width,bbox\na,64,\"[1, 2, 3, 4]\"\nb,64,\"[1, 2, 3, 5]\"\n",
        {"train.csv", "has boxes around objects (bbox): detection is not supported"}}};
   int number = 0;

@@ -193,6 +193,26 @@ TEST_F(FoundMasksTest, PartsAndCitiesWithinTheFolders) {
             "    image_suffix: _leftImg8bit\n  classes: 3\n");
 }
 
+TEST_F(FoundMasksTest, TheTestsFoldersAreNotThoseOfTraining) {
+  for (const char* part : {"test", "train"})
+    for (const char* name : {"a", "b", "c"}) {
+      put(fmt::format("set/{}_images/{}{}.png", part, part, name), 3, {9, 9, 9, 99, 9, 9});
+      put(fmt::format("set/{}_masks/{}{}.png", part, part, name), 1, {0, 255});
+    }
+  const std::string text = config_of("set");
+  expect_in(text, "  images: '{part}_images'\n  masks:\n    folder: '{part}_masks'\n");
+  expect_in(text, "3 training images");
+}
+
+TEST_F(FoundMasksTest, MasksWithoutTheirImages) {
+  for (const char* folder : {"SegmentationClass", "SegmentationObject"})
+    for (const char* name : {"a", "b"}) put(fmt::format("cvat/{}/{}.png", folder, name), 3, {0, 0, 0, 128, 0, 0});
+  fs::create_directories(path("cvat/ImageSets/Segmentation"));
+  EXPECT_FALSE(find_masks(path("cvat"))) << "drawings of instances are no images";
+  EXPECT_THROW(refuse_unpaired_masks(path("cvat")), DataError);
+  EXPECT_THROW((void)config_of("cvat"), DataError);
+}
+
 TEST_F(FoundMasksTest, ClassFoldersAreNoMasks) {
   for (const char* name : {"a", "b"}) {
     put(fmt::format("photos/cat/{}.png", name), 3, {9, 9, 9});
