@@ -93,6 +93,8 @@ void print_text(const run::ConvertedWeights& weights, const ImportOptions& optio
   fmt::print("{}: {} for {}, {}\n", printable(options.out), counted(weights.file.tensors.size(), "tensor"),
              weights.model, format_byte_size(weights.file.tensor_bytes()));
   fmt::print("train from it: {}\n", printable(model_text(weights, options)));
+  if (weights.classes == 0 && options.torchvision.classes == 0)
+    fmt::print("with the number of your classes: --classes N writes it\n");
 }
 
 /// Of an ONNX model. Throws ConfigError for options of weights files.

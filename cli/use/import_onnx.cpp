@@ -87,6 +87,7 @@ void print_text(const ImportOnnxOptions& options, const onnx::Model& model, cons
              format_byte_size(network.weights.tensor_bytes()));
   if (!network.left_out.empty()) fmt::print("left out, for other classes: {}\n", join(network.left_out, ", ", ", "));
   for (const std::string& note : network.notes) fmt::print("note: {}\n", printable(note));
+  fmt::print("train it with the sections data and train beside its model, as `bantam init --data DIR` writes them\n");
 }
 
 void print_json(const onnx::Model& model, const Files& files, const onnx::ImportedNetwork& network,
@@ -106,6 +107,16 @@ void print_json(const onnx::Model& model, const Files& files, const onnx::Import
                                        {"left_out", network.left_out},
                                        {"notes", network.notes}};
   fmt::print("{}\n", json_text(json));
+}
+
+/// A network of several convolutions that PyTorch wrote without any norm.
+bool lacks_norms(const onnx::Model& model) {
+  constexpr std::ptrdiff_t kSeveral = 5;
+  const auto has = [](std::string_view part) {
+    return [part](const auto& node) { return node.op.find(part) != std::string::npos; };
+  };
+  return model.producer.starts_with("pytorch") && std::ranges::count_if(model.nodes, has("Conv")) >= kSeveral &&
+         std::ranges::none_of(model.nodes, has("Normalization"));
 }
 
 onnx::ImportedNetwork imported(const ImportOnnxOptions& options, const onnx::Model& model) {
@@ -136,6 +147,10 @@ int import_onnx(const ImportOnnxOptions& options) {
   const Files files = files_to_write(options);
   const onnx::Model model = onnx::read(options.file);
   onnx::ImportedNetwork network = imported(options, model);
+  if (lacks_norms(model))
+    network.notes.emplace_back(
+        "the model has no batch norms; where its network had some, the exporter folded them, and training is slower "
+        "to settle: torch.onnx.export(…, optimize=False) keeps them");
   const auto names = model.metadata.find("class_names");
   if (names != model.metadata.end() && network.left_out.empty()) network.weights.metadata.insert(*names);
   const std::string text = config_text(options, model, files, network);

@@ -114,6 +114,11 @@ std::optional<MaskNames> find_mask_names(std::span<const std::string> images, st
         tried.push_back(*names);
     const auto [image_prefix, image_suffix] = common_ends(images);
     const auto [prefix, suffix] = common_ends(masks);
+    // Cityscapes' masks lie beside drawings of them, and both have endings in place of the images'.
+    for (const std::string_view ending : {"_gtFine_labelTrainIds", "_gtFine_labelIds", "_gtCoarse_labelIds"})
+      tried.push_back({.suffix = std::string(ending), .image_suffix = image_suffix});
+    for (const std::string_view ending : kSuffixes)
+      tried.push_back({.suffix = std::string(ending), .image_suffix = image_suffix});
     for (const bool with_prefix : {true, false})
       for (const bool with_suffix : {true, false})
         tried.push_back({.prefix = with_prefix ? prefix : "",

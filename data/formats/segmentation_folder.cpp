@@ -8,12 +8,15 @@
 #include <iterator>
 #include <map>
 #include <memory>
+#include <set>
 #include <span>
+#include <sstream>
 #include <string_view>
 #include <utility>
 
 #include <fmt/format.h>
 
+#include "bantam/base/atomic_file.h"
 #include "bantam/base/error.h"
 #include "bantam/base/text.h"
 #include "bantam/data/files/once.h"
@@ -37,6 +40,7 @@ struct MaskOptions {
 /// Where the images and the masks of one part are; empty paths: there is no such part.
 struct PairFolders {
   fs::path images, masks;
+  fs::path list = {};  ///< a file of the images' names; empty: all of the folder
   bool are_one() const { return images == masks; }
 };
 
@@ -47,6 +51,52 @@ bool is_jpeg(const std::string& name) {
   std::ranges::transform(suffix, suffix.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
   return suffix == ".jpg" || suffix == ".jpeg" || suffix == ".jfif" || suffix == ".jpe";
 }
+
+/// A list of a part's images, as Pascal VOC's ImageSets/Segmentation/train.txt: a name a line, with or without folder
+/// and suffix, and perhaps the mask's after it.
+class NameList {
+ public:
+  explicit NameList(fs::path file) : file_(std::move(file)) {
+    constexpr std::uint64_t kMostBytes = std::uint64_t{1} << 28;
+    std::istringstream lines(read_file(file_, kMostBytes));
+    for (std::string line; std::getline(lines, line);) {
+      if (lines_.empty() && line.starts_with("\xEF\xBB\xBF")) line.erase(0, 3);
+      while (!line.empty() && (line.back() == '\r' || line.back() == ' ' || line.back() == '\t')) line.pop_back();
+      lines_.push_back(std::move(line));
+    }
+  }
+
+  /// Those of `images` that the list names, in their order.
+  std::vector<std::string> of(const std::vector<std::string>& images) const {
+    std::map<std::string, std::string> by_name;  // of the same last part the first, as that of the whole name
+    for (const std::string& image : images) {
+      by_name.emplace(without_suffix(image), image);
+      by_name.emplace(fs::path(without_suffix(image)).filename().string(), image);
+    }
+    std::set<std::string> chosen;
+    for (std::size_t i = 0; i < lines_.size(); ++i) {
+      if (lines_[i].empty()) continue;
+      const std::string* image = find(by_name, lines_[i]);
+      if (image == nullptr) image = find(by_name, lines_[i].substr(0, lines_[i].find_first_of(" \t")));
+      if (image == nullptr)
+        throw DataError(fmt::format("{}:{}: there is no image '{}'", file_.string(), i + 1, shown(lines_[i], 80)));
+      chosen.insert(*image);
+    }
+    if (chosen.empty()) throw DataError(fmt::format("{}: names no image", file_.string()));
+    return {chosen.begin(), chosen.end()};
+  }
+
+ private:
+  static const std::string* find(const std::map<std::string, std::string>& by_name, const std::string& name) {
+    const std::string stem = has_image_suffix(name) ? without_suffix(name) : name;
+    for (const std::string& key : {stem, fs::path(stem).filename().string()})
+      if (const auto found = by_name.find(key); found != by_name.end()) return &found->second;
+    return nullptr;
+  }
+
+  fs::path file_;
+  std::vector<std::string> lines_;
+};
 
 /// An image and its mask, relative to their folders.
 struct Pair {
@@ -82,6 +132,7 @@ class ImageMaskPairs {
     if (masks.names.empty()) throw DataError(fmt::format("{}: holds no masks", folders_.masks.string()));
     const MaskNames names = names_ ? *names_ : found_names(images.names, masks.names);
     if (folders_.are_one()) part(names, images.names, masks.names);
+    if (!folders_.list.empty()) images.names = NameList(folders_.list).of(images.names);
     pair(names, images.names, masks.names);
   }
   MaskNames found_names(const std::vector<std::string>& images, const std::vector<std::string>& masks) const {
@@ -129,6 +180,7 @@ class ImageMaskPairs {
       used_.push_back(mask->second);
     }
     tell_unmasked(without, expected, images.size(), mask_files);
+    if (!folders_.list.empty()) return;  // the other masks are those of other parts
     std::ranges::sort(used_);
     for (const auto& [stem, name] : masks)
       if (!std::ranges::binary_search(used_, name)) ignored_.add((folders_.masks / name).string());
@@ -215,8 +267,13 @@ struct PartFinder {
   std::string images, masks;
 
   PairFolders whole() const { return {folder(images, ""), folder(masks, "")}; }
-  /// The part `name`, or the first of `usual` that is there; empty where none is.
+  /// The part `name`, a folder or a list of names, or the first of `usual` that is there; empty where none is.
   PairFolders part(const std::string& name, std::span<const std::string_view> usual) const {
+    if (name.ends_with(".txt")) {
+      PairFolders folders = whole();
+      folders.list = path / name;
+      return folders;
+    }
     if (!name.empty()) return folders_of(name);
     std::vector<std::string> names(usual.begin(), usual.end());
     if (!has_part_in_name()) {
@@ -286,7 +343,7 @@ SampleSplits segmentation_folder_format(ConfigMap& data) {
       "path/images/a.jpg and path/masks/a.png, or path/train/images/…, path/val/images/…, or path/images/train/…, or "
       "both in one folder.");
   const ConfigNode path = data.node({"path", "The folder.", "data/roads"});
-  const PartNames names = read_part_names(data, "Folder");
+  const PartNames names = read_part_names(data, "Folder, or list of names (a .txt file within path),");
   PartFinder finder{.path = read_folder(path)};
   finder.images =
       data.text({"images", "Name of the folders of images. See masks for {part} and `.`.", "photos"}, "images");

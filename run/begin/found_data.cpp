@@ -15,6 +15,7 @@
 #include <fmt/ranges.h>
 
 #include "bantam/base/error.h"
+#include "bantam/base/text.h"
 #include "bantam/data/files/file_bytes.h"
 #include "bantam/data/formats/idx_files.h"
 #include "bantam/data/formats/image_files.h"
@@ -83,7 +84,14 @@ std::optional<FoundData> find_classes(const fs::path& at) {
   for (const std::string& part : find_folders(at, kTrainFolders)) training = at / part;
   const std::vector<std::string> classes = list_folder(training).folders;
   const auto is_class = [&](const std::string& name) { return has_images(training / name); };
-  if (std::ranges::count_if(classes, is_class) < 2) return std::nullopt;
+  const auto count = std::ranges::count_if(classes, is_class);
+  if (count < 2) return std::nullopt;
+  // Beside folders without images: sets and their copies are no classes, and neither are train2017/ and val2017/ beside
+  // annotations/.
+  const auto has_parts = [&](const std::string& name) { return !find_folders(training / name, kTrainFolders).empty(); };
+  if (count < std::ssize(classes) && std::ranges::any_of(classes, has_parts)) return std::nullopt;
+  if (count < std::ssize(classes))
+    if (const std::string named = name_labels_of_tools(at); !named.empty()) throw DataError(named);
   return FoundData{"image_folder", {path_key(at)}};
 }
 
@@ -116,27 +124,69 @@ std::string yaml_text(std::string_view text) {
   return quoted + "'";
 }
 
-FoundData find_data(const fs::path& at) {
-  if (!fs::exists(at)) throw DataError(fmt::format("{}: there is no such file or folder", at.string()));
+namespace {
+
+/// The data of a folder, or, where that has one folder alone, of this one. `fault`: the first that was found in data
+/// that are none.
+std::optional<FoundData> find_here(const fs::path& at, std::string& fault) {
   constexpr int kMostFolders = 4;
-  std::string fault;
+  std::optional<FoundData> found;
   fs::path here = at;
-  for (int depth = 0; depth <= kMostFolders && !here.empty(); ++depth, here = inner_folder(here)) {
-    for (const auto find : {find_idx, find_cifar, find_masks, find_npz, find_npy, find_table, find_classes}) {
+  using Find = std::optional<FoundData> (*)(const fs::path&);
+  const auto finds = [&](std::initializer_list<Find> ways) {
+    return std::ranges::any_of(ways, [&](Find find) {
       try {
-        std::optional<FoundData> found = find(here);
-        if (!found) continue;
+        found = find(here);
         // Beside class folders a table of results, or one of the same classes, says less than the folders do.
-        if (found->repeats_folders || is_table_beside_images(*found))
-          if (std::optional<FoundData> folders = find_classes(here)) return *std::move(folders);
-        return *std::move(found);
+        if (found && (found->repeats_folders || is_table_beside_images(*found)))
+          if (std::optional<FoundData> folders = find_classes(here)) found = std::move(folders);
       } catch (const DataError& error) {
         if (fault.empty()) fault = error.what();
       }
+      return found.has_value();
+    });
+  };
+  for (int depth = 0; depth <= kMostFolders && !here.empty(); ++depth, here = inner_folder(here)) {
+    if (finds({find_idx, find_cifar, find_masks, find_npz, find_npy, find_table})) return found;
+    refuse_unpaired_masks(here);
+    if (finds({find_classes, find_part_tables})) return found;
+  }
+  return std::nullopt;
+}
+
+/// Of a project's folder: the one folder of data beside scripts and checkpoints.
+std::optional<FoundData> find_in_project(const fs::path& at) {
+  if (!fs::is_directory(at)) return std::nullopt;
+  std::optional<FoundData> found;
+  std::vector<std::string> folders;
+  for (const std::string& folder : list_folder(at).folders) {
+    std::string fault;
+    try {
+      if (std::optional<FoundData> inner = find_here(at / folder, fault)) {
+        found = std::move(inner);
+        folders.push_back(folder);
+      }
+    } catch (const DataError&) {  // nothing that could be used
     }
   }
-  if (const std::string named = name_unsupported(at); !named.empty()) throw DataError(named);
-  if (!fault.empty()) throw DataError(fault);
+  if (folders.size() > 1)
+    throw DataError(fmt::format("{}: several folders hold a data set: {}; name one of them", at.string(),
+                                shown(join(folders, ", ", " and "), 200)));
+  return found;
+}
+
+}  // namespace
+
+FoundData find_data(const fs::path& at) {
+  if (!fs::exists(at)) throw DataError(fmt::format("{}: there is no such file or folder", at.string()));
+  std::string fault;
+  if (std::optional<FoundData> found = find_here(at, fault)) return *std::move(found);
+  if (const std::string named = name_labels_of_tools(at); !named.empty()) throw DataError(named);
+  if (std::optional<FoundData> found = find_in_project(at)) return *std::move(found);
+  if (const std::string named = name_unread_file(at); !named.empty()) throw DataError(named);
+  const std::string alone = name_images_alone(at);
+  if (!fault.empty()) throw DataError(alone.empty() ? fault : fault + "\n  " + alone);
+  if (!alone.empty()) throw DataError(alone);
   throw DataError(fmt::format(
       "{}: no data set was found: expected two or more class folders of .jpg and .png files (or train/ and val/ with "
       "those), images/ and masks/, a .csv or .tsv file, .npz or .npy arrays of images and labels, MNIST's idx files, "

@@ -13,9 +13,11 @@
 
 #include "bantam/base/atomic_file.h"
 #include "bantam/base/error.h"
+#include "bantam/base/text.h"
 #include "bantam/data/formats/image_files.h"
 #include "bantam/data/formats/mask_names.h"
 #include "bantam/data/images/mask.h"
+#include "bantam/run/begin/found_files.h"
 
 namespace bantam::run {
 namespace {
@@ -33,13 +35,24 @@ bool has_any(const std::string& text, std::span<const std::string_view> words) {
   return std::ranges::any_of(words, [&](std::string_view word) { return text.find(word) != std::string::npos; });
 }
 
-/// A folder whose name says that masks lie there; not drawings of them, and not those of instances.
-bool is_of_masks(const std::string& folder) {
+/// A folder whose name says that masks lie there, or drawings of them, or those of instances.
+bool is_of_labels(const std::string& folder) {
   constexpr std::array<std::string_view, 9> kWords = {"mask", "label", "annot",  "seg",   "ground",
                                                       "gt",   "lbl",   "trimap", "target"};
-  constexpr std::array<std::string_view, 5> kOthers = {"object", "instance", "viz", "visual", "overlay"};
   const std::string name = small(folder);
-  return has_any(name, kWords) && !has_any(name, kOthers);
+  return has_any(name, kWords) || name == "ann" || name.starts_with("ann_");
+}
+
+/// One with masks of classes.
+bool is_of_masks(const std::string& folder) {
+  constexpr std::array<std::string_view, 5> kOthers = {"object", "instance", "viz", "visual", "overlay"};
+  return is_of_labels(folder) && !has_any(small(folder), kOthers);
+}
+
+/// A folder whose name says that images lie there.
+bool is_of_images(const std::string& folder) {
+  constexpr std::array<std::string_view, 4> kWords = {"image", "img", "photo", "picture"};
+  return has_any(small(folder), kWords);
 }
 
 Names stems_of(const Names& files) {
@@ -71,6 +84,12 @@ Names place_keys(const std::string& folder, const MaskNames& names) {
   return keys;
 }
 
+/// Label Studio's "task-7-annotation-9-by-1-tag-ant-0": the number is that of a task, of no image's name.
+bool is_of_label_studio(const std::string& file) {
+  const std::string name = fs::path(file).filename().string();
+  return name.starts_with("task-") && name.find("-annotation-") != std::string::npos;
+}
+
 struct FoundPair {
   std::string images, masks;
   MaskNames names;
@@ -78,7 +97,8 @@ struct FoundPair {
 
 /// Folders below `place` that hold masks: its own, and those within, as annotations/trimaps.
 Names mask_folders(const fs::path& place) {
-  constexpr std::array<std::string_view, 4> kFirst = {"segmentationclasspng", "segmentationclass", "masks", "mask"};
+  constexpr std::array<std::string_view, 5> kFirst = {"segmentationclasspng", "segmentationclass", "masks", "mask",
+                                                      "masks_machine"};
   Names found;
   for (const std::string& folder : list_folder(place).folders) {
     if (!is_of_masks(folder)) continue;
@@ -95,14 +115,16 @@ Names mask_folders(const fs::path& place) {
 std::optional<FoundPair> pair_in(const fs::path& place) {
   Names images;
   for (const std::string& folder : list_folder(place).folders)
-    if (!is_of_masks(folder)) images.push_back(folder);
+    if (!is_of_labels(folder)) images.push_back(folder);
+  Names all_masks = mask_folders(place);
   // Images of a test may have the same names.
-  std::ranges::stable_partition(images, [](const std::string& folder) {
-    return std::ranges::none_of(kTestFolders, [&](std::string_view part) { return small(folder).starts_with(part); });
-  });
-  for (const std::string& masks : mask_folders(place)) {
+  for (Names* folders : {&images, &all_masks})
+    std::ranges::stable_partition(*folders, [](const std::string& folder) {
+      return std::ranges::none_of(kTestFolders, [&](std::string_view part) { return small(folder).starts_with(part); });
+    });
+  for (const std::string& masks : all_masks) {
     const Names of_masks = images_in(place / masks);
-    if (of_masks.empty()) continue;
+    if (of_masks.empty() || is_of_label_studio(of_masks[0])) continue;
     for (const std::string& folder : images)
       if (const auto names = find_mask_names(images_in(place / folder), of_masks))
         return FoundPair{folder, masks, *names};
@@ -159,6 +181,30 @@ std::vector<ListedClass> listed_in(const std::vector<fs::path>& places) {
         if (small(name) == wanted && fs::file_size(place / name) <= kMostBytes)
           if (std::vector<ListedClass> classes = read_listed_classes(read_file(place / name)); !classes.empty())
             return classes;
+  return {};
+}
+
+/// Keys that name the lists of parts, as Pascal VOC's and CVAT's ImageSets/Segmentation/train.txt; where there are
+/// lists of training and held-out images.
+Names list_keys(const fs::path& at) {
+  for (const char* folder : {"ImageSets/Segmentation", "ImageSets"}) {
+    if (!fs::is_directory(at / folder)) continue;
+    const Names files = list_folder(at / folder).files;
+    const auto list_of = [&](std::span<const std::string_view> parts) -> std::string {
+      for (const std::string_view part : parts)
+        for (const std::string& name : files)
+          if (small(name) == std::string(part) + ".txt" && fs::file_size(at / folder / name) > 0)
+            return fmt::format("{}/{}", folder, name);
+      return "";
+    };
+    const std::string train = list_of(kTrainFolders), validation = list_of(kValidationFolders),
+                      test = list_of(kTestFolders);
+    if (train.empty() || (validation.empty() && test.empty())) continue;
+    Names keys = {"train: " + yaml_text(train)};
+    if (!validation.empty()) keys.push_back("validation: " + yaml_text(validation));
+    if (!test.empty()) keys.push_back("test: " + yaml_text(test));
+    return keys;
+  }
   return {};
 }
 
@@ -253,6 +299,8 @@ std::optional<FoundData> find_masks(const fs::path& at) {
     if (place == at) name_parts(place, *pair);
     FoundData found{"segmentation_folder", {"path: " + yaml_text(at.string())}};
     if (pair->images != "images") found.keys.push_back("images: " + yaml_text(pair->images));
+    if (place == at)
+      for (std::string& key : list_keys(at)) found.keys.push_back(std::move(key));
     found.mask_place = place_keys(pair->masks, pair->names);
     std::vector<fs::path> listing = places;
     if (at.has_parent_path()) listing.push_back(at.parent_path());
@@ -260,6 +308,44 @@ std::optional<FoundData> find_masks(const fs::path& at) {
     return found;
   }
   return std::nullopt;
+}
+
+void refuse_unpaired_masks(const fs::path& at) {
+  if (!fs::is_directory(at)) return;
+  const Names folders_of_all = list_folder(at).folders;
+  const auto has_no_images = [&](const std::string& folder) {
+    return is_of_labels(folder) || list_image_files(at / folder).names.empty();
+  };
+  constexpr std::array<std::string_view, 2> kVoc = {"segmentationclass", "segmentationclasspng"};
+  if (const std::string masks = first_of(folders_of_all, kVoc); !masks.empty() &&
+                                                                std::ranges::all_of(folders_of_all, has_no_images) &&
+                                                                !list_image_files(at / masks).names.empty())
+    throw DataError(fmt::format(
+        "{}: has masks ({}), but not the images that they are of: put these into JPEGImages beside it, or export again "
+        "with them (CVAT: \"Save images\")",
+        at.string(), printable(masks)));
+  std::vector<fs::path> places = {at};
+  for (const std::string& part : find_folders(at, kTrainFolders)) places.push_back(at / part);
+  for (const fs::path& place : places) {
+    const Names folders = list_folder(place).folders;
+    for (const std::string& images : folders)
+      for (const std::string& masks : folders) {
+        if (!is_of_images(images) || is_of_masks(images) || !is_of_masks(masks)) continue;
+        const Names of_images = list_image_files(place / images).names,
+                    of_masks = list_image_files(place / masks).names;
+        if (of_images.empty() || of_masks.empty()) continue;
+        throw DataError(fmt::format(
+            "{}: the folders {} and {} look like images and their masks, but the names do not agree: {} and {}. "
+            "Expected one mask an image, of the same name but for what data.masks.suffix, prefix, image_suffix and "
+            "image_prefix say{}",
+            place.string(), printable(images), printable(masks), printable(of_images[0]), printable(of_masks[0]),
+            is_of_label_studio(of_masks[0])
+                ? ". Label Studio numbers masks by tasks and writes one a label: its JSON says which "
+                  "image a task has; rename them so, or export from it as COCO into a tool that writes "
+                  "masks (CVAT)"
+                : ""));
+      }
+  }
 }
 
 MaskSurvey survey_masks(const SampleReader& reader, const std::vector<ListedClass>& listed) {

@@ -19,6 +19,9 @@ namespace bantam::run {
 /// reads no image.
 std::optional<FoundData> find_masks(const std::filesystem::path& at);
 
+/// DataError where folders are called as images and masks, and no names pair: as classes they would be nonsense.
+void refuse_unpaired_masks(const std::filesystem::path& at);
+
 /// The lines of such a file: CVAT's labelmap.txt ("car:128,0,0::"), CamVid's class_dict.csv and label_colors.txt,
 /// Roboflow's _classes.csv, LabelMe's class_names.txt, or a name a line. Other lines are passed over.
 std::vector<ListedClass> read_listed_classes(const std::string& text);

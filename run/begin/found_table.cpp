@@ -463,18 +463,32 @@ void add_features(const Table& table, const Predicted& predicted, const Column* 
     found.keys.emplace_back("missing: mean         # stands for empty cells; drop leaves their rows out");
 }
 
-/// Corners of boxes: a detection table.
+/// Boxes around objects, by their corners, as one text, or as the VGG Image Annotator's regions: a detection table.
 void refuse_boxes(const Table& table) {
+  const auto refuse = [&](std::string_view columns) {
+    throw DataError(
+        fmt::format("{}: has boxes around objects ({}): detection is not supported; Bantam learns classes, "
+                    "labels, numbers or masks of whole images",
+                    table.file.string(), columns));
+  };
   for (const auto& [left, right] : {std::pair("xmin", "xmax"), std::pair("x_min", "x_max"), std::pair("x1", "x2")})
     if (table.named(left) != nullptr && table.named(right) != nullptr && image_names(table) != nullptr)
-      throw DataError(
-          fmt::format("{}: has boxes around objects ({}, {}, …): detection is not supported; Bantam learns classes, "
-                      "labels, numbers or masks of whole images",
-                      table.file.string(), left, right));
+      refuse(fmt::format("{}, {}, …", left, right));
+  for (const std::string_view name : {"region_shape_attributes", "bbox", "bounding_box"})
+    if (const Column* column = table.named(name); column != nullptr && !column->numbers) refuse(name);
+  // Make Sense's: label, x, y, width, height, image, its width, its height.
+  const auto is_whole_number = [&](std::size_t c) { return table.columns[c].numbers && table.columns[c].whole; };
+  constexpr std::array<std::size_t, 6> kCorners = {1, 2, 3, 4, 6, 7};
+  if (!table.header && table.columns.size() == 8 && table.columns[5].images &&
+      std::ranges::all_of(kCorners, is_whole_number))
+    refuse("columns 1 to 4, as Make Sense has them");
+  for (const Column& column : table.columns)
+    if (!column.rows.empty() && column.rows.front().find("rectanglelabels") != std::string::npos) refuse(column.name);
 }
 
 /// Which files are the set's parts.
 struct TableFiles {
+  fs::path base = {};  ///< the folder of all of them; empty: that of `train`
   fs::path train, validation, test;
 };
 
@@ -499,7 +513,7 @@ TableFiles choose_files(const std::vector<fs::path>& files) {
                                                          : other;
     if (place.empty()) place = file;
   }
-  if (chosen.train.empty()) return {.train = other.empty() ? files.front() : other};
+  if (chosen.train.empty()) return {.train = other.empty() ? files.front() : other, .validation = {}, .test = {}};
   return chosen;
 }
 
@@ -552,21 +566,26 @@ bool is_like(const fs::path& file, const Table& training, const Predicted& predi
 /// Keys that name the files; those without what is predicted are left out, with a note.
 void add_files(const TableFiles& files, const Table& training, const Predicted& predicted, const Column* image,
                FoundData& found) {
+  const fs::path own = training.file.has_parent_path() ? training.file.parent_path() : fs::path(".");
+  const fs::path base = files.base.empty() ? own : files.base;
+  const auto name_of = [&](const fs::path& file) {
+    return files.base.empty() ? file.filename().string() : file.lexically_relative(base).generic_string();
+  };
   std::vector<std::string> parts;
   for (const auto& [key, file] : {std::pair("validation", files.validation), std::pair("test", files.test)}) {
     if (file.empty()) continue;
     if (is_like(file, training, predicted, image))
-      parts.push_back(fmt::format("{}: {}", key, yaml_text(file.filename().string())));
+      parts.push_back(fmt::format("{}: {}", key, yaml_text(name_of(file))));
     else
-      found.notes.push_back(fmt::format("{} is left out: it has no column {}", printable(file.filename().string()),
+      found.notes.push_back(fmt::format("{} is left out: it has no column {}", printable(name_of(file)),
                                         list_of(training, predicted.columns)));
   }
   if (parts.empty()) {
     found.keys.push_back(path_key(training.file));
     return;
   }
-  found.keys.push_back(path_key(training.file.has_parent_path() ? training.file.parent_path() : fs::path(".")));
-  found.keys.push_back("train: " + yaml_text(training.file.filename().string()));
+  found.keys.push_back(path_key(base));
+  found.keys.push_back("train: " + yaml_text(name_of(training.file)));
   found.keys.insert(found.keys.end(), parts.begin(), parts.end());
 }
 
@@ -632,14 +651,8 @@ FoundData found_table(const ReadTable& read, bool rich) {
   return found;
 }
 
-}  // namespace
-
-std::optional<FoundData> find_table(const fs::path& at) {
-  std::vector<fs::path> files = table_files(at);
-  if (fs::is_directory(at)) std::erase_if(files, is_submission);
-  if (files.empty()) return std::nullopt;
-  refuse_labels_apart(files);
-  const TableFiles chosen = choose_files(files);
+/// The table's configuration, or why there is none.
+FoundData settle_table(const TableFiles& chosen) {
   const Table table = read_table(chosen.train);
   refuse_boxes(table);
   const ImageColumn images = image_column(table);
@@ -660,6 +673,34 @@ std::optional<FoundData> find_table(const fs::path& at) {
   } catch (const DataError&) {  // there is nothing else
   }
   return found;
+}
+
+}  // namespace
+
+std::optional<FoundData> find_table(const fs::path& at) {
+  std::vector<fs::path> files = table_files(at);
+  if (fs::is_directory(at)) std::erase_if(files, is_submission);
+  if (files.empty()) return std::nullopt;
+  refuse_labels_apart(files);
+  return settle_table(choose_files(files));
+}
+
+std::optional<FoundData> find_part_tables(const fs::path& at) {
+  if (!fs::is_directory(at)) return std::nullopt;
+  for (const std::string& train : find_folders(at, kTrainFolders)) {
+    const std::vector<fs::path> files = table_files(at / train);
+    if (files.empty()) continue;
+    TableFiles chosen{.base = at, .train = files.front()};
+    const auto other = [&](std::span<const std::string_view> parts, fs::path& file) {
+      for (const std::string& part : find_folders(at, parts))
+        if (file.empty() && fs::is_regular_file(at / part / files.front().filename()))
+          file = at / part / files.front().filename();
+    };
+    other(kValidationFolders, chosen.validation);
+    other(kTestFolders, chosen.test);
+    return settle_table(chosen);
+  }
+  return std::nullopt;
 }
 
 }  // namespace bantam::run

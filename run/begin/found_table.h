@@ -12,4 +12,7 @@ namespace bantam::run {
 /// there is one that no configuration suits, saying what its columns are.
 std::optional<FoundData> find_table(const std::filesystem::path& at);
 
+/// Likewise of tables that lie within the folders of the set's parts: train/_classes.csv, valid/_classes.csv.
+std::optional<FoundData> find_part_tables(const std::filesystem::path& at);
+
 }  // namespace bantam::run

@@ -5,6 +5,7 @@
 #include <array>
 #include <cctype>
 #include <charconv>
+#include <cmath>
 #include <cstdint>
 #include <fstream>
 #include <map>
@@ -39,6 +40,13 @@ void list(const fs::path& at, int depth, std::vector<fs::path>& files) {
   }
 }
 
+std::vector<fs::path> files_below(const fs::path& at) {
+  if (!fs::is_directory(at)) return {at};
+  std::vector<fs::path> files;
+  list(at, 0, files);
+  return files;
+}
+
 /// The first bytes of a file.
 std::string beginning(const fs::path& file, std::size_t bytes = std::size_t{1} << 16) {
   std::ifstream stream(file, std::ios::binary);
@@ -50,41 +58,92 @@ std::string beginning(const fs::path& file, std::size_t bytes = std::size_t{1} <
 
 constexpr std::string_view kNoDetection =
     "detection is not supported: Bantam learns classes, labels and numbers of whole images, and masks. To learn what "
-    "is "
-    "in an image, put the images into a folder for each class, or name them in a CSV file";
+    "is in an image, put the images into a folder for each class, or name them in a CSV file; to learn which pixels "
+    "are of what, let the labelling tool write masks as PNG (CVAT's \"Segmentation mask\", Roboflow's \"Semantic "
+    "Segmentation Masks\", LabelMe's VOC)";
+constexpr std::string_view kNoOutlines =
+    "outlines are not drawn here: let the labelling tool write masks as PNG (CVAT's \"Segmentation mask\", Roboflow's "
+    "\"Semantic Segmentation Masks\", LabelMe's VOC), which `format: segmentation_folder` reads";
+constexpr std::string_view kNoTasks =
+    "let it write a table (\"CSV\"), which `format: csv` reads, or brush labels as PNG, a mask for each image";
 
-/// A line of YOLO's: a class and four numbers of 0 to 1.
-bool is_yolo(const std::string& text) {
-  std::string_view line = std::string_view(text).substr(0, text.find('\n'));
-  int numbers = 0;
-  bool within = true;
+/// Numbers of one line between blanks; empty where something else is there.
+std::vector<double> numbers_of(std::string_view line) {
+  std::vector<double> numbers;
+  while (!line.empty() && (line.back() == ' ' || line.back() == '\r')) line.remove_suffix(1);
   while (!line.empty()) {
-    const std::size_t end = std::min(line.find(' '), line.size());
+    const std::size_t end = std::min(line.find_first_of(" \t"), line.size());
     const std::string_view word = line.substr(0, end);
     double value = 0;
     const auto [stop, error] = std::from_chars(word.data(), word.data() + word.size(), value);
-    if (error != std::errc()) return false;
-    within = within && (numbers == 0 ? value == static_cast<std::int64_t>(value) : value >= 0 && value <= 1);
-    ++numbers;
+    if (error != std::errc() || stop != word.data() + word.size()) return {};
+    numbers.push_back(value);
     line.remove_prefix(std::min(end + 1, line.size()));
   }
-  return within && numbers == 5;
+  return numbers;
 }
 
-std::string detection_in(const std::vector<fs::path>& files) {
-  int looked = 0;
+/// A line of YOLO's: a class and four numbers of 0 to 1; an outline, a turned box or points have more.
+bool is_yolo(const std::string& text) {
+  const std::vector<double> numbers = numbers_of(std::string_view(text).substr(0, text.find('\n')));
+  if (numbers.size() < 5 || numbers[0] < 0 || numbers[0] != std::floor(numbers[0])) return false;
+  return std::all_of(numbers.begin() + 1, numbers.end(), [](double value) { return value >= 0 && value <= 1; });
+}
+
+/// A line of KITTI's: a name and fourteen numbers.
+bool is_kitti(const std::string& text) {
+  const std::string_view line = std::string_view(text).substr(0, text.find('\n'));
+  const std::size_t name = line.find(' ');
+  return name != std::string_view::npos && numbers_of(line.substr(name + 1)).size() >= 14;
+}
+
+/// What a labelling tool wrote, and what to do.
+struct ToolFile {
+  std::string_view what, remedy;
+};
+
+ToolFile of_json(const std::string& text) {
+  const auto has = [&](std::string_view word) { return text.find(word) != std::string::npos; };
+  if (has("\"shape_attributes\"") || has("\"_via_"))
+    return {"regions of images, as the VGG Image Annotator has them", kNoDetection};
+  if (has("\"shapes\"") && has("\"imagePath\"")) return {"outlines of one image, as LabelMe has them", kNoOutlines};
+  if (has("\"classTitle\"")) return {"objects of one image, as Supervisely has them", kNoOutlines};
+  if (has("rectanglelabels")) return {"boxes around objects, as Label Studio has them", kNoDetection};
+  if (has("\"result\"") && (has("\"from_name\"") || has("\"choices\"") || has("\"annotations\"")))
+    return {"tasks of Label Studio", kNoTasks};
+  if (has("\"coordinates\"") && has("\"annotations\""))
+    return {"boxes around objects, as CreateML has them", kNoDetection};
+  if (has("\"bbox\"") || (has("\"images\"") && (has("\"annotations\"") || has("\"file_name\""))))
+    return {"boxes around objects, as COCO has them", kNoDetection};
+  return {};
+}
+
+ToolFile of_xml(const std::string& text) {
+  const auto has = [&](std::string_view word) { return text.find(word) != std::string::npos; };
+  if (has("<bndbox")) return {"boxes around objects, as Pascal VOC has them", kNoDetection};
+  if (has("<annotations>")) return {"labels as \"CVAT for images\" has them", kNoDetection};
+  return {};
+}
+
+/// The first of the files that holds boxes, outlines or tasks.
+std::string tool_file_in(const std::vector<fs::path>& files) {
+  constexpr int kMostLooked = 200;
+  std::map<std::string, int> looked;  // of each suffix: a thousand captions hide no table of boxes
   for (const fs::path& file : files) {
-    const std::string suffix = lower_case(file.extension().string());
-    if (suffix != ".json" && suffix != ".xml" && suffix != ".txt") continue;
-    if (++looked > 200) break;
+    const std::string suffix = lower_case(file.extension().string()), name = lower_case(file.filename().string());
+    const bool is_text = suffix == ".txt";
+    if ((suffix != ".json" && suffix != ".xml" && suffix != ".yaml" && suffix != ".names" && !is_text) ||
+        ++looked[suffix] > kMostLooked)
+      continue;
     const std::string text = beginning(file);
-    const auto has = [&](std::string_view word) { return text.find(word) != std::string::npos; };
-    const char* kind = suffix == ".json" && (has("\"bbox\"") || (has("\"images\"") && has("\"annotations\""))) ? "COCO"
-                       : suffix == ".xml" && has("<bndbox") ? "Pascal VOC"
-                       : suffix == ".txt" && is_yolo(text)  ? "YOLO"
-                                                            : nullptr;
-    if (kind != nullptr)
-      return fmt::format("{}: boxes around objects, as {} has them; {}", file.string(), kind, kNoDetection);
+    ToolFile found;
+    if (suffix == ".json") found = of_json(text);
+    if (suffix == ".xml") found = of_xml(text);
+    const bool is_list = name == "obj.names" || (suffix == ".yaml" && text.find("names:") != std::string::npos &&
+                                                 text.find("train:") != std::string::npos);
+    if (is_list || (is_text && is_yolo(text))) found = {"boxes around objects, as YOLO has them", kNoDetection};
+    if (is_text && is_kitti(text)) found = {"boxes around objects, as KITTI has them", kNoDetection};
+    if (!found.what.empty()) return fmt::format("{}: {}; {}", file.string(), found.what, found.remedy);
   }
   return "";
 }
@@ -154,8 +213,9 @@ std::string word_of(const std::string& name) {
   return lower_case(std::string(name.begin(), end));
 }
 
-/// Images without classes: of a single folder.
-std::string images_alone(const fs::path& at) {
+}  // namespace
+
+std::string name_images_alone(const fs::path& at) {
   if (!fs::is_directory(at)) return "";
   const std::vector<std::string> images = list_image_files(at).names;
   if (images.empty()) return "";
@@ -186,10 +246,9 @@ std::string images_alone(const fs::path& at) {
       at.string(), format_count(std::ssize(images)), images.size() == 1 ? "" : "s", advice);
 }
 
-}  // namespace
+std::string name_labels_of_tools(const fs::path& at) { return tool_file_in(files_below(at)); }
 
-std::string name_unsupported(const fs::path& at) {
-  std::vector<fs::path> files;
+std::string name_unread_file(const fs::path& at) {
   if (!fs::is_directory(at)) {
     const std::string suffix = lower_case(at.extension().string());
     if (suffix == ".json") return fmt::format("{}: a JSON file, which is not read; {}", at.string(), kTables);
@@ -198,13 +257,7 @@ std::string name_unsupported(const fs::path& at) {
           "{}: one array; labels are expected in another file beside it, such as labels.npy: name the folder of both",
           at.string());
   }
-  if (fs::is_directory(at))
-    list(at, 0, files);
-  else
-    files = {at};
-  for (std::string found : {detection_in(files), known_file_in(files), images_alone(at)})
-    if (!found.empty()) return found;
-  return "";
+  return known_file_in(files_below(at));
 }
 
 }  // namespace bantam::run

@@ -199,8 +199,9 @@ bool has_prefix(const PickledValue& state_dict, const std::string& key) {
   return found != state.values().end() && found->first.starts_with(key + ".");
 }
 
+/// Also sets what `result` has of the search: key_is_prefix, beside.
 StateDictSearch::Found state_dict_of(const TorchSource& file, const PickledValue& root, const std::string& key,
-                                     bool& key_is_prefix) {
+                                     TorchFile& result) {
   const StateDictSearch search(root);
   if (search.found().empty())
     file.fail(
@@ -211,13 +212,18 @@ StateDictSearch::Found state_dict_of(const TorchSource& file, const PickledValue
     const auto named = std::ranges::find(search.found(), key, &StateDictSearch::Found::path);
     if (named != search.found().end()) return *named;
     if (const StateDictSearch::Found* usual = search.preferred(); usual != nullptr && has_prefix(*usual->value, key)) {
-      key_is_prefix = true;
+      result.key_is_prefix = true;
       return *usual;
     }
     file.fail(fmt::format("there is no dictionary of tensors '{}' in it (--key); there are {}", shown(key),
                           names_of(search.found())));
   }
-  if (const StateDictSearch::Found* found = search.preferred()) return *found;
+  if (const StateDictSearch::Found* found = search.preferred()) {
+    for (const StateDictSearch::Found& other : search.found())
+      if (!other.path.empty() && &other != found && 2 * other.tensors >= found->tensors)
+        result.beside.push_back(other.path);
+    return *found;
+  }
   file.fail(fmt::format("it has several dictionaries of tensors ({}): name one with --key", names_of(search.found())));
 }
 
@@ -386,7 +392,7 @@ TorchFile read_torch_file(const std::filesystem::path& path, const std::string& 
   std::deque<PickledValue> values;
   const PickledValue& root = source->load(values);
   TorchFile file;
-  const StateDictSearch::Found found = state_dict_of(*source, root, key, file.key_is_prefix);
+  const StateDictSearch::Found found = state_dict_of(*source, root, key, file);
   file.found_at = found.path;
   if (is_module(*found.value)) file.module = found.value->text;
   StateDict state(*found.value);

@@ -16,7 +16,9 @@ namespace bantam::run {
 struct TorchFile {
   std::map<std::string, HostTensor> tensors;
   std::map<std::string, SkippedTensor> skipped;  ///< of types that are not read: int16, complex64, quantised
-  std::string found_at;             ///< keys to the state_dict, "checkpoint.state_dict"; empty: the file is one
+  std::string found_at;  ///< keys to the state_dict, "checkpoint.state_dict"; empty: the file is one
+  /// Keys to other dictionaries of about as many tensors, as those of averaged weights; not where a key was given.
+  std::vector<std::string> beside;
   std::string module;               ///< the class of the module that was saved whole; empty: a state_dict was
   std::vector<std::string> others;  ///< keys of the state_dict that are no tensors
   bool key_is_prefix = false;       ///< the key has led to no dictionary: names of the usual one begin with it

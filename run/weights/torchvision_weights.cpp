@@ -459,6 +459,9 @@ ConvertedWeights read_state_dict(const std::filesystem::path& path, std::string&
     read.found_at = std::move(file.found_at);
     read.module = std::move(file.module);
     read.ignored = std::move(file.others);
+    if (!file.beside.empty())
+      read.notes.push_back(fmt::format("the file also has {}, which --key reads in place of it",
+                                       shown(join(file.beside, ", ", " and "), 200)));
   } else {
     refuse_other_kinds(path, begin);
     if (begin.size() < 9 || begin[8] != '{')
@@ -472,7 +475,7 @@ ConvertedWeights read_state_dict(const std::filesystem::path& path, std::string&
       throw ConfigError(fmt::format("--key: {} has no tensor whose name begins with '{}.'", path.string(), shown(key)));
   }
   if (key.empty()) read.prefix = drop_prefix(read.file);
-  read.notes = rename_as_torch_does(read.file.tensors);
+  for (std::string& note : rename_as_torch_does(read.file.tensors)) read.notes.push_back(std::move(note));
   std::erase_if(read.file.tensors, [&](const auto& each) {
     const bool counts = each.first.ends_with("num_batches_tracked");
     if (counts) read.ignored.push_back(each.first);

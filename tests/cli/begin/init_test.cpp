@@ -24,6 +24,13 @@ class Init : public ProgramTest {
     fs::create_directories(path(name).parent_path());
     write(name, text);
   }
+  /// No configuration of `data` is written, and the message has `part`.
+  void refused(const std::string& data, const std::string& part) {
+    const Outcome made = run({"init", "--data", data, "--out", "none.yaml"});
+    EXPECT_EQ(made.code, 3) << data;
+    expect_in(made.err, part);
+    EXPECT_FALSE(fs::exists(path("none.yaml")));
+  }
   /// A file of NumPy's, version 1.
   static std::string npy(const std::string& type, const std::string& shape, const std::string& data) {
     std::string header = fmt::format("{{'descr': '{}', 'fortran_order': False, 'shape': {}, }}", type, shape);
@@ -486,12 +493,6 @@ TEST_F(Init, ManyBrokenSamplesAreNoData) {
 }
 
 TEST_F(Init, DataThatAreNotReadAreNamed) {
-  const auto refused = [this](const std::string& data, const std::string& part) {
-    const Outcome made = run({"init", "--data", data, "--out", "none.yaml"});
-    EXPECT_EQ(made.code, 3) << data;
-    expect_in(made.err, part);
-    EXPECT_FALSE(fs::exists(path("none.yaml")));
-  };
   for (int i = 0; i < 8; ++i) {
     write_file(fmt::format("coco/train2017/{}.png", i), picture(8, 8, 3, 9));
     write_file(fmt::format("yolo/images/{}.png", i), picture(8, 8, 3, 9));
@@ -520,6 +521,80 @@ TEST_F(Init, DataThatAreNotReadAreNamed) {
     refused(file.substr(0, 1), file + ": " + what);
     refused(file, file + ": " + what);
   }
+}
+
+TEST_F(Init, FilesOfLabellingToolsAreNamed) {
+  const std::vector<std::pair<std::string, std::pair<std::string, std::string>>> files = {
+      {R"({"a.jpg1": {"filename": "a.jpg", "regions": [{"shape_attributes": {"name": "rect", "x": 1}}]}})",
+       {"via_region_data.json", "regions of images, as the VGG Image Annotator has them; detection is not supported"}},
+      {R"({"version": "5.4", "shapes": [], "imagePath": "a.jpg"})",
+       {"a.json", "outlines of one image, as LabelMe has them"}},
+      {R"({"size": {}, "objects": [{"classTitle": "ant"}]})", {"a.jpg.json", "as Supervisely has them"}},
+      {R"([{"image": "a.jpg", "annotations": [{"label": "ant", "coordinates": {"x": 5}}]}])",
+       {"_annotations.createml.json", "boxes around objects, as CreateML has them"}},
+      {R"([{"id": 1, "annotations": [{"result": [{"value": {"choices": ["ant"]}}]}]}])",
+       {"project-1.json", "tasks of Label Studio; let it write a table"}},
+      {R"({"info": {}, "licenses": [], "images": [{"file_name": "a.jpg"}, )", {"big.json", "as COCO has them"}},
+      {R"(<?xml version="1.0"?><annotations><version>1.1</version></annotations>)",
+       {"annotations.xml", "labels as \"CVAT for images\" has them"}},
+      {"0 0.1 0.1 0.5 0.1 0.5 0.5 0.1 0.5\n", {"a.txt", "boxes around objects, as YOLO has them"}},
+      {"train: ../train/images\nval: ../valid/images\nnc: 1\nnames: [ant]\n",
+       {"data.yaml", "boxes around objects, as YOLO has them"}},
+      {"Car 0.00 0 -1.58 587.0 173.3 614.1 200.1 1.65 1.67 3.64 -0.65 1.71 46.70 -1.59\n",
+       {"000001.txt", "boxes around objects, as KITTI has them"}},
+      {"filename,file_size,region_shape_attributes\na.jpg,1,\"{\"\"name\"\":\"\"rect\"\"}\"\n",
+       {"via.csv", "has boxes around objects (region_shape_attributes): detection is not supported"}},
+      {"ant,1,2,3,4,a.jpg,64,64\nbee,1,2,3,5,a.jpg,64,64\n", {"labels.csv", "columns 1 to 4, as Make Sense has them"}},
+      {"image_id,width,bbox\na,64,\"[1, 2, 3, 4]\"\nb,64,\"[1, 2, 3, 5]\"\n",
+       {"train.csv", "has boxes around objects (bbox): detection is not supported"}}};
+  int number = 0;
+  for (const auto& [text, told] : files) {
+    const std::string folder = fmt::format("tool{}", number++);
+    write_file(folder + "/" + told.first, text);
+    write_file(folder + "/a.jpg", picture(8, 8, 3, 9));
+    refused(folder, told.first + ": ");
+    refused(folder, told.second);
+  }
+}
+
+TEST_F(Init, AProjectsFolderOfData) {
+  write_file("project/train.py", "import torch");
+  write_file("project/checkpoints/model.pth", "x");
+  for (int i = 0; i < 8; ++i)
+    for (const char* name : {"cat", "dog"})
+      write_file(fmt::format("project/data/train/{}/{}.png", name, i), picture(40, 40, 3, name[0] == 'c' ? 20 : 160));
+  EXPECT_EQ(run({"init", "--data", "project", "--out", "p.yaml"}).code, 0);
+  fs::copy(path("project/data"), path("project/other"), fs::copy_options::recursive);
+  refused("project", "project: several folders hold a data set: data and other; name one of them");
+}
+
+TEST_F(Init, TablesWithPathsOfAnotherMachine) {
+  std::string windows = "Path;Label\r\n", tasks = "image,id,choice,lead_time\n", parts = "filename, ant, bee\n";
+  for (int i = 0; i < 16; ++i) {
+    const bool is_ant = i % 2 == 0;
+    const std::string image = picture(40, 40, 3, is_ant ? 20 : 160);
+    write_file(fmt::format("windows/photos/{}.png", i), image);
+    windows += fmt::format("C:\\Users\\Ann\\photos\\{}.png;{}\r\n", i, is_ant ? "ant" : "bee");
+    write_file(fmt::format("studio/media/upload/3/{}.png", i), image);
+    tasks += fmt::format("/data/upload/3/{}.png,{},{},{}.5\n", i, 100 + i, is_ant ? "ant" : "bee", i);
+    for (const char* part : {"train", "valid"}) write_file(fmt::format("parts/{}/{}.png", part, i), image);
+    parts += fmt::format("{}.png, {}, {}\n", i, is_ant ? 1 : 0, is_ant ? 0 : 1);
+  }
+  write_file("windows/labels.csv", windows);
+  write_file("studio/project-3.csv", tasks);
+  for (const char* part : {"train", "valid"}) write_file(fmt::format("parts/{}/_classes.csv", part), parts);
+  expect_in(trained("windows"), "image: Path\n  label: Label\n");
+  expect_in(trained("studio"), "image: image\n  label: choice\n");
+  expect_in(trained("parts"), "train: train/_classes.csv\n  validation: valid/_classes.csv\n");
+}
+
+TEST_F(Init, MasksThatPairWithNoImageAreNoClass) {
+  for (int i = 0; i < 4; ++i) {
+    write_file(fmt::format("set/images/bee{}.png", i), picture(32, 32, 3, 20));
+    write_file(fmt::format("set/masks/task-{}-annotation-7-by-1-tag-ant-0.png", i), picture(32, 32, 1, 20));
+  }
+  refused("set", "the folders images and masks look like images and their masks, but the names do not agree");
+  refused("set", "Label Studio numbers masks by tasks");
 }
 
 /// Data sets of this machine, where BANTAM_DATA names their folder.

@@ -65,6 +65,26 @@ TEST_F(SegmentationFolderTest, PartsMayLieWithinTheFoldersOfImagesAndMasks) {
   EXPECT_EQ(fetched(*open("classes: 2, images: photos, masks: notes, train: valid").train, 0)[0], "photos/valid/c.jpg");
 }
 
+TEST_F(SegmentationFolderTest, PartsMayBeListsOfNames) {
+  put({"images/a.jpg", "images/b b.jpg", "images/deep/c.jpg", "images/d.jpg", "masks/a.png", "masks/b b.png",
+       "masks/deep/c.png"});
+  write_file(path() / "sets/Train.txt",
+             "\xEF\xBB\xBF"
+             "c\r\n/images/a.jpg /masks/a.png\r\n\r\n");
+  write_file(path() / "sets/val.txt", "b b\n");
+  write_file(path() / "sets/wrong.txt", "a\nz\n");
+  write_file(path() / "sets/none.txt", "\n");
+  const SampleSplits splits = open("classes: 2, train: sets/Train.txt, validation: sets/val.txt");
+  ASSERT_EQ(splits.train->facts().size, 2);
+  EXPECT_EQ(fetched(*splits.train, 0), (Names{"images/a.jpg", "masks/a.png"}));
+  EXPECT_EQ(fetched(*splits.train, 1), (Names{"images/deep/c.jpg", "masks/deep/c.png"}));
+  EXPECT_EQ(fetched(*splits.validation, 0), (Names{"images/b b.jpg", "masks/b b.png"}));
+  EXPECT_EQ(splits.train->ignored().count, 0);
+  EXPECT_CONTAINS(error("classes: 2, train: sets/wrong.txt"), "sets/wrong.txt:2: there is no image 'z'");
+  EXPECT_CONTAINS(error("classes: 2, train: sets/none.txt"), "sets/none.txt: names no image");
+  EXPECT_CONTAINS(error("classes: 2, train: sets/lost.txt"), "sets/lost.txt");
+}
+
 TEST_F(SegmentationFolderTest, PartsAreFoundInLettersOfEitherCase) {
   put({"Train/images/a.jpg", "Train/masks/a.png", "images/VAL/b.jpg", "masks/VAL/b.png", "Testing/images/c.jpg",
        "Testing/masks/c.png"});

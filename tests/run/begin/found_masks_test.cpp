@@ -139,6 +139,20 @@ TEST_F(FoundMasksTest, VocFoldersWithColoursAndALabelMap) {
   expect_in(text, "ignore_index: 255");
 }
 
+TEST_F(FoundMasksTest, ListsOfAToolsSubsets) {
+  for (const char* name : {"a", "b", "c", "d"}) {
+    put(fmt::format("cvat/JPEGImages/{}.png", name), 3, {9, 9, 9, 99, 9, 9});
+    put(fmt::format("cvat/SegmentationClass/{}.png", name), 1, {0, 1});
+  }
+  fs::create_directories(path("cvat/ImageSets/Segmentation"));
+  write_file_atomically(path("cvat/ImageSets/Segmentation/Train.txt"), "a\nb\nc\n");
+  write_file_atomically(path("cvat/ImageSets/Segmentation/Validation.txt"), "d\n");
+  const std::string text = config_of("cvat");
+  expect_in(text, "  train: ImageSets/Segmentation/Train.txt\n  validation: ImageSets/Segmentation/Validation.txt\n");
+  expect_in(text, "3 training images");
+  expect_in(text, "; 1 held out");
+}
+
 TEST_F(FoundMasksTest, OneFolderWithTheToolsClasses) {
   for (const char* part : {"train", "valid"})
     for (const char* name : {"a", "b", "c"}) {
@@ -162,6 +176,41 @@ TEST_F(FoundMasksTest, FoldersThatNameTheirPart) {
   const std::string text = config_of("camvid");
   expect_in(text, "  images: '{part}'\n  masks:\n    folder: '{part}_labels'\n    suffix: _L\n");
   expect_in(text, "    values: {[64, 128, 64]: Animal, [192, 0, 128]: Archway}\n");
+}
+
+TEST_F(FoundMasksTest, PartsAndCitiesWithinTheFolders) {
+  for (const char* part : {"train", "val"})
+    for (const char* name : {"a", "b", "c"}) {
+      put(fmt::format("mm/img_dir/{}/{}.png", part, name), 3, {9, 9, 9, 99, 9, 9});
+      put(fmt::format("mm/ann_dir/{}/{}.png", part, name), 1, {0, 1});
+      put(fmt::format("city/leftImg8bit/{}/ulm/{}_leftImg8bit.png", part, name), 3, {9, 9, 9, 99, 9, 9});
+      put(fmt::format("city/gtFine/{}/ulm/{}_gtFine_labelIds.png", part, name), 1, {0, 1, 2});
+      put(fmt::format("city/gtFine/{}/ulm/{}_gtFine_color.png", part, name), 3, {0, 0, 0, 128, 0, 0});
+    }
+  expect_in(config_of("mm"), "  images: img_dir\n  masks:\n    folder: ann_dir\n  classes: 2\n");
+  expect_in(config_of("city"),
+            "  images: leftImg8bit\n  masks:\n    folder: gtFine\n    suffix: _gtFine_labelIds\n"
+            "    image_suffix: _leftImg8bit\n  classes: 3\n");
+}
+
+TEST_F(FoundMasksTest, TheTestsFoldersAreNotThoseOfTraining) {
+  for (const char* part : {"test", "train"})
+    for (const char* name : {"a", "b", "c"}) {
+      put(fmt::format("set/{}_images/{}{}.png", part, part, name), 3, {9, 9, 9, 99, 9, 9});
+      put(fmt::format("set/{}_masks/{}{}.png", part, part, name), 1, {0, 255});
+    }
+  const std::string text = config_of("set");
+  expect_in(text, "  images: '{part}_images'\n  masks:\n    folder: '{part}_masks'\n");
+  expect_in(text, "3 training images");
+}
+
+TEST_F(FoundMasksTest, MasksWithoutTheirImages) {
+  for (const char* folder : {"SegmentationClass", "SegmentationObject"})
+    for (const char* name : {"a", "b"}) put(fmt::format("cvat/{}/{}.png", folder, name), 3, {0, 0, 0, 128, 0, 0});
+  fs::create_directories(path("cvat/ImageSets/Segmentation"));
+  EXPECT_FALSE(find_masks(path("cvat"))) << "drawings of instances are no images";
+  EXPECT_THROW(refuse_unpaired_masks(path("cvat")), DataError);
+  EXPECT_THROW((void)config_of("cvat"), DataError);
 }
 
 TEST_F(FoundMasksTest, ClassFoldersAreNoMasks) {

@@ -196,13 +196,16 @@ TEST_F(TorchFileTest, OneOfSeveralStateDictsByItsKeys) {
     EXPECT_EQ(file.found_at, key);
     EXPECT_EQ(values<float>(file, "w"), std::vector<float>{1});
   }
-  EXPECT_EQ(values<float>(read_torch_file(fixture("namespace.pt"), "state_dict_ema"), "w"), (std::vector<float>{3, 4}));
+  const TorchFile averages = read_torch_file(fixture("namespace.pt"), "state_dict_ema");
+  EXPECT_EQ(values<float>(averages, "w"), (std::vector<float>{3, 4}));
+  EXPECT_TRUE(averages.beside.empty()) << "the user has chosen";
 }
 
 /// Files of training programs hold arguments, paths and NumPy numbers beside the state_dict. None of them is made.
 TEST_F(TorchFileTest, ObjectsOfOtherClassesAreSkipped) {
   const TorchFile file = read_torch_file(fixture("namespace.pt"));
   EXPECT_EQ(file.found_at, "state_dict");
+  EXPECT_EQ(file.beside, (std::vector<std::string>{"state_dict_ema"}));
   EXPECT_EQ(file.tensors.size(), 1u);
   EXPECT_EQ(values<float>(file, "w"), (std::vector<float>{1, 2}));
 }
