@@ -27,8 +27,8 @@
 #include "bantam/cli/print/progress.h"
 #include "bantam/cli/train/signals.h"
 #include "bantam/cli/use/model_flags.h"
+#include "bantam/data/files/image_types.h"
 #include "bantam/data/images/encode.h"
-#include "bantam/data/images/image_types.h"
 
 namespace bantam::cli {
 namespace {
