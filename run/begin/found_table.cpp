@@ -222,6 +222,13 @@ bool are_found_by_reader(const Column& column, const fs::path& file) {
   return std::ranges::count_if(names, is_file) * 10 >= std::ssize(names) * 9;
 }
 
+/// Row numbers under other names (an epoch, pandas' index) are as often files' names by chance.
+bool is_called_as_image(const std::string& name) {
+  const std::string lower = lower_case(name);
+  return std::ranges::any_of(std::array<std::string_view, 5>{"id", "im", "file", "name", "pic"},
+                             [&](std::string_view word) { return lower.find(word) != std::string::npos; });
+}
+
 /// A column of paths, or of ids that are files' names without their suffix.
 ImageColumn image_column(const Table& table) {
   constexpr auto kNone = std::to_array<std::string_view>({""});
@@ -238,6 +245,7 @@ ImageColumn image_column(const Table& table) {
     const auto suffixes = ids ? std::span<const std::string_view>(kSuffixes) : std::span<const std::string_view>(kNone);
     for (const Column* column : columns) {
       if (ids ? column->images || std::ssize(column->values) * 2 < table.rows : !column->images) continue;
+      if (ids && column->counts && !is_called_as_image(column->name)) continue;
       if (auto found = files_of(*column, roots, suffixes, table.file.stem().string())) return *found;
     }
     for (const Column* column : columns) {
