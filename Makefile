@@ -1,6 +1,6 @@
 # The front door: `make train` and `make test` work from a fresh clone. The build itself is CMake's.
 .DEFAULT_GOAL := help
-.PHONY: help deps deps-check build train test check nightly nightly-long nightly-asan nightly-tsan nightly-own schema reference install wheel dist deb format clean
+.PHONY: help deps deps-check build train test check nightly nightly-long nightly-asan nightly-tsan nightly-own nightly-fuzz fuzz schema reference install wheel dist deb format clean
 
 BUILD ?= build
 PREFIX ?= /usr/local
@@ -35,7 +35,7 @@ check: deps-check ## check format, changed lines (clang-tidy), floors, generated
 	@scripts/build.sh "$(BUILD)" "$(JOBS)" check_tests $(strip $(CHECK_FLAGS))
 	@scripts/check.sh "$(BUILD)"
 
-nightly: nightly-long nightly-asan nightly-tsan nightly-own ## run what takes long: allocator fuzzer, planner, limits under load, sanitizers
+nightly: nightly-long nightly-asan nightly-tsan nightly-own nightly-fuzz ## run what takes long: allocator fuzzer, planner, limits under load, sanitizers, fuzzers
 
 nightly-long: deps
 	@scripts/build.sh "$(BUILD)" "$(JOBS)" nightly_tests $(CMAKE_FLAGS)
@@ -56,6 +56,15 @@ nightly-own: deps
 	@for test in conv2d conv2d_inference conv2d_statistics; do \
 	  scripts/build.sh build-own "$(JOBS)" $${test}_test -DBANTAM_CUDA=OFF -DBANTAM_ONEDNN=OFF || exit 1; done
 	ctest --test-dir build-own -R '^conv2d(_inference|_statistics)?_test$$' --output-on-failure --no-tests=error
+
+# Readers of files from elsewhere under libFuzzer (clang) for so many seconds each: about 10^7 executions in half an hour of one core.
+FUZZ_SECONDS ?= 30
+fuzz: deps ## fuzz the readers of files for FUZZ_SECONDS each (libFuzzer; needs clang)
+	@scripts/build.sh "$(BUILD)" "$(JOBS)" fuzz_replay_test $(CMAKE_FLAGS)
+	tests/fuzz/fuzz_readers.py "$(BUILD)" --seconds "$(FUZZ_SECONDS)"
+
+nightly-fuzz: FUZZ_SECONDS = 1800
+nightly-fuzz: fuzz
 
 schema: build ## write docs/CONFIG.md anew, from the code that reads configurations
 	"$(BUILD)/bantam" schema --markdown > "$(BUILD)/CONFIG.md"

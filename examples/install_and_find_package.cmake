@@ -23,7 +23,7 @@ if(NOT headers STREQUAL BANTAM_PUBLIC_HEADERS)
   message(FATAL_ERROR "installed: ${headers}\nlisted: ${BANTAM_PUBLIC_HEADERS}")
 endif()
 
-set(most_bytes 40000000)
+set(most_bytes 60000000)  # with CUDA it is 42 MB: debug information or a library that slips in would be more
 set(bytes 0)
 file(GLOB_RECURSE files ${scratch}/prefix/include/* ${scratch}/prefix/lib*/* ${scratch}/prefix/share/*)
 foreach(file ${files})

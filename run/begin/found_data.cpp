@@ -95,12 +95,6 @@ std::optional<FoundData> find_classes(const fs::path& at) {
   return FoundData{"image_folder", {path_key(at)}};
 }
 
-/// A table of numbers: where folders of classes lie beside it, it is about them.
-bool is_table_beside_images(const FoundData& found) {
-  return found.format == "csv" &&
-         std::ranges::none_of(found.keys, [](const std::string& key) { return key.starts_with("image: "); });
-}
-
 /// The one folder of a folder that has no other, and no image files.
 fs::path inner_folder(const fs::path& at) {
   if (!fs::is_directory(at)) return {};
@@ -138,7 +132,7 @@ std::optional<FoundData> find_here(const fs::path& at, std::string& fault) {
       try {
         found = find(here);
         // Beside class folders a table of results, or one of the same classes, says less than the folders do.
-        if (found && (found->repeats_folders || is_table_beside_images(*found)))
+        if (found && found->repeats_folders)
           if (std::optional<FoundData> folders = find_classes(here)) found = std::move(folders);
       } catch (const DataError& error) {
         if (fault.empty()) fault = error.what();
