@@ -3,8 +3,9 @@
  *
  * Every function that can fail returns a status; bantam_last_error() has the message, for the calling thread. No
  * exception comes out, nothing is printed, and the process is never ended. Handles belong to the caller, who destroys
- * them, in any order: what a handle needs of another, it keeps. Text that a function returns through `char**` is freed
- * by bantam_free. Pointers in arguments need not outlive the call unless a comment says so.
+ * them, in any order: what a handle needs of another, it keeps. One that was destroyed is refused (BANTAM_BAD_ARGUMENT,
+ * and destroying it again changes nothing), as long as no later handle has its address. Text that a function returns
+ * through `char**` is freed by bantam_free. Pointers in arguments need not outlive the call unless a comment says so.
  *
  * Structs grow at their end in later versions. Their first member is their size as the caller's compiler knows it,
  * which BANTAM_INIT sets; members that a caller does not know are zero, and zero is the default of each. bantam_array

@@ -3,6 +3,7 @@
 
 #include <cerrno>
 #include <memory>
+#include <new>
 #include <string_view>
 
 #include <dirent.h>
@@ -23,6 +24,26 @@ std::vector<std::filesystem::path> folder_entries(const std::filesystem::path& f
   }
   error.assign(errno, std::generic_category());
   return entries;
+}
+
+void remove_folder(const std::filesystem::path& path, std::error_code& error) noexcept {
+  error.clear();
+  try {
+    if (std::filesystem::symlink_status(path, error).type() == std::filesystem::file_type::directory) {
+      std::error_code first;
+      for (const std::filesystem::path& entry : folder_entries(path, error)) {
+        std::error_code inner;
+        remove_folder(entry, inner);
+        if (inner && !first) first = inner;
+      }
+      if (first) error = first;
+      if (error) return;
+    }
+    std::filesystem::remove(path, error);
+    if (error == std::errc::no_such_file_or_directory) error.clear();
+  } catch (const std::bad_alloc&) {
+    error = std::make_error_code(std::errc::not_enough_memory);
+  }
 }
 
 }  // namespace bantam

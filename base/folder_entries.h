@@ -12,4 +12,9 @@ namespace bantam {
 /// the process where memory ends (it is noexcept within libstdc++).
 std::vector<std::filesystem::path> folder_entries(const std::filesystem::path& folder, std::error_code& error);
 
+/// Removes what is at `path` with all that lies in it; links are removed, and not followed. Nothing there is no error;
+/// where something stays, `error` says why, also where memory ends. In place of std::filesystem::remove_all, which
+/// walks through folders as directory_iterator does.
+void remove_folder(const std::filesystem::path& path, std::error_code& error) noexcept;
+
 }  // namespace bantam

@@ -10,6 +10,7 @@
 #include <fmt/format.h>
 
 #include "bantam/base/error.h"
+#include "bantam/base/printable.h"
 #include "bantam/base/usual_names.h"
 
 namespace bantam {
@@ -30,26 +31,84 @@ std::string padded(std::string_view text, std::size_t width, Align align) {
 /// Bytes 10xxxxxx continue a character.
 bool continues_character(char c) { return (static_cast<unsigned char>(c) & 0xC0) == 0x80; }
 
-/// Control characters as escapes, but those of `kept`.
-std::string escaped(std::string_view text, std::string_view kept) {
+/// The code point and the bytes of the character that a text begins with. A byte that begins none is -1, alone.
+struct Character {
+  std::int32_t code = -1;
+  std::size_t bytes = 1;
+};
+
+/// Only the shortest spelling of a code point counts, and none of surrogates or beyond U+10FFFF.
+Character first_character(std::string_view text) {
+  const auto first = static_cast<unsigned char>(text[0]);
+  if (first < 0x80) return {first, 1};
+  const std::size_t bytes = first >= 0xF0 ? 4 : first >= 0xE0 ? 3 : 2;
+  if (first < 0xC2 || first > 0xF4 || text.size() < bytes) return {};
+  std::int32_t code = first & (0xFF >> (bytes + 1));
+  for (std::size_t i = 1; i < bytes; ++i) {
+    if (!continues_character(text[i])) return {};
+    code = code << 6 | (static_cast<unsigned char>(text[i]) & 0x3F);
+  }
+  constexpr std::int32_t kLeast[] = {0, 0, 0x80, 0x800, 0x10000};
+  if (code < kLeast[bytes] || (code >= 0xD800 && code < 0xE000) || code > 0x10FFFF) return {};
+  return {code, bytes};
+}
+
+/// What a terminal or a page obeys, or shows as nothing.
+bool is_unseen(std::int32_t code) {
+  const auto within = [code](std::int32_t first, std::int32_t last) { return code >= first && code <= last; };
+  return code < 0x20 || within(0x7F, 0x9F) || code == 0x061C || code == 0x180E || code == 0x200B ||
+         within(0x200E, 0x200F) || within(0x2028, 0x202E) || within(0x2060, 0x206F) || code == 0xFEFF ||
+         within(0xFFF9, 0xFFFB);
+}
+
+bool is_joiner(std::int32_t code) { return code == 0x200C || code == 0x200D; }
+
+/// Between characters beyond ASCII a joiner is spelling; elsewhere nothing but unseen. `text` begins with it.
+bool joins(std::int32_t before, std::string_view text) {
+  constexpr std::size_t kBytes = 3;
+  const auto is_joined = [](std::int32_t code) { return code > 0x7F && !is_unseen(code) && !is_joiner(code); };
+  return is_joined(before) && text.size() > kBytes && is_joined(first_character(text.substr(kBytes)).code);
+}
+
+/// `escape(character, its first byte)` of each unseen character but those of `kept`; the rest as it is.
+template <class Escape>
+std::string with_escapes(std::string_view text, std::string_view kept, const Escape& escape) {
   std::string result;
   result.reserve(text.size());
-  while (!text.empty()) {
-    const std::size_t bytes = control_bytes(text);
-    if (bytes == 0 || (bytes == 1 && kept.find(text[0]) != std::string_view::npos))
-      result += text[0];
-    else if (text[0] == '\n' || text[0] == '\r' || text[0] == '\t')
-      result += text[0] == '\n' ? "\\n" : text[0] == '\r' ? "\\r" : "\\t";
+  for (std::int32_t before = -1; !text.empty();) {
+    const auto special = std::ranges::find_if(text, [](char c) { return c < 0x20 || c > 0x7E; });
+    const auto plain = static_cast<std::size_t>(special - text.begin());
+    if (plain > 0) {
+      result += text.substr(0, plain);
+      before = text[plain - 1];
+      text.remove_prefix(plain);
+      continue;
+    }
+    const Character at = first_character(text);
+    const bool is_kept = at.bytes == 1 && kept.find(text[0]) != std::string_view::npos;
+    if (is_kept || (is_joiner(at.code) ? joins(before, text) : !is_unseen(at.code)))
+      result += text.substr(0, at.bytes);
     else
-      result += fmt::format("\\x{:02x}", static_cast<unsigned char>(text[bytes - 1]));
-    text.remove_prefix(std::max<std::size_t>(bytes, 1));
+      result += escape(at, static_cast<unsigned char>(text[0]));
+    before = at.code;
+    text.remove_prefix(at.bytes);
   }
   return result;
 }
 
+/// Unseen characters as escapes, but those of `kept`.
+std::string escaped(std::string_view text, std::string_view kept) {
+  return with_escapes(text, kept, [](Character at, unsigned char byte) -> std::string {
+    if (at.code == '\n') return "\\n";
+    if (at.code == '\r') return "\\r";
+    if (at.code == '\t') return "\\t";
+    return at.bytes == 1 ? fmt::format("\\x{:02x}", byte) : fmt::format("\\u{:04x}", at.code);
+  });
+}
+
 /// Its first two thirds and the end, `most` bytes in all, cut between characters. Looks at no more than it keeps.
 std::string shortened(std::string_view text, std::size_t most) {
-  if (text.size() <= most || display_width(text) <= most) return std::string(text);
+  if (text.size() <= most || (text.size() <= 4 * most && display_width(text) <= most)) return std::string(text);
   std::size_t head = most * 2 / 3, tail = text.size() - (most - head - 1);
   while (head > 0 && continues_character(text[head])) --head;
   while (tail < text.size() && continues_character(text[tail])) ++tail;
@@ -134,7 +193,41 @@ std::size_t control_bytes(std::string_view text) {
 
 std::string printable(std::string_view text) { return escaped(text, "\n\t"); }
 
-std::string shown(std::string_view text, std::size_t most) { return escaped(shortened(text, most), ""); }
+std::string printable_line(std::string_view text) { return escaped(text, ""); }
+
+std::string printable_json(std::string_view json) {
+  return with_escapes(json, "\n", [](Character at, unsigned char byte) {
+    return fmt::format("\\u{:04x}", at.code >= 0 ? at.code : std::int32_t{byte});
+  });
+}
+
+bool is_well_formed(std::string_view text) {
+  while (!text.empty()) {
+    const Character at = first_character(text);
+    if (at.code < 0) return false;
+    text.remove_prefix(at.bytes);
+  }
+  return true;
+}
+
+std::string base64(std::string_view bytes) {
+  constexpr std::string_view kDigits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+  std::string text;
+  for (std::size_t i = 0; i < bytes.size(); i += 3) {
+    std::uint32_t word = 0;
+    for (std::size_t k = 0; k < 3; ++k)
+      word = word << 8 | (i + k < bytes.size() ? static_cast<unsigned char>(bytes[i + k]) : 0u);
+    // A digit says something where it has bits of a byte that is there: digit k of bytes k - 1 and k.
+    for (std::size_t k = 0; k < 4; ++k)
+      text += k < 2 || i + k - 1 < bytes.size() ? kDigits[word >> (18 - 6 * k) & 63] : '=';
+  }
+  return text;
+}
+
+/// Cut before, so that no more is looked at than may be kept, and after: escapes are longer than what they stand for.
+std::string shown(std::string_view text, std::size_t most) {
+  return shortened(printable_line(shortened(text, most)), most);
+}
 
 std::string shown_message(std::string_view message, std::size_t most) {
   std::string result;
@@ -171,11 +264,14 @@ std::size_t display_width(std::string_view text) {
   return static_cast<std::size_t>(std::ranges::count_if(text, [](char c) { return !continues_character(c); }));
 }
 
-Table::Table(std::vector<Column> columns) : columns_(std::move(columns)) {}
+Table::Table(std::vector<Column> columns) : columns_(std::move(columns)) {
+  for (Column& column : columns_) column.title = printable_line(column.title);
+}
 
 void Table::add_row(std::vector<std::string> cells) {
   if (cells.size() > columns_.size())
     throw Error(fmt::format("a table of {} columns got a row of {} cells", columns_.size(), cells.size()));
+  for (std::string& cell : cells) cell = printable_line(cell);
   cells.resize(columns_.size());
   rows_.push_back(std::move(cells));
 }

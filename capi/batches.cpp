@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "bantam/base/error.h"
+#include "bantam/capi/status.h"
 #include "bantam/engine/losses/loss.h"
 
 namespace bantam::capi {
@@ -30,6 +31,16 @@ Tensor upload(const HostArray& array, const Context& context) {
 
 }  // namespace
 
+void require_read(const std::string& name, const LossOptions& loss, const Shape& output, std::string_view what,
+                  bool stored) {
+  const std::vector<TensorFacts> targets = targets_of(loss, output);
+  if (name == kImages || find_facts(targets, name) != nullptr || (stored && name == kLabels)) return;
+  std::string read(kImages);
+  for (const TensorFacts& target : targets) read += " and " + target.name;
+  throw BadArgument(
+      fmt::format("{} array '{}' is read by nothing: the network and its loss read {}", what, name, read));
+}
+
 std::vector<TensorFacts> facts_of(const std::vector<HostArray>& arrays, TrainingStep& step) {
   const std::vector<TensorFacts> expected = targets_of(step.loss(), step.model().graph().output_shape());
   std::vector<TensorFacts> facts;
@@ -50,6 +61,8 @@ Batch uploaded(const std::vector<HostArray>& arrays, TrainingStep& step, const C
                std::string_view what) {
   const std::vector<TensorFacts> facts = facts_of(arrays, step);
   step.check_fits(facts, what);
+  for (const HostArray& array : arrays)
+    require_read(array.name, step.loss(), step.model().graph().output_shape(), what);
   Batch batch{.size = arrays[0].samples()};
   for (std::size_t i = 0; i < arrays.size(); ++i) {
     if (facts[i].classes > 0 && facts[i].shape.rank() == 0 && arrays[i].dtype == DType::int32)

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -12,6 +13,11 @@ namespace bantam::capi {
 
 /// What the arrays are, as a step asks: class numbers are among the classes that the loss expects.
 std::vector<TensorFacts> facts_of(const std::vector<HostArray>& arrays, TrainingStep& step);
+
+/// Throws BadArgument for an array `name` of `what` that no step of this loss and output reads. Labels may be stored
+/// where the loss reads targets: a stage of the pipeline makes these of them.
+void require_read(const std::string& name, const LossOptions& loss, const Shape& output, std::string_view what,
+                  bool stored = false);
 
 /// Copies the arrays to the device, images in the type that the model computes in. `what` names them in messages.
 /// Throws ShapeError, DTypeError and DataError where they do not suit the step.

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "bantam/capi/batches.h"
 #include "bantam/capi/handles.h"
 #include "bantam/capi/samples.h"
 #include "bantam/capi/status.h"
@@ -36,8 +37,14 @@ std::optional<run::GivenData> given_of(const bantam_config_options& options) {
 bantam_config* made_config(const std::string& text, const std::filesystem::path& path,
                            const bantam_config_options& options, const std::optional<run::GivenData>& given) {
   const std::vector<std::string> overrides = texts(options.overrides, options.override_count, "options.overrides");
-  return new bantam_config{given ? run::parse_run_config(text, path, overrides, *given)
-                                 : run::parse_run_config(text, path, overrides)};
+  auto made = std::make_unique<bantam_config>(bantam_config{
+      given ? run::parse_run_config(text, path, overrides, *given) : run::parse_run_config(text, path, overrides), {}});
+  if (given)
+    for (const auto& reader : {given->samples.train, given->samples.validation})
+      if (reader != nullptr)
+        for (const SampleField& target : reader->facts().targets)
+          require_read(target.name, made->config.train.loss, made->config.model.graph.output_shape(), "samples'", true);
+  return made.release();
 }
 
 bantam_memory_plan plan_of(const run::Plan& planned) {
@@ -80,7 +87,9 @@ bantam_status bantam_config_from_file(const char* path, const bantam_config_opti
   });
 }
 
-void bantam_config_destroy(bantam_config* config) { delete config; }
+void bantam_config_destroy(bantam_config* config) {
+  destroy(config, "bantam_config_destroy: this is no handle of the program's");
+}
 
 bantam_status bantam_config_resolved(const bantam_config* config, char** yaml) {
   return guarded([&] { return_text(yaml, "yaml", required(config, "config").config.document.resolved_yaml()); });

@@ -2,8 +2,7 @@
 #include <string>
 #include <vector>
 
-#include <nlohmann/json.hpp>
-
+#include "bantam/base/json.h"
 #include "bantam/capi/handles.h"
 #include "bantam/capi/status.h"
 #include "bantam/run/run.h"
@@ -39,7 +38,7 @@ std::string devices_json() {
   }
   json["built_with_cuda"] = built_with_cuda();
   json["cuda_unavailable_reason"] = cuda_unavailable_reason();
-  return json.dump();
+  return json_text(json);
 }
 
 Device device_named(const char* device) { return parse_device(&required(device, "device")); }
@@ -66,7 +65,9 @@ bantam_status bantam_engine_create(const bantam_engine_options* options, bantam_
   });
 }
 
-void bantam_engine_destroy(bantam_engine* engine) { delete engine; }
+void bantam_engine_destroy(bantam_engine* engine) {
+  destroy(engine, "bantam_engine_destroy: this is no handle of the program's");
+}
 
 bantam_status bantam_engine_set_limit(bantam_engine* engine, const char* device, uint64_t bytes) {
   return guarded([&] { required(engine, "engine").runtime->set_limit(device_named(device), bytes); });

@@ -1,8 +1,7 @@
 // Events of training, each with what it has to say and zeros.
 #include "bantam/capi/events.h"
 
-#include <nlohmann/json.hpp>
-
+#include "bantam/base/json.h"
 #include "bantam/capi/status.h"
 
 namespace bantam::capi {
@@ -76,7 +75,7 @@ void Events::on_test(const TestEvent& test) {
 std::string metrics_json(const std::vector<MetricValue>& values) {
   nlohmann::ordered_json json = nlohmann::ordered_json::object();
   for (const MetricValue& value : values) json[std::string(value.name())] = value.value();
-  return json.dump();
+  return json_text(json);
 }
 
 bantam_train_result result_of(const TrainResult& trained) {

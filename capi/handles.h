@@ -6,6 +6,8 @@
 #include <vector>
 
 #include "bantam/bantam_c.h"
+#include "bantam/capi/live.h"
+#include "bantam/capi/status.h"
 #include "bantam/engine/runtime/runtime.h"
 #include "bantam/engine/step/training_session.h"
 #include "bantam/engine/train/safetensors.h"
@@ -14,6 +16,7 @@
 
 struct bantam_engine {
   std::shared_ptr<bantam::Runtime> runtime;
+  bantam::capi::Live live = {};
 };
 
 struct bantam_tensor {
@@ -22,10 +25,12 @@ struct bantam_tensor {
   bantam::Tensor tensor;
   bantam::Stream stream;   // of the work that wrote it
   bool read_only = false;  // another library's, which it may not be written to
+  bantam::capi::Live live = {};
 };
 
 struct bantam_config {
   bantam::run::RunConfig config;
+  bantam::capi::Live live = {};
 };
 
 struct bantam_model {
@@ -42,9 +47,30 @@ struct bantam_model {
   bantam::Metrics untold;
   std::int64_t untold_updates = 0;
   std::int64_t accumulated = 0;  // micro-batches since the last update
+  bantam::capi::Live live = {};
 };
 
 namespace bantam::capi {
+
+/// As for other pointers; refuses a handle that is not alive as well.
+template <class Handle>
+requires requires(Handle& handle) { handle.live; }
+Handle& required(Handle* handle, const char* name) {
+  if (handle == nullptr) throw BadArgument(std::string(name) + " is null");
+  if (!Live::is_alive(&handle->live))
+    throw BadArgument(std::string(name) + " is no handle: it was destroyed, or this library has not made it");
+  return *handle;
+}
+
+/// Ends a handle of the program's; says so where it is none, or one that the program was only shown.
+template <class Handle>
+void destroy(Handle* handle, const char* function) noexcept {
+  if (handle == nullptr) return;
+  if (Live::release(&handle->live))
+    delete handle;
+  else
+    set_last_error(function);
+}
 
 /// The session. Throws BadArgument naming the function for a model that was opened for predictions.
 TrainingSession& training(bantam_model& model, const char* function);

@@ -3,8 +3,8 @@
 #include <utility>
 
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 
+#include "bantam/base/json.h"
 #include "bantam/capi/handles.h"
 #include "bantam/capi/status.h"
 #include "bantam/engine/graph/frozen_norms.h"
@@ -19,7 +19,8 @@ namespace {
 
 std::shared_ptr<Runtime> runtime_of(bantam_engine* engine, const run::RunConfig& config, int threads) {
   if (threads < 0) throw BadArgument("options.threads is negative");
-  return engine != nullptr ? engine->runtime : std::shared_ptr<Runtime>(run::make_runtime(config, threads));
+  return engine != nullptr ? required(engine, "engine").runtime
+                           : std::shared_ptr<Runtime>(run::make_runtime(config, threads));
 }
 
 std::unique_ptr<bantam_model> created(bantam_engine* engine, const run::RunConfig& config) {
@@ -99,7 +100,9 @@ bantam_status bantam_model_open(bantam_engine* engine, const char* path, const b
   });
 }
 
-void bantam_model_destroy(bantam_model* model) { delete model; }
+void bantam_model_destroy(bantam_model* model) {
+  destroy(model, "bantam_model_destroy: this is no handle of the program's");
+}
 
 bantam_status bantam_model_get_info(const bantam_model* model, bantam_model_info* info) {
   return guarded([&] {
@@ -118,11 +121,7 @@ bantam_status bantam_model_get_info(const bantam_model* model, bantam_model_info
 }
 
 bantam_status bantam_model_class_names(const bantam_model* model, char** json) {
-  return guarded([&] {
-    using Json = nlohmann::ordered_json;
-    const Json names = required(model, "model").class_names;
-    return_text(json, "json", names.dump(-1, ' ', false, Json::error_handler_t::replace));  // a folder's name is any
-  });
+  return guarded([&] { return_text(json, "json", json_text(required(model, "model").class_names)); });
 }
 
 bantam_status bantam_model_save(bantam_model* model, const char* path) {

@@ -94,6 +94,7 @@ bantam_train_result trained(bantam_model& model, const bantam_batches& train, co
   options.stop = [&] { return events.stops(); };
   Trainer trainer(step, batches, evaluated.get(), std::move(options));
   bantam_engine engine{model.runtime};
+  engine.live.lend();
   events.set_engine(&engine);
   trainer.add(events);
   events.begin(model.config.train.epochs);

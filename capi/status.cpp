@@ -6,6 +6,8 @@
 #include <new>
 #include <utility>
 
+#include "bantam/base/plain_words.h"
+#include "bantam/base/text.h"
 #include "bantam/run/session/training_run.h"
 
 namespace bantam::capi {
@@ -28,13 +30,22 @@ bantam_status failed(bantam_status status, std::string_view message) noexcept {
   return status;
 }
 
+bantam_status failed(bantam_status status, const std::exception& error) noexcept {
+  try {
+    return failed(status, plain_words(error));
+  } catch (...) {
+    messages().lost = true;
+    return status;
+  }
+}
+
 }  // namespace
 
 void set_last_error(std::string_view message) noexcept {
   try {
-    messages().last = message;
+    messages().last = printable(message);
     messages().lost = false;
-  } catch (const std::bad_alloc&) {
+  } catch (...) {
     messages().lost = true;
   }
 }
@@ -70,7 +81,7 @@ bantam_status status_of_current() noexcept {
   } catch (const std::bad_alloc&) {
     return failed(BANTAM_OUT_OF_MEMORY, "out of host memory");
   } catch (const std::exception& error) {
-    return failed(BANTAM_ERROR, error.what());
+    return failed(BANTAM_ERROR, error);
   } catch (...) {
     return failed(BANTAM_ERROR, "an exception of an unknown type");
   }
@@ -111,7 +122,7 @@ const char* bantam_last_error(void) { return messages().lost ? "out of host memo
 void bantam_set_error(const char* message) {
   try {
     messages().from_callback = message != nullptr ? message : "";
-  } catch (const std::bad_alloc&) {
+  } catch (...) {
     messages().from_callback.clear();
   }
 }

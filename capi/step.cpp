@@ -1,5 +1,8 @@
 // Steps of a caller's own loop.
+#include <limits>
 #include <utility>
+
+#include <fmt/format.h>
 
 #include "bantam/capi/batches.h"
 #include "bantam/capi/events.h"
@@ -131,8 +134,10 @@ bantam_status bantam_model_evaluate(bantam_model* model, const bantam_array* bat
 
 bantam_status bantam_model_set_learning_rate(bantam_model* model, double learning_rate) {
   return guarded([&] {
-    training(required(model, "model"), "bantam_model_set_learning_rate")
-        .optimizer()
-        .set_learning_rate(static_cast<float>(learning_rate));
+    TrainingSession& session = training(required(model, "model"), "bantam_model_set_learning_rate");
+    if (!(learning_rate >= 0 && learning_rate <= std::numeric_limits<float>::max()))
+      throw ConfigError(
+          fmt::format("bantam_model_set_learning_rate: expected a finite number of at least 0, got {}", learning_rate));
+    session.optimizer().set_learning_rate(static_cast<float>(learning_rate));
   });
 }

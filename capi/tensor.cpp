@@ -1,9 +1,10 @@
 // Tensors on devices: made of arrays, handed to and accepted from other libraries, and used by models.
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 
 #include "bantam/base/error.h"
+#include "bantam/base/json.h"
 #include "bantam/capi/arrays.h"
+#include "bantam/capi/batches.h"
 #include "bantam/capi/handles.h"
 #include "bantam/capi/status.h"
 #include "bantam/engine/interop/dlpack.h"
@@ -18,7 +19,7 @@ Device device_named(const char* device) { return parse_device(&required(device, 
 
 bantam_tensor* handle(std::shared_ptr<Runtime> runtime, Tensor tensor, Stream stream,
                       std::shared_ptr<void> owner = nullptr) {
-  return new bantam_tensor{std::move(runtime), std::move(owner), std::move(tensor), stream};
+  return new bantam_tensor{std::move(runtime), std::move(owner), std::move(tensor), stream, false, {}};
 }
 
 bantam_tensor* created(bantam_engine& engine, Device device, const HostArray& values) {
@@ -92,6 +93,8 @@ Batch batch_of(const bantam_model& model, const std::vector<std::string>& names,
     for (TensorFacts& known : facts)
       if (known.name == target.name) known.classes = target.classes;
   session.step().check_fits(facts, "batch's");
+  for (const std::string& name : names)
+    require_read(name, session.step().loss(), session.model().graph().output_shape(), "batch's");
   return batch;
 }
 
@@ -115,7 +118,9 @@ bantam_status bantam_tensor_create(bantam_engine* engine, const char* device, co
   });
 }
 
-void bantam_tensor_destroy(bantam_tensor* tensor) { delete tensor; }
+void bantam_tensor_destroy(bantam_tensor* tensor) {
+  destroy(tensor, "bantam_tensor_destroy: this is no handle of the program's");
+}
 
 bantam_status bantam_tensor_get_info(const bantam_tensor* tensor, bantam_tensor_info* info) {
   return guarded([&] { write_struct(&required(info, "info"), info_of(required(tensor, "tensor").tensor), "info"); });
@@ -190,7 +195,7 @@ bantam_status bantam_model_parameter_names(bantam_model* model, char** json) {
     for (const Parameter& parameter :
          training(required(model, "model"), "bantam_model_parameter_names").model().parameters().all())
       names.push_back(parameter.name());
-    return_text(json, "json", nlohmann::ordered_json(names).dump());
+    return_text(json, "json", json_text(nlohmann::ordered_json(names)));
   });
 }
 

@@ -17,7 +17,7 @@ namespace {
 /// The run's own words, beside the trainer's.
 class RunEvents : public run::RunObserver {
  public:
-  explicit RunEvents(Events& events) : events_(events) {}
+  explicit RunEvents(Events& events) : events_(events) { engine_.live.lend(); }
 
   void on_begin(const run::RunBeginning& beginning) override {
     engine_.runtime = std::shared_ptr<Runtime>(std::shared_ptr<void>(), &beginning.runtime);  // the run's own

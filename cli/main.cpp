@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <exception>
 #include <functional>
+#include <new>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -118,6 +119,11 @@ int main(int argc, char** argv) {
       return report_error("standard output cannot be written", kFailed);
     return code;
   } catch (const std::exception&) {
-    return report_exception();
+    try {
+      return report_exception();
+    } catch (const std::bad_alloc&) {  // there is no memory for the message either
+      write_at_once("bantam: error: the host has no memory left\n");
+      return kDoesNotFit;
+    }
   }
 }

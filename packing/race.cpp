@@ -5,6 +5,7 @@
 #include <atomic>
 #include <future>
 #include <limits>
+#include <system_error>
 #include <vector>
 
 namespace bantam::planner {
@@ -27,8 +28,12 @@ std::optional<std::size_t> race(std::size_t workers, Budget& budget,
     }
   };
   std::vector<std::future<void>> others;
-  for (std::size_t number = 1; number < workers; ++number)
-    others.push_back(std::async(std::launch::async, run, number));
+  others.reserve(workers);
+  for (std::size_t number = 1; number < workers; ++number) try {
+      others.push_back(std::async(std::launch::async, run, number));
+    } catch (const std::system_error&) {  // no thread can be made: here, then
+      others.push_back(std::async(std::launch::deferred, run, number));
+    }
   run(0);
   for (std::future<void>& other : others) other.get();
   std::optional<std::size_t> winner;

@@ -8,6 +8,7 @@
 
 #include "bantam/base/atomic_file.h"
 #include "bantam/base/error.h"
+#include "bantam/base/plain_words.h"
 #include "bantam/memory/device/links.h"
 #include "bantam/run/ranks/rank_config.h"
 #include "bantam/run/ranks/rank_devices.h"
@@ -77,7 +78,7 @@ TrainOutcome told_to_all(const RunRanks& ranks, const std::function<TrainOutcome
   } catch (const CommunicationError&) {  // which all have heard of
     throw;
   } catch (const std::exception& error) {
-    ranks.link->fail(error.what());
+    ranks.link->fail(plain_words(error));
     throw;
   }
 }

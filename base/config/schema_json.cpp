@@ -3,10 +3,9 @@
 #include <cmath>
 #include <limits>
 
-#include <nlohmann/json.hpp>
-
 #include "bantam/base/config/config_schema.h"
 #include "bantam/base/config/config_tree.h"
+#include "bantam/base/json.h"
 
 namespace bantam {
 namespace {

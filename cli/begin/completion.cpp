@@ -11,6 +11,7 @@
 
 #include "bantam/base/error.h"
 #include "bantam/cli/config/options.h"
+#include "bantam/cli/print/output.h"
 
 namespace bantam::cli {
 namespace {
@@ -85,11 +86,9 @@ void add_words(const CLI::App& app, const std::string& path, std::vector<VerbWor
 
 int print_completion(const CLI::App& app, const std::string& shell) {
   const std::vector<VerbWords> words = words_of(app);
-  std::fputs((shell == "bash"  ? bash_completion(words)
-              : shell == "zsh" ? zsh_completion(words)
-                               : fish_completion(words))
-                 .c_str(),
-             stdout);
+  write_file_text(shell == "bash"  ? bash_completion(words)
+                  : shell == "zsh" ? zsh_completion(words)
+                                   : fish_completion(words));
   return 0;
 }
 

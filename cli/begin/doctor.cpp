@@ -8,12 +8,12 @@
 
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 
 #include "bantam/base/clock.h"
+#include "bantam/base/json.h"
 #include "bantam/base/text.h"
 #include "bantam/cli/config/options.h"
-#include "bantam/cli/print/json_text.h"
+#include "bantam/cli/print/output.h"
 #include "bantam/memory/device/device.h"
 #include "bantam/run/begin/machine.h"
 #include "bantam/run/begin/self_test.h"
@@ -123,7 +123,7 @@ int run_doctor(const DoctorOptions& options) {
   }
   text += "\n" + advice_of(findings) + (sound ? "all is well\n" : "something is wrong\n");
   json["sound"] = sound;
-  std::fputs((options.json ? json_text(json) + "\n" : printable(text)).c_str(), stdout);
+  write_text(options.json ? json_text(json) + "\n" : text);
   return sound ? 0 : 1;
 }
 

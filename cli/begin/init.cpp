@@ -9,9 +9,11 @@
 
 #include "bantam/base/atomic_file.h"
 #include "bantam/base/error.h"
+#include "bantam/base/json.h"
+#include "bantam/base/printable.h"
 #include "bantam/base/text.h"
 #include "bantam/cli/config/options.h"
-#include "bantam/cli/print/json_text.h"
+#include "bantam/cli/print/output.h"
 #include "bantam/memory/device/device.h"
 #include "bantam/run/begin/first_config.h"
 
@@ -36,7 +38,8 @@ int run_init(const InitOptions& options) {
   const bool to_terminal = options.out == "-";
   if (to_terminal && options.json)
     throw ConfigError("--json does not go with --out -, which prints the configuration itself");
-  if (!to_terminal && !options.overwrite && std::filesystem::exists(options.out))
+  std::error_code error;
+  if (!to_terminal && !options.overwrite && std::filesystem::exists(options.out, error))
     throw ConfigError(fmt::format("--out: {} is there already; expected a new file, or --overwrite", options.out));
   const std::string data = options.data.empty() ? "" : " --data " + options.data;
   const run::FirstConfig config = run::first_config(options.data, {.threads = options.threads,
@@ -44,23 +47,23 @@ int run_init(const InitOptions& options) {
                                                                    .command = "bantam init" + data,
                                                                    .file = to_terminal ? "config.yaml" : options.out});
   if (!options.json)
-    for (const std::string& warning : config.warnings) fmt::print(stderr, "warning: {}\n", shown_message(warning));
+    for (const std::string& warning : config.warnings) print_error("warning: {}\n", shown_message(warning));
   if (to_terminal) {
-    std::fputs(config.text.c_str(), stdout);
+    write_file_text(config.text);
     return 0;
   }
   write_file_atomically(options.out, config.text);
   if (options.json) {
-    fmt::print("{}\n", json_text({{"config", options.out},
-                                  {"found", config.summary},
-                                  {"warnings", config.warnings},
-                                  {"advice", config.advice}}));
+    print_out("{}\n", json_text({{"config", options.out},
+                                 {"found", config.summary},
+                                 {"warnings", config.warnings},
+                                 {"advice", config.advice}}));
     return 0;
   }
   std::string advice;
   for (const std::string& line : config.advice) advice += printable(line) + "\n";
-  fmt::print("{}\n{}wrote {}; next: bantam train {}\n", printable(config.summary), advice, printable(options.out),
-             printable(options.out));
+  print_out("{}\n{}wrote {}; next: bantam train {}\n", printable(config.summary), advice, printable_line(options.out),
+            printable_line(options.out));
   return 0;
 }
 

@@ -8,9 +8,11 @@
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
+#include "bantam/base/json.h"
+#include "bantam/base/printable.h"
 #include "bantam/base/text.h"
 #include "bantam/cli/config/options.h"
-#include "bantam/cli/print/json_text.h"
+#include "bantam/cli/print/output.h"
 #include "bantam/run/session/run_checks.h"
 
 namespace bantam::cli {
@@ -72,25 +74,25 @@ std::string count_text(std::size_t count, std::string_view what) {
 int run_validate(const ValidateOptions& options) {
   const run::RunFindings found = findings_of(options);
   const bool valid = found.errors.empty();
-  const std::string file = printable(options.config);
+  const std::string file = printable_line(options.config);
   if (options.json) {
     nlohmann::ordered_json json = {{"config", options.config}, {"valid", valid}};
     json["errors"] = nlohmann::ordered_json::array();
     for (const std::string& error : found.errors) json["errors"].push_back(json_of(error));
     json["warnings"] = found.warnings;
-    fmt::print("{}\n", json_text(json));
+    print_out("{}\n", json_text(json));
     return valid ? 0 : kWrong;
   }
   const std::string warned =
       found.warnings.empty() ? "" : fmt::format("; {}", count_text(found.warnings.size(), "warning"));
-  if (valid) fmt::print("{}: nothing is wrong{}\n", file, warned);
+  if (valid) print_out("{}: nothing is wrong{}\n", file, warned);
   std::fflush(stdout);
   std::string text;
   for (const std::string& error : found.errors) text += shown_message(error) + "\n";
   for (const std::string& warning : found.warnings)
     text += fmt::format("{}: warning: {}\n", file, shown_message(warning));
   if (!valid) text += fmt::format("{}: {}{}\n", file, count_text(found.errors.size(), "error"), warned);
-  std::fputs(text.c_str(), stderr);
+  write_text(text, stderr);
   return valid ? 0 : kWrong;
 }
 

@@ -11,12 +11,14 @@
 #include <fmt/format.h>
 
 #include "bantam/base/counted.h"
+#include "bantam/base/json.h"
+#include "bantam/base/printable.h"
 #include "bantam/base/text.h"
 #include "bantam/cli/config/profile_flag.h"
 #include "bantam/cli/plan/schedule_curve.h"
 #include "bantam/cli/print/bench.h"
 #include "bantam/cli/print/fitted_text.h"
-#include "bantam/cli/print/json_text.h"
+#include "bantam/cli/print/output.h"
 #include "bantam/cli/print/step_json.h"
 #include "bantam/cli/print/step_profile_report.h"
 #include "bantam/cli/print/terminal.h"
@@ -148,30 +150,30 @@ void print_json(const RunConfig& config, const StepCase& step, const DeviceRates
   if (config.train.optimizer.schedules.any()) json["schedules"] = schedule_points(config, step.batch);
   json["nodes"] = nlohmann::ordered_json::array();
   for (const ExplainedNode& node : explanation.nodes) json["nodes"].push_back(node_json(node));
-  fmt::print("{}\n", json_text(json));
+  print_out("{}\n", json_text(json));
 }
 
 void print_text(const RunConfig& config, const PlanTarget& target, const StepCase& step, const DeviceRates& rates,
                 const Explanation& explanation) {
-  fmt::print("{} on {}, {}, batch {}, accumulate {}{}, recompute {}\n{}\n", printable(config.model.name),
-             target.machine ? to_string(config.device) : target.profile.title(), to_string(step.precision), step.batch,
-             config.train.accumulate,
-             config.train.replicas > 1 ? fmt::format(", {} replicas", config.train.replicas) : "",
-             wrapped(step.recompute, 60, "  "), stand_in_text(config, target.profile));
+  print_out("{} on {}, {}, batch {}, accumulate {}{}, recompute {}\n{}\n", printable_line(config.model.name),
+            target.machine ? to_string(config.device) : target.profile.title(), to_string(step.precision), step.batch,
+            config.train.accumulate,
+            config.train.replicas > 1 ? fmt::format(", {} replicas", config.train.replicas) : "",
+            wrapped(step.recompute, 60, "  "), stand_in_text(config, target.profile));
   const auto text_of = [&](std::size_t most) { return table_text(explanation, rates.estimate, most); };
-  fmt::print("{}", fitted_text(static_cast<std::size_t>(table_columns(stdout)), kLeastName, text_of));
-  fmt::print(
+  print_out("{}", fitted_text(static_cast<std::size_t>(table_columns(stdout)), kLeastName, text_of));
+  print_out(
       "\nus: predicted. stats: computes the statistics of the norm after it; later: its\n"
       "norm is applied by the operation that reads it.\n");
   if (rates.estimate)
-    fmt::print("The rates of {} are an estimate, so each predicted time is good to ±{:.0f} %.\n",
-               target.profile.stand_in.empty() ? target.profile.name : target.profile.stand_in, 100 * kEstimateShare);
+    print_out("The rates of {} are an estimate, so each predicted time is good to ±{:.0f} %.\n",
+              target.profile.stand_in.empty() ? target.profile.name : target.profile.stand_in, 100 * kEstimateShare);
   if (explanation.times)
-    fmt::print("Measured: {}, by {};\nan unrecorded update lasts {} us.\n",
-               counted(explanation.times->updates, "update"),
-               method_words(explanation.times->method, explanation.times->why_not_traced),
-               microseconds(explanation.times->untraced_seconds));
-  if (config.train.optimizer.schedules.any()) fmt::print("\n{}", schedule_curves(config, step.batch));
+    print_out("Measured: {}, by {};\nan unrecorded update lasts {} us.\n",
+              counted(explanation.times->updates, "update"),
+              method_words(explanation.times->method, explanation.times->why_not_traced),
+              microseconds(explanation.times->untraced_seconds));
+  if (config.train.optimizer.schedules.any()) print_out("\n{}", schedule_curves(config, step.batch));
 }
 
 int run_explain(ExplainFlags flags) {

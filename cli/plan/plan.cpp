@@ -15,12 +15,14 @@
 #include "bantam/base/byte_size.h"
 #include "bantam/base/counted.h"
 #include "bantam/base/error.h"
+#include "bantam/base/json.h"
+#include "bantam/base/printable.h"
 #include "bantam/base/text.h"
 #include "bantam/cli/config/profile_flag.h"
 #include "bantam/cli/plan/plan_ranks.h"
 #include "bantam/cli/plan/plan_trace.h"
 #include "bantam/cli/print/bench.h"
-#include "bantam/cli/print/json_text.h"
+#include "bantam/cli/print/output.h"
 #include "bantam/cli/print/process_table.h"
 #include "bantam/cli/print/step_json.h"
 #include "bantam/engine/plan/step_cost.h"
@@ -103,7 +105,7 @@ void print_json(const RunConfig& config, const PlanRow& row, const PlanTarget& t
                                {"bytes", holder.bytes},
                                {"allocations", holder.allocations}});
   add_process(json, target, row.reserved_bytes());
-  fmt::print("{}\n", json_text(json));
+  print_out("{}\n", json_text(json));
 }
 
 /// Columns of the batch sizes.
@@ -125,27 +127,27 @@ void print_row(const RunConfig& config, const PlanRow& row, bool fits, std::size
   for (const std::uint64_t bytes : row.plan.by_category.bytes) line += fmt::format(" {:>5}", compact_bytes(bytes));
   line += fmt::format(" {:>5} {:>5}", compact_bytes(row.plan.arena.arena_bytes),
                       compact_bytes(row.plan.arena.max_live_bytes));
-  fmt::print("{}{}\n", line, !fits ? "" : row.fits ? " yes" : "  no");
+  print_out("{}{}\n", line, !fits ? "" : row.fits ? " yes" : "  no");
   if (row.step.predicted_extra)
-    fmt::print("      recompute {}\n      {} time predicted\n", wrapped(row.step.recompute, 64, "                "),
-               predicted_percent(*row.step.predicted_extra, rates_of(config, row.step.precision).estimate));
+    print_out("      recompute {}\n      {} time predicted\n", wrapped(row.step.recompute, 64, "                "),
+              predicted_percent(*row.step.predicted_extra, rates_of(config, row.step.precision).estimate));
 }
 
 /// Where the peak is, and who holds it.
 void print_details(const PlanRow& row) {
   const StepPlan& plan = row.plan;
-  fmt::print("\nThe peak: {} bytes, reached in {} of {}\nwith {} of {}.\n",
-             format_count(static_cast<std::int64_t>(plan.peak_bytes)), plan.moment.phase, plan.moment.owner,
-             format_byte_size(plan.moment.bytes), to_string(plan.moment.category));
-  fmt::print(
+  print_out("\nThe peak: {} bytes, reached in {} of {}\nwith {} of {}.\n",
+            format_count(static_cast<std::int64_t>(plan.peak_bytes)), plan.moment.phase, plan.moment.owner,
+            format_byte_size(plan.moment.bytes), to_string(plan.moment.category));
+  print_out(
       "Persistent {}, scratch memory at most {};\n{} a step in an arena of {:.4f} x their live bytes;\n"
       "planned steps reserve a pool of {}.\n",
       format_byte_size(plan.persistent_bytes), format_byte_size(plan.workspace_bytes),
       counted(plan.step.size(), "buffer"), plan.arena.ratio(), format_byte_size(plan.pool_bytes));
   if (row.run)
-    fmt::print("The whole run (train, with its data and evaluation):\n{} at the peak, {} reserved.\n",
-               format_byte_size(row.run->peak_bytes), format_byte_size(row.run->pool_bytes));
-  fmt::print("\n");
+    print_out("The whole run (train, with its data and evaluation):\n{} at the peak, {} reserved.\n",
+              format_byte_size(row.run->peak_bytes), format_byte_size(row.run->pool_bytes));
+  print_out("\n");
   Table table({{"alive at the peak", Align::left}, {"category", Align::left}, {"bytes"}, {"share"}});
   std::uint64_t rest = plan.peak_bytes;
   for (std::size_t i = 0; i < std::min(kShownHolders, plan.holders.size()); ++i) {
@@ -158,32 +160,32 @@ void print_details(const PlanRow& row) {
   if (rest > 0)
     table.add_row({counted(plan.holders.size() - kShownHolders, "other"), "", format_byte_size(rest),
                    fmt::format("{:.1f} %", 100.0 * static_cast<double>(rest) / static_cast<double>(plan.peak_bytes))});
-  fmt::print("{}", table.to_string());
+  print_out("{}", table.to_string());
 }
 
 void print_no_run(const RunConfig& config) {
-  fmt::print("\nNo whole run: {} make no batch, and drop_last drops them.\n",
-             counted(train_facts(*config.data).size, "sample"));
+  print_out("\nNo whole run: {} make no batch, and drop_last drops them.\n",
+            counted(train_facts(*config.data).size, "sample"));
 }
 
 void print_head(const RunConfig& config, const Plan& plan, std::size_t width) {
   const PlanTarget& target = plan.target;
-  fmt::print("{} on {}, accumulate {}{}\n", printable(config.model.name),
-             target.machine ? to_string(config.device) : target.profile.title(), config.train.accumulate,
-             config.train.replicas > 1 ? fmt::format(", {} replicas", config.train.replicas) : "");
-  fmt::print("{}", stand_in_text(config, target.profile));
-  if (plan.fit.any()) fmt::print("{}\n", plan.fit.to_text(target));
-  if (plan.batch) fmt::print("{}\n", to_text(*plan.batch, plan.fit.pool));
-  fmt::print("{}\n", header(plan.fit.any(), width));
+  print_out("{} on {}, accumulate {}{}\n", printable_line(config.model.name),
+            target.machine ? to_string(config.device) : target.profile.title(), config.train.accumulate,
+            config.train.replicas > 1 ? fmt::format(", {} replicas", config.train.replicas) : "");
+  print_out("{}", stand_in_text(config, target.profile));
+  if (plan.fit.any()) print_out("{}\n", plan.fit.to_text(target));
+  if (plan.batch) print_out("{}\n", to_text(*plan.batch, plan.fit.pool));
+  print_out("{}\n", header(plan.fit.any(), width));
 }
 
 /// For people who have read that no row fits: what would do for the smallest.
 void print_needed(const PlanTarget& target, const PlanFit& fit, const PlanRow& least, bool alone) {
-  fmt::print("\n{} a {} of {}.\n",
-             alone ? "It does not fit: it needs"
-                   : fmt::format("None of these fits: the least, with batch {}, needs", least.step.batch),
-             fit.of == PlanFit::Of::pool ? "pool" : "limit",
-             format_byte_size(fit.needed_bytes(target, least.needed_pool())));
+  print_out("\n{} a {} of {}.\n",
+            alone ? "It does not fit: it needs"
+                  : fmt::format("None of these fits: the least, with batch {}, needs", least.step.batch),
+            fit.of == PlanFit::Of::pool ? "pool" : "limit",
+            format_byte_size(fit.needed_bytes(target, least.needed_pool())));
 }
 
 /// Details of the only row, or what all have in common; and what would do where none fits.
@@ -192,9 +194,9 @@ void print_end(const RunConfig& config, const Plan& plan) {
   if (alone) {
     print_details(plan.rows.front());
     if (config.data && !plan.rows.front().run) print_no_run(config);
-    fmt::print("{}", process_table(plan.target, plan.rows.front().reserved_bytes()));
+    print_out("{}", process_table(plan.target, plan.rows.front().reserved_bytes()));
   } else {
-    fmt::print("{}", process_table(plan.target, std::nullopt));
+    print_out("{}", process_table(plan.target, std::nullopt));
   }
   if (!plan.any_fits()) print_needed(plan.target, plan.fit, plan.least(), alone);
 }

@@ -6,13 +6,14 @@
 #include <vector>
 
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 
 #include "bantam/base/byte_size.h"
 #include "bantam/base/error.h"
+#include "bantam/base/json.h"
+#include "bantam/base/printable.h"
 #include "bantam/base/text.h"
 #include "bantam/cli/config/options.h"
-#include "bantam/cli/print/json_text.h"
+#include "bantam/cli/print/output.h"
 #include "bantam/run/fit/fitting.h"
 #include "bantam/run/plan.h"
 
@@ -49,13 +50,13 @@ void print_json(const RankPlan& plan, int rank) {
     json["memory_bytes"] = plan.plan.fit.bytes;
     json["fits"] = row.fits;
   }
-  fmt::print("{}\n", json_text(json));
+  print_out("{}\n", json_text(json));
 }
 
 void print_table(const RunConfig& config, const std::vector<RankPlan>& plans) {
-  fmt::print("{} on {} ranks of {}: {} replicas of batch {}, accumulate {}\n", printable(config.model.name),
-             plans.size(), config.planned_for ? config.planned_for->title() : to_string(config.device),
-             config.train.replicas, plans.front().row().step.batch, config.train.accumulate);
+  print_out("{} on {} ranks of {}: {} replicas of batch {}, accumulate {}\n", printable_line(config.model.name),
+            plans.size(), config.planned_for ? config.planned_for->title() : to_string(config.device),
+            config.train.replicas, plans.front().row().step.batch, config.train.accumulate);
   Table table({{"rank"},
                {"replicas"},
                {"limit"},
@@ -80,7 +81,7 @@ void print_table(const RunConfig& config, const std::vector<RankPlan>& plans) {
          : row.fits ? "yes"
                     : "no"});
   }
-  fmt::print("{}", table.to_string());
+  print_out("{}", table.to_string());
 }
 
 }  // namespace

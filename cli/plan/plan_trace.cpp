@@ -2,11 +2,11 @@
 #include "bantam/cli/plan/plan_trace.h"
 
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 
 #include "bantam/base/atomic_file.h"
+#include "bantam/base/json.h"
 #include "bantam/cli/config/run_names.h"
-#include "bantam/cli/print/json_text.h"
+#include "bantam/cli/print/output.h"
 #include "bantam/packing/planner.h"
 #include "bantam/run/bench/buffer_trace.h"
 
@@ -33,7 +33,7 @@ void print_json(const BufferTrace& trace, const TraceOptions& options, const Are
   }
   json["ids"] = trace.ids;
   json["offsets"] = plan.offsets;
-  fmt::print("{}\n", json_text(json));
+  print_out("{}\n", json_text(json));
 }
 
 }  // namespace
@@ -46,12 +46,12 @@ int plan_trace(const TraceOptions& options) {
   if (options.json) {
     print_json(trace, options, plan);
   } else {
-    fmt::print("{}: {} buffer{}\n", options.file, trace.buffers.size(), trace.buffers.size() == 1 ? "" : "s");
-    fmt::print("arena_bytes     {}\nmax_live_bytes  {}\nratio           {:.4f}\n", plan.arena_bytes,
-               plan.max_live_bytes, plan.ratio());
-    fmt::print("seconds         {:.3f} (stopped: {}, {} placements tried)\n", plan.seconds, to_string(plan.stop),
-               plan.iterations);
-    if (options.capacity > 0) fmt::print("capacity        {}: {}\n", options.capacity, fits ? "fits" : "does not fit");
+    print_out("{}: {} buffer{}\n", options.file, trace.buffers.size(), trace.buffers.size() == 1 ? "" : "s");
+    print_out("arena_bytes     {}\nmax_live_bytes  {}\nratio           {:.4f}\n", plan.arena_bytes, plan.max_live_bytes,
+              plan.ratio());
+    print_out("seconds         {:.3f} (stopped: {}, {} placements tried)\n", plan.seconds, to_string(plan.stop),
+              plan.iterations);
+    if (options.capacity > 0) print_out("capacity        {}: {}\n", options.capacity, fits ? "fits" : "does not fit");
   }
   return fits ? 0 : 4;
 }

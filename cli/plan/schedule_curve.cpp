@@ -5,9 +5,9 @@
 #include <vector>
 
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 
 #include "bantam/base/counted.h"
+#include "bantam/base/json.h"
 #include "bantam/base/text.h"
 
 namespace bantam::cli {

@@ -11,10 +11,12 @@
 
 #include "bantam/base/byte_size.h"
 #include "bantam/base/counted.h"
+#include "bantam/base/json.h"
+#include "bantam/base/printable.h"
 #include "bantam/base/text.h"
 #include "bantam/cli/config/options.h"
 #include "bantam/cli/print/fitted_text.h"
-#include "bantam/cli/print/json_text.h"
+#include "bantam/cli/print/output.h"
 #include "bantam/cli/print/step_json.h"
 #include "bantam/cli/print/terminal.h"
 #include "bantam/engine/autograd/tape.h"
@@ -118,7 +120,7 @@ void print_json(const RunConfig& config, const StepCase& options, const ModelSum
                               {"parameters", row.parameters},
                               {"activation_bytes", row.activation_bytes}});
   }
-  fmt::print("{}\n", json_text(json));
+  print_out("{}\n", json_text(json));
 }
 
 /// "(16,30,30,32)": without spaces, so that lines fit 80 columns.
@@ -145,16 +147,16 @@ std::string layers_table(const ModelSummary& summary, std::size_t most_of_name) 
 void print_table(const RunConfig& config, const StepCase& options, const ModelSummary& summary) {
   constexpr std::size_t kLeastName = 12;
   const auto table_of = [&](std::size_t most_of_name) { return layers_table(summary, most_of_name); };
-  fmt::print("{}: input {}, batch {}, {} on {}\n\n{}\n", printable(config.model.name),
-             to_string(config.model.graph.input_shape()), options.batch, to_string(options.precision),
-             to_string(config.device),
-             fitted_text(static_cast<std::size_t>(table_columns(stdout)), kLeastName, table_of));
-  fmt::print("{}, {} of them trainable\n", counted(summary.parameters, "parameter"), format_count(summary.trainable));
-  fmt::print("A training step needs {} at its peak (recompute: {}):\n", format_byte_size(summary.step.peak_bytes),
-             to_string(options.recompute));
+  print_out("{}: input {}, batch {}, {} on {}\n\n{}\n", printable_line(config.model.name),
+            to_string(config.model.graph.input_shape()), options.batch, to_string(options.precision),
+            to_string(config.device),
+            fitted_text(static_cast<std::size_t>(table_columns(stdout)), kLeastName, table_of));
+  print_out("{}, {} of them trainable\n", counted(summary.parameters, "parameter"), format_count(summary.trainable));
+  print_out("A training step needs {} at its peak (recompute: {}):\n", format_byte_size(summary.step.peak_bytes),
+            to_string(options.recompute));
   for (std::size_t i = 0; i < kCategories; ++i)
     if (const auto category = static_cast<Category>(i); summary.step.by_category_at_peak[category] > 0)
-      fmt::print("  {:<11}{:>10}\n", to_string(category), format_byte_size(summary.step.by_category_at_peak[category]));
+      print_out("  {:<11}{:>10}\n", to_string(category), format_byte_size(summary.step.by_category_at_peak[category]));
 }
 
 /// As given, or the configuration's, solved where it is `auto`; 1 without data.

@@ -4,8 +4,7 @@
 #include <string>
 #include <vector>
 
-#include <nlohmann/json.hpp>
-
+#include "bantam/base/json.h"
 #include "bantam/cli/config/options.h"
 #include "bantam/run/bench/measure.h"
 #include "bantam/run/fit/step_grid.h"

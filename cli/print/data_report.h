@@ -6,8 +6,7 @@
 #include <string>
 #include <vector>
 
-#include <nlohmann/json.hpp>
-
+#include "bantam/base/json.h"
 #include "bantam/data/survey/pipeline_steps.h"
 #include "bantam/data/survey/split_survey.h"
 

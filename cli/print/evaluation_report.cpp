@@ -11,6 +11,7 @@
 
 #include "bantam/base/byte_size.h"
 #include "bantam/base/counted.h"
+#include "bantam/base/printable.h"
 #include "bantam/base/stable_sort.h"
 #include "bantam/base/text.h"
 #include "bantam/cli/print/fitted_text.h"
@@ -130,10 +131,10 @@ std::string matrix_text(const ClassReport& report, std::size_t columns) {
 
 std::string head_text(const Evaluation& evaluation, const TrainedModel& model) {
   const Metrics& metrics = evaluation.metrics;
-  std::string text =
-      fmt::format("{}: {}\n{}: {} in batches of {}, on {}, {}\n\n", shown(model.config.model.name, 40),
-                  printable(model.weights_file.string()), to_string(evaluation.set), counted(metrics.samples, "sample"),
-                  evaluation.batch_size, to_string(model.config.device), to_string(model.config.precision));
+  std::string text = fmt::format("{}: {}\n{}: {} in batches of {}, on {}, {}\n\n", shown(model.config.model.name, 40),
+                                 printable_line(model.weights_file.string()), to_string(evaluation.set),
+                                 counted(metrics.samples, "sample"), evaluation.batch_size,
+                                 to_string(model.config.device), to_string(model.config.precision));
   Table table({{"metric", Align::left}, {"value"}});
   const auto add = [&table](std::string name, double value) {
     table.add_row({std::move(name), fmt::format("{:.4f}", value)});

@@ -4,8 +4,7 @@
 #include <cstddef>
 #include <string>
 
-#include <nlohmann/json.hpp>
-
+#include "bantam/base/json.h"
 #include "bantam/cli/config/run_names.h"
 #include "bantam/run/use/evaluation.h"
 #include "bantam/run/use/trained_model.h"

@@ -10,7 +10,9 @@
 #include <unistd.h>
 
 #include "bantam/base/error.h"
+#include "bantam/base/plain_words.h"
 #include "bantam/base/text.h"
+#include "bantam/cli/print/output.h"
 #include "bantam/run/session/disk_room.h"
 
 namespace bantam::cli {
@@ -33,8 +35,8 @@ Failure current_failure() {
     return {error.what(), kDoesNotFit};
   } catch (const run::NoRoomOnDisk& error) {
     return {error.what(), kDoesNotFit};
-  } catch (const std::bad_alloc&) {
-    return {"the host has no memory left", kDoesNotFit};
+  } catch (const std::bad_alloc& error) {
+    return {plain_words(error), kDoesNotFit};
   } catch (const NotFiniteError& error) {
     return {error.what(), kNotFinite};
   } catch (const CudaError& error) {
@@ -42,7 +44,7 @@ Failure current_failure() {
   } catch (const DeviceError& error) {
     return {error.what(), kUsage};
   } catch (const std::exception& error) {
-    return {error.what(), kFailed};
+    return {plain_words(error), kFailed};
   }
 }
 
@@ -55,7 +57,7 @@ std::string error_line(std::string_view message, const std::string& who) {
 }
 
 int report_error(std::string_view message, int code, const std::string& who) {
-  std::fputs(error_line(message, who).c_str(), stderr);  // where it cannot be written, the exit code still tells
+  write_text(error_line(message, who), stderr);  // where it cannot be written, the exit code still tells
   return code;
 }
 

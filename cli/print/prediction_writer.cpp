@@ -8,10 +8,10 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <nlohmann/json.hpp>
 
+#include "bantam/base/json.h"
+#include "bantam/base/printable.h"
 #include "bantam/base/text.h"
-#include "bantam/cli/print/json_text.h"
 
 namespace bantam::cli {
 namespace {
@@ -26,9 +26,10 @@ bool has_values(Task task) { return task == Task::classes || task == Task::multi
 }  // namespace
 
 std::string csv_cell(std::string_view text) {
-  if (text.find_first_of(",\"\r\n") == std::string_view::npos) return std::string(text);
+  const std::string safe = printable(text);
+  if (safe.find_first_of(",\"\n") == std::string::npos) return safe;
   std::string quoted = "\"";
-  for (const char c : text) {
+  for (const char c : safe) {
     if (c == '"') quoted += '"';
     quoted += c;
   }
@@ -114,7 +115,7 @@ std::string PredictionWriter::text_line(const Prediction& prediction) const {
   if (!has_values(style_.task) && parts.empty()) parts.push_back("no");
   if (!has_values(style_.task)) parts.push_back("pixels");
   std::string text = join(parts, ", ", has_values(style_.task) ? ", " : " ");
-  return fmt::format("{}: {}\n", printable(prediction.file), printable(text));
+  return fmt::format("{}: {}\n", printable_line(prediction.file), printable(text));
 }
 
 std::string PredictionWriter::csv_line(const Prediction& prediction, const std::vector<std::string>& of_row) const {

@@ -52,7 +52,8 @@ class PredictionWriter {
   PredictionStyle style_;
 };
 
-/// A cell of a CSV file, in quotes where it needs them (RFC 4180).
+/// A cell of a CSV file: `printable`, in quotes where it needs them (RFC 4180). What begins with = or + stays as it is,
+/// as tables of other programs have it: a name is joined by its letters, and numbers may have a sign.
 std::string csv_cell(std::string_view text);
 
 }  // namespace bantam::cli

@@ -6,13 +6,13 @@
 #include <utility>
 
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 #include <unistd.h>
 
 #include "bantam/base/error.h"
+#include "bantam/base/json.h"
 #include "bantam/base/text.h"
 #include "bantam/cli/print/bench.h"
-#include "bantam/cli/print/json_text.h"
+#include "bantam/cli/print/output.h"
 #include "bantam/cli/print/terminal.h"
 
 namespace bantam::cli {
@@ -165,24 +165,24 @@ std::string json_line(const ProgressState& s) {
                                  {"memory_limit_bytes", s.memory_limit},
                                  {"data_wait_share", s.data_wait_share}};
   if (std::isnan(s.accuracy)) line.erase(std::string(s.accuracy_name));
-  return line.dump();
+  return json_text(line);
 }
 
 std::string json_line(const EvaluationState& s) {
   const nlohmann::ordered_json line = {{"event", "evaluation"}, {"epoch", s.epoch},     {"epochs", s.epochs},
                                        {"batch", s.batch},      {"batches", s.batches}, {"eta_seconds", s.eta_seconds}};
-  return line.dump();
+  return json_text(line);
 }
 
 std::string json_line(const ReadingState& s) {
   const nlohmann::ordered_json line = {{"event", "reading"}, {"set", s.set}, {"read", s.read}, {"samples", s.samples}};
-  return line.dump();
+  return json_text(line);
 }
 
 std::string json_line(const WorkState& s) {
   const nlohmann::ordered_json line = {
       {"event", s.what}, {"done", s.done}, {"all", s.all}, {"eta_seconds", s.eta_seconds}};
-  return line.dump();
+  return json_text(line);
 }
 
 std::string json_line(const EvaluatedSummary& e) {
@@ -195,7 +195,7 @@ std::string json_line(const EvaluatedSummary& e) {
   line[prefix + "loss"] = e.loss;
   if (!std::isnan(e.accuracy)) line[prefix + std::string(e.accuracy_name)] = e.accuracy;
   for (const auto& [name, value] : e.values) line[prefix + name] = value;
-  return line.dump();
+  return json_text(line);
 }
 
 std::string json_line(const EpochSummary& e) {
@@ -213,11 +213,11 @@ std::string json_line(const EpochSummary& e) {
     if (!std::isnan(e.validation_accuracy)) line["validation_" + std::string(e.accuracy_name)] = e.validation_accuracy;
     for (const auto& [name, value] : e.validation_values) line["validation_" + name] = value;
   }
-  return line.dump();
+  return json_text(line);
 }
 
 void Progress::write_line(const std::string& line) {
-  std::fputs((line + "\n").c_str(), out_);
+  write_text(line + "\n", out_);
   std::fflush(out_);
 }
 
@@ -230,8 +230,7 @@ bool Progress::plain_is_due() {
 }
 
 void Progress::draw(const std::string& line) {
-  std::fputs(("\r" + line + "\x1b[K").c_str(), out_);
-  std::fflush(out_);
+  draw_line(line, static_cast<std::size_t>(std::max(terminal_columns(out_) - 1, 1)), out_);
   line_open_ = true;
 }
 
@@ -239,7 +238,7 @@ void Progress::draw_if_due(const std::string& line) {
   const Clock::time_point now = Clock::now();
   if (now - last_ < kBarPause) return;
   last_ = now;
-  draw(line.substr(0, static_cast<std::size_t>(std::max(terminal_columns(out_) - 1, 1))));
+  draw(line);
 }
 
 void Progress::update(const ProgressState& state) {
@@ -320,9 +319,9 @@ void Progress::warning(std::string_view text) {
 }
 
 void Progress::write_above_bar(std::string_view text) {
-  const bool open = line_open_;
+  if (line_open_) draw_line(text, std::string_view::npos, out_);
+  write_line(line_open_ ? std::string() : std::string(text));
   line_open_ = false;
-  write_line((open ? "\r" : "") + printable(text) + (open ? "\x1b[K" : ""));
 }
 
 void Progress::close() {

@@ -1,8 +1,7 @@
 // Steps, their plans and measurements, and device profiles as JSON.
 #pragma once
 
-#include <nlohmann/json.hpp>
-
+#include "bantam/base/json.h"
 #include "bantam/cli/config/run_names.h"
 #include "bantam/memory/device/device_profile.h"
 #include "bantam/run/bench/measure.h"

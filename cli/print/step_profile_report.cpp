@@ -9,6 +9,7 @@
 
 #include "bantam/base/byte_size.h"
 #include "bantam/base/counted.h"
+#include "bantam/base/printable.h"
 #include "bantam/base/stable_sort.h"
 #include "bantam/base/text.h"
 #include "bantam/cli/config/run_names.h"
@@ -30,7 +31,7 @@ std::string shortened(const std::string& text, std::size_t width) {
 std::string microseconds(double seconds) { return fmt::format("{:.1f}", 1e6 * seconds); }
 std::string percent(double part, double whole) { return fmt::format("{:.1f}", whole > 0 ? 100 * part / whole : 0); }
 
-std::string operation_name(const std::string& name) { return name.empty() ? "(no operation)" : printable(name); }
+std::string operation_name(const std::string& name) { return name.empty() ? "(no operation)" : printable_line(name); }
 
 /// Words in lines of less than `columns`.
 std::string filled(const std::string& text, std::size_t columns) {
@@ -276,8 +277,8 @@ std::string text_of(const run::StepProfile& profile, std::size_t rows, TextColum
 
   const double plain = profile.recording.plain_seconds;
   std::string text =
-      fmt::format("{} on {}, {}, batch {}, recompute {}\n\n{}\n", printable(profile.model), to_string(profile.device),
-                  to_string(profile.step.precision), profile.step.batch,
+      fmt::format("{} on {}, {}, batch {}, recompute {}\n\n{}\n", printable_line(profile.model),
+                  to_string(profile.device), to_string(profile.step.precision), profile.step.batch,
                   shortened(to_string(profile.step.recompute), 40), filled(profile.headline, columns.text));
   text += fitted(operations_text) + "\n" + fitted(kernels_text) + fitted(gaps_text) + threads_text(profile) +
           changes_text(profile) + "\n";

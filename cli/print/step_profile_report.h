@@ -4,8 +4,7 @@
 #include <cstddef>
 #include <string>
 
-#include <nlohmann/json.hpp>
-
+#include "bantam/base/json.h"
 #include "bantam/run/profile/step_profile.h"
 
 namespace bantam::cli {

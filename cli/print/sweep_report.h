@@ -3,8 +3,7 @@
 
 #include <string>
 
-#include <nlohmann/json.hpp>
-
+#include "bantam/base/json.h"
 #include "bantam/cli/config/run_names.h"
 #include "bantam/run/sweep/sweep_folder.h"
 #include "bantam/run/sweep/sweep_summary.h"

@@ -6,8 +6,7 @@
 #include <string>
 #include <string_view>
 
-#include <nlohmann/json.hpp>
-
+#include "bantam/base/json.h"
 #include "bantam/cli/config/run_names.h"
 #include "bantam/cli/print/progress.h"
 #include "bantam/engine/train/trainer.h"

@@ -11,6 +11,7 @@
 #include "bantam/base/error.h"
 #include "bantam/base/text.h"
 #include "bantam/cli/print/help.h"
+#include "bantam/cli/print/output.h"
 
 namespace bantam::cli {
 namespace {
@@ -95,7 +96,7 @@ void print_help(const CLI::App& app, const std::vector<std::string>& words) {
     if (found == nullptr) fail_unknown_subcommand(*command, word);
     command = found;
   }
-  fmt::print("{}", full_help(*command, full_name(*command)));
+  print_out("{}", full_help(*command, full_name(*command)));
 }
 
 }  // namespace
@@ -139,7 +140,7 @@ void add_help(CLI::App& app, Action& action, const std::string& version) {
   said->footer("Example: bantam version");
   said->callback([&action, version] {
     action = [version] {
-      fmt::print("{}\n", version);
+      print_out("{}\n", version);
       return 0;
     };
   });

@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 
 #include "bantam/base/byte_size.h"
+#include "bantam/base/printable.h"
 #include "bantam/base/text.h"
 #include "bantam/cli/report/page_parts.h"
 #include "bantam/cli/report/page_text.h"

@@ -21,6 +21,17 @@ std::string safe_in_script(std::string_view json) {
   return safe;
 }
 
+nlohmann::ordered_json printable_texts(const nlohmann::ordered_json& json) {
+  if (json.is_string()) return printable(json.get_ref<const std::string&>());
+  if (!json.is_structured()) return json;
+  nlohmann::ordered_json result = json.is_array() ? nlohmann::ordered_json::array() : nlohmann::ordered_json::object();
+  if (json.is_array())
+    for (const nlohmann::ordered_json& item : json) result.push_back(printable_texts(item));
+  else
+    for (const auto& [key, value] : json.items()) result[printable(key)] = printable_texts(value);
+  return result;
+}
+
 std::string filled(std::string_view page, const std::map<std::string, std::string, std::less<>>& parts) {
   std::string text;
   while (true) {
@@ -30,20 +41,6 @@ std::string filled(std::string_view page, const std::map<std::string, std::strin
     text.append(page.substr(0, begin)).append(parts.at(std::string(page.substr(begin + 2, end - begin - 2))));
     page.remove_prefix(end + 2);
   }
-}
-
-std::string base64(std::string_view bytes) {
-  constexpr std::string_view kDigits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-  std::string text;
-  for (std::size_t i = 0; i < bytes.size(); i += 3) {
-    std::uint32_t word = 0;
-    for (std::size_t k = 0; k < 3; ++k)
-      word = word << 8 | (i + k < bytes.size() ? static_cast<unsigned char>(bytes[i + k]) : 0u);
-    // A digit says something where it has bits of a byte that is there: digit k of bytes k - 1 and k.
-    for (std::size_t k = 0; k < 4; ++k)
-      text += k < 2 || i + k - 1 < bytes.size() ? kDigits[word >> (18 - 6 * k) & 63] : '=';
-  }
-  return text;
 }
 
 Image reduced(const Image& image, std::int64_t most) {

@@ -7,6 +7,7 @@
 #include <string>
 #include <string_view>
 
+#include "bantam/base/json.h"
 #include "bantam/data/images/image.h"
 
 namespace bantam::cli {
@@ -15,10 +16,11 @@ namespace bantam::cli {
 std::string escaped(std::string_view text);
 /// JSON inside a script element, which only "</" (and "<!--") could end: "<" is spelled as JSON's escape.
 std::string safe_in_script(std::string_view json);
+/// The same JSON with each text and key `printable`: a page shows escapes where the browser would obey marks.
+nlohmann::ordered_json printable_texts(const nlohmann::ordered_json& json);
 /// `page` with each {{name}} replaced, once: what replaces it is not looked at again.
 std::string filled(std::string_view page, const std::map<std::string, std::string, std::less<>>& parts);
 
-std::string base64(std::string_view bytes);
 /// The image, or, where its longer side has more pixels, one whose longer side has `most`.
 Image reduced(const Image& image, std::int64_t most);
 

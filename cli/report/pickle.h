@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include <nlohmann/json.hpp>
+#include "bantam/base/json.h"
 
 namespace bantam::cli {
 

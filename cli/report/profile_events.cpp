@@ -1,21 +1,10 @@
 // events.csv: the trace as a table, for spreadsheets and scripts.
 #include <fmt/format.h>
 
+#include "bantam/cli/print/prediction_writer.h"
 #include "bantam/cli/report/profile_files.h"
 
 namespace bantam::cli {
-namespace {
-
-/// A cell as RFC 4180 has it.
-std::string cell(std::string_view text) {
-  if (text.find_first_of(",\"\r\n") == std::string_view::npos) return std::string(text);
-  std::string quoted = "\"";
-  for (const char c : text) quoted += c == '"' ? std::string("\"\"") : std::string(1, c);
-  return quoted + "\"";
-}
-
-}  // namespace
-
 std::string events_csv(const MemoryProfile& profile) {
   std::string text = "tick,us,step,phase,action,offset,bytes,requested,category,owner,in_use,held,stream\n";
   std::int64_t tick = 0;
@@ -23,7 +12,7 @@ std::string events_csv(const MemoryProfile& profile) {
     text += fmt::format("{},{:.3f},{},{},{},{},{},{},{},{},{},{},{}\n", tick,
                         static_cast<double>(event.nanoseconds) / 1e3, profile.step_at(tick), event.phase,
                         event.allocation ? "alloc" : "free", profile.addresses->offset(event.address), event.bytes,
-                        event.requested, to_string(event.tag.category), cell(event.tag.owner),
+                        event.requested, to_string(event.tag.category), csv_cell(event.tag.owner),
                         profile.in_use[static_cast<std::size_t>(tick)], event.pool_bytes, event.stream);
     ++tick;
   }

@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include "bantam/base/json.h"
 #include "bantam/cli/report/names.h"
 #include "bantam/cli/report/page_parts.h"
 #include "bantam/cli/report/page_text.h"
@@ -85,7 +86,7 @@ std::string report_html(const MemoryProfile& profile) {
                                            {"style", page_part("report.css")},
                                            {"theme", page_part("theme.js")},
                                            {"script", page_part("report.js")},
-                                           {"data", safe_in_script(report_data(profile).dump())}});
+                                           {"data", safe_in_script(json_text(printable_texts(report_data(profile))))}});
 }
 
 }  // namespace bantam::cli

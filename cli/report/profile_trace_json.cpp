@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include "bantam/base/json.h"
 #include "bantam/cli/report/profile_files.h"
 
 namespace bantam::cli {
@@ -128,7 +129,7 @@ std::string trace_json(const MemoryProfile& profile) {
   add_layers(profile, writer);
   add_calls(profile, writer);
   const Json trace = {{"displayTimeUnit", "ms"}, {"otherData", about_json(profile)}, {"traceEvents", writer.release()}};
-  return trace.dump();
+  return json_text(trace);
 }
 
 }  // namespace bantam::cli

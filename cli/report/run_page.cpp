@@ -8,8 +8,9 @@
 
 #include <fmt/format.h>
 
+#include "bantam/base/json.h"
+#include "bantam/base/printable.h"
 #include "bantam/base/text.h"
-#include "bantam/cli/print/json_text.h"
 #include "bantam/cli/report/page_parts.h"
 #include "bantam/cli/report/page_text.h"
 #include "bantam/data/images/encode.h"
@@ -233,7 +234,7 @@ Json page_data(std::span<const RunReport> reports, const std::string& version, c
   }
   for (const run::RunDifference& one : run::config_differences(reports))
     json["differences"].push_back({{"name", one.name}, {"values", one.values}});
-  return json;
+  return printable_texts(json);
 }
 
 /// About the bytes of all pictures, from a few of them: most pages need not be made to see that they are too large.

@@ -4,8 +4,7 @@
 #include <span>
 #include <string>
 
-#include <nlohmann/json.hpp>
-
+#include "bantam/base/json.h"
 #include "bantam/run/report/run_report.h"
 
 namespace bantam::cli {

@@ -5,7 +5,7 @@
 
 #include <fmt/format.h>
 
-#include "bantam/cli/print/json_text.h"
+#include "bantam/base/json.h"
 #include "bantam/cli/print/step_profile_report.h"
 #include "bantam/cli/report/names.h"
 #include "bantam/cli/report/page_parts.h"
@@ -89,12 +89,13 @@ Json page_data(const StepProfile& profile) {
 
 std::string step_page(const StepProfile& profile) {
   const std::string title = fmt::format("A step of {} on {}", profile.model, to_string(profile.device));
-  return filled(page_part("step_page.html"), {{"title", escaped(title)},
-                                              {"headline", escaped(profile.headline)},
-                                              {"style", page_part("step_page.css")},
-                                              {"theme", page_part("theme.js")},
-                                              {"script", page_part("step_page.js")},
-                                              {"data", safe_in_script(json_text(page_data(profile)))}});
+  return filled(page_part("step_page.html"),
+                {{"title", escaped(title)},
+                 {"headline", escaped(profile.headline)},
+                 {"style", page_part("step_page.css")},
+                 {"theme", page_part("theme.js")},
+                 {"script", page_part("step_page.js")},
+                 {"data", safe_in_script(json_text(printable_texts(page_data(profile))))}});
 }
 
 }  // namespace bantam::cli

@@ -6,7 +6,7 @@
 
 #include <fmt/format.h>
 
-#include "bantam/cli/print/json_text.h"
+#include "bantam/base/json.h"
 #include "bantam/cli/print/step_profile_report.h"
 #include "bantam/cli/report/step_files.h"
 

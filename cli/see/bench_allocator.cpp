@@ -6,8 +6,9 @@
 #include <fmt/format.h>
 
 #include "bantam/base/error.h"
+#include "bantam/base/json.h"
 #include "bantam/cli/print/bench.h"
-#include "bantam/cli/print/json_text.h"
+#include "bantam/cli/print/output.h"
 #include "bantam/run/bench/allocator_subjects.h"
 #include "bantam/run/bench/buffer_trace.h"
 
@@ -56,7 +57,7 @@ void print_json(const AllocatorRow& row, const AllocatorWorkload& workload) {
   } else {
     json["error"] = row.error;
   }
-  fmt::print("{}\n", json_text(json));
+  print_out("{}\n", json_text(json));
 }
 
 /// The end of a long name, which tells files apart.
@@ -69,10 +70,10 @@ void print_words(const AllocatorRow& row, const AllocatorWorkload& workload) {
   const std::string cells =
       fmt::format("{:16}  {:15}  {:7}  ", shortened(workload.name, 16), row.allocator, to_string(row.device));
   if (row.error.empty())
-    fmt::print("{}{:>10.0f}  {:>5}  {:>8}  {:>6.3f}\n", cells, row.ns_per_pair, compact_bytes(workload.peak_live_bytes),
-               compact_bytes(row.peak_reserved_bytes), reserved_over_live(row, workload));
+    print_out("{}{:>10.0f}  {:>5}  {:>8}  {:>6.3f}\n", cells, row.ns_per_pair, compact_bytes(workload.peak_live_bytes),
+              compact_bytes(row.peak_reserved_bytes), reserved_over_live(row, workload));
   else
-    fmt::print("{}{:>10}  {}\n", cells, "-", row.error.size() <= kErrorWidth ? row.error : "absent (see below)");
+    print_out("{}{:>10}  {}\n", cells, "-", row.error.size() <= kErrorWidth ? row.error : "absent (see below)");
 }
 
 int bench_allocator(const Options& options) {
@@ -81,8 +82,8 @@ int bench_allocator(const Options& options) {
   const bool gpu = device.is_cuda();
   const std::vector<AllocatorWorkload> requests = workloads(options);
   if (!options.json)
-    fmt::print("{:16}  {:15}  {:7}  {:>10}  {:>5}  {:>8}  {:>6}\n", "requests", "allocator", "device", "ns a pair",
-               "live", "reserved", "ratio");
+    print_out("{:16}  {:15}  {:7}  {:>10}  {:>5}  {:>8}  {:>6}\n", "requests", "allocator", "device", "ns a pair",
+              "live", "reserved", "ratio");
   bool any = false;
   std::string reason;
   for (const AllocatorWorkload& workload : requests) {
@@ -99,7 +100,7 @@ int bench_allocator(const Options& options) {
     }
     std::fflush(stdout);
   }
-  if (!options.json && !reason.empty()) fmt::print("empty rows: {}\n", reason);
+  if (!options.json && !reason.empty()) print_out("empty rows: {}\n", reason);
   return any ? 0 : 4;
 }
 

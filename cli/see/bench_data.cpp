@@ -9,15 +9,17 @@
 
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 
 #include "bantam/base/byte_size.h"
 #include "bantam/base/counted.h"
 #include "bantam/base/error.h"
+#include "bantam/base/folder_entries.h"
+#include "bantam/base/json.h"
+#include "bantam/base/plain_words.h"
 #include "bantam/base/text.h"
 #include "bantam/cli/config/options.h"
 #include "bantam/cli/print/bench.h"
-#include "bantam/cli/print/json_text.h"
+#include "bantam/cli/print/output.h"
 #include "bantam/run/bench/measure_loader.h"
 #include "bantam/run/fit/settle.h"
 
@@ -110,14 +112,14 @@ RunConfig settled_config(const BenchDataOptions& options) {
 /// What `cache: disk` writes without a folder of its own, for as long as it is measured.
 class TemporaryFolder {
  public:
-  TemporaryFolder() : path_((std::filesystem::temp_directory_path() / "bantam-bench-XXXXXX").string()) {
+  TemporaryFolder() : path_((temporary_folder() / "bantam-bench-XXXXXX").string()) {
     if (::mkdtemp(path_.data()) == nullptr)
-      throw DataError(fmt::format("no temporary folder can be made in {}: {}",
-                                  std::filesystem::temp_directory_path().string(), std::strerror(errno)));
+      throw DataError(
+          fmt::format("no temporary folder can be made in {}: {}", temporary_folder().string(), std::strerror(errno)));
   }
   ~TemporaryFolder() {
     std::error_code ignored;
-    std::filesystem::remove_all(path_, ignored);
+    remove_folder(path_, ignored);
   }
   TemporaryFolder(const TemporaryFolder&) = delete;
   TemporaryFolder& operator=(const TemporaryFolder&) = delete;
@@ -133,7 +135,7 @@ int bench_data(const BenchDataOptions& options) {
   config.data->run_folder = folder.path().string();
   const run::LoaderMeasurement measured = run::measure_loader(config, options.common.threads, options.seconds);
   const std::string text = options.json ? json_text(json_of(config, measured)) + "\n" : text_of(config, measured);
-  std::fputs(printable(text).c_str(), stdout);
+  write_text(text);
   return 0;
 }
 

@@ -9,8 +9,11 @@
 #include <fmt/format.h>
 
 #include "bantam/base/error.h"
+#include "bantam/base/json.h"
+#include "bantam/base/plain_words.h"
+#include "bantam/base/printable.h"
 #include "bantam/base/text.h"
-#include "bantam/cli/print/json_text.h"
+#include "bantam/cli/print/output.h"
 #include "bantam/cli/print/step_json.h"
 #include "bantam/cli/train/train_ranks.h"
 #include "bantam/run/fit/fitting.h"
@@ -78,7 +81,7 @@ int measure_beside(const BenchOptions& options, const LaunchEnvironment& launche
     return 1;
   } catch (const std::exception& error) {
     if (joined == nullptr) throw;
-    joined->fail(error.what());
+    joined->fail(plain_words(error));
     return 1;
   }
 }
@@ -92,9 +95,9 @@ class GpusBench {
 
   int run(const std::vector<int>& counts) {
     if (!options_.json)
-      fmt::print("{} on GPUs, one replica each\n{:>4} {:>5} {:4} {:9} {:8} {:>8} {:>9} {:>7} {:>6} {:>9} {:>8}\n",
-                 printable(config_.model.name), "GPUs", "batch", "type", "recompute", "mode", "ms/step", "images/s",
-                 "effic.", "peak", "exch. ms", "hidden");
+      print_out("{} on GPUs, one replica each\n{:>4} {:>5} {:4} {:9} {:8} {:>8} {:>9} {:>7} {:>6} {:>9} {:>8}\n",
+                printable_line(config_.model.name), "GPUs", "batch", "type", "recompute", "mode", "ms/step", "images/s",
+                "effic.", "peak", "exch. ms", "hidden");
     bool any = false;
     for (std::size_t i = 0; i < cases_.size(); ++i) {
       const RunConfig alone = config_on_one();
@@ -148,7 +151,7 @@ class GpusBench {
       together->wait();
       return measured;
     } catch (const std::exception& error) {
-      together->fail(error.what());
+      together->fail(plain_words(error));
       together->wait();
       throw;
     }
@@ -166,7 +169,7 @@ class GpusBench {
                        to_string(step.mode));
   }
   void print(const nlohmann::ordered_json& json, const std::string& line) const {
-    fmt::print("{}\n", options_.json ? json_text(json) : line);
+    print_out("{}\n", options_.json ? json_text(json) : line);
     std::fflush(stdout);
   }
   void tell(std::size_t number, const GpusRow& row) const {

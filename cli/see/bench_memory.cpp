@@ -11,10 +11,12 @@
 
 #include "bantam/base/byte_size.h"
 #include "bantam/base/error.h"
+#include "bantam/base/json.h"
+#include "bantam/base/printable.h"
 #include "bantam/base/text.h"
 #include "bantam/cli/print/bench.h"
-#include "bantam/cli/print/json_text.h"
 #include "bantam/cli/print/oom_message.h"
+#include "bantam/cli/print/output.h"
 #include "bantam/cli/print/step_json.h"
 #include "bantam/run/fit/fitting.h"
 
@@ -86,7 +88,7 @@ std::optional<OutOfMemory> print_row(const RunConfig& config, const StepCase& ro
     cells +=
         fmt::format(" does not fit (needs {})", options.bytes ? fmt::format("{}", needed) : format_byte_size(needed));
   }
-  fmt::print("{}\n", options.json ? json_text(json) : cells);
+  print_out("{}\n", options.json ? json_text(json) : cells);
   std::fflush(stdout);
   return refused;
 }
@@ -97,8 +99,8 @@ int bench_memory(const BenchOptions& options) {
   const std::vector<StepCase> cases = bench_cases(config, options, bytes_to_fit(config));
   const Layout layout{options.bytes ? 12 : 5, options.bytes};
   if (!options.json)
-    fmt::print("{} on {}, bytes at the peak\n{}\n", printable(config.model.name), to_string(config.device),
-               header(layout));
+    print_out("{} on {}, bytes at the peak\n{}\n", printable_line(config.model.name), to_string(config.device),
+              header(layout));
   std::vector<StepCase> refused;
   std::optional<OutOfMemory> reason;  // of the first
   for (const StepCase& row : cases)
@@ -106,7 +108,7 @@ int bench_memory(const BenchOptions& options) {
       if (!reason) reason = std::move(error);
       refused.push_back(row);
     }
-  if (!options.json && !options.bytes) fmt::print("K, M, G: powers of 1024; --bytes prints them exactly.\n");
+  if (!options.json && !options.bytes) print_out("K, M, G: powers of 1024; --bytes prints them exactly.\n");
   if (reason && refused.size() == cases.size()) throw explain_step(*reason, config, refused.front());
   return 0;
 }

@@ -8,9 +8,11 @@
 #include <fmt/format.h>
 
 #include "bantam/base/error.h"
+#include "bantam/base/json.h"
+#include "bantam/base/printable.h"
 #include "bantam/base/text.h"
 #include "bantam/cli/print/bench.h"
-#include "bantam/cli/print/json_text.h"
+#include "bantam/cli/print/output.h"
 #include "bantam/run/bench/measure_predict.h"
 #include "bantam/run/config/aliases.h"
 #include "bantam/run/fit/fitting.h"
@@ -72,8 +74,8 @@ int bench_predict(const BenchPredictOptions& options) {
   const std::vector<std::int64_t> batches = parse_integers("--batch-sizes", options.batch_sizes);
   const std::vector<Precision> precisions = precisions_of(config, options);
   if (!options.json)
-    fmt::print("{} on {}\n{:>5} {:4} {:>8} {:>8} {:>8} {:>8} {:>7}\n", printable(config.model.name),
-               to_string(config.device), "batch", "type", "ms", "99 %", "images/s", "resident", "planned");
+    print_out("{} on {}\n{:>5} {:4} {:>8} {:>8} {:>8} {:>8} {:>7}\n", printable_line(config.model.name),
+              to_string(config.device), "batch", "type", "ms", "99 %", "images/s", "resident", "planned");
   bool any = false;
   std::optional<OutOfMemory> refused;  // the first
   for (const Precision precision : precisions)
@@ -91,7 +93,7 @@ int bench_predict(const BenchPredictOptions& options) {
         json["error"] = "does not fit";
         cells += "  does not fit";
       }
-      fmt::print("{}\n", options.json ? json_text(json) : cells);
+      print_out("{}\n", options.json ? json_text(json) : cells);
       std::fflush(stdout);
     }
   if (!any && refused) throw *refused;

@@ -8,10 +8,12 @@
 #include <fmt/format.h>
 
 #include "bantam/base/error.h"
+#include "bantam/base/json.h"
+#include "bantam/base/printable.h"
 #include "bantam/base/text.h"
 #include "bantam/cli/print/bench.h"
-#include "bantam/cli/print/json_text.h"
 #include "bantam/cli/print/oom_message.h"
+#include "bantam/cli/print/output.h"
 #include "bantam/cli/print/step_json.h"
 #include "bantam/cli/see/bench_gpus.h"
 #include "bantam/run/bench/step_limits.h"
@@ -68,9 +70,9 @@ int bench_step(const BenchOptions& options) {
   require_device(config);
   const std::vector<StepCase> cases = bench_cases(config, options, bytes_to_fit(config));
   if (!options.json)
-    fmt::print("{} on {}\n{:>5} {:4} {:9} {:8} {:>8} {:>8} {:>6} {:>5} {:>7} {:5} {:>5}\n",
-               printable(config.model.name), to_string(config.device), "batch", "type", "recompute", "mode", "ms/step",
-               "images/s", "peak", "kern.", "floor", "bound", "ratio");
+    print_out("{} on {}\n{:>5} {:4} {:9} {:8} {:>8} {:>8} {:>6} {:>5} {:>7} {:5} {:>5}\n",
+              printable_line(config.model.name), to_string(config.device), "batch", "type", "recompute", "mode",
+              "ms/step", "images/s", "peak", "kern.", "floor", "bound", "ratio");
   Rates rates(config, options.common.threads);
   bool any = false;
   std::optional<OutOfMemory> refused;  // the first
@@ -91,7 +93,7 @@ int bench_step(const BenchOptions& options) {
       json["needed_bytes"] = plan_step(config.model.graph, step_plan_options(config, row)).pool_bytes;
       cells += fmt::format("  does not fit (needs {})", compact_bytes(json["needed_bytes"].get<std::uint64_t>()));
     }
-    fmt::print("{}\n", options.json ? json_text(json) : cells);
+    print_out("{}\n", options.json ? json_text(json) : cells);
     std::fflush(stdout);
   }
   if (!any && refused) throw *refused;

@@ -8,13 +8,13 @@
 
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 
 #include "bantam/base/byte_size.h"
+#include "bantam/base/json.h"
 #include "bantam/base/text.h"
 #include "bantam/cli/config/options.h"
 #include "bantam/cli/print/fitted_text.h"
-#include "bantam/cli/print/json_text.h"
+#include "bantam/cli/print/output.h"
 #include "bantam/cli/print/terminal.h"
 #include "bantam/run/use/comparison.h"
 
@@ -189,7 +189,7 @@ std::string text_of(const RunComparison& both) {
 
 int run_compare(const CompareOptions& options) {
   const RunComparison both = run::compare_runs(options.first, options.second);
-  std::fputs((options.json ? json_text(json_of(both)) + "\n" : printable(text_of(both))).c_str(), stdout);
+  write_text(options.json ? json_text(json_of(both)) + "\n" : text_of(both));
   return 0;
 }
 

@@ -8,10 +8,12 @@
 
 #include "bantam/base/atomic_file.h"
 #include "bantam/base/error.h"
+#include "bantam/base/json.h"
+#include "bantam/base/printable.h"
 #include "bantam/base/text.h"
 #include "bantam/cli/config/options.h"
 #include "bantam/cli/print/data_report.h"
-#include "bantam/cli/print/json_text.h"
+#include "bantam/cli/print/output.h"
 #include "bantam/cli/print/terminal.h"
 #include "bantam/cli/report/data_page.h"
 #include "bantam/data/formats/image_files.h"
@@ -159,14 +161,14 @@ int run_data(const DataVerb& verb) {
   if (!config.data) config.document.root().fail_at_key("missing key 'data'");
   const SampleSplits splits = open_splits(surveyed_data(config, verb), config.seed);
   const std::string warning = unsupported_images_warning(config.data->source);
-  if (!warning.empty()) fmt::print(stderr, "warning: {}\n", shown_message(warning));
+  if (!warning.empty()) print_error("warning: {}\n", shown_message(warning));
   const auto runtime = run::make_runtime(config, verb.common.threads);
   const DataReport report = survey(config, splits, verb, runtime->threads());
   if (!verb.out.empty())
     write_file_atomically(verb.out, data_page(report, page_samples(config, report, splits.train, verb)));
   const auto columns = static_cast<std::size_t>(terminal_columns(stdout));
-  std::fputs((verb.json ? json_text(json_of(report)) + "\n" : printable(text_of(report, columns))).c_str(), stdout);
-  if (!verb.out.empty() && !verb.json) fmt::print("\nSamples as the network sees them: {}\n", printable(verb.out));
+  write_text(verb.json ? json_text(json_of(report)) + "\n" : text_of(report, columns));
+  if (!verb.out.empty() && !verb.json) print_out("\nSamples as the network sees them: {}\n", printable_line(verb.out));
   const bool broken =
       std::ranges::any_of(report.splits, [](const DataReport::Split& split) { return !split.survey.broken.empty(); });
   constexpr int kData = 3;  // the exit code of data errors

@@ -3,14 +3,14 @@
 
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 
 #include "bantam/base/atomic_file.h"
 #include "bantam/base/byte_size.h"
 #include "bantam/base/counted.h"
+#include "bantam/base/json.h"
 #include "bantam/base/text.h"
 #include "bantam/cli/config/options.h"
-#include "bantam/cli/print/json_text.h"
+#include "bantam/cli/print/output.h"
 #include "bantam/cli/print/step_json.h"
 #include "bantam/memory/device/device.h"
 #include "bantam/memory/device/host_info.h"
@@ -56,42 +56,42 @@ void print_json() {
   json["built_with_cuda"] = built_with_cuda();
   json["cuda_unavailable_reason"] = cuda_unavailable_reason();
   for (const LibraryVersion& library : library_versions()) json["libraries"][library.name] = library.version;
-  fmt::print("{}\n", json_text(json));
+  print_out("{}\n", json_text(json));
 }
 
 void print_processors() {
   const HostInfo host = read_host_info();
-  fmt::print("        {} processors", host.allowed_processors);
+  print_out("        {} processors", host.allowed_processors);
   if (host.processors < host.allowed_processors)
-    fmt::print(", of which {} allows the time of {:.3g}: {} thread{}", host.quota_file, host.processor_quota,
-               host.processors, host.processors == 1 ? "" : "s");
+    print_out(", of which {} allows the time of {:.3g}: {} thread{}", host.quota_file, host.processor_quota,
+              host.processors, host.processors == 1 ? "" : "s");
 }
 
 void print_text() {
   for (const DeviceInfo& info : list_devices()) {
-    fmt::print("{:<8}{}\n", to_string(info.device), info.name);
+    print_out("{:<8}{}\n", to_string(info.device), info.name);
     if (info.device.is_cpu())
       print_processors();
     else
-      fmt::print("        compute capability {}, {} multiprocessors", capability(info.compute_capability),
-                 info.multiprocessors);
-    fmt::print(", memory {} free of {}\n", format_byte_size(info.free_bytes), format_byte_size(info.total_bytes));
+      print_out("        compute capability {}, {} multiprocessors", capability(info.compute_capability),
+                info.multiprocessors);
+    print_out(", memory {} free of {}\n", format_byte_size(info.free_bytes), format_byte_size(info.total_bytes));
   }
-  if (cuda_device_count() == 0) fmt::print("no GPU  {}\n", cuda_unavailable_reason());
+  if (cuda_device_count() == 0) print_out("no GPU  {}\n", cuda_unavailable_reason());
   const std::vector<GpuLink> links = gpu_links();
-  if (!links.empty()) fmt::print("\nlinks\n");
+  if (!links.empty()) print_out("\nlinks\n");
   for (const GpuLink& link : links)
-    fmt::print("  {} - {}   {}\n", to_string(Device::cuda(link.from)), to_string(Device::cuda(link.to)),
-               to_string(link));
-  fmt::print("\nlibraries\n");
-  for (const LibraryVersion& library : library_versions()) fmt::print("  {:<14}{}\n", library.name, library.version);
+    print_out("  {} - {}   {}\n", to_string(Device::cuda(link.from)), to_string(Device::cuda(link.to)),
+              to_string(link));
+  print_out("\nlibraries\n");
+  for (const LibraryVersion& library : library_versions()) print_out("  {:<14}{}\n", library.name, library.version);
 }
 
 void print_profiles(bool json) {
   if (json) {
     nlohmann::ordered_json all = nlohmann::ordered_json::array();
     for (const std::string& name : device_profile_names()) all.push_back(profile_json(*find_device_profile(name)));
-    fmt::print("{}\n", json_text(all));
+    print_out("{}\n", json_text(all));
     return;
   }
   Table table({{"--device", Align::left}, {"sm"}, {"SMs"}, {"memory"}, {"GB/s"}, {"f16 TF/s"}, {"f32 TF/s"}});
@@ -100,7 +100,7 @@ void print_profiles(bool json) {
                    fmt::format("{} GB", gpu.nominal_gb), fmt::format("{:.0f}", gpu.sheet_gigabytes_per_s),
                    fmt::format("{:.1f}", gpu.sheet_float16_teraflops),
                    fmt::format("{:.1f}", gpu.sheet_float32_teraflops)});
-  fmt::print(
+  print_out(
       "{}Data sheets' figures: f16 with float32 sums. Plans take what the h200, which was\n"
       "measured, reached of its own; all others are estimates. Any spelling will do.\n",
       table.to_string());
@@ -115,7 +115,7 @@ int measure(const DevicesOptions& options) {
   const Device device = of_flag("--device", [&] { return parse_device(options.device); });
   const std::string text = profile_json(measure_profile(device)).dump(2) + "\n";
   if (options.out.empty())
-    fmt::print("{}", text);
+    print_out("{}", text);
   else
     write_file_atomically(options.out, text);
   return 0;

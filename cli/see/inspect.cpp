@@ -8,13 +8,14 @@
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <nlohmann/json.hpp>
 
 #include "bantam/base/byte_size.h"
 #include "bantam/base/counted.h"
+#include "bantam/base/json.h"
+#include "bantam/base/printable.h"
 #include "bantam/base/text.h"
 #include "bantam/cli/config/options.h"
-#include "bantam/cli/print/json_text.h"
+#include "bantam/cli/print/output.h"
 #include "bantam/cli/print/terminal.h"
 #include "bantam/run/session/inspection.h"
 
@@ -92,38 +93,38 @@ void print_json(const run::Inspection& inspection) {
   if (inspection.facts) json["checkpoint"] = json_of(*inspection.facts, inspection.checkpoint.string());
   json["files"] = Json::array();
   for (const InspectedFile& file : inspection.files) json["files"].push_back(json_of(file));
-  fmt::print("{}\n", json_text(json));
+  print_out("{}\n", json_text(json));
 }
 
 void print_facts(const run::CheckpointFacts& facts, const std::string& path) {
-  fmt::print("{}\n", printable(path));
-  fmt::print("  position    {}: {} and {} of the next\n", counted(facts.updates, "update"),
-             counted(facts.epoch, "epoch"), counted(facts.update, "update"));
+  print_out("{}\n", printable_line(path));
+  print_out("  position    {}: {} and {} of the next\n", counted(facts.updates, "update"),
+            counted(facts.epoch, "epoch"), counted(facts.update, "update"));
   if (facts.samples > 0)
-    fmt::print("  this epoch  loss {:.4f}, accuracy {:.4f}, of {} so far\n", facts.loss, facts.accuracy,
-               counted(facts.samples, "sample"));
-  fmt::print("  trained     {}\n", format_duration(facts.seconds));
-  fmt::print("  written     {} by {}\n\n", shown(facts.written, 24), shown(facts.program, 40));
+    print_out("  this epoch  loss {:.4f}, accuracy {:.4f}, of {} so far\n", facts.loss, facts.accuracy,
+              counted(facts.samples, "sample"));
+  print_out("  trained     {}\n", format_duration(facts.seconds));
+  print_out("  written     {} by {}\n\n", shown(facts.written, 24), shown(facts.program, 40));
 }
 
 /// An ONNX model: who wrote it, what it reads and writes, and how many nodes of which op it has.
 void print_onnx(const run::OnnxFacts& facts, const std::string& path) {
-  fmt::print("{}\n", printable(path));
-  fmt::print("  ONNX        opset {}, IR version {}{}{}\n", facts.opset, facts.ir_version,
-             facts.producer.empty() ? "" : ", by ", shown(facts.producer, 30));
-  for (const std::string& input : facts.inputs) fmt::print("  input       {}\n", shown(input, 66));
-  for (const std::string& output : facts.outputs) fmt::print("  output      {}\n", shown(output, 66));
+  print_out("{}\n", printable_line(path));
+  print_out("  ONNX        opset {}, IR version {}{}{}\n", facts.opset, facts.ir_version,
+            facts.producer.empty() ? "" : ", by ", shown(facts.producer, 30));
+  for (const std::string& input : facts.inputs) print_out("  input       {}\n", shown(input, 66));
+  for (const std::string& output : facts.outputs) print_out("  output      {}\n", shown(output, 66));
   std::string line = "  nodes       ";
   for (auto op = facts.ops.begin(); op != facts.ops.end(); ++op) {
     const std::string word =
         fmt::format("{} {}{}", op->second, shown(op->first, 40), std::next(op) == facts.ops.end() ? "" : ", ");
     if (line.size() + word.size() > 80) {
-      fmt::print("{}\n", line.substr(0, line.find_last_not_of(' ') + 1));
+      print_out("{}\n", line.substr(0, line.find_last_not_of(' ') + 1));
       line = std::string(14, ' ');
     }
     line += word;
   }
-  fmt::print("{}\n\n", line);
+  print_out("{}\n\n", line);
 }
 
 std::string short_name(DType dtype) {
@@ -166,15 +167,15 @@ void print_tensors(const InspectedFile& file) {
   for (const InspectedTensor& tensor : file.tensors) table.add_row(cells_of(tensor));
   const std::string text = table.to_string();
   std::size_t line = text.find('\n', text.find('\n') + 1) + 1;  // after the header and its rule
-  fmt::print("tensor\n{}", text.substr(0, line));
+  print_out("tensor\n{}", text.substr(0, line));
   for (const InspectedTensor& tensor : file.tensors) {
     const std::size_t end = text.find('\n', line) + 1;
     const std::int64_t bad = tensor.statistics.not_finite;
-    fmt::print("{}{}\n{}", shown(tensor.name, bad > 0 ? most_of_name : columns),
-               bad > 0 ? fmt::format("  {} not finite", format_count(bad)) : "", text.substr(line, end - line));
+    print_out("{}{}\n{}", shown(tensor.name, bad > 0 ? most_of_name : columns),
+              bad > 0 ? fmt::format("  {} not finite", format_count(bad)) : "", text.substr(line, end - line));
     line = end;
   }
-  fmt::print("\n");
+  print_out("\n");
 }
 
 /// Of a file with zeros among its weights: a pruned model's.
@@ -194,22 +195,22 @@ void print_sparsity(const InspectedFile& file) {
                    fmt::format("{:.1f}%", 100 * static_cast<double>(layer.zeros) /
                                               static_cast<double>(std::max<std::int64_t>(layer.weights, 1)))});
   }
-  fmt::print("{}\n", table.to_string());
+  print_out("{}\n", table.to_string());
 }
 
 void print_summary(const InspectedFile& file) {
-  fmt::print("{}\n", printable(file.path.string()));
+  print_out("{}\n", printable_line(file.path.string()));
   const std::int64_t elements = file.elements(), parameters = file.parameters();
-  fmt::print("  tensors     {}, of {} values{}\n", format_count(static_cast<std::int64_t>(file.tensors.size())),
-             format_count(elements),
-             parameters == elements ? "" : fmt::format(", {} of them parameters", format_count(parameters)));
-  fmt::print("  bytes       {} ({} of tensors)\n", format_count(static_cast<std::int64_t>(file.bytes)),
-             format_byte_size(file.tensor_bytes()));
-  for (const auto& [key, value] : file.metadata) fmt::print("  metadata    {}: {}\n", shown(key, 24), shown(value, 40));
+  print_out("  tensors     {}, of {} values{}\n", format_count(static_cast<std::int64_t>(file.tensors.size())),
+            format_count(elements),
+            parameters == elements ? "" : fmt::format(", {} of them parameters", format_count(parameters)));
+  print_out("  bytes       {} ({} of tensors)\n", format_count(static_cast<std::int64_t>(file.bytes)),
+            format_byte_size(file.tensor_bytes()));
+  for (const auto& [key, value] : file.metadata) print_out("  metadata    {}: {}\n", shown(key, 24), shown(value, 40));
   if (!file.skipped.empty())
-    fmt::print("  not read    {} tensors of other types: {}\n", file.skipped.size(),
-               shown(join(file.skipped, ", ", ", "), 300));
-  fmt::print("  checksum    {}\n  sha256      {}\n", file.has_checksum ? "sound" : "none in this file", file.sha256);
+    print_out("  not read    {} tensors of other types: {}\n", file.skipped.size(),
+              shown(join(file.skipped, ", ", ", "), 300));
+  print_out("  checksum    {}\n  sha256      {}\n", file.has_checksum ? "sound" : "none in this file", file.sha256);
 }
 
 void print_text(const run::Inspection& inspection) {

@@ -11,11 +11,13 @@
 #include "bantam/base/atomic_file.h"
 #include "bantam/base/byte_size.h"
 #include "bantam/base/error.h"
+#include "bantam/base/json.h"
+#include "bantam/base/printable.h"
 #include "bantam/base/text.h"
 #include "bantam/cli/config/profile_flag.h"
 #include "bantam/cli/print/bench.h"
-#include "bantam/cli/print/json_text.h"
 #include "bantam/cli/print/oom_message.h"
+#include "bantam/cli/print/output.h"
 #include "bantam/cli/report/profile_files.h"
 #include "bantam/cli/see/profile.h"
 #include "bantam/run/fit/fitting.h"
@@ -92,23 +94,23 @@ std::string signed_count(std::uint64_t a, std::uint64_t b) {
 }
 
 void print_words(const MemoryProfile& profile, const StepCase& row, bool estimate, const fs::path& folder) {
-  fmt::print("{} on {}, batch {}, {}, recompute {}\n", printable(profile.model), to_string(profile.device), row.batch,
-             to_string(profile.step.precision), policy_name(row));
+  print_out("{} on {}, batch {}, {}, recompute {}\n", printable_line(profile.model), to_string(profile.device),
+            row.batch, to_string(profile.step.precision), policy_name(row));
   if (row.predicted_extra)
-    fmt::print("  {}\n  to fit: {} time predicted\n", wrapped(row.recompute, 76, "  "),
-               predicted_percent(*row.predicted_extra, estimate));
-  fmt::print("steps {} to {} of {}, {} allocations and frees\n\n", profile.options.first_step,
-             profile.options.last_step, profile.options.last_step, format_count(profile.trace->now()));
-  fmt::print("{}\n", to_text(profile.report));
+    print_out("  {}\n  to fit: {} time predicted\n", wrapped(row.recompute, 76, "  "),
+              predicted_percent(*row.predicted_extra, estimate));
+  print_out("steps {} to {} of {}, {} allocations and frees\n\n", profile.options.first_step, profile.options.last_step,
+            profile.options.last_step, format_count(profile.trace->now()));
+  print_out("{}\n", to_text(profile.report));
   const std::uint64_t peak = profile.report.stats.peak_bytes;
   const auto at = static_cast<std::size_t>(profile.peak_tick);
   const TraceEvent& event = profile.trace->events()[at];
   const std::int64_t step = profile.step_at(profile.peak_tick);
-  fmt::print("peak {} ({} bytes), planned {} (difference {})\nreached in {} of {}, {}\n\n", format_byte_size(peak),
-             format_count(static_cast<std::int64_t>(peak)), format_byte_size(profile.planned_peak_bytes),
-             signed_count(peak, profile.planned_peak_bytes), event.phase, event.tag.owner,
-             step == 0 ? "before the first step" : fmt::format("step {}", step));
-  for (const char* file : kFiles) fmt::print("{}\n", (folder / file).string());
+  print_out("peak {} ({} bytes), planned {} (difference {})\nreached in {} of {}, {}\n\n", format_byte_size(peak),
+            format_count(static_cast<std::int64_t>(peak)), format_byte_size(profile.planned_peak_bytes),
+            signed_count(peak, profile.planned_peak_bytes), event.phase, event.tag.owner,
+            step == 0 ? "before the first step" : fmt::format("step {}", step));
+  for (const char* file : kFiles) print_out("{}\n", (folder / file).string());
 }
 
 void print_json(const MemoryProfile& profile, const fs::path& folder) {
@@ -120,7 +122,7 @@ void print_json(const MemoryProfile& profile, const fs::path& folder) {
   json["planned_peak_bytes"] = profile.planned_peak_bytes;
   json["report"] = nlohmann::ordered_json::parse(to_json(profile.report));
   for (const char* file : kFiles) json["files"].push_back((folder / file).string());
-  fmt::print("{}\n", json_text(json));
+  print_out("{}\n", json_text(json));
 }
 
 int profile_memory(Options options) {

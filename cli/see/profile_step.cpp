@@ -8,8 +8,11 @@
 
 #include "bantam/base/atomic_file.h"
 #include "bantam/base/error.h"
-#include "bantam/cli/print/json_text.h"
+#include "bantam/base/json.h"
+#include "bantam/base/printable.h"
+#include "bantam/base/text.h"
 #include "bantam/cli/print/oom_message.h"
+#include "bantam/cli/print/output.h"
 #include "bantam/cli/print/step_profile_report.h"
 #include "bantam/cli/print/terminal.h"
 #include "bantam/cli/report/step_files.h"
@@ -85,14 +88,14 @@ int profile_step_verb(const Options& options) {
   if (!options.trace.empty()) write_file_atomically(options.trace, step_trace_json(profile));
   if (!options.tensorboard.empty()) {
     const std::filesystem::path file = write_step_xspace(profile, options.tensorboard);
-    if (!options.json) fmt::print(stderr, "Profile for TensorBoard: {}\n", file.string());
+    if (!options.json) print_error("Profile for TensorBoard: {}\n", printable_line(file.string()));
   }
   if (options.json)
-    fmt::print("{}\n", json_text(json_of(profile)));
+    print_out("{}\n", json_text(json_of(profile)));
   else
-    fmt::print("{}", text_of(profile, options.rows,
-                             {.text = static_cast<std::size_t>(terminal_columns(stdout)),
-                              .table = static_cast<std::size_t>(table_columns(stdout))}));
+    print_out("{}", text_of(profile, options.rows,
+                            {.text = static_cast<std::size_t>(terminal_columns(stdout)),
+                             .table = static_cast<std::size_t>(table_columns(stdout))}));
   return 0;
 }
 

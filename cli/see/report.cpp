@@ -10,14 +10,15 @@
 
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 
 #include "bantam/base/atomic_file.h"
 #include "bantam/base/byte_size.h"
 #include "bantam/base/clock.h"
+#include "bantam/base/json.h"
+#include "bantam/base/printable.h"
 #include "bantam/base/text.h"
 #include "bantam/cli/config/options.h"
-#include "bantam/cli/print/json_text.h"
+#include "bantam/cli/print/output.h"
 #include "bantam/cli/print/progress.h"
 #include "bantam/cli/report/run_page.h"
 #include "bantam/cli/train/signals.h"
@@ -130,17 +131,17 @@ class ReportVerb {
 
   void tell(const std::vector<run::RunReport>& reports, std::size_t bytes) const {
     if (flags_.json) {
-      fmt::print("{}\n", json_text(json_of(reports, bytes)));
+      print_out("{}\n", json_text(json_of(reports, bytes)));
       return;
     }
-    fmt::print("{}\n", printable(run::headline_of(reports)));
+    print_out("{}\n", printable(run::headline_of(reports)));
     for (const run::RunReport& report : reports)
       for (const std::string& missing : {report.no_weights, report.no_held_out})
         if (!missing.empty() && flags_.samples > 0) {
-          fmt::print("{}: without held-out samples: {}\n", printable(report.name), printable(missing));
+          print_out("{}: without held-out samples: {}\n", printable_line(report.name), printable(missing));
           break;
         }
-    fmt::print("{} ({})\n", printable(out_.string()), format_byte_size(bytes));
+    print_out("{} ({})\n", printable_line(out_.string()), format_byte_size(bytes));
   }
   nlohmann::ordered_json json_of(const std::vector<run::RunReport>& reports, std::size_t bytes) const {
     nlohmann::ordered_json json = {

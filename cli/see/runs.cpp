@@ -8,13 +8,14 @@
 
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 
+#include "bantam/base/json.h"
+#include "bantam/base/printable.h"
 #include "bantam/base/text.h"
 #include "bantam/cli/config/options.h"
 #include "bantam/cli/print/bench.h"
 #include "bantam/cli/print/fitted_text.h"
-#include "bantam/cli/print/json_text.h"
+#include "bantam/cli/print/output.h"
 #include "bantam/cli/print/terminal.h"
 #include "bantam/run/session/run_list.h"
 
@@ -46,7 +47,7 @@ void print_json(const run::ListedRun& listed) {
   json["started"] = utc_text(record.started);
   json["updated"] = utc_text(record.updated);
   json["bytes"] = listed.bytes;
-  fmt::print("{}\n", json_text(json));
+  print_out("{}\n", json_text(json));
 }
 
 /// "2/5", and within an epoch "2/5+117".
@@ -94,7 +95,7 @@ void print_table(const std::vector<run::ListedRun>& runs) {
     }
     return table.to_string();
   };
-  fmt::print("{}", fitted_text(static_cast<std::size_t>(terminal_columns(stdout)), kLeastName, table_of));
+  print_out("{}", fitted_text(static_cast<std::size_t>(terminal_columns(stdout)), kLeastName, table_of));
 }
 
 int run_runs(const RunsOptions& options) {
@@ -102,11 +103,11 @@ int run_runs(const RunsOptions& options) {
   std::error_code error;
   run::RunList list;
   if (!options.folder.empty() || std::filesystem::exists(folder, error)) list = run::list_runs(folder);
-  for (const std::string& message : list.unreadable) fmt::print(stderr, "bantam: {}\n", shown_message(message));
+  for (const std::string& message : list.unreadable) print_error("bantam: {}\n", shown_message(message));
   if (options.json) {
     for (const run::ListedRun& listed : list.runs) print_json(listed);
   } else if (list.runs.empty()) {
-    fmt::print("There are no runs in {}\n", printable(folder.string()));
+    print_out("There are no runs in {}\n", printable_line(folder.string()));
   } else {
     print_table(list.runs);
   }

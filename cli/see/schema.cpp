@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "bantam/cli/config/options.h"
+#include "bantam/cli/print/output.h"
 #include "bantam/run/run.h"
 
 namespace bantam::cli {
@@ -21,7 +22,7 @@ void add_schema(CLI::App& app, Action& action) {
   command->add_flag("--markdown", *markdown, "The reference page docs/CONFIG.md");
   command->callback([&action, markdown] {
     action = [markdown] {
-      fmt::print("{}", *markdown ? config_reference() : config_schema());
+      print_out("{}", *markdown ? config_reference() : config_schema());
       return 0;
     };
   });

@@ -8,10 +8,11 @@
 
 #include "bantam/base/atomic_file.h"
 #include "bantam/base/error.h"
+#include "bantam/base/json.h"
 #include "bantam/base/text.h"
 #include "bantam/cli/config/options.h"
-#include "bantam/cli/print/json_text.h"
 #include "bantam/cli/print/oom_message.h"
+#include "bantam/cli/print/output.h"
 #include "bantam/cli/print/terminal.h"
 #include "bantam/cli/print/text_plot.h"
 #include "bantam/cli/report/range_page.h"
@@ -89,8 +90,7 @@ int run_find_lr(const FindLrOptions& options) {
   if (test.points.empty())
     throw NotFiniteError(fmt::format("find-lr: the loss is not finite at a learning rate of {}", wanted.from));
   if (!options.out.empty()) write_file_atomically(options.out, range_page(config.name, test));
-  std::fputs((options.json ? json_text(json_of(config, test)) + "\n" : printable(text_of(config, test))).c_str(),
-             stdout);
+  write_text(options.json ? json_text(json_of(config, test)) + "\n" : text_of(config, test));
   return 0;
 }
 

@@ -14,7 +14,7 @@
 #include <httplib.h>
 
 #include "bantam/base/error.h"
-#include "bantam/cli/print/json_text.h"
+#include "bantam/base/json.h"
 #include "bantam/cli/report/run_page.h"
 #include "bantam/run/report/run_report.h"
 

@@ -11,9 +11,10 @@
 #include "bantam/base/clock.h"
 #include "bantam/base/counted.h"
 #include "bantam/base/error.h"
+#include "bantam/base/json.h"
 #include "bantam/base/text.h"
-#include "bantam/cli/print/json_text.h"
 #include "bantam/cli/print/oom_message.h"
+#include "bantam/cli/print/output.h"
 #include "bantam/cli/print/sweep_report.h"
 #include "bantam/cli/train/signals.h"
 #include "bantam/cli/train/train_printer.h"
@@ -128,7 +129,7 @@ int train_and_print(const Sweep& sweep, const SweepFlags& flags) {
                            .stopped = outcome.stopped,
                            .seconds = seconds_since(start),
                            .wall = spread_of(printer.wall())};
-  std::fputs((flags.json ? json_text(sweep_json(report)) + "\n" : printable(sweep_text(report))).c_str(), stdout);
+  write_text(flags.json ? json_text(sweep_json(report)) + "\n" : sweep_text(report));
   std::fflush(stdout);
   if (outcome.stopped) return stop_exit_code(stop.signal());
   return outcome.failures.empty() ? 0 : 1;

@@ -16,11 +16,13 @@
 #include "bantam/base/byte_size.h"
 #include "bantam/base/counted.h"
 #include "bantam/base/error.h"
+#include "bantam/base/json.h"
+#include "bantam/base/plain_words.h"
 #include "bantam/base/text.h"
 #include "bantam/cli/config/options.h"
 #include "bantam/cli/print/failure.h"
-#include "bantam/cli/print/json_text.h"
 #include "bantam/cli/print/oom_message.h"
+#include "bantam/cli/print/output.h"
 #include "bantam/cli/print/terminal.h"
 #include "bantam/cli/print/train_report.h"
 #include "bantam/cli/train/run_server.h"
@@ -111,7 +113,7 @@ RunConfig read_train_config(const TrainOptions& options, const RunDirectory* res
 
 /// Whether it arrived is for main() to say.
 void print_result(const std::string& text) {
-  std::fputs(text.c_str(), stdout);
+  write_text(text);
   std::fflush(stdout);
 }
 
@@ -266,7 +268,7 @@ class TrainCommand {
       return stop_.requested() ? stop_exit_code(stop_.signal()) : report_exception();
     } catch (const std::exception& error) {
       if (ranks_ != nullptr) {
-        ranks_->fail(error.what());
+        ranks_->fail(plain_words(error));
         ranks_->wait();
       }
       throw;

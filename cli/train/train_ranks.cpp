@@ -13,8 +13,10 @@
 #include <unistd.h>
 
 #include "bantam/base/error.h"
+#include "bantam/base/printable.h"
 #include "bantam/base/text.h"
 #include "bantam/cli/print/failure.h"
+#include "bantam/cli/print/output.h"
 #include "bantam/cli/train/signals.h"
 #include "bantam/engine/comm/handshake.h"
 #include "bantam/memory/device/host_info.h"
@@ -138,8 +140,9 @@ void TrainRanks::end_after(const RankFailure& failure) {
 }
 
 std::string TrainRanks::message_of(const RankFailure& failure, const std::string& end) {
-  std::string text = fmt::format("rank {}{}: {}{}", failure.rank,
-                                 failure.host.empty() ? "" : " on " + printable(failure.host), failure.reason, end);
+  std::string text =
+      fmt::format("rank {}{}: {}{}", failure.rank, failure.host.empty() ? "" : " on " + printable_line(failure.host),
+                  failure.reason, end);
   text += fmt::format("\n  the run has ended on all {} ranks", size_);
   const std::lock_guard lock(mutex_);
   if (folder_.empty()) return text;
@@ -162,7 +165,7 @@ int TrainRanks::report(const CommunicationError& error) {
   const bool started_here = processes_ != nullptr && failure.rank > 0;
   const int of_rank = started_here ? processes_->code_of(failure.rank) : 0;
   if (failure.reason == run::StoppedBeforeTraining().what()) {
-    if (rank_ == 0) fmt::print(stderr, "{}\n", failure.reason);
+    if (rank_ == 0) print_error("{}\n", failure.reason);
     return of_rank != 0 ? of_rank : stop_exit_code(SIGTERM);
   }
   const int code = of_rank != 0 ? of_rank : int{kFailed};

@@ -10,20 +10,21 @@
 #include <utility>
 
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 
 #include "bantam/base/byte_size.h"
 #include "bantam/base/counted.h"
 #include "bantam/base/error.h"
+#include "bantam/base/folder_entries.h"
+#include "bantam/base/json.h"
+#include "bantam/base/plain_words.h"
 #include "bantam/base/text.h"
-#include "bantam/cli/print/json_text.h"
 #include "bantam/data/delivery/data_config.h"
 #include "bantam/run/fit/settle.h"
 
 namespace bantam::cli {
 
 TrialFolder::TrialFolder() {
-  std::string pattern = (std::filesystem::temp_directory_path() / "bantam-trial-XXXXXX").string();
+  std::string pattern = (temporary_folder() / "bantam-trial-XXXXXX").string();
   if (mkdtemp(pattern.data()) == nullptr)
     throw DataError(fmt::format("cannot make a temporary folder {}: {}", pattern, std::strerror(errno)));
   path_ = pattern;
@@ -31,7 +32,7 @@ TrialFolder::TrialFolder() {
 
 TrialFolder::~TrialFolder() {
   std::error_code error;  // what stays is in the system's temporary folder
-  std::filesystem::remove_all(path_, error);
+  remove_folder(path_, error);
 }
 
 std::vector<std::string> fast_dev_overrides(const RunConfig& config, std::int64_t updates) {

@@ -11,10 +11,11 @@
 
 #include "bantam/base/clock.h"
 #include "bantam/base/error.h"
+#include "bantam/base/json.h"
 #include "bantam/base/text.h"
 #include "bantam/cli/config/options.h"
 #include "bantam/cli/print/evaluation_report.h"
-#include "bantam/cli/print/json_text.h"
+#include "bantam/cli/print/output.h"
 #include "bantam/cli/print/progress.h"
 #include "bantam/cli/print/terminal.h"
 #include "bantam/cli/train/signals.h"
@@ -92,7 +93,7 @@ int run_evaluate(const EvaluateFlags& flags) {
     const auto columns = static_cast<std::size_t>(terminal_columns(stdout));
     const std::string text =
         flags.json ? json_text(json_of(evaluation, model)) + "\n" : text_of(evaluation, model, columns);
-    std::fputs(flags.json ? text.c_str() : printable(text).c_str(), stdout);
+    write_text(text);
     return 0;
   } catch (const EvaluationStopped& stopped) {
     progress.message(stopped.what());

@@ -6,13 +6,14 @@
 
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 
 #include "bantam/base/config/config.h"
 #include "bantam/base/error.h"
+#include "bantam/base/json.h"
+#include "bantam/base/printable.h"
 #include "bantam/base/text.h"
 #include "bantam/cli/config/options.h"
-#include "bantam/cli/print/json_text.h"
+#include "bantam/cli/print/output.h"
 #include "bantam/cli/use/export_onnx.h"
 #include "bantam/cli/use/written_file.h"
 #include "bantam/run/weights/torchvision_names.h"
@@ -78,16 +79,16 @@ int run_export(ExportOptions options) {
                                          {"torchvision", function},
                                          {"classes", weights.classes},
                                          {"tensors", weights.file.tensors.size()}};
-    fmt::print("{}\n", json_text(json));
+    print_out("{}\n", json_text(json));
     return 0;
   }
-  fmt::print("{}: {} tensors of torchvision's {}\n", printable(options.out), weights.file.tensors.size(), function);
+  print_out("{}: {} tensors of torchvision's {}\n", printable_line(options.out), weights.file.tensors.size(), function);
   const double width = options.torchvision.width;
-  fmt::print("load it in Python:\n  model = torchvision.models.{}(num_classes={}{})\n", function, weights.classes,
-             width != 1.0 ? fmt::format(", width_mult={}", width) : "");
+  print_out("load it in Python:\n  model = torchvision.models.{}(num_classes={}{})\n", function, weights.classes,
+            width != 1.0 ? fmt::format(", width_mult={}", width) : "");
   if (const std::string changes = run::torchvision_changes(weights.model); !changes.empty())
-    fmt::print("  {}\n", changes);
-  fmt::print("  model.load_state_dict(safetensors.torch.load_file(\"{}\"))\n", printable(options.out));
+    print_out("  {}\n", changes);
+  print_out("  model.load_state_dict(safetensors.torch.load_file(\"{}\"))\n", printable_line(options.out));
   return 0;
 }
 

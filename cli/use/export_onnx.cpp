@@ -12,8 +12,10 @@
 #include "bantam/base/byte_size.h"
 #include "bantam/base/counted.h"
 #include "bantam/base/error.h"
+#include "bantam/base/json.h"
+#include "bantam/base/printable.h"
 #include "bantam/base/text.h"
-#include "bantam/cli/print/json_text.h"
+#include "bantam/cli/print/output.h"
 #include "bantam/run/session/onnx_contents.h"
 
 namespace bantam::cli {
@@ -32,17 +34,17 @@ nlohmann::ordered_json shape_json(const onnx::Value& value) {
 
 void print_text(const OnnxFileOptions& options, const run::OnnxNetwork& network, std::size_t bytes) {
   const onnx::Model& model = network.model;
-  fmt::print("{}: {}, opset {}, {}, {}, {}{}\n", printable(options.file), shown(model.graph_name), model.opset,
-             counted(model.nodes.size(), "node"), counted(model.initializers.size(), "tensor"), format_byte_size(bytes),
-             options.onnx.float16 ? ", float16" : "");
-  if (options.onnx.fold_batch_norm) fmt::print("batch norms folded: {}\n", network.folded);
-  fmt::print("{}, {}\n", run::value_text(model.inputs[0]),
-             options.onnx.preprocessing         ? "pixels from 0 to 255, of the network's size"
-             : model.inputs[0].dims.size() == 2 ? "rows of numbers, as the run's samples are after they are read"
-                                                : "images after all stages of the run's evaluation pipeline");
-  fmt::print("{}\n", run::value_text(model.outputs[0]));
+  print_out("{}: {}, opset {}, {}, {}, {}{}\n", printable_line(options.file), shown(model.graph_name), model.opset,
+            counted(model.nodes.size(), "node"), counted(model.initializers.size(), "tensor"), format_byte_size(bytes),
+            options.onnx.float16 ? ", float16" : "");
+  if (options.onnx.fold_batch_norm) print_out("batch norms folded: {}\n", network.folded);
+  print_out("{}, {}\n", run::value_text(model.inputs[0]),
+            options.onnx.preprocessing         ? "pixels from 0 to 255, of the network's size"
+            : model.inputs[0].dims.size() == 2 ? "rows of numbers, as the run's samples are after they are read"
+                                               : "images after all stages of the run's evaluation pipeline");
+  print_out("{}\n", run::value_text(model.outputs[0]));
   if (!network.stages.empty())
-    fmt::print("{} becomes the input by {}\n", network.stages.decodes ? "an image" : "a row", to_text(network.stages));
+    print_out("{} becomes the input by {}\n", network.stages.decodes ? "an image" : "a row", to_text(network.stages));
 }
 
 void print_json(const OnnxFileOptions& options, const run::TrainedModel& trained, const run::OnnxNetwork& network,
@@ -63,7 +65,7 @@ void print_json(const OnnxFileOptions& options, const run::TrainedModel& trained
                                        {"input", value(model.inputs[0])},
                                        {"input_stages", to_json(network.stages)},
                                        {"output", value(model.outputs[0])}};
-  fmt::print("{}\n", json_text(json));
+  print_out("{}\n", json_text(json));
 }
 
 }  // namespace
@@ -96,7 +98,7 @@ void require_other_file(const OnnxFileOptions& options, const run::TrainedModel&
   std::error_code error;
   for (const std::filesystem::path& file : read)
     if (std::filesystem::equivalent(file, options.file, error))
-      throw ConfigError(fmt::format("--onnx names a file that is read: {}", printable(file.string())));
+      throw ConfigError(fmt::format("--onnx names a file that is read: {}", printable_line(file.string())));
 }
 
 }  // namespace

@@ -10,14 +10,15 @@
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <nlohmann/json.hpp>
 
 #include "bantam/base/byte_size.h"
 #include "bantam/base/counted.h"
 #include "bantam/base/error.h"
+#include "bantam/base/json.h"
+#include "bantam/base/printable.h"
 #include "bantam/base/text.h"
 #include "bantam/cli/config/options.h"
-#include "bantam/cli/print/json_text.h"
+#include "bantam/cli/print/output.h"
 #include "bantam/cli/use/import_onnx.h"
 #include "bantam/cli/use/written_file.h"
 #include "bantam/models/zoo/zoo.h"
@@ -74,27 +75,27 @@ void print_text(const run::ConvertedWeights& weights, const ImportOptions& optio
   const std::string classes = weights.classes > 0 ? fmt::format("of {}", counted(weights.classes, "class", "classes"))
                                                   : "without its classifier";
   const std::string by = weights.program == "torchvision" ? "" : fmt::format(", by {}'s names", weights.program);
-  fmt::print("{}: torchvision's {} {}{}{}{}{}\n", printable(options.file), run::torchvision_function(weights.model),
-             classes, by, weights.found_at.empty() ? "" : fmt::format(", in '{}'", shown(weights.found_at)),
-             weights.prefix.empty() ? "" : fmt::format(", without the prefix '{}'", shown(weights.prefix)),
-             weights.head.empty() || weights.classes == 0
-                 ? ""
-                 : fmt::format(", whose classifier is '{}'", shown(weights.head)));
+  print_out("{}: torchvision's {} {}{}{}{}{}\n", printable_line(options.file), run::torchvision_function(weights.model),
+            classes, by, weights.found_at.empty() ? "" : fmt::format(", in '{}'", shown(weights.found_at)),
+            weights.prefix.empty() ? "" : fmt::format(", without the prefix '{}'", shown(weights.prefix)),
+            weights.head.empty() || weights.classes == 0
+                ? ""
+                : fmt::format(", whose classifier is '{}'", shown(weights.head)));
   if (!weights.module.empty())
-    fmt::print("its tensors are those of a whole module, {}, of which nothing was executed\n", shown(weights.module));
-  if (!published.text.empty()) fmt::print("{}{}\n", published.warns ? "warning: " : "", published.text);
-  for (const std::string& note : weights.notes) fmt::print("note: {}\n", note);
+    print_out("its tensors are those of a whole module, {}, of which nothing was executed\n", shown(weights.module));
+  if (!published.text.empty()) print_out("{}{}\n", published.warns ? "warning: " : "", published.text);
+  for (const std::string& note : weights.notes) print_out("note: {}\n", note);
   if (!weights.left_out.empty())
-    fmt::print("{}: {}\n", weights.classes > 0 ? "left out, for other classes" : "to be trained from the start",
-               join(weights.left_out, ", ", ", "));
+    print_out("{}: {}\n", weights.classes > 0 ? "left out, for other classes" : "to be trained from the start",
+              printable_line(join(weights.left_out, ", ", ", ")));
   std::vector<std::string> unused = weights.ignored;
   std::erase_if(unused, [](const std::string& name) { return name.ends_with("num_batches_tracked"); });
-  if (!unused.empty()) fmt::print("not used: {}\n", shown_message(join(unused, ", ", ", "), 400));
-  fmt::print("{}: {} for {}, {}\n", printable(options.out), counted(weights.file.tensors.size(), "tensor"),
-             weights.model, format_byte_size(weights.file.tensor_bytes()));
-  fmt::print("train from it: {}\n", printable(model_text(weights, options)));
+  if (!unused.empty()) print_out("not used: {}\n", shown_message(join(unused, ", ", ", "), 400));
+  print_out("{}: {} for {}, {}\n", printable_line(options.out), counted(weights.file.tensors.size(), "tensor"),
+            weights.model, format_byte_size(weights.file.tensor_bytes()));
+  print_out("train from it: {}\n", printable(model_text(weights, options)));
   if (weights.classes == 0 && options.torchvision.classes == 0)
-    fmt::print("with the number of your classes: --classes N writes it\n");
+    print_out("with the number of your classes: --classes N writes it\n");
 }
 
 /// Of an ONNX model. Throws ConfigError for options of weights files.
@@ -138,7 +139,7 @@ int run_import(ImportOptions options) {
                                        {"classifier", weights.head},
                                        {"published", published.warns ? "" : published.text},
                                        {"notes", weights.notes}};
-  fmt::print("{}\n", json_text(json));
+  print_out("{}\n", json_text(json));
   return 0;
 }
 

@@ -7,13 +7,14 @@
 #include <filesystem>
 
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 
 #include "bantam/base/atomic_file.h"
 #include "bantam/base/byte_size.h"
 #include "bantam/base/error.h"
+#include "bantam/base/json.h"
+#include "bantam/base/printable.h"
 #include "bantam/base/text.h"
-#include "bantam/cli/print/json_text.h"
+#include "bantam/cli/print/output.h"
 #include "bantam/models/onnx/onnx_import.h"
 #include "bantam/models/yaml/network.h"
 
@@ -36,7 +37,7 @@ Files files_to_write(const ImportOnnxOptions& options) {
     if (fs::equivalent(options.file, file, error)) throw ConfigError("-o names the file that is read");
     if (options.out.empty() && fs::exists(file, error))
       throw ConfigError(
-          fmt::format("{} is there already: -o {} replaces it", printable(file), printable(name.string())));
+          fmt::format("{} is there already: -o {} replaces it", printable_line(file), printable_line(name.string())));
   }
   return files;
 }
@@ -80,14 +81,16 @@ models::ModelSpec read_back(const std::string& text, const std::string& name) {
 
 void print_text(const ImportOnnxOptions& options, const onnx::Model& model, const Files& files,
                 const onnx::ImportedNetwork& network, const Graph& graph) {
-  fmt::print("{}: {}, {} nodes\n", printable(options.file), exporter_of(model), format_count(std::ssize(model.nodes)));
-  fmt::print("{}: {} layers of {} to {}\n", printable(files.config), format_count(graph.output()),
-             to_string(graph.input_shape()), to_string(graph.output_shape()));
-  fmt::print("{}: {} tensors, {}\n", printable(files.weights), network.weights.tensors.size(),
-             format_byte_size(network.weights.tensor_bytes()));
-  if (!network.left_out.empty()) fmt::print("left out, for other classes: {}\n", join(network.left_out, ", ", ", "));
-  for (const std::string& note : network.notes) fmt::print("note: {}\n", printable(note));
-  fmt::print("train it with the sections data and train beside its model, as `bantam init --data DIR` writes them\n");
+  print_out("{}: {}, {} nodes\n", printable_line(options.file), exporter_of(model),
+            format_count(std::ssize(model.nodes)));
+  print_out("{}: {} layers of {} to {}\n", printable_line(files.config), format_count(graph.output()),
+            to_string(graph.input_shape()), to_string(graph.output_shape()));
+  print_out("{}: {} tensors, {}\n", printable_line(files.weights), network.weights.tensors.size(),
+            format_byte_size(network.weights.tensor_bytes()));
+  if (!network.left_out.empty())
+    print_out("left out, for other classes: {}\n", printable_line(join(network.left_out, ", ", ", ")));
+  for (const std::string& note : network.notes) print_out("note: {}\n", printable(note));
+  print_out("train it with the sections data and train beside its model, as `bantam init --data DIR` writes them\n");
 }
 
 void print_json(const onnx::Model& model, const Files& files, const onnx::ImportedNetwork& network,
@@ -106,7 +109,7 @@ void print_json(const onnx::Model& model, const Files& files, const onnx::Import
                                        {"bytes", network.weights.tensor_bytes()},
                                        {"left_out", network.left_out},
                                        {"notes", network.notes}};
-  fmt::print("{}\n", json_text(json));
+  print_out("{}\n", json_text(json));
 }
 
 /// A network of several convolutions that PyTorch wrote without any norm.

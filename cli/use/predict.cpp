@@ -21,8 +21,10 @@
 #include "bantam/base/clock.h"
 #include "bantam/base/counted.h"
 #include "bantam/base/error.h"
+#include "bantam/base/printable.h"
 #include "bantam/base/text.h"
 #include "bantam/cli/config/options.h"
+#include "bantam/cli/print/output.h"
 #include "bantam/cli/print/prediction_writer.h"
 #include "bantam/cli/print/progress.h"
 #include "bantam/cli/train/signals.h"
@@ -85,9 +87,9 @@ class Lines {
   }
   /// After `begin`. Throws DataError where a file has no room; of standard output, main() says so.
   void write(const std::string& text) {
-    std::FILE* const to = file_ != nullptr ? file_ : stdout;
-    const bool failed = std::fwrite(text.data(), 1, text.size(), to) != text.size();
-    if (failed && file_ != nullptr) throw DataError(fmt::format("{}: {}", path_, std::strerror(errno)));
+    if (file_ == nullptr) return write_text(text);
+    if (std::fwrite(text.data(), 1, text.size(), file_) != text.size())
+      throw DataError(fmt::format("{}: {}", path_, std::strerror(errno)));
   }
   void flush() {
     if (std::fflush(file_ != nullptr ? file_ : stdout) != 0 && file_ != nullptr)
@@ -157,7 +159,7 @@ void check_lines(const std::vector<ListedImage>& images, const std::string& out)
   if (!fs::exists(out, error)) return;
   for (const ListedImage& image : images)
     if (fs::equivalent(image.path, out, error))
-      throw ConfigError(fmt::format("--out: {} is one of the images; name another file", printable(out)));
+      throw ConfigError(fmt::format("--out: {} is one of the images; name another file", printable_line(out)));
 }
 
 /// One prediction of a list, from its flags to its lines.
@@ -229,7 +231,7 @@ class PredictVerb {
     images_.images = table_->images;
     std::error_code error;
     if (!flags_.out.empty() && fs::exists(flags_.out, error) && fs::equivalent(flags_.paths[0], flags_.out, error))
-      throw ConfigError(fmt::format("--out: {} is the table itself; name another file", printable(flags_.out)));
+      throw ConfigError(fmt::format("--out: {} is the table itself; name another file", printable_line(flags_.out)));
   }
   std::int64_t samples() const { return table_ ? std::ssize(table_->names) : std::ssize(images_.images); }
 
@@ -277,7 +279,7 @@ class PredictVerb {
   /// In every mode of progress, as an error is.
   void tell_broken(const Prediction& prediction) {
     progress_->close();
-    std::fputs(fmt::format("bantam: error: {}\n", shown_message(prediction.error)).c_str(), stderr);
+    print_error("bantam: error: {}\n", shown_message(prediction.error));
   }
 
   int end(const PredictionSummary& summary) {
@@ -287,12 +289,9 @@ class PredictVerb {
                                      format_count(summary.resized), summary.resized == 1 ? "" : "s",
                                      summary.resized == 1 ? "was" : "were"));
     if (summary.broken > 0 || summary.stopped)
-      std::fputs(
-          fmt::format("{} of {} predicted; {} could not be read{}\n", format_count(summary.images - summary.broken),
-                      counted(samples(), are_rows() ? "row" : "image"), format_count(summary.broken),
-                      summary.stopped ? "; stopped" : "")
-              .c_str(),
-          stderr);
+      print_error("{} of {} predicted; {} could not be read{}\n", format_count(summary.images - summary.broken),
+                  counted(samples(), are_rows() ? "row" : "image"), format_count(summary.broken),
+                  summary.stopped ? "; stopped" : "");
     if (summary.stopped) return stop_exit_code(stop_.signal());
     return summary.broken > 0 ? kBrokenFiles : 0;
   }

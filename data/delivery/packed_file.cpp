@@ -27,6 +27,7 @@
 #include "bantam/base/byte_size.h"
 #include "bantam/base/checksum.h"
 #include "bantam/base/error.h"
+#include "bantam/base/folder_entries.h"
 #include "bantam/base/parallel.h"
 #include "bantam/data/delivery/encoded_cache.h"
 #include "bantam/data/formats/mask_values.h"
@@ -157,8 +158,8 @@ class PackingLock {
     const std::filesystem::path folder = packed.has_parent_path() ? packed.parent_path() : ".";
     std::error_code ignored;
     std::vector<std::filesystem::path> old;
-    for (std::filesystem::directory_iterator entry(folder, ignored), end; entry != end; entry.increment(ignored))
-      if (is_temporary_of(packed, entry->path().filename().string())) old.push_back(entry->path());
+    for (std::filesystem::path& entry : folder_entries(folder, ignored))
+      if (is_temporary_of(packed, entry.filename().string())) old.push_back(std::move(entry));
     for (const std::filesystem::path& file : old) std::filesystem::remove(file, ignored);
   }
 

@@ -4,8 +4,7 @@
 #include <optional>
 #include <string>
 
-#include <nlohmann/json.hpp>
-
+#include "bantam/base/json.h"
 #include "bantam/engine/comm/communicator.h"
 
 namespace bantam::handshake {

@@ -2,10 +2,10 @@
 #include "bantam/engine/runtime/algorithm_file.h"
 
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 
 #include "bantam/base/atomic_file.h"
 #include "bantam/base/error.h"
+#include "bantam/base/json.h"
 
 namespace bantam {
 namespace {

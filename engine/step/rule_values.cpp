@@ -21,7 +21,8 @@ kernels::OptimizerKind rmsprop_kind(const OptimizerOptions& o) {
 }
 
 void require(bool fine, const char* what, float value) {
-  if (!fine) throw ConfigError(fmt::format("optimizer: {}, got {}", what, value));
+  if (!fine || !std::isfinite(value))
+    throw ConfigError(fmt::format("optimizer: {}{}, got {}", what, fine ? " and must be finite" : "", value));
 }
 
 /// |a·s + b·s³ + c·s⁵| at its largest for s in [0, most]: at the end, or where a + 3b·s² + 5c·s⁴ = 0.

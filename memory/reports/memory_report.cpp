@@ -5,10 +5,10 @@
 #include <utility>
 
 #include <fmt/core.h>
-#include <nlohmann/json.hpp>
 
 #include "bantam/base/byte_size.h"
 #include "bantam/base/counted.h"
+#include "bantam/base/json.h"
 #include "bantam/base/text.h"
 
 namespace bantam {

@@ -10,6 +10,7 @@
 #include <fmt/format.h>
 
 #include "bantam/base/error.h"
+#include "bantam/base/plain_words.h"
 #include "bantam/base/text.h"
 
 namespace bantam::onnx {
@@ -68,7 +69,7 @@ fs::path resolved(const fs::path& model, const std::string& location) {
   };
   const fs::path real_model = fs::canonical(model, error);
   if (!holds(folder) && (error || !holds(folder_of(real_model)))) {
-    if (!fs::exists(folder)) throw DataError(fmt::format("the folder {} does not exist", folder.string()));
+    if (!is_folder(folder)) throw DataError(fmt::format("the folder {} does not exist", folder.string()));
     throw DataError(fmt::format(
         "its values lie in '{}', which is outside the folder of the ONNX file{}; copy that file into the folder",
         shown(location), relative.has_parent_path() ? "" : " (a link leads there)"));

@@ -2,9 +2,9 @@
 #include "bantam/models/onnx/onnx_export.h"
 
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 
 #include "bantam/base/error.h"
+#include "bantam/base/json.h"
 #include "bantam/models/onnx/layer_writers.h"
 
 namespace bantam::onnx {

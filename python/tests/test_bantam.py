@@ -403,6 +403,9 @@ class Tensors(unittest.TestCase):
             model.step(images, self.labels)
         with self.assertRaisesRegex(bantam.ShapeError, "the network reads"):
             model.forward(bantam.tensor(self.images[:, :8], engine=self.engine))
+        for rate in (-1.0, float("inf"), float("nan")):
+            with self.assertRaisesRegex(bantam.ConfigError, "expected a finite number"):
+                model.set_learning_rate(rate)
         others = [bantam.tensor(values, engine=bantam.Engine()) for values in (self.images, self.labels)]
         with self.assertRaisesRegex(bantam.BadArgument, "another engine"):
             model.step(*others)

@@ -19,6 +19,7 @@
 #include <fmt/ranges.h>
 
 #include "bantam/base/error.h"
+#include "bantam/base/plain_words.h"
 #include "bantam/base/text.h"
 #include "bantam/data/files/npy_array.h"
 #include "bantam/data/files/zip.h"
@@ -319,7 +320,7 @@ std::optional<FoundData> find_npz(const fs::path& at) {
 
 std::optional<FoundData> find_npy(const fs::path& at) {
   constexpr std::array<std::string_view, 3> kSuffixes = {".npy", ".npy.gz", ".npy.xz"};
-  if (!fs::is_directory(at)) return std::nullopt;
+  if (!is_folder(at)) return std::nullopt;
   std::vector<NamedArray> arrays;
   for (const fs::path& file : with_suffix(at, kSuffixes)) {
     const std::string name = file.filename().string();

@@ -15,6 +15,9 @@
 #include <fmt/ranges.h>
 
 #include "bantam/base/error.h"
+#include "bantam/base/json.h"
+#include "bantam/base/plain_words.h"
+#include "bantam/base/printable.h"
 #include "bantam/base/text.h"
 #include "bantam/data/files/file_bytes.h"
 #include "bantam/data/formats/idx_files.h"
@@ -71,15 +74,15 @@ std::optional<FoundData> find_cifar(const fs::path& at) {
     if (begins(name, "data_batch_1") || begins(name, "cifar-10-")) return FoundData{"cifar10", {path_key(at)}};
     if (begins(name, "cifar-100-")) return FoundData{"cifar100", {path_key(at)}};
   }
-  if (!fs::is_directory(at)) return std::nullopt;
+  if (!is_folder(at)) return std::nullopt;
   for (const char* name : {"train.bin", "train.bin.xz", "train.bin.gz", "train"})
-    if (fs::is_regular_file(at / name) && fs::exists(at / (std::string(name) == "train" ? "meta" : name)))
+    if (is_file(at / name) && is_file(at / (std::string(name) == "train" ? "meta" : name)))
       return FoundData{"cifar100", {path_key(at)}};
   return std::nullopt;
 }
 
 std::optional<FoundData> find_classes(const fs::path& at) {
-  if (!fs::is_directory(at)) return std::nullopt;
+  if (!is_folder(at)) return std::nullopt;
   fs::path training = at;
   for (const std::string& part : find_folders(at, kTrainFolders)) training = at / part;
   const std::vector<std::string> classes = list_folder(training).folders;
@@ -97,7 +100,7 @@ std::optional<FoundData> find_classes(const fs::path& at) {
 
 /// The one folder of a folder that has no other, and no image files.
 fs::path inner_folder(const fs::path& at) {
-  if (!fs::is_directory(at)) return {};
+  if (!is_folder(at)) return {};
   const FolderEntries entries = list_folder(at);
   const bool has_own = std::ranges::any_of(entries.files, has_image_suffix);
   return entries.folders.size() == 1 && !has_own ? at / entries.folders.front() : fs::path();
@@ -113,6 +116,9 @@ std::string yaml_text(std::string_view text) {
                                          text.starts_with("./") || text.starts_with("../"));
   static const std::set<std::string, std::less<>> words = {"true", "false", "yes", "no", "on", "off", "null", "y", "n"};
   if (is_word && std::ranges::all_of(text, is_plain) && !words.contains(lower_case(text))) return std::string(text);
+  // Only between double quotes YAML has escapes, which are JSON's.
+  if (is_well_formed(text) && (printable(text) != text || text.find_first_of("\n\t") != std::string_view::npos))
+    return json_text(text);
   std::string quoted = "'";
   for (const char c : text) quoted += c == '\'' ? "''" : std::string(1, c);
   return quoted + "'";
@@ -150,7 +156,7 @@ std::optional<FoundData> find_here(const fs::path& at, std::string& fault) {
 
 /// Of a project's folder: the one folder of data beside scripts and checkpoints.
 std::optional<FoundData> find_in_project(const fs::path& at) {
-  if (!fs::is_directory(at)) return std::nullopt;
+  if (!is_folder(at)) return std::nullopt;
   std::optional<FoundData> found;
   std::vector<std::string> folders;
   for (const std::string& folder : list_folder(at).folders) {
@@ -172,7 +178,9 @@ std::optional<FoundData> find_in_project(const fs::path& at) {
 }  // namespace
 
 FoundData find_data(const fs::path& at) {
-  if (!fs::exists(at)) throw DataError(fmt::format("{}: there is no such file or folder", at.string()));
+  std::error_code error;
+  if (!fs::exists(at, error))
+    throw DataError(fmt::format("{}: {}", at.string(), error ? error.message() : "there is no such file or folder"));
   std::string fault;
   if (std::optional<FoundData> found = find_here(at, fault)) return *std::move(found);
   if (const std::string named = name_labels_of_tools(at); !named.empty()) throw DataError(named);

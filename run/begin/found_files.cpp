@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cctype>
 
+#include "bantam/base/plain_words.h"
 #include "bantam/data/formats/image_files.h"
 #include "bantam/run/begin/found_data.h"
 
@@ -19,7 +20,7 @@ std::string lower_case(std::string_view text) {
 std::string path_key(const fs::path& path) { return "path: " + yaml_text(path.string()); }
 
 std::vector<fs::path> files_at(const fs::path& at) {
-  if (fs::is_regular_file(at)) return {at};
+  if (is_file(at)) return {at};
   std::vector<fs::path> files;
   for (const std::string& name : list_folder(at).files) files.push_back(at / name);
   return files;

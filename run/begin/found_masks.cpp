@@ -13,6 +13,7 @@
 
 #include "bantam/base/atomic_file.h"
 #include "bantam/base/error.h"
+#include "bantam/base/plain_words.h"
 #include "bantam/base/text.h"
 #include "bantam/data/formats/image_files.h"
 #include "bantam/data/formats/mask_names.h"
@@ -157,8 +158,8 @@ void name_parts(const fs::path& place, FoundPair& pair) {
       return std::string(name).replace(at, part.size(), other);
     };
     const auto is_there = [&](std::string_view other) {
-      return fs::is_directory(place / with(pair.images, in_images, other)) &&
-             fs::is_directory(place / with(pair.masks, in_masks, other));
+      return is_folder(place / with(pair.images, in_images, other)) &&
+             is_folder(place / with(pair.masks, in_masks, other));
     };
     if (pair.images.substr(in_images, part.size()) != part || pair.masks.substr(in_masks, part.size()) != part) return;
     if (!std::ranges::any_of(kValidationFolders, is_there) && !std::ranges::any_of(kTestFolders, is_there)) return;
@@ -178,7 +179,7 @@ std::vector<ListedClass> listed_in(const std::vector<fs::path>& places) {
   for (const std::string_view wanted : kFiles)
     for (const fs::path& place : places)
       for (const std::string& name : list_folder(place).files)
-        if (small(name) == wanted && fs::file_size(place / name) <= kMostBytes)
+        if (small(name) == wanted && size_of_file(place / name) <= kMostBytes)
           if (std::vector<ListedClass> classes = read_listed_classes(read_file(place / name)); !classes.empty())
             return classes;
   return {};
@@ -188,12 +189,12 @@ std::vector<ListedClass> listed_in(const std::vector<fs::path>& places) {
 /// lists of training and held-out images.
 Names list_keys(const fs::path& at) {
   for (const char* folder : {"ImageSets/Segmentation", "ImageSets"}) {
-    if (!fs::is_directory(at / folder)) continue;
+    if (!is_folder(at / folder)) continue;
     const Names files = list_folder(at / folder).files;
     const auto list_of = [&](std::span<const std::string_view> parts) -> std::string {
       for (const std::string_view part : parts)
         for (const std::string& name : files)
-          if (small(name) == std::string(part) + ".txt" && fs::file_size(at / folder / name) > 0)
+          if (small(name) == std::string(part) + ".txt" && size_of_file(at / folder / name) > 0)
             return fmt::format("{}/{}", folder, name);
       return "";
     };
@@ -289,7 +290,7 @@ std::vector<ListedClass> read_listed_classes(const std::string& text) {
 }
 
 std::optional<FoundData> find_masks(const fs::path& at) {
-  if (!fs::is_directory(at)) return std::nullopt;
+  if (!is_folder(at)) return std::nullopt;
   std::vector<fs::path> places = {at};
   for (const std::string& part : find_folders(at, kTrainFolders)) places.push_back(at / part);
   for (const fs::path& place : places) {
@@ -311,7 +312,7 @@ std::optional<FoundData> find_masks(const fs::path& at) {
 }
 
 void refuse_unpaired_masks(const fs::path& at) {
-  if (!fs::is_directory(at)) return;
+  if (!is_folder(at)) return;
   const Names folders_of_all = list_folder(at).folders;
   const auto has_no_images = [&](const std::string& folder) {
     return is_of_labels(folder) || list_image_files(at / folder).names.empty();

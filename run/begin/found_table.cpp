@@ -21,6 +21,7 @@
 #include <fmt/ranges.h>
 
 #include "bantam/base/error.h"
+#include "bantam/base/plain_words.h"
 #include "bantam/base/text.h"
 #include "bantam/data/files/table_text.h"
 #include "bantam/data/formats/csv_cells.h"
@@ -531,7 +532,7 @@ std::vector<fs::path> table_files(const fs::path& at) {
   constexpr auto kTexts = std::to_array<std::string_view>({".csv", ".tsv", ".tab", ".data", ".txt", ".dat"});
   constexpr auto kPackings = std::to_array<std::string_view>({"", ".gz", ".xz", ".bz2", ".zst", ".zip"});
   std::vector<std::string> suffixes;
-  for (const std::string_view table : fs::is_directory(at) ? std::span<const std::string_view>(kTables) : kTexts)
+  for (const std::string_view table : is_folder(at) ? std::span<const std::string_view>(kTables) : kTexts)
     for (const std::string_view packing : kPackings) suffixes.push_back(fmt::format("{}{}", table, packing));
   return with_suffix(at, std::vector<std::string_view>(suffixes.begin(), suffixes.end()));
 }
@@ -687,22 +688,21 @@ FoundData settle_table(const TableFiles& chosen) {
 
 std::optional<FoundData> find_table(const fs::path& at) {
   std::vector<fs::path> files = table_files(at);
-  if (fs::is_directory(at)) std::erase_if(files, is_submission);
+  if (is_folder(at)) std::erase_if(files, is_submission);
   if (files.empty()) return std::nullopt;
   refuse_labels_apart(files);
   return settle_table(choose_files(files));
 }
 
 std::optional<FoundData> find_part_tables(const fs::path& at) {
-  if (!fs::is_directory(at)) return std::nullopt;
+  if (!is_folder(at)) return std::nullopt;
   for (const std::string& train : find_folders(at, kTrainFolders)) {
     const std::vector<fs::path> files = table_files(at / train);
     if (files.empty()) continue;
     TableFiles chosen{.base = at, .train = files.front()};
     const auto other = [&](std::span<const std::string_view> parts, fs::path& file) {
       for (const std::string& part : find_folders(at, parts))
-        if (file.empty() && fs::is_regular_file(at / part / files.front().filename()))
-          file = at / part / files.front().filename();
+        if (file.empty() && is_file(at / part / files.front().filename())) file = at / part / files.front().filename();
     };
     other(kValidationFolders, chosen.validation);
     other(kTestFolders, chosen.test);

@@ -17,6 +17,7 @@
 #include <fmt/format.h>
 
 #include "bantam/base/error.h"
+#include "bantam/base/plain_words.h"
 #include "bantam/base/text.h"
 #include "bantam/data/formats/image_files.h"
 #include "bantam/run/begin/found_files.h"
@@ -41,7 +42,7 @@ void list(const fs::path& at, int depth, std::vector<fs::path>& files) {
 }
 
 std::vector<fs::path> files_below(const fs::path& at) {
-  if (!fs::is_directory(at)) return {at};
+  if (!is_folder(at)) return {at};
   std::vector<fs::path> files;
   list(at, 0, files);
   return files;
@@ -216,7 +217,7 @@ std::string word_of(const std::string& name) {
 }  // namespace
 
 std::string name_images_alone(const fs::path& at) {
-  if (!fs::is_directory(at)) return "";
+  if (!is_folder(at)) return "";
   const std::vector<std::string> images = list_image_files(at).names;
   if (images.empty()) return "";
   std::map<std::string, std::int64_t> words;
@@ -249,7 +250,7 @@ std::string name_images_alone(const fs::path& at) {
 std::string name_labels_of_tools(const fs::path& at) { return tool_file_in(files_below(at)); }
 
 std::string name_unread_file(const fs::path& at) {
-  if (!fs::is_directory(at)) {
+  if (!is_folder(at)) {
     const std::string suffix = lower_case(at.extension().string());
     if (suffix == ".json") return fmt::format("{}: a JSON file, which is not read; {}", at.string(), kTables);
     if (suffix == ".npy")

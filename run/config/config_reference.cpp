@@ -1,8 +1,7 @@
 // The description of whole configurations, and what the page says before its tables.
 #include "bantam/run/config/config_reference.h"
 
-#include <nlohmann/json.hpp>
-
+#include "bantam/base/json.h"
 #include "bantam/run/config/run_config.h"
 
 namespace bantam::run {

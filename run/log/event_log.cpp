@@ -8,9 +8,9 @@
 #include <utility>
 
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 
 #include "bantam/base/error.h"
+#include "bantam/base/json.h"
 #include "bantam/base/text.h"
 #include "bantam/data/survey/sample_views.h"
 #include "bantam/run/log/event_records.h"

@@ -4,7 +4,8 @@
 #include <algorithm>
 
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
+
+#include "bantam/base/json.h"
 
 namespace bantam::run {
 namespace {

@@ -4,8 +4,7 @@
 #include <algorithm>
 #include <vector>
 
-#include <nlohmann/json.hpp>
-
+#include "bantam/base/json.h"
 #include "bantam/engine/comm/collectives.h"
 
 namespace bantam::run {

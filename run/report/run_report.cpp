@@ -19,7 +19,8 @@ namespace fs = std::filesystem;
 namespace {
 
 std::string folder_name(const fs::path& path) {
-  const fs::path whole = fs::absolute(path).lexically_normal();
+  std::error_code error;  // of the folder that the process is in
+  const fs::path absolute = fs::absolute(path, error), whole = (error ? path : absolute).lexically_normal();
   return (whole.has_filename() ? whole : whole.parent_path()).filename().string();
 }
 

@@ -11,9 +11,9 @@
 #include <utility>
 
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 
 #include "bantam/base/error.h"
+#include "bantam/base/json.h"
 #include "bantam/run/session/tensor_statistics.h"
 
 namespace bantam::run {

@@ -5,10 +5,10 @@
 #include <system_error>
 
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 
 #include "bantam/base/atomic_file.h"
 #include "bantam/base/error.h"
+#include "bantam/base/json.h"
 #include "bantam/engine/train/safetensors.h"
 
 namespace bantam::run {

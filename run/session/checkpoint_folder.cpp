@@ -12,11 +12,11 @@
 #include <utility>
 
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 
 #include "bantam/base/atomic_file.h"
 #include "bantam/base/error.h"
 #include "bantam/base/folder_entries.h"
+#include "bantam/base/json.h"
 #include "bantam/base/text.h"
 #include "bantam/run/session/library_versions.h"
 
@@ -55,7 +55,7 @@ void remove_temporary(const fs::path& folder, const fs::path& path) {
       return;
     }
   }
-  fs::remove_all(path, error);
+  remove_folder(path, error);
 }
 
 /// Of a checkpoint that was given another number: what a crash left of its new checkpoint.json.
@@ -72,9 +72,9 @@ void remove_checkpoint(const fs::path& checkpoint) {
   const fs::path temporary =
       checkpoint.parent_path() / fmt::format(".{}{}", checkpoint.filename().string(), kTemporary);
   std::error_code error;
-  fs::remove_all(temporary, error);
+  remove_folder(temporary, error);
   fs::rename(checkpoint, temporary, error);
-  if (!error) fs::remove_all(temporary, error);
+  if (!error) remove_folder(temporary, error);
   if (error) throw DataError(fmt::format("cannot remove {}: {}", checkpoint.string(), error.message()));
 }
 
@@ -87,7 +87,7 @@ fs::path replaced_name(const fs::path& checkpoint) {
 void replace(const fs::path& to, const fs::path& from) {
   const fs::path aside = replaced_name(to);
   std::error_code error;
-  fs::remove_all(aside, error);
+  remove_folder(aside, error);
   fs::rename(to, aside, error);
   if (error && error != std::errc::no_such_file_or_directory) throw fs::filesystem_error("rename", to, aside, error);
   const bool moved = !error;
@@ -98,7 +98,7 @@ void replace(const fs::path& to, const fs::path& from) {
     throw;
   }
   sync_folder(to.parent_path());
-  if (moved) fs::remove_all(aside, error);
+  if (moved) remove_folder(aside, error);
 }
 
 Json json_of(const CheckpointFacts& facts, const fs::path& folder) {
@@ -215,10 +215,10 @@ void CheckpointFolder::write(const CheckpointFacts& facts, const std::function<v
     sync_folder(begun.path);
     replace(done.path, begun.path);
   } catch (const fs::filesystem_error& failure) {
-    fs::remove_all(begun.path, error);
+    remove_folder(begun.path, error);
     throw DataError(fmt::format("cannot write {}: {}", done.path.string(), failure.code().message()));
   } catch (...) {
-    fs::remove_all(begun.path, error);
+    remove_folder(begun.path, error);
     throw;
   }
 }

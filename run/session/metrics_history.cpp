@@ -9,9 +9,9 @@
 #include <utility>
 
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 
 #include "bantam/base/error.h"
+#include "bantam/base/json.h"
 
 namespace bantam::run {
 namespace {

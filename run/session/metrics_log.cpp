@@ -5,10 +5,10 @@
 #include <utility>
 
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 
 #include "bantam/base/clock.h"
 #include "bantam/base/error.h"
+#include "bantam/base/json.h"
 
 namespace bantam::run {
 namespace fs = std::filesystem;

@@ -60,7 +60,7 @@ void require_no_run(const fs::path& given) {
 void remove_file(const fs::path& path) {
   std::error_code error;
   if (path.filename() == "checkpoints" || path.filename() == "tensorboard")
-    fs::remove_all(path, error);
+    remove_folder(path, error);
   else
     fs::remove(path, error);
   if (error) throw DataError(fmt::format("cannot remove {}: {}", path.string(), error.message()));
@@ -121,7 +121,7 @@ void RunDirectory::clear() const {
 void RunDirectory::abandon() const noexcept {
   std::error_code error;
   for (const char* file : kBeginning) fs::remove(path_ / file, error);
-  fs::remove_all(events().parent_path().parent_path(), error);  // it tells what is about to begin
+  remove_folder(events().parent_path().parent_path(), error);  // it tells what is about to begin
 }
 
 RunDirectory::~RunDirectory() {

@@ -10,10 +10,10 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <nlohmann/json.hpp>
 
 #include "bantam/base/atomic_file.h"
 #include "bantam/base/error.h"
+#include "bantam/base/json.h"
 #include "bantam/base/sha256.h"
 #include "bantam/base/text.h"
 #include "bantam/run/session/library_versions.h"

@@ -19,6 +19,7 @@
 #include "bantam/engine/train/safetensors.h"
 #include "bantam/run/fit/plan_target.h"
 #include "bantam/run/fit/rehearsal_runtime.h"
+#include "bantam/run/ranks/data_lines.h"
 #include "bantam/run/ranks/stop_agreement.h"
 #include "bantam/run/session/best_weights.h"
 #include "bantam/run/session/run_checks.h"
@@ -184,6 +185,7 @@ void TrainingRun::share_state() {
   const RunRanks& ranks = place_.ranks;
   if (!ranks.several()) return;
   require_same(ranks, "data or a configuration", to_text(facts_.fingerprint));
+  if (config_.data) require_same(ranks, "data", data_lines(*config_.data));
   facts_.schedule_epochs = std::stoll(text_of_first(ranks, std::to_string(facts_.schedule_epochs)));
   facts_.schedule_updates = std::stoll(text_of_first(ranks, std::to_string(facts_.schedule_updates)));
   make_schedules();

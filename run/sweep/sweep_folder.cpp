@@ -7,10 +7,10 @@
 #include <utility>
 
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 
 #include "bantam/base/atomic_file.h"
 #include "bantam/base/error.h"
+#include "bantam/base/json.h"
 #include "bantam/base/text.h"
 #include "bantam/run/session/run_directory.h"
 

@@ -8,8 +8,8 @@
 #include <utility>
 
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 
+#include "bantam/base/json.h"
 #include "bantam/base/stable_sort.h"
 #include "bantam/run/session/run_list.h"
 #include "bantam/run/session/run_record.h"

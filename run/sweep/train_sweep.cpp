@@ -5,6 +5,7 @@
 #include <system_error>
 
 #include "bantam/base/error.h"
+#include "bantam/base/plain_words.h"
 #include "bantam/run/session/run_record.h"
 #include "bantam/run/session/training_run.h"
 
@@ -59,7 +60,7 @@ SweepOutcome train_sweep(const Sweep& sweep, const SweepOptions& options) {
       outcome.stopped = true;
       return outcome;
     } catch (const std::exception& error) {
-      outcome.failures[i] = error.what();
+      outcome.failures[i] = plain_words(error);
       observer.on_failed(i, error);
     }
   }

@@ -8,10 +8,10 @@
 #include <system_error>
 
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 
 #include "bantam/base/atomic_file.h"
 #include "bantam/base/error.h"
+#include "bantam/base/json.h"
 #include "bantam/base/sha256.h"
 #include "bantam/run/config/run_config.h"
 

@@ -5,8 +5,7 @@
 #include <string>
 #include <vector>
 
-#include <nlohmann/json.hpp>
-
+#include "bantam/base/json.h"
 #include "bantam/data/delivery/data_config.h"
 #include "bantam/data/pipeline/pipeline.h"
 #include "bantam/data/survey/pipeline_steps.h"

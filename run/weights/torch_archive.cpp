@@ -9,6 +9,7 @@
 #include <zlib.h>
 
 #include "bantam/base/error.h"
+#include "bantam/base/plain_words.h"
 #include "bantam/base/text.h"
 #include "bantam/run/weights/file_kinds.h"
 #include "bantam/run/weights/torch_pickle.h"
@@ -37,7 +38,7 @@ void TorchArchive::find_pickle() {
     found = true;
     prefix_ = name.substr(0, name.size() - kPickle.size());
     // Values need a hundred times their bytes in the pickle: no room for inflation.
-    const auto file_size = static_cast<std::int64_t>(std::filesystem::file_size(path()));
+    const auto file_size = static_cast<std::int64_t>(size_of_file(path()));
     if (member.size > std::min(kMostPickle, std::max(file_size, static_cast<std::int64_t>(kAnyFile))))
       fail("its data.pkl is too large for a file of its size");
   }
@@ -49,7 +50,7 @@ void TorchArchive::find_pickle() {
 
 /// Also of those that are not needed: a damaged name of `byteorder`, say, must not pass for a file without one.
 void TorchArchive::check_members() {
-  const std::uint64_t most = kMostInflation * std::filesystem::file_size(path()) + kAnyFile;
+  const std::uint64_t most = kMostInflation * size_of_file(path()) + kAnyFile;
   for (const auto& [name, member] : zip_.members()) {
     member_bytes_ += static_cast<std::uint64_t>(member.size);
     if (member_bytes_ > most) fail("its members are too large for a file of its size");

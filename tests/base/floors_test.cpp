@@ -181,9 +181,16 @@ std::vector<std::string> wall_faults(const Files& files, const std::set<std::str
     }
     // Its exceptions pass through a function of libc that ends a packed program: data/files/once.h.
     if (text.find("call_once(") != std::string::npos) bad.push_back(path + " calls std::call_once: use Once");
+    if (path.starts_with("cli/") && path != "cli/print/output.cpp")
+      for (const char* call : {"fmt::print(", "std::printf(", "std::fprintf(", "std::puts(", "std::fputs(",
+                               "std::putchar(", "std::cout", "std::cerr"})
+        if (text.find(call) != std::string::npos)
+          bad.push_back(path + " has " + call + ": write by cli/print/output.h, which escapes names");
     const bool cuda_allowed = path.starts_with("memory/cuda/") || path.starts_with("kernels/cuda/");
     for (const std::string& include : includes_of(text)) {
       if (is_cuda_header(include) && !cuda_allowed) bad.push_back(path + " includes the CUDA header " + include);
+      if (include == "nlohmann/json.hpp" && path != "base/json.h")
+        bad.push_back(path + " includes nlohmann/json.hpp: include base/json.h");
       if (include.starts_with(".")) bad.push_back(path + " includes by a relative path " + include);
       if (own_path(include).empty()) continue;
       // The C header lies at the top, as it is installed; it includes nothing of ours.
@@ -282,6 +289,7 @@ TEST(WallChecker, FindsEachFault) {
                      {"data/formats/d.h", "#include \"bantam/models/zoo/m.h\"\n"},
                      {"models/zoo/m.h", "#include \"bantam/data/formats/d.h\"\n#include \"../x.h\"\n"},
                      {"cli/print/c.h", "#include \"bantam/base/gone.h\"\n"},
+                     {"cli/see/p.cpp", "#include <nlohmann/json.hpp>\nfmt::print(\"{}\", name);\n"},
                      {"engine/ops/o.h", "#include \"bantam/engine/train/t.h\"\n"},
                      {"engine/train/t.h", "std::call_once(flag, work);\n"},
                      {"kernels/cpu/norm/n.h", ""},
@@ -291,6 +299,8 @@ TEST(WallChecker, FindsEachFault) {
             (std::vector<std::string>{
                 "base/a.h points up to memory/device/b.h",
                 "cli/print/c.h includes base/gone.h, which does not exist",
+                "cli/see/p.cpp has fmt::print(: write by cli/print/output.h, which escapes names",
+                "cli/see/p.cpp includes nlohmann/json.hpp: include base/json.h",
                 "data/formats/d.h points up to models/zoo/m.h",
                 "engine/attic/x.h is in no known room",
                 "engine/ops/o.h points up to engine/train/t.h",

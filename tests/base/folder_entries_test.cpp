@@ -33,5 +33,28 @@ TEST(FolderEntries, AreFilesFoldersAndLinks) {
   EXPECT_EQ(error, std::errc::not_a_directory);
 }
 
+TEST(RemoveFolder, RemovesLinksAndNotWhatTheyName) {
+  const fs::path folder = fs::temp_directory_path() / ("bantam_remove_folder_" + std::to_string(getpid()));
+  fs::create_directories(folder / "kept");
+  fs::create_directories(folder / "gone/inner");
+  write_file_atomically(folder / "kept/file", "x");
+  write_file_atomically(folder / "gone/inner/file", "x");
+  fs::create_directory_symlink(folder / "kept", folder / "gone/link");
+  std::error_code error = std::make_error_code(std::errc::io_error);
+  remove_folder(folder / "gone", error);
+  EXPECT_FALSE(error) << error.message();
+  EXPECT_FALSE(fs::exists(folder / "gone"));
+  EXPECT_TRUE(fs::exists(folder / "kept/file"));
+  remove_folder(folder / "gone", error);
+  EXPECT_FALSE(error) << "nothing there is no error";
+  remove_folder(folder / "kept/file", error);
+  EXPECT_FALSE(error);
+  remove_folder(folder / "kept", error);
+  EXPECT_FALSE(fs::exists(folder / "kept"));
+  remove_folder("/proc/self/task", error);
+  EXPECT_TRUE(error);
+  fs::remove_all(folder);
+}
+
 }  // namespace
 }  // namespace bantam

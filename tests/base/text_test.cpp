@@ -8,6 +8,7 @@
 #include <gtest/gtest.h>
 
 #include "bantam/base/error.h"
+#include "bantam/base/printable.h"
 
 namespace bantam {
 namespace {
@@ -72,9 +73,61 @@ TEST(Shown, EscapesControlCharacters) {
   EXPECT_EQ(shown("\x1b[31m\n\t\r\x7f\x01"), "\\x1b[31m\\n\\t\\r\\x7f\\x01");
   EXPECT_EQ(shown("\xC2\x9B"
                   "31m"),
-            "\\x9b31m");             // C1's control sequence introducer
-  EXPECT_EQ(shown("\xC2"), "\xC2");  // half a character stays as it is
+            "\\u009b31m");  // C1's control sequence introducer
+  EXPECT_EQ(shown("\xC2"), "\\xc2") << "half a character";
   EXPECT_EQ(printable("a\n\tb\x1b"), "a\n\tb\\x1b");
+}
+
+TEST(Shown, EscapesWhatIsUnseenAndWhatIsNoText) {
+  EXPECT_EQ(shown("a\u202Ed\u2066\u061C\u200E\u200F\u2069b"), "a\\u202ed\\u2066\\u061c\\u200e\\u200f\\u2069b");
+  EXPECT_EQ(shown("a\u200Bb\uFEFF\u2028\u2029\u2060"), "a\\u200bb\\ufeff\\u2028\\u2029\\u2060");
+  EXPECT_EQ(shown("\x9b"
+                  "31m caf\xE9"),
+            "\\x9b31m caf\\xe9");
+  EXPECT_EQ(shown("\xC0\x9B \xE0\x80\x9B \xED\xA0\x80 \xF4\x90\x80\x80"),
+            "\\xc0\\x9b \\xe0\\x80\\x9b \\xed\\xa0\\x80 \\xf4\\x90\\x80\\x80")
+      << "longer spellings, surrogates and code points beyond the last";
+  EXPECT_EQ(printable(std::string(1, '\0')), "\\x00");
+  EXPECT_EQ(printable("\u00A0\u0301"), "\u00A0\u0301") << "spaces that are wide and accents are seen";
+}
+
+TEST(Shown, KeepsJoinersOfWordsAndEmoji) {
+  for (const char* name :
+       {"👩‍🔬", "❤️‍🔥", "می‌خواهم", "क्‍ष", "größe", "名前", "🏳️‍🌈 flag"})
+    EXPECT_EQ(shown(name), name);
+  EXPECT_EQ(shown("pay\u200Dpal"), "pay\\u200dpal") << "between letters of ASCII it is only unseen";
+  EXPECT_EQ(shown("\u200D"), "\\u200d");
+  EXPECT_EQ(shown("名\u200D"), "名\\u200d");
+  EXPECT_EQ(shown("👩\u200D\u200D🔬"), "👩\\u200d\\u200d🔬");
+}
+
+TEST(Shown, IsNoLongerThanAsked) {
+  const std::string controls(1000, '\x1b'), bytes(1000, '\x80'), wide(1000, '\n');
+  for (const std::string& text : {controls, bytes, wide}) EXPECT_LE(display_width(shown(text, 20)), 20u);
+}
+
+TEST(PrintableJson, SaysTheSame) {
+  EXPECT_EQ(printable_json("{\"a\": \"\x7f\u202E\u0085 ü\"}\n"), "{\"a\": \"\\u007f\\u202e\\u0085 ü\"}\n");
+}
+
+TEST(IsWellFormed, AcceptsUtf8Alone) {
+  for (const char* text : {"", "plain", "größe 名 👩‍🔬", "\x1b"}) EXPECT_TRUE(is_well_formed(text)) << text;
+  for (const char* text : {"\x80", "\xC3", "a\xFF", "\xC0\xAF", "\xED\xA0\x80", "\xF4\x90\x80\x80"})
+    EXPECT_FALSE(is_well_formed(text)) << text;
+}
+
+TEST(Base64, IsThatOfTheRfc) {
+  const std::pair<const char*, const char*> known[] = {{"", ""},        {"f", "Zg=="},        {"fo", "Zm8="},
+                                                       {"foo", "Zm9v"}, {"foob", "Zm9vYg=="}, {"foobar", "Zm9vYmFy"}};
+  for (const auto& [bytes, text] : known) EXPECT_EQ(base64(bytes), text);
+  EXPECT_EQ(base64("\xFF\xFE"), "//4=");
+}
+
+TEST(Tables, ColumnsAreAsWideAsTheEscapes) {
+  Table table({{"na\x1bme", Align::left}, {"n"}});
+  table.add_row({"\x1b[31m\n", "1"});
+  table.add_row({"\xFF", "2"});
+  EXPECT_EQ(table.to_string(), "na\\x1bme    n\n----------  -\n\\x1b[31m\\n  1\n\\xff        2\n");
 }
 
 TEST(Shown, ShortensBetweenCharacters) {

@@ -1,4 +1,5 @@
 // Every status of the C interface with its message, and what happens to a program that is older than the library.
+#include <cmath>
 #include <thread>
 
 #include "tests/capi/capi_fixture.h"
@@ -110,6 +111,121 @@ TEST(CapiErrors, ArraysAreChecked) {
   expect_error(step(batch), BANTAM_DATA_ERROR,
                "sample 2 of the batch has the label 2; expected one of 2 classes, 0 to 1");
   expect_ok(step(halves.batch()));  // the model is as usable as before
+}
+
+TEST(CapiErrors, AnArrayTooManyIsRefused) {
+  const Owned<bantam_config> config = config_of(kSmall);
+  const Owned<bantam_model> model = model_of(config.get());
+  const Halves halves(4);
+  std::vector<bantam_array> batch = halves.batch();
+  const std::int64_t shape[] = {4, 2};
+  const float values[8] = {};
+  batch.push_back({"targets", BANTAM_FLOAT32, 2, shape, values});
+  const char* const message =
+      "batch's array 'targets' is read by nothing: the network and its loss read images and labels";
+  bantam_metrics metrics = BANTAM_INIT(bantam_metrics);
+  expect_error(bantam_model_step(model.get(), batch.data(), 3, nullptr), BANTAM_BAD_ARGUMENT, message);
+  expect_error(bantam_model_evaluate(model.get(), batch.data(), 3, &metrics), BANTAM_BAD_ARGUMENT, message);
+  expect_error(bantam_model_accumulate(model.get(), batch.data(), 3, 0, 4), BANTAM_BAD_ARGUMENT, message);
+  bantam_samples samples = BANTAM_INIT(bantam_samples);
+  std::vector<bantam_array> stored = halves.bytes_batch();
+  stored.push_back(batch[2]);
+  samples.arrays = stored.data();
+  samples.array_count = stored.size();
+  bantam_config_options options = BANTAM_INIT(bantam_config_options);
+  options.train = &samples;
+  bantam_config* made = nullptr;
+  expect_error(bantam_config_from_text(kSmall, &options, &made), BANTAM_BAD_ARGUMENT,
+               "samples' array 'targets' is read by nothing: the network and its loss read images and labels");
+  EXPECT_EQ(made, nullptr);
+  expect_ok(bantam_model_step(model.get(), batch.data(), 2, nullptr));
+}
+
+TEST(CapiErrors, LearningRatesAreFiniteAndNotNegative) {
+  const Owned<bantam_config> config = config_of(kSmall);
+  const Owned<bantam_model> model = model_of(config.get());
+  for (const double wrong : {-1.0, -1e-300, HUGE_VAL, -HUGE_VAL, std::nan(""), 1e39}) {
+    EXPECT_EQ(bantam_model_set_learning_rate(model.get(), wrong), BANTAM_CONFIG_ERROR) << wrong;
+    EXPECT_NE(std::string(bantam_last_error()).find("expected a finite number of at least 0"), std::string::npos);
+  }
+  for (const double fine : {0.0, 1e-30, 0.5}) expect_ok(bantam_model_set_learning_rate(model.get(), fine));
+}
+
+TEST(CapiErrors, HandlesThatWereDestroyedAreRefused) {
+  const Owned<bantam_config> config = config_of(kSmall);
+  bantam_engine* engine = nullptr;
+  expect_ok(bantam_engine_create(nullptr, &engine));
+  bantam_model* model = nullptr;
+  expect_ok(bantam_model_create(engine, config.get(), &model));
+  bantam_engine_destroy(engine);
+  char* text = nullptr;
+  const char* const gone = " is no handle: it was destroyed, or this library has not made it";
+  expect_error(bantam_engine_memory_report(engine, "cpu", &text), BANTAM_BAD_ARGUMENT, std::string("engine") + gone);
+  expect_error(bantam_engine_set_limit(engine, "cpu", 1), BANTAM_BAD_ARGUMENT, std::string("engine") + gone);
+  bantam_model* other = nullptr;
+  expect_error(bantam_model_create(engine, config.get(), &other), BANTAM_BAD_ARGUMENT, std::string("engine") + gone);
+  expect_ok(bantam_model_memory_report(model, &text));  // the model keeps what it needs of its engine
+  bantam_free(text);
+  bantam_engine_destroy(engine);
+  EXPECT_STREQ(bantam_last_error(), "bantam_engine_destroy: this is no handle of the program's");
+  bantam_model_destroy(model);
+  bantam_model_destroy(model);
+  EXPECT_STREQ(bantam_last_error(), "bantam_model_destroy: this is no handle of the program's");
+  expect_error(bantam_model_update(model), BANTAM_BAD_ARGUMENT, std::string("model") + gone);
+  expect_error(bantam_model_class_names(model, &text), BANTAM_BAD_ARGUMENT, std::string("model") + gone);
+  int other_memory = 0;
+  expect_error(bantam_config_resolved(reinterpret_cast<bantam_config*>(&other_memory), &text), BANTAM_BAD_ARGUMENT,
+               std::string("config") + gone);
+}
+
+TEST(CapiErrors, AnEngineThatWasLentIsNotDestroyed) {
+  const Folder folder;
+  const Halves halves(32);
+  const Owned<bantam_config> config = config_with(halves, {"train.epochs=1"});
+  bantam_train_options options = BANTAM_INIT(bantam_train_options);
+  const std::string run = folder.at("run");
+  options.folder = run.c_str();
+  options.on_event = [](void*, const bantam_event* event) -> std::int32_t {
+    if (event->engine == nullptr) return 0;
+    bantam_engine_destroy(event->engine);
+    char* text = nullptr;
+    expect_ok(bantam_engine_memory_report(event->engine, "cpu", &text));
+    bantam_free(text);
+    return 0;
+  };
+  expect_ok(bantam_train(config.get(), &options, nullptr, nullptr));
+}
+
+TEST(CapiErrors, SizesThatAreNoneAreRefused) {
+  const Owned<bantam_config> config = config_of(kSmall);
+  const Owned<bantam_model> model = model_of(config.get());
+  const Halves halves(4);
+  float outputs[8];
+  bantam_array images = halves.batch()[0];
+  const std::int64_t shapes[][4] = {{0, 4, 4, 1}, {-1, 4, 4, 1}, {4, -4, -4, 1}, {std::int64_t{1} << 62, 4, 4, 1},
+                                    {4, 4, 1, 4}, {4, 4, 4, 2}};
+  for (const auto& shape : shapes) {
+    std::vector<bantam_array> batch = halves.batch();
+    batch[0].shape = shape;
+    EXPECT_NE(bantam_model_step(model.get(), batch.data(), 2, nullptr), BANTAM_OK) << shape[0] << " " << shape[1];
+    EXPECT_STRNE(bantam_last_error(), "");
+    EXPECT_NE(bantam_model_predict(model.get(), &batch[0], BANTAM_INPUT_NETWORK, outputs, 8), BANTAM_OK) << shape[0];
+  }
+  images.rank = 1;
+  EXPECT_EQ(bantam_model_predict(model.get(), &images, BANTAM_INPUT_NETWORK, outputs, 8), BANTAM_SHAPE_ERROR);
+  images.rank = 0;
+  EXPECT_EQ(bantam_model_predict(model.get(), &images, BANTAM_INPUT_NETWORK, outputs, 8), BANTAM_BAD_ARGUMENT);
+  EXPECT_EQ(bantam_model_predict(model.get(), nullptr, BANTAM_INPUT_NETWORK, outputs, 8), BANTAM_BAD_ARGUMENT);
+  EXPECT_EQ(bantam_model_step(model.get(), nullptr, 2, nullptr), BANTAM_BAD_ARGUMENT);
+  std::vector<bantam_array> batch = halves.batch();
+  expect_ok(bantam_model_predict(model.get(), &batch[0], BANTAM_INPUT_NETWORK, outputs, 8));
+}
+
+TEST(CapiErrors, MessagesReachNoTerminal) {
+  bantam_config* config = nullptr;
+  EXPECT_NE(bantam_config_from_file("no\x1b[31m\x9b\u202E.yaml", nullptr, &config), BANTAM_OK);
+  const std::string message = bantam_last_error();
+  EXPECT_NE(message.find("no\\x1b[31m\\x9b\\u202e.yaml"), std::string::npos) << message;
 }
 
 TEST(CapiErrors, SamplesAreChecked) {

@@ -2,8 +2,7 @@
 #include <cmath>
 #include <thread>
 
-#include <nlohmann/json.hpp>
-
+#include "bantam/base/json.h"
 #include "tests/capi/capi_fixture.h"
 
 namespace bantam::testing {

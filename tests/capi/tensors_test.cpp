@@ -1,8 +1,7 @@
 // Tensors through the C interface: shared by DLPack both ways, stepped on, and outliving the handles they came from.
 #include <cstring>
 
-#include <nlohmann/json.hpp>
-
+#include "bantam/base/json.h"
 #include "bantam/engine/interop/dlpack_abi.h"
 #include "tests/capi/capi_fixture.h"
 

@@ -14,12 +14,12 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
-#include <nlohmann/json.hpp>
 #include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "bantam/base/atomic_file.h"
+#include "bantam/base/json.h"
 
 namespace bantam::cli {
 

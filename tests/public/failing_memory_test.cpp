@@ -1,7 +1,6 @@
 // Only bantam::Error and std::bad_alloc leave public calls, whichever allocation fails: the n-th operator new, and the
 // n-th request to a device's source of memory, each for many n. Afterwards nothing is live that was not before, and the
-// same training has the bits that it always has. (Whole runs are not here: the JSON library that writes their records
-// allocates in its destructors, and ends the process where that fails.)
+// same training has the bits that it always has. Every n where BANTAM_EVERY_ALLOCATION is set (nightly).
 #include <cstdint>
 #include <exception>
 #include <functional>
@@ -13,7 +12,7 @@
 
 #include <gtest/gtest.h>
 
-#include "tests/public/counted_new.h"
+#include "tests/public/fail_each.h"
 #include "tests/public/small_training.h"
 
 #if defined(__SANITIZE_ADDRESS__)
@@ -25,55 +24,14 @@ extern "C" const char* __lsan_default_suppressions() { return "leak:libdnnl"; }
 namespace bantam {
 namespace {
 
-using testing::new_counters;
+using testing::Ended;
+using testing::ended;
+using testing::Left;
 
-enum class Ended { well, bad_alloc, error, otherwise };
-
-/// What leaves `work`.
-Ended ended(const std::function<void()>& work, std::string& what) {
-  try {
-    work();
-    return Ended::well;
-  } catch (const Error& error) {
-    what = error.what();
-    return Ended::error;
-  } catch (const std::bad_alloc&) {
-    return Ended::bad_alloc;
-  } catch (const std::exception& other) {
-    what = std::string(typeid(other).name()) + ": " + other.what();
-    return Ended::otherwise;
-  } catch (...) {
-    what = "something that is no std::exception";
-    return Ended::otherwise;
-  }
-}
-
-/// What is expected after an allocation has failed.
-enum class Left {
-  nothing,   ///< all is freed
-  anything,  ///< oneDNN is in it, which loses objects of its own (dnnl_primitive_desc_iterator_create)
-};
-
-/// Lets each of about `trials` allocations of `work` fail, one a trial.
+/// Throws nothing itself: what leaves `work` is judged.
 void fail_each(const char* name, int trials, const std::function<void()>& work, Left left = Left::nothing) {
-  work();  // what is made once a process
-  std::int64_t begin = new_counters().calls;
-  work();
-  const std::int64_t calls = new_counters().calls - begin, live = new_counters().live;
-  const std::int64_t stride = std::max<std::int64_t>(1, calls / trials);
-  std::int64_t thrown = 0;
-  for (std::int64_t n = 1; n <= calls; n += stride) {
-    std::string what;
-    new_counters().fails_at = new_counters().calls + n;
-    const Ended end = ended(work, what);
-    new_counters().fails_at = std::numeric_limits<std::int64_t>::max();
-    ASSERT_NE(end, Ended::otherwise) << name << ", allocation " << n << " of " << calls << ": " << what;
-    if (end != Ended::well) ++thrown;
-    std::string().swap(what);  // its memory counts
-    if (left == Left::anything) continue;
-    ASSERT_EQ(new_counters().live, live) << name << ", allocation " << n << " of " << calls << ": not all was freed";
-  }
-  EXPECT_GT(thrown, 0) << name << ": nothing failed";
+  testing::fail_each(
+      name, trials, [&](std::string& what) { return testing::ended(work, what); }, left);
 }
 
 /// Trains two updates in a runtime of its own; throws where they have not the bits of the first time.
@@ -133,6 +91,18 @@ TEST(FailingMemory, Predictors) {
     std::vector<float> inputs(5 * 128), outputs(5 * 3);
     predictor.predict(inputs, outputs);
   });
+}
+
+TEST(FailingMemory, WholeRuns) {
+  const testing::ScratchPath folder("failing_run");
+  // Other threads save and log: what they allocate is freed, but not at once.
+  fail_each(
+      "train a run", 150,
+      [&] {
+        std::filesystem::remove_all(folder.path());
+        run::train(run::Config::from_text(testing::kSmallRun, "memory.yaml"), {.threads = 1, .folder = folder.path()});
+      },
+      Left::anything);
 }
 
 /// Host memory of which the n-th request and all after it are refused.

@@ -2,9 +2,8 @@
 // that a run which was stopped anywhere tells the same.
 #include <functional>
 
-#include <nlohmann/json.hpp>
-
 #include "bantam/base/error.h"
+#include "bantam/base/json.h"
 #include "bantam/run/train.h"
 #include "tests/run/run_fixture.h"
 

@@ -12,9 +12,9 @@
 #include <vector>
 
 #include <gtest/gtest.h>
-#include <nlohmann/json.hpp>
 
 #include "bantam/base/atomic_file.h"
+#include "bantam/base/json.h"
 #include "bantam/engine/train/safetensors.h"
 #include "bantam/run/config/run_config.h"
 

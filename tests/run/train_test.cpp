@@ -6,9 +6,9 @@
 #include <tuple>
 
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 
 #include "bantam/base/error.h"
+#include "bantam/base/json.h"
 #include "bantam/data/formats/generated.h"
 #include "bantam/data/formats/sample_reader.h"
 #include "bantam/engine/train/safetensors.h"

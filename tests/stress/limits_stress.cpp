@@ -15,11 +15,11 @@
 #include <vector>
 
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "bantam/base/json.h"
 #include "bantam/memory/device/device.h"
 #include "tests/stress/limits_trainer.h"
 

@@ -4,11 +4,11 @@
 #include <stdexcept>
 
 #include <gtest/gtest.h>
-#include <nlohmann/json.hpp>
 
 #include "bantam/base/config/config_template.h"
 #include "bantam/base/config/registry.h"
 #include "bantam/base/error.h"
+#include "bantam/base/json.h"
 #include "tests/base/config_error.h"
 
 namespace bantam {

@@ -1,7 +1,7 @@
 // `--device h200` and `--profile FILE`: which profile they name, and what the options then ask for.
 #include "bantam/cli/config/profile_flag.h"
 
-#include "bantam/cli/print/json_text.h"
+#include "bantam/base/json.h"
 #include "bantam/cli/print/step_json.h"
 #include "tests/run/run_fixture.h"
 

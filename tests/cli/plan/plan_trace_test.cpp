@@ -3,9 +3,8 @@
 
 #include <map>
 
-#include <nlohmann/json.hpp>
-
 #include "bantam/base/error.h"
+#include "bantam/base/json.h"
 #include "tests/run/run_fixture.h"
 
 namespace bantam::cli {

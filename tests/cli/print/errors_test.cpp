@@ -3,6 +3,7 @@
 
 #include <sys/stat.h>
 
+#include "bantam/base/text.h"
 #include "bantam/memory/device/device.h"
 #include "tests/cli/program.h"
 
@@ -122,6 +123,38 @@ TEST_F(Errors, ControlCharactersOfNamesDoNotReachTheTerminal) {
     EXPECT_EQ((outcome.out + outcome.err).find('\x1b'), std::string::npos) << arguments.front();
     EXPECT_NE((outcome.out + outcome.err).find("\\x1b[31m"), std::string::npos) << outcome.out << outcome.err;
   }
+}
+
+TEST_F(Errors, NamesOfFilesReachNoTerminalWhateverTheirBytes) {
+  for (const std::string& name : {std::string("a\x9b\x31m"), std::string("b\u202Egnp"), std::string("c\u0085"),
+                                  std::string("d\u2028\u200B"), std::string("e\x07\x7f")}) {
+    write(name + ".yaml", "model: {name: ok, input: [4], layers: [dense: {units: 2}]}\ndevice: cpu\n");
+    for (const std::vector<std::string>& arguments : {std::vector<std::string>{"validate", name + ".yaml"},
+                                                      {"validate", name + ".yaml", "--json"},
+                                                      {"summary", name + ".none"},
+                                                      {"inspect", name + ".yaml"},
+                                                      {"init", "--data", name},
+                                                      {"predict", name, name}}) {
+      const Outcome outcome = run(arguments);
+      const std::string text = outcome.out + outcome.err;
+      EXPECT_FALSE(text.empty());
+      EXPECT_EQ(printable(text), text) << arguments.front() << ": what a terminal obeys is in it";
+    }
+  }
+  const Outcome json = run({"validate", "a\x9b\x31m.yaml", "--json"});
+  EXPECT_EQ(json.last_json().at("config"), "a\\x9b1m.yaml");
+  EXPECT_EQ(json.last_json().at("config_bytes"), "YZsxbS55YW1s");
+}
+
+TEST_F(Errors, AMissingTemporaryFolderIsNamed) {
+  const char* const before = std::getenv("TMPDIR");
+  const std::string kept = before != nullptr ? before : "";
+  setenv("TMPDIR", "/nowhere/at/all", 1);
+  const Outcome outcome = run({"train", "tiny.yaml", "--fast-dev", "2", "--threads", "1"});
+  before != nullptr ? setenv("TMPDIR", kept.c_str(), 1) : unsetenv("TMPDIR");
+  EXPECT_EQ(outcome.code, 3) << outcome.err;
+  EXPECT_NE(outcome.err.find("/nowhere/at/all: is no folder"), std::string::npos) << outcome.err;
+  EXPECT_NE(outcome.err.find("TMPDIR"), std::string::npos) << outcome.err;
 }
 
 TEST_F(Errors, ReadingAnswersInSeconds) {

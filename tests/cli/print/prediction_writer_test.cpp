@@ -4,7 +4,8 @@
 #include <limits>
 
 #include <gtest/gtest.h>
-#include <nlohmann/json.hpp>
+
+#include "bantam/base/json.h"
 
 namespace bantam::cli {
 namespace {
@@ -48,6 +49,22 @@ TEST(PredictionWriterTest, CellsAreQuotedWhereTheyMustBe) {
   const Prediction found{.file = "a,1.png", .values = {1.0f}};
   EXPECT_EQ(writer(PredictionFormat::csv, Task::classes, {"cat, wild"}).line(found), "\"a,1.png\",\"cat, wild\",1\n");
   EXPECT_EQ(writer(PredictionFormat::csv, Task::values, {"x,y", "z"}).header(), "file,\"value_x,y\",value_z\n");
+}
+
+TEST(PredictionWriterTest, NamesReachNoTerminal) {
+  const std::string file = "a\x1b[31m\u202E\xFF.png", name = "c\x9B\u2066t";
+  const Prediction found{.file = file, .values = {1.0f}};
+  EXPECT_EQ(writer(PredictionFormat::text, Task::classes, {name}).line(found),
+            "a\\x1b[31m\\u202e\\xff.png: c\\x9b\\u2066t 1.0000\n");
+  EXPECT_EQ(writer(PredictionFormat::csv, Task::classes, {name}).line(found),
+            "a\\x1b[31m\\u202e\\xff.png,c\\x9b\\u2066t,1\n");
+  EXPECT_EQ(writer(PredictionFormat::csv, Task::values, {"x\x1b", "y"}).header(), "file,value_x\\x1b,value_y\n");
+  const auto json = nlohmann::json::parse(writer(PredictionFormat::json, Task::classes, {name}).line(found));
+  EXPECT_EQ(json["file"], "a\\x1b[31m\\u202e\\xff.png");
+  EXPECT_EQ(json["file_bytes"], "YRtbMzFt4oCu/y5wbmc=");
+  EXPECT_EQ(json["class_bytes"], "Y5vigaZ0");
+  EXPECT_EQ(csv_cell("=1+1"), "=1+1") << "as tables of other programs have it";
+  EXPECT_EQ(csv_cell("größe 👩‍🔬"), "größe 👩‍🔬");
 }
 
 TEST(PredictionWriterTest, SeveralLabelsAreThoseFromTheThresholdOn) {

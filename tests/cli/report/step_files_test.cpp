@@ -4,7 +4,8 @@
 #include <map>
 
 #include <gtest/gtest.h>
-#include <nlohmann/json.hpp>
+
+#include "bantam/base/json.h"
 
 namespace bantam::cli {
 namespace {

@@ -201,7 +201,8 @@ TEST_F(RunFolder, NamesThatCannotBeUsedAreOurErrors) {
 TEST_F(RunFolder, JsonOfANameThatIsNoText) {
   const Outcome outcome = train("run-\xff\xfe");
   ASSERT_EQ(outcome.code, 0) << outcome.err;
-  EXPECT_EQ(outcome.last_json()["run_dir"], "run-\xEF\xBF\xBD\xEF\xBF\xBD") << "as U+FFFD";
+  EXPECT_EQ(outcome.last_json()["run_dir"], "run-\\xff\\xfe");
+  EXPECT_EQ(outcome.last_json()["run_dir_bytes"], "cnVuLf/+");
 }
 
 TEST_F(RunFolder, ImpossiblePositionsOfAStateAreDataErrors) {

@@ -2,9 +2,8 @@
 // serves their device.
 #include <thread>
 
-#include <nlohmann/json.hpp>
-
 #include "bantam/base/error.h"
+#include "bantam/base/json.h"
 #include "bantam/engine/interop/external_memory.h"
 #include "bantam/engine/interop/pool_functions.h"
 #include "tests/engine/engine_fixture.h"

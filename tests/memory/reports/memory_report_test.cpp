@@ -5,8 +5,8 @@
 #include <sstream>
 
 #include <gtest/gtest.h>
-#include <nlohmann/json.hpp>
 
+#include "bantam/base/json.h"
 #include "bantam/base/philox.h"
 
 namespace bantam::testing {

@@ -6,8 +6,8 @@
 #include <random>
 
 #include <gtest/gtest.h>
-#include <nlohmann/json.hpp>
 
+#include "bantam/base/json.h"
 #include "bantam/run/log/histogram_lines.h"
 
 namespace bantam::run {

@@ -4,9 +4,8 @@
 #include <cstring>
 #include <map>
 
-#include <nlohmann/json.hpp>
-
 #include "bantam/base/error.h"
+#include "bantam/base/json.h"
 #include "bantam/base/protobuf.h"
 #include "bantam/engine/train/safetensors.h"
 #include "bantam/run/log/event_records.h"

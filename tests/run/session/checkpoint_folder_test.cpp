@@ -5,9 +5,8 @@
 #include <fstream>
 #include <functional>
 
-#include <nlohmann/json.hpp>
-
 #include "bantam/base/error.h"
+#include "bantam/base/json.h"
 #include "tests/run/run_fixture.h"
 
 namespace bantam::run {

@@ -2,9 +2,9 @@
 #include "bantam/run/session/metrics_log.h"
 
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 
 #include "bantam/base/error.h"
+#include "bantam/base/json.h"
 #include "tests/run/run_fixture.h"
 
 namespace bantam::run {

@@ -4,9 +4,8 @@
 #include <optional>
 #include <span>
 
-#include <nlohmann/json.hpp>
-
 #include "bantam/base/error.h"
+#include "bantam/base/json.h"
 #include "bantam/run/session/run_record.h"
 #include "bantam/run/session/training_run.h"
 #include "bantam/run/train.h"
