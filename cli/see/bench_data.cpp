@@ -1,9 +1,6 @@
 // `bantam bench data`: images a second of the training loader alone.
-#include <cerrno>
 #include <cmath>
 #include <cstdio>
-#include <cstdlib>
-#include <cstring>
 #include <filesystem>
 #include <memory>
 
@@ -11,9 +8,9 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "bantam/base/atomic_file.h"
 #include "bantam/base/byte_size.h"
 #include "bantam/base/counted.h"
-#include "bantam/base/error.h"
 #include "bantam/base/text.h"
 #include "bantam/cli/config/options.h"
 #include "bantam/cli/print/bench.h"
@@ -110,11 +107,7 @@ RunConfig settled_config(const BenchDataOptions& options) {
 /// What `cache: disk` writes without a folder of its own, for as long as it is measured.
 class TemporaryFolder {
  public:
-  TemporaryFolder() : path_((std::filesystem::temp_directory_path() / "bantam-bench-XXXXXX").string()) {
-    if (::mkdtemp(path_.data()) == nullptr)
-      throw DataError(fmt::format("no temporary folder can be made in {}: {}",
-                                  std::filesystem::temp_directory_path().string(), std::strerror(errno)));
-  }
+  TemporaryFolder() : path_(make_temporary_folder("bantam-bench-")) {}
   ~TemporaryFolder() {
     std::error_code ignored;
     std::filesystem::remove_all(path_, ignored);
@@ -124,7 +117,7 @@ class TemporaryFolder {
   std::filesystem::path path() const { return path_; }
 
  private:
-  std::string path_;
+  std::filesystem::path path_;
 };
 
 int bench_data(const BenchDataOptions& options) {
