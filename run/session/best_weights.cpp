@@ -32,8 +32,9 @@ struct Found {
   std::string sha256 = {};
 };
 
-/// A file that the system cannot read is an error: it may be sound.
+/// A file that the system cannot read is an error: it may be sound. A link is none of the run's files.
 Found read_found(const fs::path& path) {
+  if (what_else_is_at({.path = path}) == "a symbolic link") return {.named = true};
   const std::string bytes = read_file(FolderFile{path});
   Found found{.named = true, .sha256 = sha256_of(bytes)};
   try {
@@ -114,7 +115,9 @@ void settle_best_weights(const BestAtResume& run, const std::function<void(const
   if (best.epoch > 0 && is_it) return;
   if (best.epoch > 0 && run.facts.best_weights == evaluated_weights(run.config)) return write(best);
   position.best_epoch = 0;
-  if (found) remove_best(path, warn);
+  if (found) return remove_best(path, warn);
+  if (best.epoch > 0 && !sha256.empty())
+    warn(fmt::format("{} is not there any more; the next evaluation is the best so far", path.string()));
 }
 
 }  // namespace bantam::run

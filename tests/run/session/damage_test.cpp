@@ -59,8 +59,9 @@ class DamageTest : public RunTest {
     expected_ = contents("whole");
     for (const char* file : {"weights.safetensors", "weights-best.safetensors", "weights-ema.safetensors"})
       sound_.insert(tensors_of(path("half") / file));
-    for (const Checkpoint& checkpoint : CheckpointFolder(path("half")).list())
-      sound_.insert(tensors_of(checkpoint.weights()));
+    for (const char* run : {"half", "again", "whole"})  // one configuration: the same bits
+      for (const Checkpoint& checkpoint : CheckpointFolder(path(run)).list())
+        sound_.insert(tensors_of(checkpoint.weights()));
     for (const auto& [file, text] : contents("half")) files_.push_back(file);
   }
 
@@ -161,9 +162,11 @@ class DamageTest : public RunTest {
           return "checkpoints: " + a.path.filename().string() + " exchanged with " + b.path.filename().string();
         }
         const std::string run = below(2) == 0 ? "other" : "again";
+        const std::vector<Checkpoint> others = CheckpointFolder(path(run)).list();
+        const fs::path from = others[below(others.size())].path;
         fs::remove_all(a.path);
-        fs::copy(path(run) / "checkpoints" / a.path.filename(), a.path, fs::copy_options::recursive);
-        return "checkpoints: " + a.path.filename().string() + " of " + run;
+        fs::copy(from, a.path, fs::copy_options::recursive);
+        return "checkpoints: " + a.path.filename().string() + " is " + from.filename().string() + " of " + run;
       }
       default: {
         const std::string damaged = changed(read_file(target), what);
