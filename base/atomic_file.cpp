@@ -4,6 +4,7 @@
 
 #include <cerrno>
 #include <charconv>
+#include <cstdlib>
 #include <optional>
 #include <random>
 #include <system_error>
@@ -30,17 +31,6 @@ std::filesystem::path folder_of(const std::filesystem::path& path) {
   const std::filesystem::path folder = path.parent_path();
   return folder.empty() ? std::filesystem::path(".") : folder;
 }
-
-/// A read-only descriptor that closes itself.
-struct Descriptor {
-  explicit Descriptor(int value) : value(value) {}
-  ~Descriptor() {
-    if (value >= 0) ::close(value);
-  }
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
-  int value;
-};
 
 /// The number N of a path that is this process's /proc/<pid>/fd/N, as /dev/stdout leads to. What it refers to is
 /// already open, with a position that others write on from.
@@ -124,15 +114,35 @@ AtomicFile::AtomicFile(std::filesystem::path path) : path_(std::move(path)) {
   if (open_as_it_is(end)) return;
   path_ = end;
   require_folder(path_);
+  make_temporary();
+}
+
+AtomicFile::AtomicFile(const FolderFile& file) : path_(file.path) {
+  if (path_.filename().empty()) throw DataError(fmt::format("cannot write '{}': it names no file", path_.string()));
+  require_folder(path_);
+  folder_ = open_folder_of(file);
+  if (const std::string kind = what_else_is_at(file); !kind.empty() && kind != "a symbolic link" && kind != "a folder")
+    throw DataError(fmt::format("cannot write {}: it is {}, expected a regular file: remove it", path_.string(), kind));
+  make_temporary();
+}
+
+/// For calls with `folder_`: the file's name in it, or the whole path.
+std::filesystem::path AtomicFile::name_of(const std::filesystem::path& path) const {
+  return folder_ ? path.filename() : path;
+}
+
+void AtomicFile::make_temporary() {
   std::random_device random;
+  const int folder = folder_ ? folder_.get() : AT_FDCWD;
   do {
     temporary_ = folder_of(path_) / fmt::format(".{}.{:08x}.tmp", path_.filename().string(), random());
     // Mode 0644 is cut by the umask, as for any file a program makes.
-    descriptor_ = ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
+    descriptor_ = ::openat(folder, name_of(temporary_).c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
   } while (descriptor_ < 0 && (errno == EEXIST || errno == EINTR));
   if (descriptor_ < 0) fail("create", std::exchange(temporary_, {}), errno);
   struct stat facts {};
-  if (::stat(path_.c_str(), &facts) == 0 && S_ISREG(facts.st_mode) && ::fchmod(descriptor_, facts.st_mode & 07777) != 0)
+  if (::fstatat(folder, name_of(path_).c_str(), &facts, AT_SYMLINK_NOFOLLOW) == 0 && S_ISREG(facts.st_mode) &&
+      ::fchmod(descriptor_, facts.st_mode & 07777) != 0)
     fail("set the mode of", temporary_, errno);  // who may read the old file may read the new one, and nobody else
 }
 
@@ -151,7 +161,7 @@ bool AtomicFile::open_as_it_is(const std::filesystem::path& end) {
 
 AtomicFile::~AtomicFile() {
   if (descriptor_ >= 0) ::close(descriptor_);
-  if (!temporary_.empty()) ::unlink(temporary_.c_str());
+  if (!temporary_.empty()) ::unlinkat(folder_ ? folder_.get() : AT_FDCWD, name_of(temporary_).c_str(), 0);
 }
 
 void AtomicFile::write(std::span<const std::byte> bytes) {
@@ -162,6 +172,7 @@ void AtomicFile::write(std::span<const std::byte> bytes) {
       if (errno == EINTR) continue;
       fail("write", path_, errno);
     }
+    if (sum_) sum_->add(bytes.first(static_cast<std::size_t>(written)));
     bytes = bytes.subspan(static_cast<std::size_t>(written));
   }
 }
@@ -176,7 +187,8 @@ void AtomicFile::commit() {
   // After EINTR the descriptor is closed all the same on Linux, and the data is already synced.
   if (closed != 0 && errno != EINTR) fail("close", path_, errno);
   if (temporary_.empty()) return;
-  if (::rename(temporary_.c_str(), path_.c_str()) != 0) fail("write", path_, errno);
+  const int folder = folder_ ? folder_.get() : AT_FDCWD;
+  if (::renameat(folder, name_of(temporary_).c_str(), folder, name_of(path_).c_str()) != 0) fail("write", path_, errno);
   temporary_.clear();
   sync_folder(folder_of(path_));
 }
@@ -202,17 +214,35 @@ void make_folders(const std::filesystem::path& path) {
   for (auto folder = made.rbegin(); folder != made.rend(); ++folder) sync_folder(folder_of(*folder));
 }
 
+std::filesystem::path make_temporary_folder(std::string_view prefix) {
+  std::error_code error;
+  const std::filesystem::path system = std::filesystem::temp_directory_path(error);
+  if (error)
+    throw DataError(fmt::format(
+        "no temporary folder can be made: TMPDIR is '{}', expected a folder that is there (/tmp where it is not set)",
+        shown(std::getenv("TMPDIR") != nullptr ? std::getenv("TMPDIR") : "")));
+  std::string pattern = (system / fmt::format("{}XXXXXX", prefix)).string();
+  if (::mkdtemp(pattern.data()) == nullptr) fail("make a temporary folder", pattern, errno);
+  return pattern;
+}
+
 void write_file_atomically(const std::filesystem::path& path, std::string_view text) {
   AtomicFile file(path);
   file.write(text);
   file.commit();
 }
 
+void write_file_atomically(const FolderFile& file, std::string_view text) {
+  AtomicFile written(file);
+  written.write(text);
+  written.commit();
+}
+
 std::string read_file(const std::filesystem::path& path, std::uint64_t most_bytes) {
-  const Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
-  if (file.value < 0) fail("read", path, errno);
+  const FileDescriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
+  if (!file) fail("read", path, errno);
   struct stat facts {};
-  if (::fstat(file.value, &facts) != 0) fail("read", path, errno);
+  if (::fstat(file.get(), &facts) != 0) fail("read", path, errno);
   if (S_ISDIR(facts.st_mode)) fail("read", path, EISDIR);
   if (!S_ISREG(facts.st_mode) && !S_ISFIFO(facts.st_mode))
     throw DataError(fmt::format("cannot read {}: it is a device; expected a file or a pipe", path.string()));
@@ -223,7 +253,7 @@ std::string read_file(const std::filesystem::path& path, std::uint64_t most_byte
   text.resize(static_cast<std::size_t>(facts.st_size) + 1);
   for (;;) {
     if (used == text.size()) text.resize(text.size() * 2 + 4096);
-    const std::size_t got = read_some(path, file.value, std::span(text).subspan(used));
+    const std::size_t got = read_some(path, file.get(), std::span(text).subspan(used));
     if (got == 0) break;
     used += got;
     require_size(path, used, most_bytes);

@@ -5,9 +5,13 @@
 #include <filesystem>
 #include <limits>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
+
+#include "bantam/base/folder_file.h"
+#include "bantam/base/sha256.h"
 
 namespace bantam {
 
@@ -19,6 +23,9 @@ class AtomicFile {
  public:
   /// Creates a temporary file beside `path`, whose folder must be there. Throws DataError with the system's reason.
   explicit AtomicFile(std::filesystem::path path);
+  /// The same of a file of a folder, where a symbolic link in the file's place is replaced, and what it leads to stays
+  /// as it is; anything else that is no regular file is an error.
+  explicit AtomicFile(const FolderFile& file);
   ~AtomicFile();
   AtomicFile(const AtomicFile&) = delete;
   AtomicFile& operator=(const AtomicFile&) = delete;
@@ -28,18 +35,31 @@ class AtomicFile {
   void write(std::string_view text);
   /// Flushes, fsyncs file and folder, and renames over `path`.
   void commit();
+  const std::filesystem::path& path() const { return path_; }
+  /// Before the first byte: adds up what is written, for `sum`.
+  void begin_sum() { sum_.emplace(); }
+  /// The sum of all that was written so far.
+  FileSum sum() const { return sum_->finished(); }
 
  private:
   bool open_as_it_is(const std::filesystem::path& end);
+  void make_temporary();
+  std::filesystem::path name_of(const std::filesystem::path& path) const;
 
   std::filesystem::path path_;
   std::filesystem::path temporary_;  // empty where `path_` is written to as it is
+  FileDescriptor folder_;            // where both lie; none: their paths are as they are
   int descriptor_ = -1;
+  std::optional<RunningSum> sum_;
 };
 
 /// Makes the folder, and those above it, where they are missing, so that their names last. Throws DataError with the
 /// system's reason.
 void make_folders(const std::filesystem::path& path);
+
+/// Makes a folder "<prefix>XXXXXX" of a new name below the system's folder for temporary files (TMPDIR). Throws
+/// DataError with the system's reason.
+std::filesystem::path make_temporary_folder(std::string_view prefix);
 
 /// Makes names that were made, renamed or removed in the folder last. Throws DataError; a file system that cannot do it
 /// is none of the reasons.
@@ -47,6 +67,7 @@ void sync_folder(const std::filesystem::path& folder);
 
 /// Writes the whole text to `path` atomically.
 void write_file_atomically(const std::filesystem::path& path, std::string_view text);
+void write_file_atomically(const FolderFile& file, std::string_view text);
 
 /// The whole of a regular file or a pipe (a FIFO, `<(command)`), of at most `most_bytes`. Waits for a pipe's writer to
 /// close it; a FIFO without a writer is an error after a few seconds. Throws DataError naming the file and the reason:

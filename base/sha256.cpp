@@ -5,6 +5,10 @@
 #include <bit>
 #include <cstring>
 
+#if defined(__x86_64__)
+#include <cpuid.h>
+#include <immintrin.h>
+#endif
 #include <fmt/format.h>
 
 namespace bantam {
@@ -25,27 +29,80 @@ std::uint32_t big_endian(const std::uint8_t* at) {
   return (std::uint32_t{at[0]} << 24) | (std::uint32_t{at[1]} << 16) | (std::uint32_t{at[2]} << 8) | at[3];
 }
 
+void compress_portably(std::array<std::uint32_t, 8>& state, const std::uint8_t* blocks, std::size_t count) {
+  for (; count > 0; --count, blocks += 64) {
+    std::uint32_t w[64];
+    for (int t = 0; t < 16; ++t) w[t] = big_endian(blocks + 4 * t);
+    for (int t = 16; t < 64; ++t) {
+      const std::uint32_t s0 = std::rotr(w[t - 15], 7) ^ std::rotr(w[t - 15], 18) ^ (w[t - 15] >> 3);
+      const std::uint32_t s1 = std::rotr(w[t - 2], 17) ^ std::rotr(w[t - 2], 19) ^ (w[t - 2] >> 10);
+      w[t] = s1 + w[t - 7] + s0 + w[t - 16];
+    }
+    auto [a, b, c, d, e, f, g, h] = state;
+    for (std::size_t t = 0; t < 64; ++t) {
+      const std::uint32_t s1 = std::rotr(e, 6) ^ std::rotr(e, 11) ^ std::rotr(e, 25);
+      const std::uint32_t t1 = h + s1 + ((e & f) ^ (~e & g)) + kRound[t] + w[t];
+      const std::uint32_t s0 = std::rotr(a, 2) ^ std::rotr(a, 13) ^ std::rotr(a, 22);
+      const std::uint32_t t2 = s0 + ((a & b) ^ (a & c) ^ (b & c));
+      h = g, g = f, f = e, e = d + t1;
+      d = c, c = b, b = a, a = t1 + t2;
+    }
+    const std::array<std::uint32_t, 8> worked{a, b, c, d, e, f, g, h};
+    for (std::size_t i = 0; i < 8; ++i) state[i] += worked[i];
+  }
+}
+
+#if defined(__x86_64__)
+bool has_sha_extensions() {
+  unsigned a = 0, b = 0, c = 0, d = 0;
+  constexpr unsigned kSha = 1u << 29;  // of leaf 7's EBX; __builtin_cpu_supports does not know it in GCC 12
+  return __get_cpuid_count(7, 0, &a, &b, &c, &d) != 0 && (b & kSha) != 0 && __builtin_cpu_supports("sse4.1") &&
+         __builtin_cpu_supports("ssse3");
+}
+
+/// Four rounds an instruction pair. The instructions want the state as (a, b, e, f) and (c, d, g, h), and of the
+/// message schedule the last 16 words, four a register (Intel's "SHA Extensions", 2013).
+[[gnu::target("sha,sse4.1,ssse3")]] void compress_by_extensions(std::array<std::uint32_t, 8>& state,
+                                                                const std::uint8_t* blocks, std::size_t count) {
+  const __m128i swap = _mm_set_epi64x(0x0c0d0e0f08090a0b, 0x0405060700010203);
+  auto* const words = reinterpret_cast<__m128i*>(state.data());
+  const __m128i abcd = _mm_loadu_si128(words), efgh = _mm_loadu_si128(words + 1);
+  const __m128i cdab = _mm_shuffle_epi32(abcd, 0xb1), hgfe = _mm_shuffle_epi32(efgh, 0x1b);
+  __m128i abef = _mm_alignr_epi8(cdab, hgfe, 8), cdgh = _mm_blend_epi16(hgfe, cdab, 0xf0);
+  for (; count > 0; --count, blocks += 64) {
+    const __m128i abef_before = abef, cdgh_before = cdgh;
+    __m128i w[4];
+    for (int i = 0; i < 4; ++i)
+      w[i] = _mm_shuffle_epi8(_mm_loadu_si128(reinterpret_cast<const __m128i*>(blocks) + i), swap);
+#pragma GCC unroll 16
+    for (int four = 0; four < 16; ++four) {
+      __m128i& now = w[four % 4];
+      if (four >= 4) {
+        const __m128i &two_before = w[(four + 2) % 4], &last = w[(four + 3) % 4];
+        now = _mm_sha256msg1_epu32(now, w[(four + 1) % 4]);
+        now = _mm_sha256msg2_epu32(_mm_add_epi32(now, _mm_alignr_epi8(last, two_before, 4)), last);
+      }
+      const __m128i sum = _mm_add_epi32(now, _mm_loadu_si128(reinterpret_cast<const __m128i*>(kRound.data()) + four));
+      cdgh = _mm_sha256rnds2_epu32(cdgh, abef, sum);
+      abef = _mm_sha256rnds2_epu32(abef, cdgh, _mm_shuffle_epi32(sum, 0x0e));
+    }
+    abef = _mm_add_epi32(abef, abef_before);
+    cdgh = _mm_add_epi32(cdgh, cdgh_before);
+  }
+  const __m128i feba = _mm_shuffle_epi32(abef, 0x1b), dchg = _mm_shuffle_epi32(cdgh, 0xb1);
+  _mm_storeu_si128(words, _mm_blend_epi16(feba, dchg, 0xf0));
+  _mm_storeu_si128(words + 1, _mm_alignr_epi8(dchg, feba, 8));
+}
+#endif
+
 }  // namespace
 
-void Sha256::compress(const std::uint8_t* block) {
-  std::uint32_t w[64];
-  for (int t = 0; t < 16; ++t) w[t] = big_endian(block + 4 * t);
-  for (int t = 16; t < 64; ++t) {
-    const std::uint32_t s0 = std::rotr(w[t - 15], 7) ^ std::rotr(w[t - 15], 18) ^ (w[t - 15] >> 3);
-    const std::uint32_t s1 = std::rotr(w[t - 2], 17) ^ std::rotr(w[t - 2], 19) ^ (w[t - 2] >> 10);
-    w[t] = s1 + w[t - 7] + s0 + w[t - 16];
-  }
-  auto [a, b, c, d, e, f, g, h] = state_;
-  for (std::size_t t = 0; t < 64; ++t) {
-    const std::uint32_t s1 = std::rotr(e, 6) ^ std::rotr(e, 11) ^ std::rotr(e, 25);
-    const std::uint32_t t1 = h + s1 + ((e & f) ^ (~e & g)) + kRound[t] + w[t];
-    const std::uint32_t s0 = std::rotr(a, 2) ^ std::rotr(a, 13) ^ std::rotr(a, 22);
-    const std::uint32_t t2 = s0 + ((a & b) ^ (a & c) ^ (b & c));
-    h = g, g = f, f = e, e = d + t1;
-    d = c, c = b, b = a, a = t1 + t2;
-  }
-  const std::array<std::uint32_t, 8> worked{a, b, c, d, e, f, g, h};
-  for (std::size_t i = 0; i < 8; ++i) state_[i] += worked[i];
+void Sha256::compress(const std::uint8_t* blocks, std::size_t count) {
+#if defined(__x86_64__)
+  static const bool has_extensions = has_sha_extensions();
+  if (extensions_ && has_extensions) return compress_by_extensions(state_, blocks, count);
+#endif
+  compress_portably(state_, blocks, count);
 }
 
 void Sha256::update(std::span<const std::uint8_t> bytes) {
@@ -56,10 +113,12 @@ void Sha256::update(std::span<const std::uint8_t> bytes) {
     buffered_bytes_ += taken;
     bytes = bytes.subspan(taken);
     if (buffered_bytes_ < buffer_.size()) return;
-    compress(buffer_.data());
+    compress(buffer_.data(), 1);
     buffered_bytes_ = 0;
   }
-  for (; bytes.size() >= 64; bytes = bytes.subspan(64)) compress(bytes.data());
+  const std::size_t blocks = bytes.size() / buffer_.size();
+  compress(bytes.data(), blocks);
+  bytes = bytes.subspan(blocks * buffer_.size());
   std::copy(bytes.begin(), bytes.end(), buffer_.begin());
   buffered_bytes_ = bytes.size();
 }
@@ -85,7 +144,7 @@ std::string Sha256::finish() {
 
 std::string sha256_of(std::string_view text) {
   Sha256 sum;
-  sum.update({reinterpret_cast<const std::uint8_t*>(text.data()), text.size()});
+  sum.update(text);
   return sum.finish();
 }
 

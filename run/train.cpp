@@ -6,8 +6,11 @@
 #include <system_error>
 #include <utility>
 
+#include <fmt/format.h>
+
 #include "bantam/base/atomic_file.h"
 #include "bantam/base/error.h"
+#include "bantam/base/file_lock.h"
 #include "bantam/base/plain_words.h"
 #include "bantam/memory/device/links.h"
 #include "bantam/run/ranks/rank_config.h"
@@ -145,7 +148,7 @@ RunRecord record_for(const RunConfig& config, const RunDirectory& directory, con
 }
 
 void begin(const RunDirectory& directory, const RunConfig& config, const RunRecord& record) {
-  write_file_atomically(directory.config(), config.document.resolved_yaml());
+  write_file_atomically(FolderFile{directory.config()}, config.document.resolved_yaml());
   write_record(directory.record(), record);
 }
 
@@ -190,11 +193,10 @@ std::unique_ptr<TrainingRun> start(const RunConfig& config, const RunDirectory& 
 /// Of a run that has all of its epochs; killed after its last checkpoint, it may lack what comes then. Where one of its
 /// checkpoints was named, nothing is written: the folder's weights may be of another.
 void complete(const RunConfig& config, const RunDirectory& directory, const RunRecord& record, TrainingRun& run) {
-  std::error_code error;
+  if (directory.chosen()) return;
   const std::optional<RunRecord> before = read_record(directory.record());
   const bool ended = before && before->state == RunState::finished;
-  if (ended && std::filesystem::exists(directory.weights(), error)) return;
-  if (directory.chosen()) return;
+  if (ended && run.has_its_weights()) return;
   run.complete();
   if (ended) return;
   RunRecord last = before.value_or(record);
@@ -217,6 +219,11 @@ TrainOutcome train_with_folder(const RunConfig& config, const TrainRunOptions& o
   std::optional<RunDirectory> made;
   if (options.resume == nullptr) made.emplace(RunDirectory::create(options.run_dir, closed.name, options.overwrite));
   const RunDirectory& directory = made ? *made : *options.resume;
+  if (!directory.is_guarded() && is_first_without_locks())
+    observer.on_warning(fmt::format(
+        "the file system of {} has no locks (flock): nothing keeps a second process out of a run's folder; let one "
+        "process at a time use it",
+        directory.path().string()));
   const RunRecord record = record_for(closed, directory, options);
   const std::unique_ptr<TrainingRun> run = start(closed, directory, record, options, observer);
   if (run->is_finished()) {

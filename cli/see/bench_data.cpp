@@ -1,15 +1,13 @@
 // `bantam bench data`: images a second of the training loader alone.
-#include <cerrno>
 #include <cmath>
 #include <cstdio>
-#include <cstdlib>
-#include <cstring>
 #include <filesystem>
 #include <memory>
 
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
+#include "bantam/base/atomic_file.h"
 #include "bantam/base/byte_size.h"
 #include "bantam/base/counted.h"
 #include "bantam/base/error.h"
@@ -112,11 +110,7 @@ RunConfig settled_config(const BenchDataOptions& options) {
 /// What `cache: disk` writes without a folder of its own, for as long as it is measured.
 class TemporaryFolder {
  public:
-  TemporaryFolder() : path_((temporary_folder() / "bantam-bench-XXXXXX").string()) {
-    if (::mkdtemp(path_.data()) == nullptr)
-      throw DataError(
-          fmt::format("no temporary folder can be made in {}: {}", temporary_folder().string(), std::strerror(errno)));
-  }
+  TemporaryFolder() : path_(make_temporary_folder("bantam-bench-")) {}
   ~TemporaryFolder() {
     std::error_code ignored;
     remove_folder(path_, ignored);
@@ -126,7 +120,7 @@ class TemporaryFolder {
   std::filesystem::path path() const { return path_; }
 
  private:
-  std::string path_;
+  std::filesystem::path path_;
 };
 
 int bench_data(const BenchDataOptions& options) {

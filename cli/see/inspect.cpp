@@ -70,7 +70,7 @@ Json json_of(const run::CheckpointFacts& facts, const std::string& path) {
           {"training", {{"loss", facts.loss}, {"accuracy", facts.accuracy}, {"samples", facts.samples}}},
           {"seconds", facts.seconds},
           {"schedule_epochs", facts.schedule_epochs},
-          {"metrics_bytes", facts.metrics_bytes},
+          {"metrics_bytes", facts.metrics.bytes},
           {"written", facts.written},
           {"program", facts.program},
           {"config_sha256", facts.config_sha256},

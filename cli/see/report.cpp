@@ -71,7 +71,7 @@ class ReportVerb {
       if (flags_.watch) watch();
       const std::vector<run::RunReport> reports = read(flags_.samples > 0);
       const std::string page = run_page(reports);
-      write_file_atomically(out_, page);
+      write(page);
       progress_.close();
       tell(reports, page.size());
       return 0;
@@ -82,6 +82,13 @@ class ReportVerb {
   }
 
  private:
+  /// In the run's folder no link is followed; the file of --out is the user's own.
+  void write(const std::string& page) const {
+    if (flags_.out.empty() && folders_.size() == 1)
+      write_file_atomically(FolderFile{out_}, page);
+    else
+      write_file_atomically(out_, page);
+  }
   std::vector<run::RunReport> read(bool held_out) {
     run::RunReportOptions options = options_of(flags_, folders_.size());
     if (!held_out) options.held_out.reset();
@@ -120,7 +127,7 @@ class ReportVerb {
       const std::vector<run::RunReport> reports = read(false);
       if (std::ranges::all_of(reports, &run::RunReport::has_ended)) return;
       if (const std::string news = json_text(run_page_news(reports, "", false)); news != shown) {
-        write_file_atomically(out_, run_page(reports, {.refresh_seconds = kRefresh}));
+        write(run_page(reports, {.refresh_seconds = kRefresh}));
         if (shown.empty()) progress_.message(fmt::format("{} follows the run; Ctrl-C ends it", out_.string()));
         shown = news;
       }

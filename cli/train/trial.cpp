@@ -1,9 +1,6 @@
 // A temporary folder, a few updates, and what they say.
 #include "bantam/cli/train/trial.h"
 
-#include <cerrno>
-#include <cstdlib>
-#include <cstring>
 #include <memory>
 #include <numeric>
 #include <system_error>
@@ -11,6 +8,7 @@
 
 #include <fmt/format.h>
 
+#include "bantam/base/atomic_file.h"
 #include "bantam/base/byte_size.h"
 #include "bantam/base/counted.h"
 #include "bantam/base/error.h"
@@ -23,12 +21,7 @@
 
 namespace bantam::cli {
 
-TrialFolder::TrialFolder() {
-  std::string pattern = (temporary_folder() / "bantam-trial-XXXXXX").string();
-  if (mkdtemp(pattern.data()) == nullptr)
-    throw DataError(fmt::format("cannot make a temporary folder {}: {}", pattern, std::strerror(errno)));
-  path_ = pattern;
-}
+TrialFolder::TrialFolder() : path_(make_temporary_folder("bantam-trial-")) {}
 
 TrialFolder::~TrialFolder() {
   std::error_code error;  // what stays is in the system's temporary folder

@@ -5,10 +5,12 @@
 #include <string>
 
 #include <CLI/CLI.hpp>
+#include <fcntl.h>
 #include <fmt/format.h>
 
 #include "bantam/base/config/config.h"
 #include "bantam/base/error.h"
+#include "bantam/base/folder_file.h"
 #include "bantam/base/json.h"
 #include "bantam/base/printable.h"
 #include "bantam/base/text.h"
@@ -16,6 +18,7 @@
 #include "bantam/cli/print/output.h"
 #include "bantam/cli/use/export_onnx.h"
 #include "bantam/cli/use/written_file.h"
+#include "bantam/run/config/config_text.h"
 #include "bantam/run/weights/torchvision_names.h"
 #include "bantam/run/weights/torchvision_weights.h"
 
@@ -42,7 +45,9 @@ struct ExportOptions {
 /// The weights of a run's folder, or the file itself.
 std::filesystem::path weights_of(const std::filesystem::path& path) {
   std::error_code error;
-  return std::filesystem::is_directory(path, error) ? path / "weights.safetensors" : path;
+  if (!std::filesystem::is_directory(path, error)) return path;
+  (void)open_file({.path = path / "weights.safetensors"}, O_RDONLY);  // refuses what leads out of the run's folder
+  return path / "weights.safetensors";
 }
 
 /// The width that a run's configuration has; else `otherwise`.
@@ -50,7 +55,7 @@ double width_of(const std::filesystem::path& run, double otherwise) {
   const std::filesystem::path config = run / "config.yaml";
   std::error_code error;
   if (!std::filesystem::is_regular_file(config, error)) return otherwise;
-  const ConfigDocument document = ConfigDocument::load(config.string(), {});
+  const ConfigDocument document = ConfigDocument::parse(run::read_config_text(config), config.string(), {});
   const auto width = document.map().node("model").as_map().find("width");
   return width ? width->as_number() : otherwise;
 }

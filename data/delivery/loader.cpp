@@ -188,7 +188,7 @@ struct ImageBatchSource::Impl {
       stages.stages.insert(stages.stages.begin(), forms.reading.begin(), forms.reading.end());
     } else if (options.pipeline.cache == CacheKind::disk) {
       dataset.reset();
-      reader = packed(std::move(reader), runtime.threads());
+      reader = packed(std::move(reader), runtime);
     } else if (forms.stored.elements() == 0) {
       if (options.broken != nullptr) reader = fetched_or_empty(std::move(reader));
       reader = encoded_in_ram(runtime, std::move(reader), options.device);
@@ -212,7 +212,7 @@ struct ImageBatchSource::Impl {
 
   /// In the packed file, what a cache in host memory holds too, but for broken samples: each run is to count and name
   /// them, so that they are replaced as they are read. On a meta device nothing is written.
-  std::shared_ptr<const SampleReader> packed(std::shared_ptr<const SampleReader> reader, int packers) const {
+  std::shared_ptr<const SampleReader> packed(std::shared_ptr<const SampleReader> reader, Runtime& runtime) const {
     const bool skips = options.broken != nullptr;
     if (forms.stored.elements() > 0) reader = read_through(std::move(reader), reading_stages(), nullptr);
     if (options.device.meta) return reader;
@@ -222,7 +222,11 @@ struct ImageBatchSource::Impl {
       recipe += fmt::format(", decoded by {}", options.decoder->name());
     if (skips) recipe += ", broken samples kept";  // without on_error: skip the first one ends the packing
     return PackedFile::open(std::move(reader), options.packed_file,
-                            {.threads = packers, .recipe = recipe, .keeps_broken = skips, .on_read = options.on_read});
+                            {.threads = runtime.threads(),
+                             .recipe = recipe,
+                             .keeps_broken = skips,
+                             .on_read = options.on_read,
+                             .on_no_locks = [&runtime](std::string_view text) { runtime.log(text); }});
   }
 
   /// Samples in host memory, after the stages that belong to reading.

@@ -27,7 +27,9 @@
 #include "bantam/base/byte_size.h"
 #include "bantam/base/checksum.h"
 #include "bantam/base/error.h"
+#include "bantam/base/file_lock.h"
 #include "bantam/base/folder_entries.h"
+#include "bantam/base/folder_file.h"
 #include "bantam/base/parallel.h"
 #include "bantam/data/delivery/encoded_cache.h"
 #include "bantam/data/formats/mask_values.h"
@@ -114,14 +116,21 @@ class PackingLock {
  public:
   /// Waits while another process, or thread, has it; `on_wait` is called several times a second, and what it throws
   /// ends the waiting.
-  PackingLock(const std::filesystem::path& packed, const std::function<void()>& on_wait)
+  PackingLock(const std::filesystem::path& packed, const std::function<void()>& on_wait,
+              const std::function<void(std::string_view)>& on_no_locks)
       : path_(packed.parent_path() / fmt::format(".{}.lock", packed.filename().string())) {
     constexpr std::chrono::milliseconds kPause{20};
     while (!try_lock()) {
       if (on_wait) on_wait();
       std::this_thread::sleep_for(kPause);
     }
-    if (is_held()) remove_temporaries(packed);
+    if (is_held())
+      remove_temporaries(packed);
+    else if (on_no_locks && is_first_without_locks())
+      on_no_locks(
+          fmt::format("the file system of {} has no locks (flock): processes that pack the same samples at once "
+                      "each write the whole file",
+                      packed.string()));
   }
   ~PackingLock() {
     if (!is_held()) return;
@@ -136,13 +145,15 @@ class PackingLock {
 
   /// False where it is another's; true, too, where nothing can be locked.
   bool try_lock() {
-    descriptor_ = ::open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0644);
-    if (descriptor_ < 0) return errno != EINTR;
-    const bool locked = ::flock(descriptor_, LOCK_EX | LOCK_NB) == 0;
-    if (locked && is_at_path()) return true;
-    const bool none = !locked && errno != EWOULDBLOCK && errno != EINTR;
+    try {
+      descriptor_ = open_file({.path = path_}, O_RDWR | O_CREAT).release();
+    } catch (const DataError&) {  // the folder may be read only: writing the packed file says so
+    }
+    if (descriptor_ < 0) return true;
+    const FileLock lock = try_lock_file(descriptor_, LOCK_EX);
+    if (lock == FileLock::locked && is_at_path()) return true;
     ::close(std::exchange(descriptor_, -1));
-    return none;
+    return lock == FileLock::none;
   }
 
   /// Whether the path still leads to the open file: its last holder has removed it otherwise.
@@ -319,9 +330,12 @@ std::shared_ptr<const PackedFile> PackedFile::open(std::shared_ptr<const SampleR
   std::shared_ptr<PackedFile> file(new PackedFile(std::move(source), path));
   std::string replaced;
   if (file->open_existing(digest, replaced)) return file;
-  const PackingLock lock(path, [&] {
-    if (options.on_read) options.on_read(0, file->facts_.size);
-  });
+  const PackingLock lock(
+      path,
+      [&] {
+        if (options.on_read) options.on_read(0, file->facts_.size);
+      },
+      options.on_no_locks);
   replaced.clear();
   if (file->open_existing(digest, replaced)) return file;  // another process has written it meanwhile
   if (!replaced.empty() && options.on_replace) options.on_replace(replaced);
@@ -336,9 +350,8 @@ std::shared_ptr<const PackedFile> PackedFile::open(std::shared_ptr<const SampleR
 
 /// Whether there is a file that can be used; `reason` for which one that is there cannot.
 bool PackedFile::open_existing(std::uint64_t digest, std::string& reason) {
-  descriptor_ = ::open(path_.c_str(), O_RDONLY | O_CLOEXEC);
-  if (descriptor_ < 0 && errno == ENOENT) return false;
-  if (descriptor_ < 0) throw DataError(fmt::format("cannot read {}: {}", path_.string(), reason_text(errno)));
+  descriptor_ = open_file({.path = path_}, O_RDONLY).release();
+  if (descriptor_ < 0) return false;
   reason = why_not(digest);
   if (reason.empty()) return true;
   ::close(std::exchange(descriptor_, -1));

@@ -28,6 +28,8 @@ struct PackOptions {
   OnSamplesRead on_read = {};
   /// Called before writing begins where a file was there already, with the reason for which it is replaced.
   std::function<void(std::string_view reason)> on_replace = {};
+  /// Called where the file system has no locks, once a process.
+  std::function<void(std::string_view text)> on_no_locks = {};
 };
 
 /// A digest of what a packed file is made of: the reader's facts, every sample's name, size and time of change of its

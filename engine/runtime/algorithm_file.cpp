@@ -32,8 +32,14 @@ AlgorithmMap read_algorithms(const std::filesystem::path& path, const std::strin
 }
 
 void write_algorithms(const std::filesystem::path& path, const std::string& device, const AlgorithmMap& choices) {
-  const nlohmann::ordered_json file = {{"format", kFormat}, {"device", device}, {"choices", choices}};
-  write_file_atomically(path, file.dump(1) + "\n");
+  AtomicFile file(path);
+  write_algorithms(file, device, choices);
+  file.commit();
+}
+
+void write_algorithms(AtomicFile& file, const std::string& device, const AlgorithmMap& choices) {
+  const nlohmann::ordered_json json = {{"format", kFormat}, {"device", device}, {"choices", choices}};
+  file.write(json.dump(1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n");
 }
 
 }  // namespace bantam

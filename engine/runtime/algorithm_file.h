@@ -8,6 +8,8 @@
 
 namespace bantam {
 
+class AtomicFile;
+
 /// Problem to choice, as kernels::AlgorithmChoices holds them.
 using AlgorithmMap = std::map<std::string, std::string>;
 
@@ -17,5 +19,7 @@ AlgorithmMap read_algorithms(const std::filesystem::path& path, const std::strin
 
 /// Writes the file, whole or not at all, into a folder that is there. Throws DataError.
 void write_algorithms(const std::filesystem::path& path, const std::string& device, const AlgorithmMap& choices);
+/// The same of a file that the caller commits.
+void write_algorithms(AtomicFile& file, const std::string& device, const AlgorithmMap& choices);
 
 }  // namespace bantam

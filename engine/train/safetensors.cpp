@@ -15,6 +15,7 @@
 #include "bantam/base/json.h"
 #include "bantam/base/text.h"
 #include "bantam/engine/train/state_snapshot.h"
+#include "bantam/engine/train/tensor_files.h"
 
 namespace bantam {
 namespace {
@@ -113,8 +114,8 @@ class HeaderReader final : public Json::json_sax_t {
   bool end_object() override;
   bool start_array(std::size_t /*size*/) override;
   bool end_array() override;
-  bool parse_error(std::size_t /*at*/, const std::string& /*token*/, const Json::exception& error) override {
-    damaged(path_, fmt::format("its header is not as expected ({})", shown(error.what(), 300)));
+  bool parse_error(std::size_t at, const std::string& /*token*/, const Json::exception& /*error*/) override {
+    damaged(path_, fmt::format("its header is not as expected (no JSON from its byte {} on)", at));
   }
 
  private:
@@ -393,15 +394,20 @@ void write_safetensors(const std::filesystem::path& path, const SafetensorsFile&
 
 void write_safetensors(const std::filesystem::path& path, std::vector<NamedTensor> tensors,
                        const std::map<std::string, std::string>& metadata) {
+  AtomicFile file(path);
+  write_safetensors(file, std::move(tensors), metadata);
+  file.commit();
+}
+
+void write_safetensors(AtomicFile& file, std::vector<NamedTensor> tensors,
+                       const std::map<std::string, std::string>& metadata) {
   std::ranges::sort(tensors, {}, &NamedTensor::name);
   std::string text = header_text(tensors, metadata);
   text.resize((text.size() + 7) / 8 * 8, ' ');  // so that tensors begin at a multiple of 8
   const std::uint64_t length = text.size();
-  AtomicFile out(path);
-  out.write(std::as_bytes(std::span(&length, 1)));
-  out.write(text);
-  for (const NamedTensor& tensor : tensors) out.write(tensor.bytes);
-  out.commit();
+  file.write(std::as_bytes(std::span(&length, 1)));
+  file.write(text);
+  for (const NamedTensor& tensor : tensors) file.write(tensor.bytes);
 }
 
 SafetensorsFile read_safetensors(const std::filesystem::path& path) { return parse_safetensors(read_file(path), path); }
@@ -429,11 +435,17 @@ void save_state(const StateRegistry& registry, Stream stream, const std::filesys
   snapshot.copy();
   snapshot.read_host();
   snapshot.wait();
-  snapshot.write(path);
+  AtomicFile file(path);
+  snapshot.write(file);
+  file.commit();
 }
 
 void load_state(const StateRegistry& registry, Stream stream, const std::filesystem::path& path) {
-  const SafetensorsFile file = read_safetensors(path);
+  load_state(registry, stream, read_safetensors(path));
+}
+
+void load_state(const StateRegistry& registry, Stream stream, const SafetensorsFile& file) {
+  const std::filesystem::path path = file.path;
   // Check everything first: a file that does not fit changes nothing.
   for (const StateEntry& entry : registry.tensors())
     (void)expected(path, file, entry.name, entry.tensor.dtype(), entry.tensor.shape());

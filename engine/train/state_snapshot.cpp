@@ -5,6 +5,7 @@
 #include <span>
 
 #include "bantam/base/error.h"
+#include "bantam/engine/train/tensor_files.h"
 
 namespace bantam {
 namespace {
@@ -90,7 +91,7 @@ NamedTensor StateSnapshot::view(const Place& place, std::string_view name) const
           std::span(host_.as<const std::byte>() + place.offset, place.tensor.bytes())};
 }
 
-void StateSnapshot::write(const std::filesystem::path& path) const {
+void StateSnapshot::write(AtomicFile& file) const {
   std::vector<NamedTensor> tensors;
   for (const Place& place : places_) tensors.push_back(view(place, place.name));
   for (const auto& [name, value] : counters_)
@@ -98,7 +99,7 @@ void StateSnapshot::write(const std::filesystem::path& path) const {
   for (const auto& [name, values] : numbers_)
     tensors.push_back(
         {name, DType::float64, Shape{static_cast<std::int64_t>(values.size())}, std::as_bytes(std::span(values))});
-  write_safetensors(path, std::move(tensors), {{"format", "bantam"}});
+  write_safetensors(file, std::move(tensors), metadata_);
 }
 
 std::vector<NamedTensor> StateSnapshot::model_below(std::string_view prefix) const {
@@ -109,26 +110,27 @@ std::vector<NamedTensor> StateSnapshot::model_below(std::string_view prefix) con
   return tensors;
 }
 
-void StateSnapshot::set_weights_metadata(std::map<std::string, std::string> metadata) {
-  metadata_ = std::move(metadata);
+void StateSnapshot::set_metadata(std::map<std::string, std::string> of_all,
+                                 std::map<std::string, std::string> of_weights) {
+  metadata_ = std::move(of_all);
   metadata_["format"] = "bantam";
+  weights_metadata_ = std::move(of_weights);
 }
 
 std::map<std::string, std::string> StateSnapshot::metadata_with(std::map<std::string, std::string> more) const {
   more.insert(metadata_.begin(), metadata_.end());
+  more.insert(weights_metadata_.begin(), weights_metadata_.end());
   return more;
 }
 
-void StateSnapshot::write_weights(const std::filesystem::path& path,
-                                  const std::map<std::string, std::string>& more) const {
-  write_safetensors(path, model_below(""), metadata_with(more));
+void StateSnapshot::write_weights(AtomicFile& file, const std::map<std::string, std::string>& more) const {
+  write_safetensors(file, model_below(""), metadata_with(more));
 }
 
-void StateSnapshot::write_average(const std::filesystem::path& path,
-                                  const std::map<std::string, std::string>& more) const {
+void StateSnapshot::write_average(AtomicFile& file, const std::map<std::string, std::string>& more) const {
   std::vector<NamedTensor> tensors = model_below("ema/");
   if (tensors.empty()) throw Error("the state has no averages of weights");
-  write_safetensors(path, std::move(tensors), metadata_with(more));
+  write_safetensors(file, std::move(tensors), metadata_with(more));
 }
 
 }  // namespace bantam

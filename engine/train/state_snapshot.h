@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "bantam/base/atomic_file.h"
 #include "bantam/engine/autograd/parameters.h"
 #include "bantam/engine/runtime/runtime.h"
 #include "bantam/engine/train/safetensors.h"
@@ -41,15 +42,15 @@ class StateSnapshot {
   bool done() const { return copied_.done(); }
   void wait() const { copied_.synchronize(); }
 
-  /// All entries under their names, in the safetensors format. Throws DataError.
-  void write(const std::filesystem::path& path) const;
-  /// What files of weights say beside their tensors.
-  void set_weights_metadata(std::map<std::string, std::string> metadata);
+  /// What files say beside their tensors: all of them, and those of weights.
+  void set_metadata(std::map<std::string, std::string> of_all, std::map<std::string, std::string> of_weights);
+  /// All entries under their names, in the safetensors format; the caller commits the file. Throws DataError.
+  void write(AtomicFile& file) const;
   /// The model's entries alone ("weights/…", "buffers/…"), under the parameters' and buffers' own names; `more` joins
   /// the metadata.
-  void write_weights(const std::filesystem::path& path, const std::map<std::string, std::string>& more = {}) const;
+  void write_weights(AtomicFile& file, const std::map<std::string, std::string>& more = {}) const;
   /// The same of their averages ("ema/weights/…", "ema/buffers/…"). Throws Error where there are none.
-  void write_average(const std::filesystem::path& path, const std::map<std::string, std::string>& more = {}) const;
+  void write_average(AtomicFile& file, const std::map<std::string, std::string>& more = {}) const;
 
  private:
   /// Where the copy of a tensor is.
@@ -70,7 +71,8 @@ class StateSnapshot {
   Event copied_;
   std::vector<std::pair<std::string, std::int64_t>> counters_;
   std::vector<std::pair<std::string, std::vector<double>>> numbers_;
-  std::map<std::string, std::string> metadata_ = {{"format", "bantam"}};  // of files of weights
+  std::map<std::string, std::string> metadata_ = {{"format", "bantam"}};  // of all files
+  std::map<std::string, std::string> weights_metadata_;                   // of files of weights, beside it
 };
 
 }  // namespace bantam

@@ -5,13 +5,16 @@
 #include <limits>
 #include <memory>
 #include <sstream>
+#include <system_error>
 
+#include <fcntl.h>
 #include <fmt/format.h>
 
 #include "bantam/base/config/config_attempts.h"
 #include "bantam/base/config/config_path.h"
 #include "bantam/base/counted.h"
 #include "bantam/base/error.h"
+#include "bantam/base/folder_file.h"
 #include "bantam/base/text.h"
 #include "bantam/data/delivery/given_samples.h"
 #include "bantam/engine/graph/frozen_norms.h"
@@ -22,6 +25,7 @@
 #include "bantam/kernels/contracts/input/image_batch.h"
 #include "bantam/models/yaml/graph_building.h"
 #include "bantam/run/config/aliases.h"
+#include "bantam/run/config/config_text.h"
 #include "bantam/run/config/given_config.h"
 
 namespace bantam::run {
@@ -524,12 +528,20 @@ void use_foreign_words(ConfigDocument& document) {
 
 }  // namespace
 
+std::string read_config_text(const std::filesystem::path& path) {
+  std::error_code error;
+  const bool in_run =
+      path.filename() == "config.yaml" && std::filesystem::is_regular_file(path.parent_path() / "run.json", error);
+  if (in_run && what_else_is_at({.path = path}) != "a folder") (void)open_file({.path = path}, O_RDONLY);
+  return ConfigDocument::read_text(path);
+}
+
 RunConfig read_run_config(const std::filesystem::path& path, std::span<const std::string> overrides, DataSection data) {
-  return parse_run_config(ConfigDocument::read_text(path), path, overrides, data);
+  return parse_run_config(read_config_text(path), path, overrides, data);
 }
 
 RunConfig read_survey_config(const std::filesystem::path& path, std::span<const std::string> overrides) {
-  const std::string text = ConfigDocument::read_text(path);
+  const std::string text = read_config_text(path);
   ConfigDocument document = ConfigDocument::parse(text, path.string(), with_one_length(text, overrides));
   use_foreign_words(document);
   return read_document(document, path.stem().string(), DataSection::survey);

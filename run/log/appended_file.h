@@ -9,6 +9,8 @@
 #include <string>
 #include <string_view>
 
+#include "bantam/base/folder_file.h"
+
 namespace bantam::run {
 
 /// Records are buffered until `flush`. A file that cannot be written ends no run: `warn` is called once, the records
@@ -17,40 +19,46 @@ class AppendedFile {
  public:
   static constexpr std::size_t kMostWaiting = std::size_t{16} << 20;
 
-  /// The file, and its folder and that one's where `makes_folder`, is made with the first record. With an empty path
-  /// nothing is written: of a rank that has no folder. `unit` names records in warnings
-  /// ("lines"). `warn` must not throw.
-  AppendedFile(std::filesystem::path path, std::string unit, std::function<void(std::string_view)> warn,
-               bool makes_folder = false);
+  /// The file is made with the first record. Its last `names` names lie in the run's folder (FolderFile), and folders
+  /// among them are made, too. With an empty path nothing is written: of a rank that has no folder. `unit` names
+  /// records in warnings; "lines" end with a newline. `warn` must not throw.
+  AppendedFile(FolderFile file, std::string unit, std::function<void(std::string_view)> warn);
   ~AppendedFile();
   AppendedFile(const AppendedFile&) = delete;
   AppendedFile& operator=(const AppendedFile&) = delete;
 
-  const std::filesystem::path& path() const { return path_; }
+  const std::filesystem::path& path() const { return file_.path; }
   /// Buffers one record, its end of line included.
   void add(std::string_view record);
   /// Writes what is buffered, as much as there is room for.
   void flush();
-  /// Bytes of the file, with those that are buffered.
-  std::uint64_t bytes() const;
-  /// Before the first record: removes what follows the first `bytes` of the file. `warn` is told where the file is
-  /// shorter, and stays so, and where it cannot be cut: then the records to come wait until it can.
-  void cut(std::uint64_t bytes);
+  /// Length and SHA-256 of the file, with the records that are buffered. A file that somebody has moved, replaced or
+  /// changed is read for it.
+  FileSum position();
+  /// What the file is where it does not begin with these bytes, as a sentence; empty: it does. Without a SHA-256, of
+  /// earlier programs, all bytes do. Changes nothing.
+  std::string difference_from(const FileSum& position) const;
+  /// Before the first record: removes what follows the first bytes of the file. `warn` is told where the file is
+  /// shorter, and stays so, and where it cannot be cut: then the records to come wait until it can. A file of other
+  /// bytes is copied beside it first, and its whole lines until there stay; of other records none do.
+  void cut(const FileSum& position);
   /// The last flush; says what the file lacks where there was no room.
   void end();
   /// Whether the file has all records.
   bool complete() const { return waiting_.empty() && !cut_to_ && dropped_ + lost_ == 0; }
 
  private:
-  int cut_now();
-  int write_waiting();
-  int open_file();
+  std::string cut_now();
+  std::string write_waiting();
+  std::string open_file();
+  void follow();
+  void keep_copy(const FileSum& position);
 
-  std::filesystem::path path_;
+  FolderFile file_;
   std::string unit_;
   std::function<void(std::string_view)> warn_;
-  bool makes_folder_;
-  int descriptor_ = -1;
+  FileDescriptor descriptor_;
+  RunningSum sum_;            // of what is in the file
   std::string waiting_;       // whole records, of which the first may be written in part
   std::int64_t dropped_ = 0;  // records that waited in vain
   std::int64_t lost_ = 0;     // those of them that were told

@@ -9,15 +9,21 @@ RunLogs::RunLogs(const RunLogsFiles& files, const RunConfig& config, Model& mode
                  const std::function<void(std::string_view)>& warn)
     : config_(config.log),
       model_(model),
-      histograms_(files.histograms, "lines", warn),
+      histograms_({.path = files.histograms}, "lines", warn),
       events_(files.events, files.validation_events, config, warn) {
   if (config_.histograms > 0) watch_ = std::make_unique<WeightWatch>(model);
 }
 
 void RunLogs::cut(const RunLogsPosition& position) {
-  histograms_.cut(position.histograms_bytes);
-  events_.file().cut(position.events_bytes);
-  events_.validation_file().cut(position.validation_events_bytes);
+  histograms_.cut(position.histograms);
+  events_.file().cut(position.events);
+  events_.validation_file().cut(position.validation_events);
+}
+
+std::string RunLogs::difference_from(const RunLogsPosition& position) const {
+  if (std::string difference = histograms_.difference_from(position.histograms); !difference.empty()) return difference;
+  if (std::string difference = events().difference_from(position.events); !difference.empty()) return difference;
+  return validation_events().difference_from(position.validation_events);
 }
 
 void RunLogs::begin(std::int64_t updates_per_epoch) {
@@ -60,16 +66,16 @@ void RunLogs::collect(bool wait) {
 RunLogsPosition RunLogs::position() {
   collect(true);
   events_.flush();  // what a checkpoint counts is in the file before it is
-  return {.histograms_bytes = histograms_.bytes(),
-          .events_bytes = events_at_end_.value_or(events_.file().bytes()),
-          .validation_events_bytes = events_.validation_file().bytes()};
+  return {.histograms = histograms_.position(),
+          .events = events_at_end_ ? *events_at_end_ : events_.file().position(),
+          .validation_events = events_.validation_file().position()};
 }
 
 void RunLogs::on_end() {
   if (events_at_end_) return;
   collect(true);
   histograms_.end();
-  events_at_end_ = events_.file().bytes();
+  events_at_end_ = events_.file().position();
 }
 
 void RunLogs::end(bool success) {

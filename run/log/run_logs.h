@@ -6,6 +6,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <string>
 #include <string_view>
 
 #include "bantam/engine/train/trainer.h"
@@ -22,9 +23,9 @@ struct RunLogsFiles {
   std::filesystem::path validation_events;
 };
 
-/// How long the files were when a run was saved.
+/// What was in the files when a run was saved.
 struct RunLogsPosition {
-  std::uint64_t histograms_bytes = 0, events_bytes = 0, validation_events_bytes = 0;
+  FileSum histograms, events, validation_events;
 };
 
 /// Used by the thread that trains. Files that cannot be written do not end a run (AppendedFile).
@@ -37,6 +38,8 @@ class RunLogs : public Callback {
 
   /// Before the first record: removes what a resumed run writes again.
   void cut(const RunLogsPosition& position);
+  /// AppendedFile::difference_from of the first file that has one; empty: none has.
+  std::string difference_from(const RunLogsPosition& position) const;
   /// The updates that follow are of epochs of so many.
   void begin(std::int64_t updates_per_epoch);
   /// As TrainerOptions::look: histograms of this update are written once they are computed.
@@ -64,8 +67,8 @@ class RunLogs : public Callback {
   const Model& model_;
   AppendedFile histograms_;
   EventLog events_;
-  std::unique_ptr<WeightWatch> watch_;          // null: nobody looks
-  std::optional<std::uint64_t> events_at_end_;  // of the training file
+  std::unique_ptr<WeightWatch> watch_;    // null: nobody looks
+  std::optional<FileSum> events_at_end_;  // of the training file
 };
 
 }  // namespace bantam::run

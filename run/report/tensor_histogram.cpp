@@ -4,16 +4,16 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
-#include <fstream>
 #include <set>
 #include <string_view>
-#include <system_error>
 #include <utility>
 
 #include <fmt/format.h>
 
 #include "bantam/base/error.h"
+#include "bantam/base/folder_file.h"
 #include "bantam/base/json.h"
+#include "bantam/run/session/json_fields.h"
 #include "bantam/run/session/tensor_statistics.h"
 
 namespace bantam::run {
@@ -22,36 +22,36 @@ namespace {
 constexpr std::size_t kMostUpdates = 8;
 
 ReportedHistogram parse_histogram(const nlohmann::ordered_json& line) {
-  ReportedHistogram read{.tensor = line.at("tensor").get<std::string>(),
-                         .kind = line.at("kind").get<std::string>(),
-                         .update = line.at("update").get<std::int64_t>(),
-                         .minimum = line.at("minimum").get<double>(),
-                         .maximum = line.at("maximum").get<double>(),
-                         .mean = line.at("mean").get<double>(),
-                         .deviation = line.at("deviation").get<double>(),
-                         .edges = line.at("edges").get<std::vector<double>>(),
-                         .counts = line.at("counts").get<std::vector<double>>()};
+  ReportedHistogram read{.tensor = field<std::string>(line, "tensor"),
+                         .kind = field<std::string>(line, "kind"),
+                         .update = field<std::int64_t>(line, "update"),
+                         .minimum = field<double>(line, "minimum"),
+                         .maximum = field<double>(line, "maximum"),
+                         .mean = field<double>(line, "mean"),
+                         .deviation = field<double>(line, "deviation"),
+                         .edges = field<std::vector<double>>(line, "edges"),
+                         .counts = field<std::vector<double>>(line, "counts")};
   if (read.edges.size() != read.counts.size() + 1 || !std::ranges::is_sorted(read.edges))
     throw DataError(fmt::format("expected ascending edges, one more than the {} counts", read.counts.size()));
   return read;
 }
 
-ReportedHistogram parsed(const std::string& text, const std::filesystem::path& path, std::size_t number) {
+ReportedHistogram parsed(std::string_view text, const std::filesystem::path& path, std::size_t number) {
   try {
-    return parse_histogram(nlohmann::ordered_json::parse(text));
-  } catch (const std::exception& wrong) {
+    return parse_histogram(parse_json(text));
+  } catch (const DataError& wrong) {
     throw DataError(fmt::format("{}:{}: expected a histogram: {}", path.string(), number, wrong.what()));
   }
 }
 
 /// A line of the log, which may have hundreds of megabytes: few of its lines are read as more than this.
 struct LoggedLine {
-  std::streamoff offset = 0;
+  std::uint64_t offset = 0;
   std::int64_t update = 0;
 };
 
 /// The number after "update": in a line; that of the whole object where it is not there.
-std::int64_t update_of(const std::string& text, const std::filesystem::path& path, std::size_t number) {
+std::int64_t update_of(std::string_view text, const std::filesystem::path& path, std::size_t number) {
   constexpr std::string_view kKey = "\"update\":";
   const std::size_t key = text.find(kKey);
   std::size_t at = key == std::string::npos ? text.size() : key + kKey.size();
@@ -61,13 +61,13 @@ std::int64_t update_of(const std::string& text, const std::filesystem::path& pat
   return wrong == std::errc() && end != text.data() + at ? update : parsed(text, path, number).update;
 }
 
-/// The whole lines of the file.
-std::vector<LoggedLine> lines_of(std::ifstream& file, const std::filesystem::path& path) {
+/// The whole lines of the file; none where it is not there.
+std::vector<LoggedLine> lines_of(const std::filesystem::path& path) {
   std::vector<LoggedLine> lines;
-  std::streamoff offset = 0;
-  for (std::string text; std::getline(file, text) && !file.eof();
-       offset += static_cast<std::streamoff>(text.size()) + 1)
-    lines.push_back({offset, update_of(text, path, lines.size() + 1)});
+  (void)read_lines({.path = path}, 0, [&](const FileLine& line) {
+    if (line.is_whole) lines.push_back({line.offset, update_of(line.text, path, line.number)});
+    return true;
+  });
   return lines;
 }
 
@@ -112,25 +112,20 @@ std::vector<ReportedHistogram> histograms_of(const SafetensorsFile& file) {
 }
 
 std::vector<ReportedHistogram> read_histograms(const std::filesystem::path& path, std::size_t most) {
-  std::error_code error;
-  if (most == 0 || !std::filesystem::exists(path, error)) return {};
-  std::ifstream file(path, std::ios::binary);
-  if (!file) throw DataError(fmt::format("{}: cannot be read", path.string()));
-  const std::vector<LoggedLine> lines = lines_of(file, path);
+  if (most == 0) return {};
+  const std::vector<LoggedLine> lines = lines_of(path);
   if (lines.empty()) return {};
   std::set<std::int64_t> updates;
   for (const LoggedLine& line : lines) updates.insert(line.update);
   const auto each = static_cast<std::size_t>(std::ranges::count(lines, lines.back().update, &LoggedLine::update));
   const std::set<std::int64_t> chosen = chosen_updates(updates, std::clamp<std::size_t>(most / each, 1, kMostUpdates));
   std::vector<ReportedHistogram> read;
-  file.clear();
-  for (std::size_t l = 0; l < lines.size(); ++l) {
-    if (!chosen.contains(lines[l].update)) continue;
-    file.seekg(lines[l].offset);
-    std::string text;
-    std::getline(file, text);
-    read.push_back(parsed(text, path, l + 1));
-  }
+  for (std::size_t l = 0; l < lines.size(); ++l)
+    if (chosen.contains(lines[l].update))
+      (void)read_lines({.path = path}, lines[l].offset, [&](const FileLine& line) {
+        read.push_back(parsed(line.text, path, l + 1));
+        return false;
+      });
   return read;
 }
 

@@ -73,7 +73,8 @@ AlgorithmCache::AlgorithmCache(Runtime& runtime, const RunConfig& config, const 
 }
 
 void AlgorithmCache::read_files() {
-  if (!sources_.run_file.empty()) choices_->add(read(sources_.run_file));
+  if (!sources_.run_file.empty() && what_else_is_at({.path = sources_.run_file}).empty())
+    choices_->add(read(sources_.run_file));
   if (sources_.in_rounds && !choices_->all().empty()) return;
   if (path_) choices_->add(read(*path_));
 }
@@ -127,7 +128,10 @@ void AlgorithmCache::save() {
 AlgorithmMap AlgorithmCache::chosen() const { return choices_ == nullptr ? AlgorithmMap() : choices_->all(); }
 
 void AlgorithmCache::save_with_run(const std::filesystem::path& run_file, const AlgorithmMap& chosen) const {
-  if (choices_ != nullptr) write_algorithms(run_file, device_, chosen);
+  if (choices_ == nullptr) return;
+  AtomicFile file(FolderFile{run_file});
+  write_algorithms(file, device_, chosen);
+  file.commit();
 }
 
 }  // namespace bantam::run

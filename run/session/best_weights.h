@@ -28,9 +28,9 @@ std::string evaluated_weights(const RunConfig& config);
 /// The position's best evaluation; epoch 0: there is none.
 BestEvaluation best_of(const Position& position, const RunConfig& config);
 
-/// The snapshot's weights, or their averages, as those of `best`. Throws DataError.
-void write_best_weights(const std::filesystem::path& path, const StateSnapshot& snapshot, const RunConfig& config,
-                        const BestEvaluation& best);
+/// Writes the snapshot's weights, or their averages, as those of `best`. Throws DataError. Returns the file's SHA-256.
+std::string write_best_weights(const std::filesystem::path& path, const StateSnapshot& snapshot,
+                               const RunConfig& config, const BestEvaluation& best);
 
 /// A run that goes on from a checkpoint.
 struct BestAtResume {

@@ -2,6 +2,7 @@
 #include "bantam/run/session/checkpoint_folder.h"
 
 #include <algorithm>
+#include <cerrno>
 #include <charconv>
 #include <chrono>
 #include <limits>
@@ -11,13 +12,16 @@
 #include <system_error>
 #include <utility>
 
+#include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/stat.h>
 
 #include "bantam/base/atomic_file.h"
 #include "bantam/base/error.h"
 #include "bantam/base/folder_entries.h"
 #include "bantam/base/json.h"
 #include "bantam/base/text.h"
+#include "bantam/run/session/json_fields.h"
 #include "bantam/run/session/library_versions.h"
 
 namespace bantam::run {
@@ -26,9 +30,11 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr int kVersion = 1;
+constexpr int kVersion = 2;  // 1: without SHA-256 and run
 constexpr std::string_view kPrefix = "update-", kReplaced = ".replaced", kTemporary = ".tmp";
-constexpr const char* kFiles[] = {"weights.safetensors", "state.safetensors"};
+constexpr const char* kWeights = "weights.safetensors";
+constexpr const char* kState = "state.safetensors";
+constexpr const char* kSum = "sha256";  // of checkpoint.json without this last entry
 
 std::string name_of(std::int64_t updates) { return fmt::format("{}{:08}", kPrefix, updates); }
 
@@ -61,6 +67,7 @@ void remove_temporary(const fs::path& folder, const fs::path& path) {
 /// Of a checkpoint that was given another number: what a crash left of its new checkpoint.json.
 void remove_temporary_files(const fs::path& checkpoint) {
   std::error_code error, ignored;
+  if (fs::is_symlink(checkpoint, ignored)) return;  // not the run's files
   for (const fs::path& path : folder_entries(checkpoint, error)) {
     const std::string name = path.filename().string();
     if (name.starts_with('.') && name.ends_with(kTemporary)) fs::remove(path, ignored);
@@ -101,86 +108,148 @@ void replace(const fs::path& to, const fs::path& from) {
   if (moved) remove_folder(aside, error);
 }
 
-Json json_of(const CheckpointFacts& facts, const fs::path& folder) {
-  Json files = Json::object();
-  for (const char* file : kFiles) files[file] = {{"bytes", fs::file_size(folder / file)}};
+Json json_of(const CheckpointFacts& facts) {
+  const auto sum = [](const FileSum& of) { return Json{{"bytes", of.bytes}, {"sha256", of.sha256}}; };
   return {{"version", kVersion},
+          {"run", facts.run_id},
           {"updates", facts.updates},
           {"epoch", facts.epoch},
           {"update", facts.update},
           {"training", {{"loss", facts.loss}, {"accuracy", facts.accuracy}, {"samples", facts.samples}}},
-          {"metrics_bytes", facts.metrics_bytes},
-          {"histograms_bytes", facts.histograms_bytes},
-          {"events_bytes", facts.events_bytes},
-          {"validation_events_bytes", facts.validation_events_bytes},
+          {"metrics_bytes", facts.metrics.bytes},
+          {"metrics_sha256", facts.metrics.sha256},
+          {"histograms_bytes", facts.histograms.bytes},
+          {"histograms_sha256", facts.histograms.sha256},
+          {"events_bytes", facts.events.bytes},
+          {"events_sha256", facts.events.sha256},
+          {"validation_events_bytes", facts.validation_events.bytes},
+          {"validation_events_sha256", facts.validation_events.sha256},
           {"seconds", facts.seconds},
           {"schedule_epochs", facts.schedule_epochs},
           {"schedule_updates", facts.schedule_updates},
-          {"best", {{"metric", facts.best_metric}, {"weights", facts.best_weights}}},
+          {"best", {{"metric", facts.best_metric}, {"weights", facts.best_weights}, {"sha256", facts.best_sha256}}},
           {"time", utc_text(std::time(nullptr))},
           {"program", std::string("bantam ") + program_version()},
-          {"files", files},
+          {"files", {{kWeights, sum(facts.weights)}, {kState, sum(facts.state)}}},
           {"config_sha256", facts.config_sha256},
           {"fingerprint", facts.fingerprint}};
 }
 
+/// With the sum of all that is before it.
+std::string text_of(Json json) {
+  json.erase(kSum);
+  const std::string sum = sha256_of(json.dump(1));
+  json[kSum] = sum;
+  return json.dump(1) + "\n";
+}
+
+void require_sum(Json json) {
+  const auto written = field<std::string>(json, kSum);
+  json.erase(kSum);
+  if (const std::string now = sha256_of(json.dump(1)); now != written)
+    throw DataError(fmt::format("its values have the SHA-256 {}, and were written with {}", now, shown(written)));
+}
+
+void read_log(const Json& json, const std::string& name, FileSum& log) {
+  log = {.bytes = field_or(json, (name + "_bytes").c_str(), std::uint64_t{0}),
+         .sha256 = field_or(json, (name + "_sha256").c_str(), std::string())};
+}
+
 CheckpointFacts facts_of(const Json& json) {
   CheckpointFacts facts;
-  json.at("updates").get_to(facts.updates);
-  json.at("epoch").get_to(facts.epoch);
-  json.at("update").get_to(facts.update);
-  const Json& training = json.at("training");
-  const Json& loss = training.at("loss");  // JSON has neither infinities nor NaN
-  facts.loss = loss.is_null() ? std::numeric_limits<double>::quiet_NaN() : loss.get<double>();
-  training.at("accuracy").get_to(facts.accuracy);
-  training.at("samples").get_to(facts.samples);
-  json.at("metrics_bytes").get_to(facts.metrics_bytes);
-  facts.histograms_bytes = json.value("histograms_bytes", std::uint64_t{0});
-  facts.events_bytes = json.value("events_bytes", std::uint64_t{0});
-  facts.validation_events_bytes = json.value("validation_events_bytes", std::uint64_t{0});
+  read_field(json, "updates", facts.updates);
+  read_field(json, "epoch", facts.epoch);
+  read_field(json, "update", facts.update);
+  (void)object_field(json, "training");
+  // JSON has neither infinities nor NaN.
+  const bool finite = !json["training"].contains("loss") || !json["training"]["loss"].is_null();
+  facts.loss = finite ? field<double>(json, "training.loss") : std::numeric_limits<double>::quiet_NaN();
+  read_field(json, "training.accuracy", facts.accuracy);
+  read_field(json, "training.samples", facts.samples);
+  read_field(json, "metrics_bytes", facts.metrics.bytes);
+  read_log(json, "metrics", facts.metrics);
+  read_log(json, "histograms", facts.histograms);
+  read_log(json, "events", facts.events);
+  read_log(json, "validation_events", facts.validation_events);
   // Before there were two files, the one lay in another place: these begin anew.
-  if (!json.contains("validation_events_bytes")) facts.events_bytes = 0;
-  json.at("seconds").get_to(facts.seconds);
-  json.at("schedule_epochs").get_to(facts.schedule_epochs);
-  facts.schedule_updates = json.value("schedule_updates", std::int64_t{0});
+  if (!json.contains("validation_events_bytes")) facts.events = {};
+  read_field(json, "seconds", facts.seconds);
+  read_field(json, "schedule_epochs", facts.schedule_epochs);
+  facts.schedule_updates = field_or(json, "schedule_updates", std::int64_t{0});
   if (json.contains("best")) {  // not in checkpoints of earlier programs
-    json.at("best").at("metric").get_to(facts.best_metric);
-    json.at("best").at("weights").get_to(facts.best_weights);
+    read_field(json, "best.metric", facts.best_metric);
+    read_field(json, "best.weights", facts.best_weights);
+    facts.best_sha256 = field_or(json["best"], "sha256", std::string());
   }
-  json.at("config_sha256").get_to(facts.config_sha256);
-  json.at("time").get_to(facts.written);
-  json.at("program").get_to(facts.program);
-  json.at("fingerprint").get_to(facts.fingerprint);
+  read_field(json, "config_sha256", facts.config_sha256);
+  read_field(json, "time", facts.written);
+  read_field(json, "program", facts.program);
+  read_field(json, "fingerprint", facts.fingerprint);
+  facts.run_id = field_or(json, "run", std::string());
+  const Json& files = object_field(json, "files");
+  const auto read_sum = [&files](const char* file, FileSum& sum) {
+    if (!files.contains(file)) throw DataError(fmt::format("files.{}: the key is missing", file));
+    read_field(files[file], "bytes", sum.bytes);
+    sum.sha256 = field_or(files[file], "sha256", std::string());
+  };
+  read_sum(kWeights, facts.weights);
+  read_sum(kState, facts.state);
   return facts;
 }
 
-void check_sizes(const Json& files, const fs::path& folder) {
-  for (const char* file : kFiles) {
-    std::error_code error;
-    const std::uint64_t bytes = fs::file_size(folder / file, error);
-    const auto written = files.at(file).at("bytes").get<std::uint64_t>();
-    if (error) throw DataError(fmt::format("{}: {}", (folder / file).string(), error.message()));
-    if (bytes != written)
-      throw DataError(fmt::format("{}: damaged: it has {} bytes, and was written with {}", (folder / file).string(),
-                                  bytes, written));
-  }
+[[noreturn]] void fail_length(const fs::path& file, std::uint64_t bytes, std::uint64_t written) {
+  throw DataError(fmt::format("{}: damaged: it has {} bytes, and was written with {}", file.string(), bytes, written));
+}
+
+void check_size(const fs::path& file, const FileSum& written) {
+  const FileDescriptor opened = open_file(Checkpoint::in_run(file), O_RDONLY);
+  struct stat facts {};
+  if (!opened) throw DataError(fmt::format("{}: {}", file.string(), std::generic_category().message(ENOENT)));
+  if (::fstat(opened.get(), &facts) != 0)
+    throw DataError(fmt::format("{}: {}", file.string(), std::generic_category().message(errno)));
+  if (const auto bytes = static_cast<std::uint64_t>(facts.st_size); bytes != written.bytes)
+    fail_length(file, bytes, written.bytes);
+}
+
+void check_sum(const fs::path& file, const FileSum& found, const FileSum& written) {
+  if (found.bytes != written.bytes) fail_length(file, found.bytes, written.bytes);
+  if (!written.sha256.empty() && found.sha256 != written.sha256)
+    throw DataError(
+        fmt::format("{}: damaged, or of another checkpoint: it has the SHA-256 {}, and checkpoint.json has {}",
+                    file.string(), found.sha256, shown(written.sha256)));
 }
 
 }  // namespace
 
 CheckpointFacts Checkpoint::read() const {
   constexpr std::uint64_t kMostBytes = 64'000'000;
-  const std::string text = read_file(facts(), kMostBytes);
+  const std::string text = bantam::read_file(in_run(facts()), kMostBytes);
+  CheckpointFacts read;
   try {
-    const Json json = Json::parse(text);
-    if (const int version = json.at("version").get<int>(); version != kVersion)
-      throw DataError(
-          fmt::format("{}: its version is {}; this program reads version {}", facts().string(), version, kVersion));
-    check_sizes(json.at("files"), path);
-    return facts_of(json);
-  } catch (const Json::exception& error) {
+    const Json json = parse_json(text);
+    const int version = field<int>(json, "version");
+    if (version != 1 && version != kVersion)
+      throw DataError(fmt::format("its version is {}; this program reads versions 1 and {}", version, kVersion));
+    if (version == kVersion) require_sum(json);
+    read = facts_of(json);
+    if (version == kVersion && (read.weights.sha256.empty() || read.state.sha256.empty()))
+      throw DataError("files: the key sha256 is missing");
+  } catch (const DataError& error) {
     throw DataError(fmt::format("{}: damaged: {}", facts().string(), error.what()));
   }
+  check_size(weights(), read.weights);
+  check_size(state(), read.state);
+  return read;
+}
+
+std::string Checkpoint::read_file(const fs::path& file, const FileSum& written) const {
+  std::string bytes = bantam::read_file(in_run(file), written.bytes);
+  check_sum(file, {.bytes = bytes.size(), .sha256 = written.sha256.empty() ? "" : sha256_of(bytes)}, written);
+  return bytes;
+}
+
+void Checkpoint::check_file(const fs::path& file, const FileSum& written) const {
+  if (!written.sha256.empty()) check_sum(file, sum_of(in_run(file), written.bytes + 1).finished(), written);
 }
 
 bool is_checkpoint(const fs::path& path) {
@@ -191,6 +260,7 @@ bool is_checkpoint(const fs::path& path) {
 
 std::vector<Checkpoint> CheckpointFolder::list() const {
   std::vector<Checkpoint> found;
+  require_no_links({.path = path_});
   std::error_code error, unknown;
   for (const fs::path& path : folder_entries(path_, error))
     if (const auto updates = updates_of(path.filename().string()); updates && fs::is_directory(path, unknown))
@@ -201,7 +271,9 @@ std::vector<Checkpoint> CheckpointFolder::list() const {
   return found;
 }
 
-void CheckpointFolder::write(const CheckpointFacts& facts, const std::function<void(const Checkpoint&)>& write) const {
+void CheckpointFolder::write(const CheckpointFacts& facts,
+                             const std::function<void(AtomicFile& weights, AtomicFile& state)>& write) const {
+  require_no_links({.path = path_});
   make_folders(path_);
   const Checkpoint done{.path = path_ / name_of(facts.updates), .updates = facts.updates};
   const Checkpoint begun{.path = path_ / fmt::format(".{}{}", name_of(facts.updates), kTemporary),
@@ -210,8 +282,18 @@ void CheckpointFolder::write(const CheckpointFacts& facts, const std::function<v
   std::error_code error;
   try {
     fs::create_directory(begun.path);
-    write(begun);
-    write_file_atomically(begun.facts(), json_of(facts, begun.path).dump(1) + "\n");
+    CheckpointFacts written = facts;
+    {
+      AtomicFile weights(Checkpoint::in_run(begun.weights())), state(Checkpoint::in_run(begun.state()));
+      weights.begin_sum();
+      state.begin_sum();
+      write(weights, state);
+      written.weights = weights.sum();
+      written.state = state.sum();
+      weights.commit();
+      state.commit();
+    }
+    write_file_atomically(Checkpoint::in_run(begun.facts()), text_of(json_of(written)));
     sync_folder(begun.path);
     replace(done.path, begun.path);
   } catch (const fs::filesystem_error& failure) {
@@ -247,9 +329,10 @@ Checkpoint CheckpointFolder::renumber(const Checkpoint& checkpoint, std::int64_t
     removed = true;
   }
   if (removed) sync_folder(path_);
-  Json json = Json::parse(read_file(checkpoint.facts()));
+  Json json = parse_json(read_file(Checkpoint::in_run(checkpoint.facts())));
   json["updates"] = updates;
-  write_file_atomically(checkpoint.facts(), json.dump(1) + "\n");
+  const bool has_sum = json.contains(kSum);
+  write_file_atomically(Checkpoint::in_run(checkpoint.facts()), has_sum ? text_of(json) : json.dump(1) + "\n");
   Checkpoint renamed{.path = path_ / name_of(updates), .updates = updates};
   if (updates == checkpoint.updates) return renamed;
   try {
@@ -264,6 +347,7 @@ Checkpoint CheckpointFolder::renumber(const Checkpoint& checkpoint, std::int64_t
 void CheckpointFolder::remove_temporaries() const noexcept {
   try {
     std::error_code error;
+    if (fs::is_symlink(path_, error)) return;  // what it leads to is not the run's
     for (const fs::path& path : folder_entries(path_, error))
       if (updates_of(path.filename().string()))
         remove_temporary_files(path);

@@ -1,13 +1,17 @@
 // A file through zlib, of whose output only the length counts.
 #include "bantam/run/session/compressed_size.h"
 
-#include <fstream>
+#include <cerrno>
+#include <system_error>
 #include <vector>
 
+#include <fcntl.h>
 #include <fmt/format.h>
+#include <unistd.h>
 #include <zlib.h>
 
 #include "bantam/base/error.h"
+#include "bantam/base/folder_file.h"
 
 namespace bantam::run {
 namespace {
@@ -47,17 +51,18 @@ class Gzip {
 }  // namespace
 
 CompressedSize compressed_size_of(const std::filesystem::path& path) {
-  std::ifstream file(path, std::ios::binary);
+  const FileDescriptor file = open_file({.path = path}, O_RDONLY);
+  if (!file) throw DataError(fmt::format("cannot read {}: it is not there", path.string()));
   Gzip gzip;
   CompressedSize size;
   std::vector<char> part(kPart);
-  while (file) {
-    file.read(part.data(), static_cast<std::streamsize>(part.size()));
-    const auto bytes = static_cast<std::size_t>(file.gcount());
-    size.bytes += bytes;
-    gzip.add(part, bytes, !file);
+  for (ssize_t bytes = 1; bytes > 0;) {
+    bytes = ::read(file.get(), part.data(), part.size());
+    if (bytes < 0)
+      throw DataError(fmt::format("cannot read {}: {}", path.string(), std::generic_category().message(errno)));
+    size.bytes += static_cast<std::uint64_t>(bytes);
+    gzip.add(part, static_cast<std::size_t>(bytes), bytes == 0);
   }
-  if (!file.eof()) throw DataError(fmt::format("cannot read {}", path.string()));
   size.gzip_bytes = gzip.bytes();
   return size;
 }

@@ -54,8 +54,9 @@ SafetensorsFile torch_tensors(const fs::path& path) {
   return made;
 }
 
-InspectedFile inspect_file(const fs::path& path) {
-  const std::string bytes = read_file(path);
+/// `names`: of the path within a run's folder; 0: it is a user's own file.
+InspectedFile inspect_file(const fs::path& path, int names = 0) {
+  const std::string bytes = names == 0 ? read_file(path) : read_file(FolderFile{.path = path, .names = names});
   const std::string_view begin = std::string_view(bytes).substr(0, kFileKindBegin);
   if (is_torch_file(begin)) return inspected(path, bytes, torch_tensors(path));
   refuse_other_kinds(path, begin);
@@ -70,8 +71,8 @@ Inspection inspect_onnx(const fs::path& path) {
 
 Inspection inspect_checkpoint(const Checkpoint& checkpoint) {
   Inspection found{.facts = checkpoint.read(), .checkpoint = checkpoint.path};
-  found.files.push_back(inspect_file(checkpoint.state()));
-  found.files.push_back(inspect_file(checkpoint.weights()));
+  found.files.push_back(inspect_file(checkpoint.state(), 3));
+  found.files.push_back(inspect_file(checkpoint.weights(), 3));
   return found;
 }
 
@@ -82,7 +83,7 @@ Inspection inspect_folder(const fs::path& path) {
   if (const std::vector<Checkpoint> checkpoints = CheckpointFolder(path).list(); !checkpoints.empty())
     return inspect_checkpoint(checkpoints.front());
   const fs::path weights = path / "weights.safetensors";
-  if (fs::exists(weights, error)) return {.files = {inspect_file(weights)}};
+  if (fs::exists(weights, error)) return {.files = {inspect_file(weights, 1)}};
   if (fs::exists(path / "run.json", error))
     throw DataError(fmt::format("{} is a run without a checkpoint and without weights so far", path.string()));
   throw DataError(fmt::format("{} is a folder without a checkpoint or a run in it", path.string()));

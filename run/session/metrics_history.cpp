@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <fstream>
 #include <string_view>
 #include <system_error>
 #include <utility>
@@ -11,7 +10,9 @@
 #include <fmt/format.h>
 
 #include "bantam/base/error.h"
+#include "bantam/base/folder_file.h"
 #include "bantam/base/json.h"
+#include "bantam/run/session/json_fields.h"
 
 namespace bantam::run {
 namespace {
@@ -33,10 +34,10 @@ void keep(const MetricCurve& from, std::size_t index, MetricCurve& to) {
 class MetricsFile::Reader {
  public:
   void read(const Json& line) {
-    const std::string kind = line.value("kind", "");
+    const std::string kind = field_or(line, "kind", std::string());
     if (kind == "update") {
       move_to(line);
-      seconds_ = line.value("seconds", seconds_);
+      seconds_ = field_or(line, "seconds", seconds_);
       add(line, "");
     } else if (kind == "evaluation") {
       move_to(line);
@@ -45,11 +46,11 @@ class MetricsFile::Reader {
     } else if (kind == "epoch") {
       add(line, "validation_");
       note_evaluation(line);
-      history_.epoch = line.value("epoch", history_.epoch);
+      history_.epoch = field_or(line, "epoch", history_.epoch);
       history_.update = 0;
       add(line, "data_wait_share");
       if (const auto loss = line.find("loss"); loss != line.end() && loss->is_number())
-        history_.epoch_loss.emplace(line.value("epoch", std::int64_t{1}), loss->get<double>());
+        history_.epoch_loss.emplace(field_or(line, "epoch", std::int64_t{1}), loss->get<double>());
     } else if (kind == "test") {
       for (const auto& [key, value] : line.items())
         if (key.starts_with("test_") && value.is_number()) history_.test[key.substr(5)] = value.get<double>();
@@ -63,7 +64,7 @@ class MetricsFile::Reader {
 
  private:
   void move_to(const Json& line) {
-    const auto epoch = line.value("epoch", std::int64_t{1}), update = line.value("update", std::int64_t{0});
+    const auto epoch = field_or(line, "epoch", std::int64_t{1}), update = field_or(line, "update", std::int64_t{0});
     if (epoch != epoch_) before_ = updates_;
     epoch_ = epoch;
     updates_ = before_ + update;
@@ -72,7 +73,7 @@ class MetricsFile::Reader {
     history_.updates_per_epoch = std::max(history_.updates_per_epoch, update);
   }
   void note_evaluation(const Json& line) {
-    const auto epoch = line.value("epoch", std::int64_t{1});
+    const auto epoch = field_or(line, "epoch", std::int64_t{1});
     for (const auto& [key, value] : line.items()) {
       if (is_place(key) || !key.starts_with("validation_") || !value.is_number()) continue;
       const auto number = value.get<double>();
@@ -148,17 +149,20 @@ MetricsHistory MetricsFile::read(std::size_t most_points) {
     bytes_ = lines_ = 0;
     reader_ = std::make_unique<Reader>();
   }
-  std::ifstream file(path_, std::ios::binary);
-  if (!error && !file) throw DataError(fmt::format("{}: cannot be read", path_.string()));
-  file.seekg(static_cast<std::streamoff>(bytes_));
-  for (std::string text; std::getline(file, text) && !file.eof();) {  // a line without its end is being written
+  (void)read_lines({.path = path_}, bytes_, [this](const FileLine& line) {
+    if (!line.is_whole) return false;  // it is being written
     ++lines_;
-    bytes_ += text.size() + 1;
-    const Json line = Json::parse(text, nullptr, false);
-    if (!line.is_object())
+    bytes_ += line.text.size() + 1;
+    const Json json = Json::parse(line.text, nullptr, false);
+    if (!json.is_object())
       throw DataError(fmt::format("{}:{}: expected a JSON object on the line", path_.string(), lines_));
-    reader_->read(line);
-  }
+    try {
+      reader_->read(json);
+    } catch (const DataError& wrong) {
+      throw DataError(fmt::format("{}:{}: {}", path_.string(), lines_, wrong.what()));
+    }
+    return true;
+  });
   MetricsHistory history = reader_->history();
   for (MetricCurve& curve : history.curves) curve = thinned(std::move(curve), most_points);
   return history;

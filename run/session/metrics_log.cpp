@@ -63,7 +63,7 @@ double shortest(float value) { return std::isfinite(value) ? std::stod(fmt::form
 
 MetricsLog::MetricsLog(fs::path path, const RunConfig& config, BfcAllocator& memory,
                        std::function<void(std::string_view)> warn)
-    : file_(std::move(path), "lines", std::move(warn)),
+    : file_({.path = std::move(path)}, "lines", std::move(warn)),
       log_every_(config.train.log_every),
       metrics_(config.train.loss.metrics),
       accuracy_(accuracy_name(config)),
@@ -116,7 +116,11 @@ void MetricsLog::set_sums(const std::vector<double>& numbers) {
   values_ = sums.values;
 }
 
-std::uint64_t MetricsLog::bytes() const { return bytes_at_end_ ? *bytes_at_end_ : file_.bytes(); }
+FileSum MetricsLog::position() {
+  if (position_at_end_) return *position_at_end_;
+  file_.flush();  // what a checkpoint counts is in the file before it is
+  return file_.position();
+}
 
 void MetricsLog::begin(double seconds) {
   seconds_before_ = seconds;
@@ -178,8 +182,8 @@ void MetricsLog::end_at(std::int64_t epoch, std::int64_t update) {
 
 /// The sums stay for the state that is saved now: a resumed run goes on with them, and writes the line when it is full.
 void MetricsLog::on_end() {
-  if (bytes_at_end_) return;
-  bytes_at_end_ = bytes();
+  if (position_at_end_) return;
+  position_at_end_ = position();
   if (updates_ > 0) write_updates(memory_.stats().peak_bytes);
   file_.end();
 }

@@ -40,11 +40,12 @@ class MetricsLog : public Callback {
   void register_state(StateRegistry& state);
   /// Before a state is loaded: whether its sums are left out, being of other metrics than this run's.
   void ignore_sums(bool ignored) { ignores_sums_ = ignored; }
-  /// Bytes of the file, with the lines that wait, up to the last update that a resumed run does not log again.
-  std::uint64_t bytes() const;
-  /// Before the first line: removes what follows the first `bytes` of the file, lines that a resumed run writes again
+  /// Length and SHA-256 of the file, with the lines that wait, up to the last update that a resumed run does not log
+  /// again.
+  FileSum position();
+  /// Before the first line: removes what follows the position in the file, lines that a resumed run writes again
   /// (AppendedFile::cut).
-  void cut(std::uint64_t bytes) { file_.cut(bytes); }
+  void cut(const FileSum& position) { file_.cut(position); }
   /// Ends the file of a run that was killed after its last checkpoint, loaded and cut, as the run itself would have.
   void end_at(std::int64_t epoch, std::int64_t update);
   /// Whether the file has all lines, but for those that wait to be full.
@@ -66,7 +67,7 @@ class MetricsLog : public Callback {
 
   AppendedFile file_;
   std::function<void(const nlohmann::ordered_json&)> told_;
-  std::optional<std::uint64_t> bytes_at_end_;  // without the line of a run that ended between two lines
+  std::optional<FileSum> position_at_end_;  // without the line of a run that ended between two lines
   std::int64_t log_every_;
   std::vector<MetricPtr> metrics_;
   std::string accuracy_;  // its name in lines; empty: it means nothing

@@ -14,6 +14,7 @@
 #include "bantam/base/atomic_file.h"
 #include "bantam/base/error.h"
 #include "bantam/base/folder_entries.h"
+#include "bantam/base/folder_file.h"
 
 namespace bantam::run {
 namespace fs = std::filesystem;
@@ -55,6 +56,18 @@ void require_no_run(const fs::path& given) {
   for (const char* file : kFiles)
     if (is_there(given / file)) refuse(file);
   if (is_there(given / "config.yaml") && !is_there(given / "run.json")) refuse("config.yaml");
+}
+
+/// What would make reading or writing wait, or go somewhere else: named before anything is trained.
+void require_files(const fs::path& run) {
+  const auto check = [&run](const char* file) {
+    const std::string kind = what_else_is_at({.path = run / file});
+    if (kind == "a FIFO" || kind == "a socket" || kind == "a device")
+      throw DataError(fmt::format("--resume: {} is {}, expected a regular file: remove it, or put the file back",
+                                  (run / file).string(), kind));
+  };
+  for (const char* file : kBeginning) check(file);
+  for (const char* file : kFiles) check(file);
 }
 
 void remove_file(const fs::path& path) {
@@ -160,6 +173,7 @@ RunDirectory RunDirectory::open(const fs::path& given) {
         "--resume: {} was saved by an earlier version of this program (state.safetensors beside config.yaml, "
         "no checkpoints/), which cannot be gone on with; its weights.safetensors can still be read",
         path.string()));
+  require_files(path);
   RunDirectory directory(path, false);
   if (chosen)
     for (Checkpoint& found : directory.checkpoints().list())

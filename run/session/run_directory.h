@@ -52,6 +52,8 @@ class RunDirectory {
   /// The one that was given to `open`; nothing: the newest counts.
   const std::optional<Checkpoint>& chosen() const { return chosen_; }
 
+  /// Whether other processes are kept out: not on a file system without flock.
+  bool is_guarded() const { return lock_->holds(); }
   /// Whether any file of a run is there, also of one that was removed in part. Throws DataError.
   bool has_files() const;
   /// Removes the files of the run that is replaced. Throws DataError.

@@ -19,6 +19,7 @@
 
 #include "bantam/base/atomic_file.h"
 #include "bantam/base/error.h"
+#include "bantam/base/file_lock.h"
 
 namespace bantam::run {
 namespace fs = std::filesystem;
@@ -40,7 +41,7 @@ std::string holder(const fs::path& path) {
   for (int i = 0; i < kTries; ++i) {
     std::string text;
     try {
-      text = read_file(path);
+      text = read_file(FolderFile{path}, 1 << 16);
     } catch (const DataError&) {
       break;
     }
@@ -60,31 +61,22 @@ std::string holder(const fs::path& path) {
                                 path.parent_path().string(), holder(path)));
 }
 
-/// False where another process holds it. `kind`: LOCK_EX to own it, LOCK_SH to look whether somebody does.
-bool try_lock(int descriptor, int kind) {
-  while (::flock(descriptor, kind | LOCK_NB) != 0) {
-    if (errno == EWOULDBLOCK) return false;
-    if (errno != EINTR) break;  // no flock here
-  }
-  return true;
-}
-
 /// Others look for some microseconds (is_locked), which is no reason to be refused.
-bool try_to_own(int descriptor) {
+FileLock try_to_own(int descriptor) {
   constexpr int kTries = 5;
   constexpr std::chrono::milliseconds kPause{2};
-  for (int i = 1; !try_lock(descriptor, LOCK_EX); ++i) {
-    if (i == kTries) return false;
+  for (int i = 1;; ++i) {
+    const FileLock lock = try_lock_file(descriptor, LOCK_EX);
+    if (lock != FileLock::taken || i == kTries) return lock;
     std::this_thread::sleep_for(kPause);
   }
-  return true;
 }
 
 /// Whether the path still leads to the open file: its last holder may have removed it.
 bool is_at(int descriptor, const fs::path& path) {
   struct stat open {
   }, there{};
-  return ::fstat(descriptor, &open) == 0 && ::stat(path.c_str(), &there) == 0 && open.st_dev == there.st_dev &&
+  return ::fstat(descriptor, &open) == 0 && ::lstat(path.c_str(), &there) == 0 && open.st_dev == there.st_dev &&
          open.st_ino == there.st_ino;
 }
 
@@ -110,23 +102,24 @@ std::string command_line() {
 
 RunLock::RunLock(fs::path folder) : path_(std::move(folder) / kFile) {
   for (;;) {
-    descriptor_ = ::open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0644);
-    if (descriptor_ < 0 && errno == EINTR) continue;
-    if (descriptor_ < 0)
-      throw DataError(fmt::format("cannot create {}: {}", path_.string(), std::generic_category().message(errno)));
-    const bool locked = try_to_own(descriptor_);
-    if (locked && is_at(descriptor_, path_)) break;
-    ::close(std::exchange(descriptor_, -1));
-    if (!locked) in_use(path_);
+    descriptor_ = open_file({.path = path_}, O_RDWR | O_CREAT);
+    if (!descriptor_)
+      throw DataError(fmt::format("cannot create {}: {}", path_.string(), std::generic_category().message(ENOENT)));
+    const FileLock lock = try_to_own(descriptor_.get());
+    if (lock == FileLock::taken) in_use(path_);
+    holds_ = lock == FileLock::locked;
+    struct stat facts {};
+    const bool is_linked = ::fstat(descriptor_.get(), &facts) == 0 && facts.st_nlink > 1;
+    if (is_linked) ::unlink(path_.c_str());  // a hard link: the other name keeps what it has
+    if (!is_linked && is_at(descriptor_.get(), path_)) break;
   }
   // On a full disk others are told of "another process".
   const std::string text = fmt::format("{}\n{}\n{}\n", ::getpid(), host_name(), shortened(command_line()));
-  if (::ftruncate(descriptor_, 0) == 0) (void)!::pwrite(descriptor_, text.data(), text.size(), 0);
+  if (::ftruncate(descriptor_.get(), 0) == 0) (void)!::pwrite(descriptor_.get(), text.data(), text.size(), 0);
 }
 
 RunLock::~RunLock() {
-  if (is_at(descriptor_, path_)) ::unlink(path_.c_str());  // still locked, so it is nobody else's
-  ::close(descriptor_);
+  if (is_at(descriptor_.get(), path_)) ::unlink(path_.c_str());  // still locked, so it is nobody else's
 }
 
 void RunLock::require_free(const fs::path& folder) {
@@ -134,12 +127,12 @@ void RunLock::require_free(const fs::path& folder) {
 }
 
 bool RunLock::is_locked(const fs::path& folder) {
-  const fs::path path = folder / kFile;
-  const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
-  if (descriptor < 0) return false;
-  const bool is_free = try_lock(descriptor, LOCK_SH);  // several may look at once
-  ::close(descriptor);
-  return !is_free;
+  try {
+    const FileDescriptor file = open_file({.path = folder / kFile}, O_RDONLY);
+    return file && try_lock_file(file.get(), LOCK_SH) == FileLock::taken;  // several may look at once
+  } catch (const DataError&) {  // it cannot be read, or is no file of a run: whoever wants the folder is told
+    return false;
+  }
 }
 
 }  // namespace bantam::run

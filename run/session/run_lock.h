@@ -4,10 +4,12 @@
 #include <filesystem>
 #include <string>
 
+#include "bantam/base/folder_file.h"
+
 namespace bantam::run {
 
 /// Locks `<folder>/.lock` by flock, which the system releases however the process ends; the file names its owner, and
-/// is removed at the end. On file systems without flock nothing is locked.
+/// is removed at the end. On file systems without flock nothing is locked (holds() is false).
 class RunLock {
  public:
   /// Throws ConfigError naming process and command where another process has the folder, and DataError where the file
@@ -16,6 +18,8 @@ class RunLock {
   ~RunLock();
   RunLock(const RunLock&) = delete;
   RunLock& operator=(const RunLock&) = delete;
+  /// Whether the file system keeps others out.
+  bool holds() const { return holds_; }
 
   /// Throws ConfigError as the constructor would, and changes nothing.
   static void require_free(const std::filesystem::path& folder);
@@ -24,7 +28,8 @@ class RunLock {
 
  private:
   std::filesystem::path path_;
-  int descriptor_ = -1;
+  FileDescriptor descriptor_;
+  bool holds_ = true;
 };
 
 /// The process' command as one line, control characters as spaces; "bantam" where the system does not tell it.

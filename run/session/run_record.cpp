@@ -16,6 +16,7 @@
 #include "bantam/base/json.h"
 #include "bantam/base/sha256.h"
 #include "bantam/base/text.h"
+#include "bantam/run/session/json_fields.h"
 #include "bantam/run/session/library_versions.h"
 
 namespace bantam::run {
@@ -88,6 +89,7 @@ Json json_of(const RunRecord& record) {
   Json versions = Json::object();
   for (const auto& [name, version] : record.versions) versions[name] = version;
   Json json = {{"version", 1},
+               {"id", record.id},
                {"state", to_string(record.state)},
                {"reason", record.reason},
                {"name", record.name},
@@ -123,46 +125,49 @@ Json json_of(const RunRecord& record) {
 
 RunRecord record_from(const Json& json) {
   RunRecord record;
-  const auto state = std::ranges::find(kStates, json.at("state").get<std::string>());
+  const auto name = field<std::string>(json, "state");
+  const auto state = std::ranges::find(kStates, name);
   if (state == kStates.end())
-    throw DataError(
-        fmt::format("unknown state '{}', expected {}", json.at("state").get<std::string>(), fmt::join(kStates, ", ")));
+    throw DataError(fmt::format("unknown state '{}', expected {}", shown(name), fmt::join(kStates, ", ")));
   record.state = static_cast<RunState>(state - kStates.begin());
-  const auto text = [&](const char* key, std::string& to) { json.at(key).get_to(to); };
+  const auto text = [&](const char* key, std::string& to) { read_field(json, key, to); };
   text("reason", record.reason), text("name", record.name), text("model", record.model);
   text("device", record.device), text("precision", record.precision), text("command", record.command);
   text("config_sha256", record.config_sha256), text("git_commit", record.git_commit);
-  for (const auto& [name, version] : json.at("versions").items())
-    record.versions.emplace_back(name, version.get<std::string>());
-  const auto time = [&](const char* key) { return time_from(json.at(key).get<std::string>()); };
-  record.executable = json.value("executable", "");
-  record.ranks = json.value("ranks", 1);  // runs from before it was noted may have had several
-  record.created = time("created"), record.started = time("started"), record.updated = time("updated");
-  json.at("sessions").get_to(record.sessions);
-  json.at("seconds").get_to(record.seconds);
-  record.compute_seconds = json.value("compute_seconds", 0.0);
-  json.at("epochs").get_to(record.epochs);
-  json.at("epoch").get_to(record.epoch);
-  json.at("update").get_to(record.update);
-  json.at("updates").get_to(record.updates);
-  if (json.contains("weights")) {
-    json.at("weights").at("file").get_to(record.weights);
-    json.at("weights").at("sha256").get_to(record.weights_sha256);
+  for (const auto& [library, version] : object_field(json, "versions").items()) {
+    if (!version.is_string()) throw DataError(fmt::format("versions.{}: expected a text", shown(library)));
+    record.versions.emplace_back(library, version.get<std::string>());
   }
-  if (json.contains("class_names")) json.at("class_names").get_to(record.class_names);
+  const auto time = [&](const char* key) { return time_from(field<std::string>(json, key)); };
+  record.id = field_or(json, "id", std::string());
+  record.executable = field_or(json, "executable", std::string());
+  record.ranks = field_or(json, "ranks", 1);  // runs from before it was noted may have had several
+  record.created = time("created"), record.started = time("started"), record.updated = time("updated");
+  read_field(json, "sessions", record.sessions);
+  read_field(json, "seconds", record.seconds);
+  record.compute_seconds = field_or(json, "compute_seconds", 0.0);
+  read_field(json, "epochs", record.epochs);
+  read_field(json, "epoch", record.epoch);
+  read_field(json, "update", record.update);
+  read_field(json, "updates", record.updates);
+  if (json.contains("weights")) {
+    text("weights.file", record.weights);
+    text("weights.sha256", record.weights_sha256);
+  }
+  record.class_names = field_or(json, "class_names", std::vector<std::string>());
   if (json.contains("broken_samples")) {
-    json.at("broken_samples").at("count").get_to(record.broken_samples);
-    json.at("broken_samples").at("first").get_to(record.broken_reasons);
+    read_field(json, "broken_samples.count", record.broken_samples);
+    read_field(json, "broken_samples.first", record.broken_reasons);
   }
   if (json.contains("watched")) {
-    json.at("watched").at("metric").get_to(record.watched);
-    record.larger_is_better = json.at("watched").at("mode") != "min";
+    text("watched.metric", record.watched);
+    record.larger_is_better = field<std::string>(json, "watched.mode") != "min";
   }
   if (!json.contains("best")) return record;
-  const Json& best = json.at("best");
-  best.at("metric").get_to(record.metric);
-  if (best.at("value").is_number()) best.at("value").get_to(record.best);
-  best.at("epoch").get_to(record.best_epoch);
+  text("best.metric", record.metric);
+  const Json& best = object_field(json, "best");
+  if (best.contains("value") && !best["value"].is_null()) read_field(json, "best.value", record.best);
+  read_field(json, "best.epoch", record.best_epoch);
   return record;
 }
 
@@ -214,23 +219,19 @@ void note_versions(RunRecord& record) {
 
 void write_record(const fs::path& path, const RunRecord& record) {
   // Paths and commands need not be text.
-  write_file_atomically(path, json_of(record).dump(2, ' ', false, Json::error_handler_t::replace) + "\n");
+  write_file_atomically(FolderFile{path}, json_of(record).dump(2, ' ', false, Json::error_handler_t::replace) + "\n");
 }
 
 RunRecord load_record(const fs::path& path) {
-  const std::string text = read_file(path, 16 << 20);
+  const std::string text = read_file(FolderFile{path}, 16 << 20);
   try {
-    return record_from(Json::parse(text));
-  } catch (const Json::exception& error) {
-    throw DataError(fmt::format("{}: damaged: {}", path.string(), error.what()));
+    return record_from(parse_json(text));
   } catch (const DataError& error) {
     throw DataError(fmt::format("{}: damaged: {}", path.string(), error.what()));
   }
 }
 
 std::optional<RunRecord> read_record(const fs::path& path) {
-  std::error_code error;
-  if (!fs::is_regular_file(path, error)) return std::nullopt;
   try {
     return load_record(path);
   } catch (const DataError&) {

@@ -23,6 +23,9 @@ constexpr std::string_view kOutOfTime = "train.max_time";
 
 /// Times are seconds since 1970, UTC.
 struct RunRecord {
+  /// The same for all of its files: of what decides the bits of its updates when it begins, so that runs of one
+  /// configuration on the same data have one. Empty: it has not begun to train, or is from before it was noted.
+  std::string id;
   RunState state = RunState::starting;
   std::string reason;       ///< why it stopped or failed, or what ended it; may be empty
   std::string name, model;  ///< of the configuration
@@ -56,6 +59,9 @@ struct RunRecord {
 
 /// What is known when a session begins.
 RunRecord record_of(const RunConfig& config, const std::string& command);
+
+/// The key of RunRecord::id in the metadata of files of tensors.
+constexpr const char* kRunIdKey = "bantam.run";
 
 /// What the run's files of weights say beside their tensors: "class_names", a JSON list, where the data have them.
 std::map<std::string, std::string> weights_metadata(const RunConfig& config);

@@ -19,11 +19,11 @@ namespace bantam::run {
 namespace {
 
 /// Lines that a checkpoint counts are on the disk before it is. Where that fails, the run goes on without them.
-void sync_file(const std::filesystem::path& path) {
-  const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (descriptor < 0) return;
-  (void)::fsync(descriptor);
-  ::close(descriptor);
+void sync_file(const FolderFile& file) {
+  try {
+    if (const FileDescriptor opened = open_file(file, O_RDONLY)) (void)::fsync(opened.get());
+  } catch (const DataError&) {  // the log itself tells
+  }
 }
 
 }  // namespace
@@ -35,7 +35,8 @@ RunSaver::RunSaver(const SavedRun& run, RunRecord record, std::unique_ptr<StateS
       updates_per_epoch_(updates_per_epoch),
       schedule_(run.config.checkpoint, updates_of(run.position.epoch, run.position.update), run.position.epoch, begun_),
       snapshot_(std::move(snapshot)) {
-  snapshot_->set_weights_metadata(weights_metadata(run.config));
+  record_.id = run.facts.run_id;
+  snapshot_->set_metadata({{kRunIdKey, record_.id}}, weights_metadata(run.config));
   settle_best();
   record_.epoch = run.position.epoch;
   record_.update = run.position.update;
@@ -47,7 +48,7 @@ void RunSaver::settle_best() {
   const auto write = [this](const BestEvaluation& best) {
     snapshot_->copy();
     snapshot_->wait();
-    write_best_weights(run_.directory.best_weights(), *snapshot_, run_.config, best);
+    (void)write_best_weights(run_.directory.best_weights(), *snapshot_, run_.config, best);
   };
   settle_best_weights({.config = run_.config,
                        .directory = run_.directory,
@@ -55,6 +56,8 @@ void RunSaver::settle_best() {
                        .position = run_.position,
                        .metric = record_.metric},
                       write, [this](std::string_view text) { run_.observer.on_warning(text); });
+  if (run_.config.checkpoint.best && run_.position.best_epoch > 0)
+    best_sha256_ = sum_of({.path = run_.directory.best_weights()}).finished().sha256;
   const bool is_here = run_.position.best_epoch > 0 && run_.facts.best_weights == evaluated_weights(run_.config);
   best_updates_ = is_here ? updates_of(run_.position.epoch, run_.position.update) : -1;
   note_best();
@@ -98,7 +101,7 @@ void RunSaver::move_to(const TrainerPosition& position) {
   record_.updates = updates_of(position.epoch, position.update);
 }
 
-CheckpointFacts RunSaver::facts_of(const TrainerPosition& position) const {
+CheckpointFacts RunSaver::facts_of(const TrainerPosition& position) {
   CheckpointFacts facts = run_.facts;
   facts.updates = updates_of(position.epoch, position.update);
   facts.epoch = position.epoch;
@@ -106,11 +109,11 @@ CheckpointFacts RunSaver::facts_of(const TrainerPosition& position) const {
   facts.loss = position.sum.loss;
   facts.accuracy = position.sum.accuracy;
   facts.samples = position.sum.samples;
-  facts.metrics_bytes = run_.log.bytes();
+  facts.metrics = run_.log.position();
   const RunLogsPosition logs = run_.logs.position();
-  facts.histograms_bytes = logs.histograms_bytes;
-  facts.events_bytes = logs.events_bytes;
-  facts.validation_events_bytes = logs.validation_events_bytes;
+  facts.histograms = logs.histograms;
+  facts.events = logs.events;
+  facts.validation_events = logs.validation_events;
   facts.seconds = seconds();
   facts.config_sha256 = record_.config_sha256;
   facts.best_metric = best_of(run_.position, run_.config).metric;
@@ -194,7 +197,7 @@ void RunSaver::write(const CheckpointFacts& facts, bool best, bool last) {
   make_folders(run_.directory.path());  // somebody may have moved it: what was trained is not lost
   std::error_code error;
   if (!std::filesystem::exists(run_.directory.config(), error))
-    write_file_atomically(run_.directory.config(), run_.config.document.resolved_yaml());
+    write_file_atomically(FolderFile{run_.directory.config()}, run_.config.document.resolved_yaml());
   run_.algorithms.save_with_run(run_.directory.algorithms(), algorithms_);
   sync_logs();
   if (best) write_best();
@@ -204,9 +207,11 @@ void RunSaver::write(const CheckpointFacts& facts, bool best, bool last) {
   } catch (const DataError& error) {
     failure = error;
   }
-  run_.directory.checkpoints().write(facts, [&](const Checkpoint& checkpoint) {
-    snapshot_->write_weights(checkpoint.weights());
-    snapshot_->write(checkpoint.state());
+  CheckpointFacts written = facts;
+  written.best_sha256 = facts.best_metric.empty() ? "" : best_sha256_;
+  run_.directory.checkpoints().write(written, [&](AtomicFile& weights, AtomicFile& state) {
+    snapshot_->write_weights(weights);
+    snapshot_->write(state);
   });
   try {
     run_.directory.checkpoints().keep_newest(run_.config.checkpoint.keep_last);
@@ -217,25 +222,31 @@ void RunSaver::write(const CheckpointFacts& facts, bool best, bool last) {
 }
 
 void RunSaver::sync_logs() const {
-  sync_file(run_.directory.metrics());
-  sync_file(run_.directory.histograms());
-  sync_file(run_.directory.events());
-  sync_file(run_.directory.validation_events());
+  sync_file({.path = run_.directory.metrics()});
+  sync_file({.path = run_.directory.histograms()});
+  sync_file({.path = run_.directory.events(), .names = 3});
+  sync_file({.path = run_.directory.validation_events(), .names = 3});
 }
 
-void RunSaver::write_best() const {
-  write_best_weights(run_.directory.best_weights(), *snapshot_, run_.config, snapshot_best_);
+void RunSaver::write_best() {
+  best_sha256_ = write_best_weights(run_.directory.best_weights(), *snapshot_, run_.config, snapshot_best_);
 }
 
 /// The files beside the checkpoints at a run's end: each is tried.
 void RunSaver::write_last() const {
   std::optional<DataError> failure;
   try {
-    if (run_.config.train.optimizer.ema) snapshot_->write_average(run_.directory.average_weights());
+    if (run_.config.train.optimizer.ema) {
+      AtomicFile file(FolderFile{run_.directory.average_weights()});
+      snapshot_->write_average(file);
+      file.commit();
+    }
   } catch (const DataError& error) {
     failure = error;
   }
-  snapshot_->write_weights(run_.directory.weights());
+  AtomicFile file(FolderFile{run_.directory.weights()});
+  snapshot_->write_weights(file);
+  file.commit();
   if (failure) throw *failure;
 }
 

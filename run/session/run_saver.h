@@ -28,7 +28,7 @@ struct SavedRun {
   const RunConfig& config;
   const RunDirectory& directory;
   Position& position;  ///< part of the state that is saved; the saver moves it
-  const MetricsLog& log;
+  MetricsLog& log;
   RunLogs& logs;
   const AlgorithmCache& algorithms;
   const CheckpointFacts& facts;  ///< fingerprint, schedule, and of a checkpoint that was loaded seconds and best
@@ -83,10 +83,10 @@ class RunSaver : public Checkpointer, public Callback {
   void poll();
   void write(const CheckpointFacts& facts, bool best, bool last);
   void sync_logs() const;
-  void write_best() const;
+  void write_best();
   void write_last() const;
   void try_best();
-  CheckpointFacts facts_of(const TrainerPosition& position) const;
+  CheckpointFacts facts_of(const TrainerPosition& position);
   void move_to(const TrainerPosition& position);
   void warn_of(const std::string& failure);
   void tell_not_removed();
@@ -100,6 +100,7 @@ class RunSaver : public Checkpointer, public Callback {
   std::unique_ptr<StateSnapshot> snapshot_;
   AlgorithmMap algorithms_;         // with it
   BestEvaluation snapshot_best_;    // with it
+  std::string best_sha256_;         // of weights-best.safetensors; used by whoever writes
   std::int64_t best_updates_ = -1;  // of the run, at the best evaluation; -1: not known
   std::optional<Job> copying_, writing_;
   std::optional<CheckpointFacts> written_;  // the last one that is complete

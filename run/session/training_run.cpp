@@ -13,10 +13,12 @@
 #include "bantam/base/atomic_file.h"
 #include "bantam/base/byte_size.h"
 #include "bantam/base/error.h"
+#include "bantam/base/sha256.h"
+#include "bantam/base/text.h"
 #include "bantam/engine/step/evaluation_views.h"
 #include "bantam/engine/step/random_batch.h"
 #include "bantam/engine/step/weight_average.h"
-#include "bantam/engine/train/safetensors.h"
+#include "bantam/engine/train/tensor_files.h"
 #include "bantam/run/fit/plan_target.h"
 #include "bantam/run/fit/rehearsal_runtime.h"
 #include "bantam/run/ranks/data_lines.h"
@@ -28,6 +30,12 @@
 namespace bantam::run {
 namespace fs = std::filesystem;
 namespace {
+
+/// A sound checkpoint that does not belong to the run, or to its logs. No other one is tried: this one would be
+/// removed.
+struct NotOfThisRun : DataError {
+  using DataError::DataError;
+};
 
 void stop_here_if(const std::function<bool()>& stop) {
   if (stop && stop()) throw StoppedBeforeTraining();
@@ -168,6 +176,8 @@ void TrainingRun::begin_state(const Resume* resume) {
   add_data(facts_.fingerprint, data_);
   facts_.schedule_epochs = config_.train.epochs;
   facts_.schedule_updates = config_.train.updates;
+  constexpr std::size_t kIdDigits = 32;
+  facts_.run_id = sha256_of(to_text(facts_.fingerprint)).substr(0, kIdDigits);
   const bool begins = resume == nullptr || resume->checkpoints.empty();
   // Also of a session that goes on: its running statistics move as before.
   session_.model().buffers().set_settled(config_.model.weights || !config_.train.initial_weights.empty());
@@ -210,6 +220,8 @@ void TrainingRun::load(const Resume& resume) {
       load_checkpoint(checkpoint, resume.accepts_changes);
       loaded_ = checkpoint;
       return;
+    } catch (const NotOfThisRun&) {
+      throw;
     } catch (const DataError& error) {
       const bool last = &checkpoint == &resume.checkpoints.back();
       if (last) throw DataError(fmt::format("--resume: no checkpoint can be used: {}", error.what()));
@@ -220,8 +232,40 @@ void TrainingRun::load(const Resume& resume) {
       fmt::format("{} has no complete checkpoint yet: the run starts at update 0", directory().path().string()));
 }
 
+/// Whether the checkpoint is of this run, its files are of this checkpoint, and the logs are those that it continues.
+/// `accepts_changes`: another run's checkpoint, and other logs, are told and used all the same; no damaged file is.
+void TrainingRun::check_origin(const Checkpoint& checkpoint, const CheckpointFacts& saved, bool accepts_changes) const {
+  if (saved.run_id.empty())
+    observer_.on_message(fmt::format("{} is of an earlier version, without SHA-256 of its files and of the logs",
+                                     checkpoint.path.string()));
+  checkpoint.check_file(checkpoint.weights(), saved.weights);
+  const auto differs = [&](const std::string& text) {
+    if (accepts_changes) return observer_.on_warning(text);
+    throw NotOfThisRun(fmt::format(
+        "--resume: {}\n  put the file back that belongs to {}, or name an earlier checkpoint (--resume "
+        "RUN/checkpoints/update-N); --accept-changes goes on all the same, and keeps the file as it is under another "
+        "name",
+        text, checkpoint.path.string()));
+  };
+  const std::optional<RunRecord> record = read_record(directory().record());
+  if (record && !record->id.empty() && !saved.run_id.empty() && record->id != saved.run_id)
+    differs(fmt::format("{} is of another run: it names run {}, and run.json has {}", checkpoint.facts().string(),
+                        shown(saved.run_id), shown(record->id)));
+  const RunLogsPosition logs{
+      .histograms = saved.histograms, .events = saved.events, .validation_events = saved.validation_events};
+  for (const std::string& difference : {log_.file().difference_from(saved.metrics), logs_.difference_from(logs)})
+    if (!difference.empty()) differs(difference);
+  if (!what_else_is_at({.path = directory().config()}).empty()) return;
+  const FileSum config = sum_of({.path = directory().config()}).finished();
+  if (config.sha256 != saved.config_sha256 && !(record && record->config_sha256 == config.sha256))
+    observer_.on_warning(
+        fmt::format("{} was changed since {} was written", directory().config().string(), checkpoint.path.string()));
+}
+
 void TrainingRun::load_checkpoint(const Checkpoint& checkpoint, bool accepts_changes) {
   const CheckpointFacts saved = checkpoint.read();
+  const std::string state = checkpoint.read_file(checkpoint.state(), saved.state);
+  check_origin(checkpoint, saved, accepts_changes);
   const std::vector<std::string> changes = differences(saved.fingerprint, facts_.fingerprint);
   if (!changes.empty() && !accepts_changes)
     throw ConfigError(
@@ -237,7 +281,7 @@ void TrainingRun::load_checkpoint(const Checkpoint& checkpoint, bool accepts_cha
   for (const std::string& change : changes) observer_.on_warning("changed since the checkpoint: " + change);
   const Position before = position_;
   log_.ignore_sums(other_metrics);
-  load_state(state_, runtime_->stream(config_.device), checkpoint.state());
+  load_state(state_, runtime_->stream(config_.device), parse_safetensors(state, checkpoint.state()));
   position_ = resumed_position(position_, before, config_, checkpoint.state());
   if (other_metrics) position_.sum = numbers_of({});
   // Numbers of updates to come are those of epochs that had more updates: nothing was evaluated there.
@@ -249,10 +293,13 @@ void TrainingRun::load_checkpoint(const Checkpoint& checkpoint, bool accepts_cha
   facts_.seconds = saved.seconds;
   facts_.schedule_epochs = saved.schedule_epochs;
   facts_.schedule_updates = saved.schedule_updates;
-  facts_.metrics_bytes = saved.metrics_bytes;
-  facts_.histograms_bytes = saved.histograms_bytes;
-  facts_.events_bytes = saved.events_bytes;
-  facts_.validation_events_bytes = saved.validation_events_bytes;
+  facts_.best_sha256 = saved.best_sha256;
+  facts_.weights = saved.weights;
+  facts_.metrics = saved.metrics;
+  facts_.histograms = saved.histograms;
+  facts_.events = saved.events;
+  facts_.validation_events = saved.validation_events;
+  if (!saved.run_id.empty()) facts_.run_id = saved.run_id;
   make_schedules();
   if (updates_of_schedules() != updates_of_run() && schedules_follow_epochs()) warn_of_other_length();
 }
@@ -272,32 +319,44 @@ void TrainingRun::forget_rest() {
   checkpoints.remove_after(loaded_ ? loaded_->updates : first_update());
   if (loaded_ && (loaded_->updates != first_update() || facts_.updates != first_update()))
     loaded_ = checkpoints.renumber(*loaded_, first_update());
-  log_.cut(facts_.metrics_bytes);
-  logs_.cut({.histograms_bytes = facts_.histograms_bytes,
-             .events_bytes = facts_.events_bytes,
-             .validation_events_bytes = facts_.validation_events_bytes});
+  cut_logs();
+}
+
+void TrainingRun::cut_logs() {
+  log_.cut(facts_.metrics);
+  logs_.cut({.histograms = facts_.histograms, .events = facts_.events, .validation_events = facts_.validation_events});
+}
+
+bool TrainingRun::has_its_weights() const {
+  const bool best = config_.train.restore_best && position_.best_epoch > 0;
+  const std::string& sha256 = best ? facts_.best_sha256 : facts_.weights.sha256;
+  const FileSum there = sum_of({.path = directory().weights()}).finished();
+  return there.bytes > 0 && (sha256.empty() || there.sha256 == sha256);
 }
 
 void TrainingRun::complete() {
   if (!loaded_) return;
   const auto snapshot = [this] {
     auto copied = std::make_unique<StateSnapshot>(state_, *runtime_, config_.device);
-    copied->set_weights_metadata(weights_metadata(config_));
+    copied->set_metadata({{kRunIdKey, facts_.run_id}}, weights_metadata(config_));
     copied->copy();
     copied->wait();
     return copied;
   };
-  if (config_.train.optimizer.ema) snapshot()->write_average(directory().average_weights());
-  write_file_atomically(directory().weights(), read_file(loaded_->weights()));
+  if (config_.train.optimizer.ema) {
+    AtomicFile file(FolderFile{directory().average_weights()});
+    snapshot()->write_average(file);
+    file.commit();
+  }
+  write_file_atomically(FolderFile{directory().weights()}, loaded_->read_file(loaded_->weights(), facts_.weights));
   settle_best_weights(
       {.config = config_, .directory = directory(), .facts = facts_, .position = position_},
-      [&](const BestEvaluation& best) { write_best_weights(directory().best_weights(), *snapshot(), config_, best); },
+      [&](const BestEvaluation& best) {
+        (void)write_best_weights(directory().best_weights(), *snapshot(), config_, best);
+      },
       [this](std::string_view text) { observer_.on_warning(text); });
   restore_best();
-  log_.cut(facts_.metrics_bytes);
-  logs_.cut({.histograms_bytes = facts_.histograms_bytes,
-             .events_bytes = facts_.events_bytes,
-             .validation_events_bytes = facts_.validation_events_bytes});
+  cut_logs();
   log_.tell([this](const nlohmann::ordered_json& line) { logs_.add(line); });
   logs_.begin(updates_per_epoch());
   log_.end_at(position_.epoch, position_.update);
@@ -359,7 +418,7 @@ void TrainingRun::restore_best() const {
   std::error_code error;
   if (!config_.train.restore_best || position_.best_epoch == 0) return;
   if (!std::filesystem::exists(directory().best_weights(), error)) return;
-  write_file_atomically(directory().weights(), read_file(directory().best_weights()));
+  write_file_atomically(FolderFile{directory().weights()}, read_file(FolderFile{directory().best_weights()}));
 }
 
 /// Under a limit on a GPU the run's kernels are loaded and counted before the first batch, not in mid-epoch. With

@@ -71,6 +71,8 @@ class TrainingRun {
   void forget_rest();
   /// Of a finished run that was killed after its last checkpoint: writes what comes then. Throws DataError.
   void complete();
+  /// Of a finished run: whether the folder's weights are those that it ended with. Throws DataError.
+  bool has_its_weights() const;
 
   /// Whether the run has all of its epochs (or updates, or max_updates) already: there is nothing to train.
   bool is_finished() const;
@@ -106,6 +108,8 @@ class TrainingRun {
   void load_beginning();
   void load(const Resume& resume);
   void load_checkpoint(const Checkpoint& checkpoint, bool accepts_changes);
+  void check_origin(const Checkpoint& checkpoint, const CheckpointFacts& saved, bool accepts_changes) const;
+  void cut_logs();
   void settle_device();
   void warm_up_all();
   void warm_up(std::int64_t batch);

@@ -12,6 +12,7 @@
 #include "bantam/base/error.h"
 #include "bantam/base/json.h"
 #include "bantam/base/text.h"
+#include "bantam/run/session/json_fields.h"
 #include "bantam/run/session/run_directory.h"
 
 namespace bantam::run {
@@ -53,12 +54,12 @@ std::string as_file_name(const std::string& text) {
 
 SweepPlan plan_from(const Json& json, std::string config) {
   SweepPlan plan{.config = std::move(config),
-                 .config_path = json.at("config").get<std::string>(),
-                 .overrides = json.at("overrides").get<std::vector<std::string>>(),
-                 .repeat = json.at("repeat").get<std::int64_t>()};
-  for (const Json& axis : json.at("axes"))
+                 .config_path = field<std::string>(json, "config"),
+                 .overrides = field<std::vector<std::string>>(json, "overrides"),
+                 .repeat = field<std::int64_t>(json, "repeat")};
+  for (const Json& axis : list_field(json, "axes"))
     plan.axes.push_back(
-        {.key = axis.at("key").get<std::string>(), .values = axis.at("values").get<std::vector<std::string>>()});
+        {.key = field<std::string>(axis, "key"), .values = field<std::vector<std::string>>(axis, "values")});
   return plan;
 }
 
@@ -90,11 +91,13 @@ Sweep Sweep::open(const fs::path& folder) {
   if (!is_there(folder / kPlan))
     throw DataError(fmt::format("--resume: {} holds no sweep (there is no {})", folder.string(), kPlan));
   auto lock = std::make_unique<RunLock>(folder);
+  constexpr std::uint64_t kMost = 64 << 20;
+  const std::string text = read_file(FolderFile{folder / kPlan}, kMost);
+  std::string config = read_file(FolderFile{folder / kConfig}, kMost);
   SweepPlan plan;
   try {
-    constexpr std::uint64_t kMost = 64 << 20;
-    plan = plan_from(Json::parse(read_file(folder / kPlan, kMost)), read_file(folder / kConfig, kMost));
-  } catch (const Json::exception& error) {
+    plan = plan_from(parse_json(text), std::move(config));
+  } catch (const DataError& error) {
     throw DataError(fmt::format("{}: damaged: {}", (folder / kPlan).string(), error.what()));
   }
   if (plan.repeat < 1)
@@ -164,8 +167,8 @@ void Sweep::write() const {
                {"runs", Json::array()}};
   for (const SweepAxis& axis : plan_.axes) json["axes"].push_back({{"key", axis.key}, {"values", axis.values}});
   for (const SweepRun& run : runs_) json["runs"].push_back(run.folder.filename().string());
-  write_file_atomically(folder_ / kConfig, plan_.config);
-  write_file_atomically(folder_ / kPlan, json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n");
+  write_file_atomically(FolderFile{folder_ / kConfig}, plan_.config);
+  write_file_atomically(FolderFile{folder_ / kPlan}, json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n");
 }
 
 }  // namespace bantam::run

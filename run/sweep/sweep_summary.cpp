@@ -3,12 +3,13 @@
 
 #include <algorithm>
 #include <cmath>
-#include <fstream>
 #include <system_error>
 #include <utility>
 
 #include <fmt/format.h>
 
+#include "bantam/base/error.h"
+#include "bantam/base/folder_file.h"
 #include "bantam/base/json.h"
 #include "bantam/base/stable_sort.h"
 #include "bantam/run/session/run_list.h"
@@ -42,15 +43,15 @@ void read_numbers(const nlohmann::ordered_json& line, const std::vector<std::str
 /// be half of one.
 void read_log(const std::filesystem::path& path, const std::vector<std::string>& names,
               std::map<std::string, double>& values) {
-  std::ifstream file(path);
-  for (std::string text; std::getline(file, text);) {
-    if (text.starts_with(R"({"kind":"update")")) continue;
-    const nlohmann::ordered_json line = nlohmann::ordered_json::parse(text, nullptr, false);
-    if (!line.is_object()) continue;
+  (void)read_lines({.path = path}, 0, [&](const FileLine& text) {
+    if (text.text.starts_with(R"({"kind":"update")")) return true;
+    const nlohmann::ordered_json line = nlohmann::ordered_json::parse(text.text, nullptr, false);
+    if (!line.is_object()) return true;
     read_numbers(line, names, {"", "train_"}, values);
     read_numbers(line, names, {"validation_", "validation_"}, values);
     read_numbers(line, names, {"test_", "test_"}, values);
-  }
+    return true;
+  });
 }
 
 std::string watched_name(const RunConfig& config, const WatchedMetric& metric) {
@@ -101,6 +102,11 @@ Spread spread_of(std::span<const double> numbers) {
 SweepResult read_result(const std::filesystem::path& folder, const std::vector<std::string>& metrics) {
   std::error_code error;
   if (!std::filesystem::exists(folder / "run.json", error)) return {};
+  try {
+    require_no_links({.path = folder});  // the folder of a run in a sweep's
+  } catch (const DataError& link) {
+    return {.state = "damaged", .reason = link.what()};
+  }
   const RunList list = list_runs(folder);
   if (list.runs.empty()) return {.state = "damaged", .reason = list.unreadable.empty() ? "" : list.unreadable[0]};
   const ListedRun& run = list.runs.front();

@@ -5,6 +5,7 @@
 #include <system_error>
 
 #include "bantam/base/error.h"
+#include "bantam/base/folder_file.h"
 #include "bantam/base/plain_words.h"
 #include "bantam/run/session/run_record.h"
 #include "bantam/run/session/training_run.h"
@@ -22,6 +23,7 @@ bool is_asked(const std::function<bool()>& stop) { return stop && stop(); }
 /// A run that was begun goes on with its own configuration, in which nothing is `auto` any more.
 TrainOutcome train_one(const Sweep& sweep, std::size_t index, const SweepOptions& options, SweepObserver& observer) {
   const SweepRun& run = sweep.runs().at(index);
+  require_no_links({.path = run.folder});
   std::error_code error;
   std::optional<RunDirectory> begun;
   if (std::filesystem::exists(run.folder / "config.yaml", error)) begun.emplace(RunDirectory::open(run.folder));

@@ -2,17 +2,17 @@
 #include "bantam/run/use/comparison.h"
 
 #include <algorithm>
-#include <fstream>
 #include <map>
 #include <string_view>
 #include <system_error>
 
 #include <fmt/format.h>
 
-#include "bantam/base/atomic_file.h"
 #include "bantam/base/error.h"
+#include "bantam/base/folder_file.h"
 #include "bantam/base/json.h"
 #include "bantam/base/sha256.h"
+#include "bantam/run/config/config_text.h"
 #include "bantam/run/config/run_config.h"
 
 namespace bantam::run {
@@ -40,26 +40,26 @@ void set_result(ComparedRun& run, const std::string& name, double value) {
 
 void add_costs(ComparedRun& run, const Json& line) {
   if (line.contains("images_per_s") && line["images_per_s"].is_number()) run.images_per_s = line["images_per_s"];
-  if (line.contains("peak_bytes")) run.peak_bytes = line["peak_bytes"];
-  if (line.contains("pool_bytes")) run.pool_bytes = line["pool_bytes"];
+  for (const auto& [key, bytes] : {std::pair("peak_bytes", &run.peak_bytes), std::pair("pool_bytes", &run.pool_bytes)})
+    if (line.contains(key) && line[key].is_number_unsigned()) *bytes = line[key].get<std::uint64_t>();
 }
 
 /// Later lines win. Of updates the last one counts, for what it cost, where no epoch has ended; the last line of a run
 /// that is under way may be half of one.
 void read_metrics(ComparedRun& run, const fs::path& path) {
-  std::ifstream file(path);
   std::string last_update;
-  for (std::string text; std::getline(file, text);) {
-    if (text.starts_with(R"({"kind":"update")")) {
-      last_update = text;
-      continue;
+  (void)read_lines({.path = path}, 0, [&](const FileLine& text) {
+    if (text.text.starts_with(R"({"kind":"update")")) {
+      last_update = text.text;
+      return true;
     }
-    const Json line = Json::parse(text, nullptr, false);
-    if (!line.is_object()) continue;
+    const Json line = Json::parse(text.text, nullptr, false);
+    if (!line.is_object()) return true;
     for (const auto& [key, value] : line.items())
       if (is_result(key, value)) set_result(run, key, value.get<double>());
     add_costs(run, line);
-  }
+    return true;
+  });
   const Json update = Json::parse(last_update, nullptr, false);
   if (update.is_object() && !run.images_per_s) add_costs(run, update);
 }
@@ -69,10 +69,10 @@ ComparedRun read_run(const fs::path& path) {
   const fs::path config = path / "config.yaml";
   std::error_code error;
   if (!fs::exists(config, error)) throw DataError(fmt::format("{}: there is no config.yaml", path.string()));
-  run.config = ConfigDocument::parse(ConfigDocument::read_text(config), config.string(), {}).values();
+  run.config = ConfigDocument::parse(read_config_text(config), config.string(), {}).values();
   read_metrics(run, path / "metrics.jsonl");
   if (fs::exists(path / "weights.safetensors", error))
-    run.weights_sha256 = sha256_of(read_file(path / "weights.safetensors"));
+    run.weights_sha256 = sum_of({.path = path / "weights.safetensors"}).finished().sha256;
   return run;
 }
 
@@ -111,7 +111,7 @@ std::optional<bool> direction_of(const ComparedRun& first, const ComparedRun& se
   if (metric.empty() || metric != second.run.record.metric) return std::nullopt;
   try {
     const fs::path path = first.run.path / "config.yaml";
-    const RunConfig config = parse_run_config(ConfigDocument::read_text(path), path, {}, DataSection::skip);
+    const RunConfig config = read_run_config(path, {}, DataSection::skip);
     const WatchedMetric watched = config.checkpoint.best.value_or(watched_by_default(config.train));
     if (watched.metric == metric) return watched.larger;
   } catch (const Error&) {  // of another version, or with layers of a program's own

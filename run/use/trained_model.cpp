@@ -12,6 +12,7 @@
 #include "bantam/base/counted.h"
 #include "bantam/base/error.h"
 #include "bantam/base/json.h"
+#include "bantam/base/sha256.h"
 #include "bantam/base/text.h"
 #include "bantam/data/delivery/data_config.h"
 #include "bantam/engine/graph/model.h"
@@ -30,6 +31,8 @@ struct Located {
   bool from_state = false;  ///< the averages are "ema/weights/…" and "ema/buffers/…" of it
   bool averaged = false;    ///< the file has averages
   std::optional<std::int64_t> updates = std::nullopt;
+  FileSum sum = {};  ///< of a checkpoint's file, as checkpoint.json has it
+  int names = 0;     ///< of the path within the run's folder; 0: the file lies outside of one
 };
 
 bool is_there(const fs::path& path) {
@@ -67,12 +70,14 @@ std::string what_there_is(const fs::path& run) {
 }
 
 Located of_checkpoint(const fs::path& run, const Checkpoint& checkpoint, bool ema) {
-  (void)checkpoint.read();  // whole, and of a version that this program reads
+  const CheckpointFacts facts = checkpoint.read();  // whole, and of a version that this program reads
   return {.run = run,
           .file = ema ? checkpoint.state() : checkpoint.weights(),
           .from_state = ema,
           .averaged = ema,
-          .updates = checkpoint.updates};
+          .updates = checkpoint.updates,
+          .sum = ema ? facts.state : facts.weights,
+          .names = 3};
 }
 
 Located of_newest(const fs::path& run, bool ema) {
@@ -104,7 +109,7 @@ Located of_best(const fs::path& run, bool ema) {
         fmt::format("{}: the best weights are not averages: the run's evaluations were of the weights themselves "
                     "(train.ema.evaluate)",
                     file.string()));
-  return {.run = run, .file = file, .averaged = averaged};
+  return {.run = run, .file = file, .averaged = averaged, .names = 1};
 }
 
 Located of_updates(const fs::path& run, const TrainedModelOptions& options) {
@@ -132,7 +137,7 @@ Located of_run(const fs::path& run, const TrainedModelOptions& options) {
   if (options.checkpoint == "best") return of_best(run, options.ema);
   if (!options.checkpoint.empty()) return of_updates(run, options);
   const fs::path file = run / (options.ema ? "weights-ema.safetensors" : "weights.safetensors");
-  if (is_there(file) && has_ended(run)) return {.run = run, .file = file, .averaged = options.ema};
+  if (is_there(file) && has_ended(run)) return {.run = run, .file = file, .averaged = options.ema, .names = 1};
   if (!CheckpointFolder(run).list().empty()) return of_newest(run, options.ema);
   if (is_there(run / "weights.safetensors"))
     throw DataError(fmt::format("{} has no {}: {}", run.string(), file.filename().string(), what_there_is(run)));
@@ -150,7 +155,11 @@ Located of_file(const fs::path& path, const TrainedModelOptions& options) {
   if (options.ema && !averaged)
     throw ConfigError(
         fmt::format("--ema: {} has one set of weights; name the run's folder or its checkpoint's", path.string()));
-  return {.run = run, .file = path, .averaged = averaged};
+  if (run.empty() || !is_checkpoint(parent_of(path)))
+    return {.run = run, .file = path, .averaged = averaged, .names = run.empty() ? 0 : 1};
+  const Checkpoint checkpoint{.path = parent_of(path)};
+  const bool is_its = path.filename() == checkpoint.weights().filename() && is_there(checkpoint.facts());
+  return {.run = run, .file = path, .sum = is_its ? checkpoint.read().weights : FileSum{}, .names = 3};
 }
 
 Located of_folder(const fs::path& path, const TrainedModelOptions& options) {
@@ -228,10 +237,55 @@ SafetensorsFile averages_of(SafetensorsFile state, const fs::path& path) {
   return file;
 }
 
+std::string read_bytes(const Located& located) {
+  if (located.names == 0) return read_file(located.file);
+  if (located.sum.bytes > 0) return Checkpoint{.path = parent_of(located.file)}.read_file(located.file, located.sum);
+  return read_file(FolderFile{.path = located.file, .names = located.names});
+}
+
+/// The checkpoint that was written with a run's end, where it is there and sound.
+std::optional<CheckpointFacts> end_of(const fs::path& run, const RunRecord& record) {
+  if (record.state != RunState::finished && record.state != RunState::stopped) return std::nullopt;
+  try {
+    const std::vector<Checkpoint> all = CheckpointFolder(run).list();
+    if (all.empty() || all.front().updates != record.updates) return std::nullopt;
+    return all.front().read();
+  } catch (const DataError&) {
+    return std::nullopt;
+  }
+}
+
+/// A file of a run carries the run's id; the files of its end have sums that its last checkpoint knows. A file that
+/// another program has put there carries no id, and is used as it is.
+void check_run(const Located& located, const SafetensorsFile& file, std::string_view bytes) {
+  const std::string name = located.file.filename().string();
+  const auto of = file.metadata.find(kRunIdKey);
+  const bool is_its = name.starts_with("weights") || name.starts_with("state");
+  if (located.run.empty() || !is_its || of == file.metadata.end()) return;
+  const std::optional<RunRecord> record = read_record(located.run / "run.json");
+  if (!record || record->id.empty()) return;
+  constexpr std::string_view kRemedy = "a copy outside of the run's folder can be used with --config";
+  if (record->id != of->second)
+    throw DataError(fmt::format("{}: is of another run: it names run {}, and run.json beside it has {}; {}",
+                                located.file.string(), shown(of->second), shown(record->id), kRemedy));
+  if (located.names != 1 || (name != "weights.safetensors" && name != "weights-best.safetensors")) return;
+  const std::optional<CheckpointFacts> end = end_of(located.run, *record);
+  if (!end || end->weights.sha256.empty()) return;
+  const std::string sha256 = sha256_of(bytes);
+  const bool is_best = sha256 == end->best_sha256;  // weights.safetensors may be that: train.restore_best
+  if (!is_best && (name != "weights.safetensors" || sha256 != end->weights.sha256))
+    throw DataError(
+        fmt::format("{}: is not what the run ended with: it has the SHA-256 {}, expected {}; --checkpoint last "
+                    "uses the checkpoint in its place; {}",
+                    located.file.string(), sha256,
+                    name == "weights.safetensors" ? end->weights.sha256 : end->best_sha256, kRemedy));
+}
+
 SafetensorsFile read_weights(const Located& located) {
-  const std::string bytes = read_file(located.file);
+  const std::string bytes = read_bytes(located);
   refuse_other_formats(bytes, located.file);
   SafetensorsFile file = parse_safetensors(bytes, located.file);
+  check_run(located, file, bytes);
   return located.from_state ? averages_of(std::move(file), located.file) : file;
 }
 

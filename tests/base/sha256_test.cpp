@@ -54,6 +54,26 @@ TEST(Sha256, PiecesOfAnyLengthAddUp) {
   }
 }
 
+TEST(Sha256, TheProcessorsInstructionsChangeNothing) {
+  std::string text;
+  for (int i = 0; i < 700; ++i) text.push_back(static_cast<char>(i * 131 % 251));
+  for (std::size_t length = 0; length < text.size(); length += 13) {
+    Sha256 with, without(false);
+    with.update(std::string_view(text).substr(0, length));
+    without.update(std::string_view(text).substr(0, length));
+    EXPECT_EQ(with.finish(), without.finish()) << length;
+  }
+}
+
+TEST(Sha256, ARunningSumGoesOn) {
+  RunningSum sum;
+  EXPECT_EQ(sum.finished(), (FileSum{.bytes = 0, .sha256 = sha256_of("")}));
+  sum.add("ab");
+  EXPECT_EQ(sum.finished(), (FileSum{.bytes = 2, .sha256 = sha256_of("ab")}));
+  sum.add("c");
+  EXPECT_EQ(sum.finished(), (FileSum{.bytes = 3, .sha256 = sha256_of("abc")}));
+}
+
 TEST(Sha256, EveryLengthAroundABlockIsPaddedApart) {
   std::vector<std::string> sums;
   for (std::size_t length = 50; length < 70; ++length) sums.push_back(sha256_of(std::string(length, '\0')));

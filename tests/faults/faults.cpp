@@ -5,6 +5,7 @@
 //   BANTAM_FAULT_CALL=k          the k-th fails; 0: none
 //   BANTAM_FAULT_LAST=m          so do all until the m-th; by default k
 //   BANTAM_FAULT_ERRNO=28        with this number (ENOSPC)
+//   BANTAM_FAULT_HOLD=/file      while it is there, a file of the folder itself whose name has this one's is not made
 //   BANTAM_FAULT_COUNT=file      gets the number of calls at the program's end
 //   BANTAM_FAULT_LOG=file        gets a line a call that succeeded: operation, paths below the folder, numbers, bytes
 #include <atomic>
@@ -30,7 +31,7 @@ struct Settings {
   long first = 0, last = 0;
   int error = ENOSPC;
   int log = -1;
-  std::string count;
+  std::string count, hold;
 };
 
 const char* variable(const char* name) {
@@ -51,6 +52,7 @@ const Settings& settings() {
       read.log =
           static_cast<int>(::syscall(SYS_openat, AT_FDCWD, log, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644));
     read.count = variable("BANTAM_FAULT_COUNT");
+    read.hold = variable("BANTAM_FAULT_HOLD");
     return settings;
   }();
   return *made;
@@ -142,6 +144,10 @@ int do_open(int folder, const char* path, int flags, mode_t mode) {
   const std::string whole = absolute(folder, path), name = below(whole);
   const auto real = [&] { return static_cast<int>(::syscall(SYS_openat, folder, path, flags, mode)); };
   if (name.empty()) return real();
+  const std::string& hold = settings().hold;
+  const bool holds = !hold.empty() && (flags & O_CREAT) != 0 && name.find('/') == std::string::npos &&
+                     name.find(hold.substr(hold.rfind('/') + 1)) != std::string::npos;
+  while (holds && exists(hold)) ::usleep(10'000);
   const std::lock_guard lock(g_order);
   if (fails()) return -1;
   const bool there = exists(whole);

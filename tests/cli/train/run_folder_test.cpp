@@ -1,6 +1,9 @@
 // The folder of a run: one process at a time, nothing removed that was saved, and failures of files that cost no work.
 #include <cstring>
 #include <limits>
+#include <set>
+
+#include <sys/stat.h>
 
 #include "bantam/engine/train/safetensors.h"
 #include "tests/cli/program.h"
@@ -113,8 +116,8 @@ TEST_F(RunFolder, MetricsThatCannotBeWrittenWarnAndWait) {
   fs::remove(path("run/metrics.jsonl"));
   fs::create_directory(path("run/metrics.jsonl"));
   EXPECT_GT(earlier, 0u);
-  const pid_t child =
-      start({"train", "--resume", "run", "--threads", "1", "--progress", "none", "train.epochs=1000000", "--json"});
+  const pid_t child = start({"train", "--resume", "run", "--threads", "1", "--progress", "none", "train.epochs=1000000",
+                             "--json", "--accept-changes"});
   ASSERT_TRUE(wait_until([&] {
     return read("stderr").find("cannot be written") != std::string::npos || waitpid(child, nullptr, WNOHANG) == child;
   }));
@@ -207,7 +210,11 @@ TEST_F(RunFolder, JsonOfANameThatIsNoText) {
 
 TEST_F(RunFolder, ImpossiblePositionsOfAStateAreDataErrors) {
   ASSERT_EQ(train("run").code, 0);
-  const fs::path state = newest("run");
+  const fs::path state = newest("run"), facts = newest("run", "checkpoint.json");
+  nlohmann::json json = nlohmann::json::parse(read_file(facts));  // of an earlier version: without SHA-256
+  json["version"] = 1;
+  for (auto& [file, sum] : json["files"].items()) sum.erase("sha256");
+  write_file_atomically(facts, json.dump());
   const SafetensorsFile sound = read_safetensors(state);
   const auto expect = [&](const std::string& counter, std::int64_t value) {
     SafetensorsFile file = sound;
@@ -225,6 +232,64 @@ TEST_F(RunFolder, ImpossiblePositionsOfAStateAreDataErrors) {
   for (const std::int64_t value : {std::int64_t{17}, kMost}) expect("trainer/update", value);
   write_safetensors(state, sound);
   EXPECT_EQ(run({"train", "--resume", "run", "train.epochs=2", "--threads", "1", "--progress", "none"}).code, 0);
+}
+
+/// A run's folder as a stranger may send it: each of its files leads elsewhere, to a file that is there or is not, or
+/// is a FIFO. Whatever the verb, nothing outside is read into an answer, changed or made, and nothing waits.
+TEST_F(RunFolder, AStrangersTouchesNothingOutside) {
+  write("tiny.yaml", read("tiny.yaml") +
+                         "checkpoint: {every: 5updates, min_interval: 0s, best: {metric: loss, mode: min}}\n"
+                         "log: {histograms: 5, tensorboard: true}\n");
+  ASSERT_EQ(train("sound", {"train.max_updates=10", "train.ema={decay: 0.9}"}).code, 0) << read("stderr");
+  std::vector<fs::path> files = {
+      "report.html",       "metrics.jsonl.kept",         ".lock", "checkpoints", "tensorboard",
+      "tensorboard/train", "checkpoints/update-00000010"};
+  for (const auto& entry : fs::recursive_directory_iterator(path("sound")))
+    if (entry.is_regular_file()) files.push_back(entry.path().lexically_relative(path("sound")));
+  ASSERT_GT(files.size(), 18u);
+  const auto outside = [&] {
+    std::string all;
+    std::set<fs::path> names;
+    for (const auto& entry : fs::recursive_directory_iterator(path("outside"))) names.insert(entry.path());
+    for (const fs::path& name : names) all += name.string() + (fs::is_regular_file(name) ? read_file(name) : "") + "\n";
+    return all;
+  };
+  for (const fs::path& file : files)
+    for (const char* kind : {"link", "dangling", "fifo", "hard"}) {
+      const fs::path place = path("run") / file, target = path("outside/there");
+      fs::remove_all(path("run"));
+      fs::remove_all(path("outside"));
+      fs::create_directory(path("outside"));
+      fs::copy(path("sound"), path("run"), fs::copy_options::recursive);
+      const bool is_folder = fs::is_directory(place);
+      if (fs::exists(place)) fs::copy(place, target, fs::copy_options::recursive);
+      if (!fs::exists(target)) write("outside/there", "theirs");
+      if (*kind == 'h' && is_folder) continue;
+      fs::remove_all(place);
+      if (*kind == 'f')
+        ASSERT_EQ(mkfifo(place.c_str(), 0600), 0);
+      else if (*kind == 'h')
+        fs::create_hard_link(target, place);
+      else
+        fs::create_symlink(*kind == 'd' ? path("outside/none") : target, place);
+      const std::string before = outside();
+      for (const char* verb :
+           {"evaluate run", "report run --samples 0 --progress none", "inspect run", "runs .", "compare run sound",
+            "export run --onnx net.onnx", "train --resume run train.max_updates=12 --threads 1 --progress none"}) {
+        const auto [code, error] = beside(verb);
+        EXPECT_TRUE(code == 0 || code == 2 || code == 3)
+            << file << " " << kind << ": " << verb << ": " << code << error;
+        EXPECT_TRUE(outside() == before) << file << " " << kind << ": " << verb << " wrote outside of the run's folder";
+        EXPECT_EQ(error.find("filesystem error"), std::string::npos) << error;
+        EXPECT_EQ(error.find("json.exception"), std::string::npos) << error;
+        fs::remove(path("net.onnx"));
+      }
+    }
+}
+
+TEST_F(RunFolder, ATemporaryFolderThatIsNoneIsNamed) {
+  EXPECT_EQ(shell("TMPDIR=nowhere $P train tiny.yaml --dry-run 2> err"), 3);
+  EXPECT_NE(read("err").find("TMPDIR is 'nowhere', expected a folder"), std::string::npos) << read("err");
 }
 
 }  // namespace

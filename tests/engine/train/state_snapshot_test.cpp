@@ -68,7 +68,9 @@ TEST_P(StateSnapshotTest, IsOfItsMoment) {
     snapshot.wait();
     EXPECT_TRUE(snapshot.done());
     ASSERT_NE(run.weights(), then);
-    snapshot.write(file("state"));
+    AtomicFile written(file("state"));
+    snapshot.write(written);
+    written.commit();
     EXPECT_EQ(read_file(file("state")), read_file(file("then"))) << "the bytes of a state that waits for the device";
     Trained other(runtime(), device(), 2);
     load_state(other.registry, runtime().stream(device()), file("state"));
@@ -85,7 +87,9 @@ TEST_P(StateSnapshotTest, ItsWeightsAreAModels) {
   snapshot.copy();
   snapshot.read_host();
   snapshot.wait();
-  snapshot.write_weights(file("weights"));
+  AtomicFile written(file("weights"));
+  snapshot.write_weights(written);
+  written.commit();
   save_weights(run.model, file("expected"));
   EXPECT_EQ(read_file(file("weights")), read_file(file("expected")));
   Trained other(runtime(), device(), 2);

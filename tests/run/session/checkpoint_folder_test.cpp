@@ -7,6 +7,7 @@
 
 #include "bantam/base/error.h"
 #include "bantam/base/json.h"
+#include "bantam/base/sha256.h"
 #include "tests/run/run_fixture.h"
 
 namespace bantam::run {
@@ -23,22 +24,24 @@ class CheckpointFolderTest : public RunTest {
             .loss = 0.25,
             .accuracy = 0.5,
             .samples = 48,
-            .metrics_bytes = 1234,
-            .histograms_bytes = 5678,
-            .events_bytes = 91,
-            .validation_events_bytes = 47,
+            .metrics = {.bytes = 1234, .sha256 = "m"},
+            .histograms = {.bytes = 5678, .sha256 = "h"},
+            .events = {.bytes = 91, .sha256 = "e"},
+            .validation_events = {.bytes = 47, .sha256 = "v"},
             .seconds = 7.5,
             .schedule_epochs = 9,
             .schedule_updates = 33,
             .best_metric = "accuracy",
             .best_weights = "averages",
+            .best_sha256 = "b",
             .fingerprint = {{"seed", "7"}},
-            .config_sha256 = "abc"};
+            .config_sha256 = "abc",
+            .run_id = "0123"};
   }
   void save(std::int64_t updates, const std::string& text = "w") const {
-    folder_.write(facts(updates), [&](const Checkpoint& checkpoint) {
-      write_file_atomically(checkpoint.weights(), text);
-      write_file_atomically(checkpoint.state(), text + "s");
+    folder_.write(facts(updates), [&](AtomicFile& weights, AtomicFile& state) {
+      weights.write(text);
+      state.write(text + "s");
     });
   }
   std::vector<std::int64_t> listed() const {
@@ -79,10 +82,14 @@ TEST_F(CheckpointFolderTest, WhatIsWrittenIsReadAgain) {
   EXPECT_EQ(read.loss, wrote.loss);
   EXPECT_EQ(read.accuracy, wrote.accuracy);
   EXPECT_EQ(read.samples, wrote.samples);
-  EXPECT_EQ(read.metrics_bytes, wrote.metrics_bytes);
-  EXPECT_EQ(read.histograms_bytes, wrote.histograms_bytes);
-  EXPECT_EQ(read.events_bytes, wrote.events_bytes);
-  EXPECT_EQ(read.validation_events_bytes, wrote.validation_events_bytes);
+  EXPECT_EQ(read.metrics, wrote.metrics);
+  EXPECT_EQ(read.histograms, wrote.histograms);
+  EXPECT_EQ(read.events, wrote.events);
+  EXPECT_EQ(read.validation_events, wrote.validation_events);
+  EXPECT_EQ(read.weights, (FileSum{.bytes = 1, .sha256 = sha256_of("w")}));
+  EXPECT_EQ(read.state, (FileSum{.bytes = 2, .sha256 = sha256_of("ws")}));
+  EXPECT_EQ(read.run_id, wrote.run_id);
+  EXPECT_EQ(read.best_sha256, wrote.best_sha256);
   EXPECT_EQ(read.seconds, wrote.seconds);
   EXPECT_EQ(read.schedule_epochs, wrote.schedule_epochs);
   EXPECT_EQ(read.schedule_updates, wrote.schedule_updates);
@@ -98,11 +105,17 @@ TEST_F(CheckpointFolderTest, OfAnEarlierProgramWhatItLacksIsZero) {
   save(5);
   const Checkpoint checkpoint = folder_.list().at(0);
   nlohmann::json json = nlohmann::json::parse(read_file(checkpoint.facts()));
-  for (const char* key : {"histograms_bytes", "events_bytes", "validation_events_bytes", "schedule_updates", "best"})
+  for (const char* key : {"histograms_bytes", "events_bytes", "validation_events_bytes", "schedule_updates", "best",
+                          "run", "sha256", "metrics_sha256", "histograms_sha256"})
     EXPECT_EQ(json.erase(key), 1u) << key;
+  json["version"] = 1;
+  for (auto& [file, sum] : json["files"].items()) sum.erase("sha256");
   std::ofstream(checkpoint.facts()) << json;
-  EXPECT_EQ(checkpoint.read().histograms_bytes, 0u);
-  EXPECT_EQ(checkpoint.read().events_bytes, 0u);
+  EXPECT_EQ(checkpoint.read().histograms.bytes, 0u);
+  EXPECT_EQ(checkpoint.read().events.bytes, 0u);
+  EXPECT_EQ(checkpoint.read().metrics, (FileSum{.bytes = 1234}));
+  EXPECT_EQ(checkpoint.read().run_id, "");
+  EXPECT_EQ(checkpoint.read_file(checkpoint.state(), checkpoint.read().state), "ws") << "its length is what is known";
   EXPECT_EQ(checkpoint.read().schedule_updates, 0);
   EXPECT_EQ(checkpoint.read().best_metric, "");
 }
@@ -110,9 +123,9 @@ TEST_F(CheckpointFolderTest, OfAnEarlierProgramWhatItLacksIsZero) {
 TEST_F(CheckpointFolderTest, ALossThatIsNotFiniteIsNoNumber) {
   CheckpointFacts diverged = facts(1);
   diverged.loss = std::numeric_limits<double>::infinity();
-  folder_.write(diverged, [&](const Checkpoint& checkpoint) {
-    write_file_atomically(checkpoint.weights(), "w");
-    write_file_atomically(checkpoint.state(), "s");
+  folder_.write(diverged, [&](AtomicFile& weights, AtomicFile& state) {
+    weights.write("w");
+    state.write("s");
   });
   EXPECT_TRUE(std::isnan(folder_.list().at(0).read().loss));
 }
@@ -151,10 +164,9 @@ TEST_F(CheckpointFolderTest, ACheckpointOfAnotherNumberIsTheNewest) {
 /// Between any two steps: what is left is made up for when the run is resumed again, whichever number it asks for.
 TEST_F(CheckpointFolderTest, ARenumberingThatWasInterruptedIsDoneOnceMore) {
   save(40, "forty");
-  nlohmann::ordered_json json =
-      nlohmann::ordered_json::parse(read_file(path("checkpoints/update-00000040/checkpoint.json")));
-  json["updates"] = 10;  // killed before the folder was renamed
-  write_file_atomically(path("checkpoints/update-00000040/checkpoint.json"), json.dump());
+  const Checkpoint ten = folder_.renumber(folder_.list().at(0), 10);
+  fs::rename(ten.path, path("checkpoints/update-00000040"));  // killed before the folder was renamed
+  EXPECT_EQ(folder_.list().at(0).read().updates, 10) << "it is sound";
   write_file_atomically(path("checkpoints/update-00000040/.checkpoint.json.0a.tmp"), "half");
   folder_.remove_temporaries();
   EXPECT_FALSE(fs::exists(path("checkpoints/update-00000040/.checkpoint.json.0a.tmp")));
@@ -176,8 +188,8 @@ TEST_F(CheckpointFolderTest, OneOfTheSameNumberIsReplaced) {
 TEST_F(CheckpointFolderTest, AWriteThatFailsChangesNothing) {
   save(5, "old");
   EXPECT_EQ(error_of([&] {
-              folder_.write(facts(5), [](const Checkpoint& checkpoint) {
-                write_file_atomically(checkpoint.weights(), "half");
+              folder_.write(facts(5), [](AtomicFile& weights, AtomicFile&) {
+                weights.write("half");
                 throw DataError("no room");
               });
             }),
@@ -211,24 +223,32 @@ TEST_F(CheckpointFolderTest, DamageIsNamed) {
     const std::string error = error_of(read);
     EXPECT_NE(error.find(file), std::string::npos) << error;
     EXPECT_NE(error.find(what), std::string::npos) << error;
+    EXPECT_EQ(error.find("json.exception"), std::string::npos) << error;
   };
   for (std::size_t length = 0; length + 2 < sound.size(); length += 40) {
     std::ofstream(checkpoint.facts()) << sound.substr(0, length);
     expect("checkpoint.json", "damaged");
   }
-  nlohmann::json json = nlohmann::json::parse(sound);
+  nlohmann::ordered_json json = nlohmann::ordered_json::parse(sound);
   for (const auto& [key, value] : json.items()) {
-    if (key == "histograms_bytes" || key == "events_bytes" || key == "validation_events_bytes" ||
-        key == "schedule_updates" || key == "best")
-      continue;  // the test above
-    nlohmann::json lacks = json;
+    nlohmann::ordered_json lacks = json;
     lacks.erase(key);
+    std::ofstream(checkpoint.facts()) << lacks;
+    expect("checkpoint.json", key == "version" || key == "sha256" ? key + ": the key is missing" : "SHA-256");
+    if (key == "version" || key == "run" || key.find("s_sha256") != std::string::npos ||
+        key.find("events_bytes") != std::string::npos || key == "histograms_bytes" || key == "schedule_updates" ||
+        key == "best" || key == "sha256")
+      continue;  // the test above
+    lacks["version"] = 1;
+    std::ofstream(checkpoint.facts()) << lacks;
+    expect("checkpoint.json", key);
+    lacks[key] = nlohmann::ordered_json::array({true});
     std::ofstream(checkpoint.facts()) << lacks;
     expect("checkpoint.json", key);
   }
-  json["version"] = 2;
+  json["version"] = 3;
   std::ofstream(checkpoint.facts()) << json;
-  expect("checkpoint.json", "its version is 2; this program reads version 1");
+  expect("checkpoint.json", "its version is 3; this program reads versions 1 and 2");
   std::ofstream(checkpoint.facts()) << sound;
   EXPECT_NO_THROW(read());
   fs::resize_file(checkpoint.weights(), 0);
@@ -238,6 +258,61 @@ TEST_F(CheckpointFolderTest, DamageIsNamed) {
   expect("state.safetensors", "No such file");
   fs::remove(checkpoint.facts());
   expect("checkpoint.json", "No such file");
+}
+
+/// Same length, another content: of each file, at each place, and of files that were exchanged.
+TEST_F(CheckpointFolderTest, EveryByteIsCovered) {
+  save(5, "first");
+  save(6, "later");
+  const Checkpoint checkpoint = folder_.list().at(0), other = folder_.list().at(1);
+  const auto read_all = [&] {
+    const CheckpointFacts facts = checkpoint.read();
+    checkpoint.check_file(checkpoint.weights(), facts.weights);
+    (void)checkpoint.read_file(checkpoint.state(), facts.state);
+  };
+  read_all();
+  for (const fs::path& file : {checkpoint.weights(), checkpoint.state()}) {
+    const std::string sound = read_file(file);
+    for (std::size_t i = 0; i < sound.size(); ++i) {
+      std::string flipped = sound;
+      flipped[i] = static_cast<char>(flipped[i] ^ 1);
+      std::ofstream(file, std::ios::binary) << flipped;
+      EXPECT_NE(error_of(read_all).find(file.string() + ": damaged, or of another checkpoint"), std::string::npos);
+    }
+    write_file_atomically(file, read_file(other.path / file.filename()));
+    EXPECT_NE(error_of(read_all).find(file.string()), std::string::npos) << "of another checkpoint";
+    write_file_atomically(file, sound);
+  }
+  const std::string sound = read_file(checkpoint.facts());
+  for (std::size_t i = 0; i < sound.size(); ++i)
+    for (const char bit : {1, 32}) {
+      std::string flipped = sound;
+      flipped[i] = static_cast<char>(flipped[i] ^ bit);
+      std::ofstream(checkpoint.facts(), std::ios::binary) << flipped;
+      const std::string error = error_of(read_all);
+      EXPECT_NE(error.find(checkpoint.facts().string()), std::string::npos) << i << ": " << error;
+    }
+  write_file_atomically(checkpoint.facts(), sound);
+  read_all();
+}
+
+/// A stranger's checkpoints may be links to other places.
+TEST_F(CheckpointFolderTest, NoLinkIsFollowed) {
+  save(5);
+  fs::create_directory(path("elsewhere"));
+  write_file_atomically(path("elsewhere/.checkpoint.json.0a.tmp"), "mine");
+  fs::create_directory_symlink(path("elsewhere"), path("checkpoints/update-00000009"));
+  folder_.remove_temporaries();
+  EXPECT_TRUE(fs::exists(path("elsewhere/.checkpoint.json.0a.tmp"))) << "it is not the run's";
+  EXPECT_NE(error_of([&] { (void)folder_.list().at(0).read(); }).find("is a symbolic link"), std::string::npos);
+  folder_.keep_newest(0);
+  EXPECT_TRUE(fs::exists(path("elsewhere/.checkpoint.json.0a.tmp")));
+
+  fs::rename(path("checkpoints"), path("moved"));
+  fs::create_directory_symlink(path("elsewhere"), path("checkpoints"));
+  EXPECT_NE(error_of([&] { (void)folder_.list(); }).find("is a symbolic link, expected a folder"), std::string::npos);
+  EXPECT_NE(error_of([&] { save(7); }).find("is a symbolic link"), std::string::npos);
+  EXPECT_EQ(std::distance(fs::directory_iterator(path("elsewhere")), {}), 1);
 }
 
 }  // namespace

@@ -23,12 +23,15 @@ struct Events : Callback, RunObserver {
     warnings.emplace_back(text);
     if (warned) warned();
   }
-  bool told(const std::string& part) const {
-    return std::ranges::any_of(warnings, [&](const std::string& text) { return text.find(part) != std::string::npos; });
+  void on_message(std::string_view text) override { messages.emplace_back(text); }
+  static bool has(const std::vector<std::string>& texts, const std::string& part) {
+    return std::ranges::any_of(texts, [&](const std::string& text) { return text.find(part) != std::string::npos; });
   }
+  bool told(const std::string& part) const { return has(warnings, part); }
+  bool messages_told(const std::string& part) const { return has(messages, part); }
 
   int evaluated = 0;
-  std::vector<std::string> warnings;
+  std::vector<std::string> warnings, messages;
   std::function<void()> warned;
 };
 
@@ -263,6 +266,121 @@ TEST_F(RecoveryTest, ARunThatForgetsItsEndHasNotEnded) {
   }
   ASSERT_EQ(CheckpointFolder(path("r")).list().size(), 1u) << "the later one is removed";
   EXPECT_NE(state_of("r"), RunState::finished);
+}
+
+/// Another run's state, of the same shapes, seed and update, and with a checksum of its own that is sound.
+TEST_F(RecoveryTest, AForeignStateIsRefusedByName) {
+  const std::string kept = "checkpoint={every: off, keep_last: 10}";
+  begin("whole", {kept});
+  for (const auto& [run, rate] : {std::pair("r", "0.05"), std::pair("other", "0.04")}) {
+    begin(run, {kept, "train.max_updates=6", std::string("train.optimizer.sgd.learning_rate=") + rate});
+    resume(run, {"train.max_updates=9"});
+  }
+  const auto copy = [&] {
+    fs::remove_all(path("s"));
+    fs::copy(path("r"), path("s"), fs::copy_options::recursive);
+    events_.warnings.clear();
+  };
+  const fs::path newest = "checkpoints/update-00000009";
+  for (const char* file : {"state.safetensors", "weights.safetensors"})
+    for (const fs::path& from : {path("other") / newest, path("r/checkpoints/update-00000006")}) {
+      copy();
+      fs::copy_file(from / file, path("s") / newest / file, fs::copy_options::overwrite_existing);
+      EXPECT_EQ(resume("s", {"train.max_updates=0"}).result.updates, 6) << "from the checkpoint before it";
+      EXPECT_TRUE(events_.told((newest / file).string() + ": damaged"));
+      EXPECT_EQ(read_file(path("s/weights.safetensors")), read_file(path("whole/weights.safetensors")));
+      EXPECT_EQ(lines_without_clock(read_file(path("s/metrics.jsonl"))),
+                lines_without_clock(read_file(path("whole/metrics.jsonl"))));
+    }
+  copy();  // a whole checkpoint names its run
+  fs::remove_all(path("s") / newest);
+  fs::copy(path("other") / newest, path("s") / newest, fs::copy_options::recursive);
+  try {
+    resume("s", {"train.max_updates=0"});
+    ADD_FAILURE() << "it passed";
+  } catch (const DataError& error) {
+    EXPECT_NE(std::string(error.what()).find("checkpoint.json is of another run"), std::string::npos) << error.what();
+  }
+  EXPECT_EQ(CheckpointFolder(path("s")).list().size(), 2u) << "none is removed";
+}
+
+TEST_F(RecoveryTest, LogsThatTheRunHasNotWrittenAreRefused) {
+  const std::vector<std::string> half = {"checkpoint={every: 3updates, min_interval: 0s, keep_last: 1}",
+                                         "train.max_updates=9", "log={histograms: 3}"};
+  begin("r", half);
+  begin("again", half);  // the same bits at other times
+  const std::string metrics = read_file(path("r/metrics.jsonl")), histograms = read_file(path("r/histograms.jsonl"));
+  const auto refuses = [&](const std::string& file, const std::string& text, const std::string& what) {
+    write_file_atomically(path("r") / file, text);
+    try {
+      resume("r", {"train.max_updates=0"});
+      ADD_FAILURE() << file << " passed: " << what;
+    } catch (const DataError& error) {
+      const std::string message = error.what();
+      EXPECT_NE(message.find((path("r") / file).string()), std::string::npos) << message;
+      EXPECT_NE(message.find(what), std::string::npos) << message;
+      EXPECT_NE(message.find("--accept-changes"), std::string::npos) << message;
+    }
+    EXPECT_EQ(read_file(path("r") / file), text) << "nothing is lost";
+    write_file_atomically(path("r/metrics.jsonl"), metrics);
+    write_file_atomically(path("r/histograms.jsonl"), histograms);
+  };
+  std::string flipped = metrics;
+  flipped[20] = static_cast<char>(flipped[20] ^ 1);
+  refuses("metrics.jsonl", flipped, "differs from what the run has written");
+  refuses("metrics.jsonl", metrics.substr(0, 100), "has 100 bytes, expected at least the");
+  refuses("metrics.jsonl", "", "has 0 bytes");
+  refuses("metrics.jsonl", read_file(path("again/metrics.jsonl")), "metrics.jsonl");
+  refuses("histograms.jsonl", histograms.substr(0, histograms.size() / 2), "expected at least the");
+  fs::remove(path("r/metrics.jsonl"));
+  EXPECT_THROW(resume("r", {"train.max_updates=0"}), DataError);
+
+  write_file_atomically(path("r/metrics.jsonl"), flipped);
+  EXPECT_EQ(change("r", {"train.max_updates=0"}).result.updates, 3);
+  EXPECT_EQ(read_file(path("r/metrics.jsonl.kept")), flipped);
+  EXPECT_EQ(std::ranges::count(read_file(path("r/metrics.jsonl")), '\n'), 14) << "12 updates and 2 epochs, each once";
+}
+
+TEST_F(RecoveryTest, NewerLogsUnderAnOlderCheckpointAreCut) {
+  const std::vector<std::string> often = {"checkpoint={every: 3updates, min_interval: 0s, keep_last: 10}"};
+  begin("whole", often);
+  begin("r", often);
+  for (const char* newer : {"update-00000012", "update-00000009"}) fs::remove_all(path("r/checkpoints") / newer);
+  resume("r");
+  EXPECT_EQ(read_file(path("r/weights.safetensors")), read_file(path("whole/weights.safetensors")));
+  EXPECT_EQ(lines_without_clock(read_file(path("r/metrics.jsonl"))),
+            lines_without_clock(read_file(path("whole/metrics.jsonl"))));
+}
+
+TEST_F(RecoveryTest, WeightsOfAnEndThatAreDamagedAreWrittenAgain) {
+  begin("r", {});
+  const std::string weights = read_file(path("r/weights.safetensors"));
+  std::string flipped = weights;
+  flipped.back() = static_cast<char>(flipped.back() ^ 1);
+  write_file_atomically(path("r/weights.safetensors"), flipped);
+  EXPECT_TRUE(resume("r").finished_before);
+  EXPECT_EQ(read_file(path("r/weights.safetensors")), weights);
+}
+
+TEST_F(RecoveryTest, ACheckpointOfAnEarlierVersionGoesOn) {
+  begin("whole", {});
+  begin("r", {"train.max_updates=9"});
+  const Checkpoint checkpoint = CheckpointFolder(path("r")).list().at(0);
+  nlohmann::ordered_json json = nlohmann::ordered_json::parse(read_file(checkpoint.facts()));
+  json["version"] = 1;
+  for (const char* key :
+       {"run", "sha256", "metrics_sha256", "histograms_sha256", "events_sha256", "validation_events_sha256"})
+    ASSERT_EQ(json.erase(key), 1u) << key;
+  for (auto& [file, sum] : json["files"].items()) sum.erase("sha256");
+  json["best"].erase("sha256");
+  write_file_atomically(checkpoint.facts(), json.dump(1));
+  nlohmann::ordered_json record = nlohmann::ordered_json::parse(read_file(path("r/run.json")));
+  ASSERT_EQ(record.erase("id"), 1u);
+  write_file_atomically(path("r/run.json"), record.dump(1));
+  resume("r", {"train.max_updates=0"});
+  EXPECT_EQ(read_file(path("r/weights.safetensors")), read_file(path("whole/weights.safetensors")));
+  EXPECT_TRUE(events_.messages_told("of an earlier version"));
+  EXPECT_EQ(CheckpointFolder(path("r")).list().at(0).read().metrics.sha256.size(), 64u) << "from now on";
 }
 
 /// Evaluations after a checkpoint that a run goes back to are thrown away, and their weights with them. In one of the

@@ -79,9 +79,9 @@ TEST_F(RunListTest, ARunThatHasNotEndedIsWhereItsMetricsAre) {
 TEST_F(RunListTest, AKilledRunIsWhereItsNewestCheckpointIs) {
   add("r", RunState::running);
   const CheckpointFacts facts{.updates = 8, .epoch = 1, .update = 2, .seconds = 3.5};
-  CheckpointFolder(path("r")).write(facts, [](const Checkpoint& checkpoint) {
-    write_file_atomically(checkpoint.weights(), "w");
-    write_file_atomically(checkpoint.state(), "s");
+  CheckpointFolder(path("r")).write(facts, [](AtomicFile& weights, AtomicFile& state) {
+    weights.write("w");
+    state.write("s");
   });
   {
     const RunLock lock(path("r"));

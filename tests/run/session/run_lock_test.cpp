@@ -1,10 +1,25 @@
 // One holder at a time, and a file that goes with it.
 #include "bantam/run/session/run_lock.h"
 
+#include <cerrno>
+
+#include <sys/file.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "bantam/base/error.h"
+#include "bantam/run/train.h"
 #include "tests/run/run_fixture.h"
+
+namespace {
+int g_error = 0;  // of every flock; 0: as the system
+}
+
+extern "C" int flock(int descriptor, int operation) {
+  if (g_error == 0) return static_cast<int>(::syscall(SYS_flock, descriptor, operation));
+  errno = g_error;
+  return -1;
+}
 
 namespace bantam::run {
 namespace {
@@ -38,6 +53,30 @@ TEST_F(RunLockTest, AFileThatNobodyHoldsIsFree) {
   RunLock::require_free(path("."));
   const RunLock lock(path("."));
   EXPECT_EQ(read_file(path(".lock")).rfind(std::to_string(::getpid()) + "\n", 0), 0u) << "the holder has signed";
+}
+
+TEST_F(RunLockTest, AFileSystemWithoutLocksIsToldOnce) {
+  struct Warnings : RunObserver {
+    void on_warning(std::string_view text) override { told += text.find("has no locks (flock)") != std::string::npos; }
+    int told = 0;
+  } warnings;
+  g_error = ENOLCK;
+  for (const char* run : {"a", "b"}) {
+    train(tiny({"train.max_updates=1"}), {.threads = 1, .run_dir = path(run), .observer = &warnings});
+    EXPECT_FALSE(std::filesystem::exists(path(run) / ".lock"));
+  }
+  g_error = 0;
+  EXPECT_EQ(warnings.told, 1);
+}
+
+TEST_F(RunLockTest, LeavesWhatTheFileLeadsTo) {
+  write_file_atomically(path("theirs"), "theirs");
+  std::filesystem::create_hard_link(path("theirs"), path(".lock"));
+  { const RunLock lock(path(".")); }
+  EXPECT_EQ(read_file(path("theirs")), "theirs");
+  std::filesystem::create_symlink(path("theirs"), path(".lock"));
+  EXPECT_THROW(RunLock(path(".")), DataError);
+  EXPECT_EQ(read_file(path("theirs")), "theirs");
 }
 
 TEST_F(RunLockTest, NeedsAFolder) { EXPECT_THROW(RunLock(path("none")), DataError); }

@@ -1,0 +1,212 @@
+// Name by name from the folder on, each opened without following a link, and the last one looked at before and after.
+#include "bantam/base/folder_file.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <span>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "bantam/base/error.h"
+#include "bantam/base/text.h"
+
+namespace bantam {
+namespace {
+
+namespace fs = std::filesystem;
+
+[[noreturn]] void fail(const fs::path& path, std::string_view reason) {
+  throw DataError(fmt::format("cannot use {}: {}", path.string(), reason));
+}
+
+std::string reason_text(int number) { return std::generic_category().message(number); }
+
+[[noreturn]] void fail_with_kind(const fs::path& path, const std::string& kind, std::string_view expected) {
+  fail(path,
+       fmt::format("it is {}, expected {}; nothing outside of the folder is read or written: put {} itself there, "
+                   "or remove it",
+                   kind, expected, expected));
+}
+
+/// "a symbolic link"; empty: a regular file.
+std::string kind_of(mode_t mode) {
+  if (S_ISREG(mode)) return "";
+  if (S_ISLNK(mode)) return "a symbolic link";
+  if (S_ISDIR(mode)) return "a folder";
+  if (S_ISFIFO(mode)) return "a FIFO";
+  return S_ISSOCK(mode) ? "a socket" : "a device";
+}
+
+/// The trusted folder, and the names below it.
+struct Way {
+  fs::path begin;
+  std::vector<std::string> names;
+};
+
+Way way_to(const FolderFile& file) {
+  Way way{.begin = file.path.has_filename() ? file.path : file.path.parent_path(), .names = {}};
+  for (int i = 0; i < file.names; ++i) {
+    way.names.insert(way.names.begin(), way.begin.filename().string());
+    way.begin = way.begin.parent_path();
+  }
+  if (way.begin.empty()) way.begin = ".";
+  return way;
+}
+
+FileDescriptor open_next(int folder, const std::string& name, int flags) {
+  for (;;) {
+    FileDescriptor opened(::openat(folder, name.c_str(), flags | O_CLOEXEC, 0644));
+    if (opened || errno != EINTR) return opened;
+  }
+}
+
+/// Empty, with errno, where a folder is not there; throws for links and what is no folder.
+FileDescriptor walk(const FolderFile& file, const Way& way) {
+  FileDescriptor folder = open_next(AT_FDCWD, way.begin.string(), O_PATH | O_DIRECTORY);
+  fs::path at = way.begin;
+  for (std::size_t i = 0; folder && i + 1 < way.names.size(); ++i) {
+    at /= way.names[i];
+    FileDescriptor next = open_next(folder.get(), way.names[i], O_PATH | O_DIRECTORY | O_NOFOLLOW);
+    struct stat facts {};
+    if (!next && (errno == ENOTDIR || errno == ELOOP) &&
+        ::fstatat(folder.get(), way.names[i].c_str(), &facts, AT_SYMLINK_NOFOLLOW) == 0)
+      fail_with_kind(at, S_ISREG(facts.st_mode) ? "a file" : kind_of(facts.st_mode), "a folder");
+    folder = std::move(next);
+  }
+  if (!folder && errno != ENOENT && errno != ENOTDIR) fail(file.path, reason_text(errno));
+  return folder;
+}
+
+/// Reads on until `to` is full or the file ends.
+std::size_t read_part(const fs::path& path, int descriptor, std::span<char> to) {
+  std::size_t done = 0;
+  while (done < to.size()) {
+    const ssize_t got = ::read(descriptor, to.data() + done, to.size() - done);
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) throw DataError(fmt::format("cannot read {}: {}", path.string(), reason_text(errno)));
+    if (got == 0) break;
+    done += static_cast<std::size_t>(got);
+  }
+  return done;
+}
+
+constexpr std::size_t kPart = std::size_t{1} << 18;
+
+}  // namespace
+
+FileDescriptor::FileDescriptor(FileDescriptor&& other) noexcept : value_(std::exchange(other.value_, -1)) {}
+
+FileDescriptor& FileDescriptor::operator=(FileDescriptor&& other) noexcept {
+  std::swap(value_, other.value_);
+  return *this;
+}
+
+FileDescriptor::~FileDescriptor() {
+  const int reason = errno;
+  if (value_ >= 0) ::close(value_);
+  errno = reason;
+}
+
+FileDescriptor open_folder_of(const FolderFile& file) {
+  FileDescriptor folder = walk(file, way_to(file));
+  if (!folder) throw DataError(fmt::format("cannot use {}: its folder is not there", file.path.string()));
+  return folder;
+}
+
+std::string what_else_is_at(const FolderFile& file) {
+  const Way way = way_to(file);
+  const FileDescriptor folder = walk(file, way);
+  struct stat facts {};
+  if (!folder || ::fstatat(folder.get(), way.names.back().c_str(), &facts, AT_SYMLINK_NOFOLLOW) != 0) return "";
+  return kind_of(facts.st_mode);
+}
+
+FileDescriptor open_file(const FolderFile& file, int flags) {
+  const Way way = way_to(file);
+  const FileDescriptor folder = walk(file, way);
+  if (!folder) return {};
+  struct stat facts {};
+  if (::fstatat(folder.get(), way.names.back().c_str(), &facts, AT_SYMLINK_NOFOLLOW) == 0 && !S_ISREG(facts.st_mode))
+    fail_with_kind(file.path, kind_of(facts.st_mode), "a regular file");  // a device is not even opened
+  FileDescriptor opened = open_next(folder.get(), way.names.back(), flags | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY);
+  if (!opened && errno == ENOENT) return {};
+  if (!opened) throw DataError(fmt::format("cannot open {}: {}", file.path.string(), reason_text(errno)));
+  if (::fstat(opened.get(), &facts) != 0) fail(file.path, reason_text(errno));
+  if (!S_ISREG(facts.st_mode)) fail_with_kind(file.path, kind_of(facts.st_mode), "a regular file");
+  return opened;
+}
+
+void require_no_links(const FolderFile& folder) { (void)walk(folder, way_to({folder.path / ".", folder.names + 1})); }
+
+std::string read_file(const FolderFile& file, std::uint64_t most_bytes) {
+  const FileDescriptor opened = open_file(file, O_RDONLY);
+  if (!opened) throw DataError(fmt::format("cannot read {}: {}", file.path.string(), reason_text(ENOENT)));
+  struct stat facts {};
+  if (::fstat(opened.get(), &facts) != 0) fail(file.path, reason_text(errno));
+  const auto require_size = [&](std::uint64_t bytes) {
+    if (bytes > most_bytes)
+      throw DataError(fmt::format("cannot read {}: it is larger than the {} bytes that such a file may have",
+                                  file.path.string(), format_count(static_cast<std::int64_t>(most_bytes))));
+  };
+  require_size(static_cast<std::uint64_t>(facts.st_size));
+  std::string text;
+  std::size_t used = 0;
+  for (std::size_t part = static_cast<std::size_t>(facts.st_size) + 1;; part = kPart) {  // it may grow meanwhile
+    text.resize(used + part);
+    const std::size_t got = read_part(file.path, opened.get(), std::span(text).subspan(used));
+    used += got;
+    require_size(used);
+    if (got < part) break;
+  }
+  text.resize(used);
+  return text;
+}
+
+bool read_lines(const FolderFile& file, std::uint64_t from, const std::function<bool(const FileLine&)>& use) {
+  const FileDescriptor opened = open_file(file, O_RDONLY);
+  if (!opened) return false;
+  if (::lseek(opened.get(), static_cast<off_t>(from), SEEK_SET) < 0) fail(file.path, reason_text(errno));
+  std::string text, part(kPart, '\0');
+  FileLine line{.text = {}, .number = 1, .offset = from};
+  for (bool ends = false; !ends;) {
+    const std::size_t got = read_part(file.path, opened.get(), part);
+    ends = got < part.size();
+    const std::size_t old = text.size();  // without an end
+    text.append(part, 0, got);
+    std::size_t begin = 0;
+    for (std::size_t end = text.find('\n', old); end != std::string::npos; end = text.find('\n', begin)) {
+      line.text = std::string_view(text).substr(begin, end - begin);
+      if (!use(line)) return true;
+      ++line.number;
+      line.offset += end + 1 - begin;
+      begin = end + 1;
+    }
+    text.erase(0, begin);
+  }
+  line.text = text;
+  line.is_whole = false;
+  if (!text.empty()) (void)use(line);
+  return true;
+}
+
+RunningSum sum_of(const FolderFile& file, std::uint64_t most) {
+  RunningSum sum;
+  const FileDescriptor opened = open_file(file, O_RDONLY);
+  if (!opened) return sum;
+  std::string part(kPart, '\0');
+  while (sum.bytes() < most) {
+    const std::size_t wanted = static_cast<std::size_t>(std::min<std::uint64_t>(part.size(), most - sum.bytes()));
+    const std::size_t got = read_part(file.path, opened.get(), std::span(part).first(wanted));
+    sum.add(std::string_view(part).substr(0, got));
+    if (got < wanted) break;
+  }
+  return sum;
+}
+
+}  // namespace bantam
