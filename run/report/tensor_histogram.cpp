@@ -62,12 +62,15 @@ std::int64_t update_of(const std::string& text, const std::filesystem::path& pat
 }
 
 /// The whole lines of the file.
-std::vector<LoggedLine> lines_of(std::ifstream& file, const std::filesystem::path& path) {
+std::vector<LoggedLine> lines_of(std::ifstream& file, const std::filesystem::path& path,
+                                 const std::function<void()>& on_line) {
   std::vector<LoggedLine> lines;
   std::streamoff offset = 0;
   for (std::string text; std::getline(file, text) && !file.eof();
-       offset += static_cast<std::streamoff>(text.size()) + 1)
+       offset += static_cast<std::streamoff>(text.size()) + 1) {
+    if (on_line) on_line();
     lines.push_back({offset, update_of(text, path, lines.size() + 1)});
+  }
   return lines;
 }
 
@@ -111,12 +114,13 @@ std::vector<ReportedHistogram> histograms_of(const SafetensorsFile& file) {
   return made;
 }
 
-std::vector<ReportedHistogram> read_histograms(const std::filesystem::path& path, std::size_t most) {
+std::vector<ReportedHistogram> read_histograms(const std::filesystem::path& path, std::size_t most,
+                                               const std::function<void()>& on_line) {
   std::error_code error;
   if (most == 0 || !std::filesystem::exists(path, error)) return {};
   std::ifstream file(path, std::ios::binary);
   if (!file) throw DataError(fmt::format("{}: cannot be read", path.string()));
-  const std::vector<LoggedLine> lines = lines_of(file, path);
+  const std::vector<LoggedLine> lines = lines_of(file, path, on_line);
   if (lines.empty()) return {};
   std::set<std::int64_t> updates;
   for (const LoggedLine& line : lines) updates.insert(line.update);
@@ -126,6 +130,7 @@ std::vector<ReportedHistogram> read_histograms(const std::filesystem::path& path
   file.clear();
   for (std::size_t l = 0; l < lines.size(); ++l) {
     if (!chosen.contains(lines[l].update)) continue;
+    if (on_line) on_line();
     file.seekg(lines[l].offset);
     std::string text;
     std::getline(file, text);

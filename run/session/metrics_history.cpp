@@ -141,7 +141,7 @@ MetricsFile::~MetricsFile() = default;
 MetricsFile::MetricsFile(MetricsFile&&) noexcept = default;
 MetricsFile& MetricsFile::operator=(MetricsFile&&) noexcept = default;
 
-MetricsHistory MetricsFile::read(std::size_t most_points) {
+MetricsHistory MetricsFile::read(std::size_t most_points, const std::function<void()>& on_line) {
   std::error_code error;
   const std::uint64_t size = std::filesystem::file_size(path_, error);
   if (error || size < bytes_) {
@@ -152,6 +152,7 @@ MetricsHistory MetricsFile::read(std::size_t most_points) {
   if (!error && !file) throw DataError(fmt::format("{}: cannot be read", path_.string()));
   file.seekg(static_cast<std::streamoff>(bytes_));
   for (std::string text; std::getline(file, text) && !file.eof();) {  // a line without its end is being written
+    if (on_line) on_line();
     ++lines_;
     bytes_ += text.size() + 1;
     const Json line = Json::parse(text, nullptr, false);
