@@ -77,7 +77,7 @@ for package in "${archive_packages[@]}"; do
   [[ -f /usr/share/doc/$package/copyright ]] || missing+=("$package")
 done
 ((${#missing[@]} == 0)) || scripts/install_deps.sh "${missing[@]}"
-scripts/build.sh "$folder" "$jobs" bantam -DCMAKE_BUILD_TYPE=Release -DBANTAM_STATIC_DEPENDENCIES=ON -DBANTAM_HTTP=OFF -DBANTAM_ONEDNN=OFF \
+scripts/build.sh "$folder" "$jobs" bantam -DCMAKE_BUILD_TYPE=Release -DBANTAM_STATIC_DEPENDENCIES=ON -DBANTAM_ONEDNN=OFF \
   -DBANTAM_WEBP=ON -DBANTAM_GIF=ON -DBANTAM_TIFF=OFF \
   -DBANTAM_TESTS=OFF -DBANTAM_EXAMPLES=OFF "$@"
 

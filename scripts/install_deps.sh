@@ -5,7 +5,7 @@ set -euo pipefail
 
 packages=(cmake g++ ninja-build ccache libdnnl-dev libyaml-cpp-dev libcli11-dev libfmt-dev
           nlohmann-json3-dev libeigen3-dev zlib1g-dev libarchive-dev libjpeg-dev libpng-dev libwebp-dev libgif-dev libtiff-dev libgtest-dev
-          pkgconf libcpp-httplib-dev "$@")
+          pkgconf "$@")
 
 if ! command -v dpkg-query >/dev/null; then
   echo "install_deps: this is no Debian system; make sure these (or their like) are installed: ${packages[*]}" >&2

@@ -14,7 +14,7 @@ for program in "$build"/bantam "$build"/examples/embed/embed "$build"/tests/stre
   strip -o "$stage/pack/bin/$(basename "$program")" "$program"
 done
 ldd "$stage"/pack/bin/* > "$stage/needed" 2>/dev/null || true
-for library in libdnnl libgomp libyaml-cpp libfmt libgtest libgtest_main libOpenCL libz libjpeg libpng16 libwebp libwebpdemux libgif libtiff libdeflate libLerc libjbig liblzma libzstd libcpp-httplib libssl libcrypto libbrotlidec libbrotlienc libbrotlicommon; do
+for library in libdnnl libgomp libyaml-cpp libfmt libgtest libgtest_main libOpenCL libz libjpeg libpng16 libwebp libwebpdemux libgif libtiff libdeflate libLerc libjbig liblzma libzstd; do
   path=$(awk -v l="$library.so" 'index($1, l) == 1 && !found { print $3; found = 1 }' "$stage/needed")
   [ -z "$path" ] || cp -L "$path" "$stage/pack/lib/$(basename "$path")"
 done

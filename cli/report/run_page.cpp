@@ -10,6 +10,7 @@
 
 #include "bantam/base/json.h"
 #include "bantam/base/printable.h"
+#include "bantam/base/sha256.h"
 #include "bantam/base/text.h"
 #include "bantam/cli/report/page_parts.h"
 #include "bantam/cli/report/page_text.h"
@@ -285,6 +286,22 @@ std::string run_page(std::span<const RunReport> reports, const RunPageOptions& o
     if (page.size() <= kMostPageBytes) break;
   }
   return page;
+}
+
+std::string run_page_script_hashes() {
+  constexpr std::string_view kBegin = "<script>", kEnd = "</script>";
+  const std::string_view page = page_part("run.html");
+  std::vector<std::string> hashes;
+  for (std::size_t at = 0; (at = page.find(kBegin, at)) != std::string_view::npos;) {
+    at += kBegin.size();
+    const std::string text = filled(page.substr(at, page.find(kEnd, at) - at),
+                                    {{"theme", page_part("theme.js")}, {"script", page_part("run.js")}});
+    Sha256 sum;
+    sum.update({reinterpret_cast<const std::uint8_t*>(text.data()), text.size()});
+    const Sha256Bytes bytes = sum.finish_bytes();
+    hashes.push_back("'sha256-" + base64({reinterpret_cast<const char*>(bytes.data()), bytes.size()}) + "'");
+  }
+  return join(hashes, " ", " ");
 }
 
 }  // namespace bantam::cli

@@ -24,4 +24,7 @@ nlohmann::ordered_json run_page_news(std::span<const run::RunReport> reports, co
 
 std::string run_page(std::span<const run::RunReport> reports, const RunPageOptions& options = {});
 
+/// The scripts of every such page, as a Content-Security-Policy names them: "'sha256-…' 'sha256-…'".
+std::string run_page_script_hashes();
+
 }  // namespace bantam::cli

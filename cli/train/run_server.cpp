@@ -1,33 +1,48 @@
-// Two answers by cpp-httplib: the page, and its news.
+// Two answers by HttpServer: the page, and its news.
 #include "bantam/cli/train/run_server.h"
 
 #include <array>
 #include <atomic>
-#include <csignal>
+#include <chrono>
 #include <mutex>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <system_error>
-#include <thread>
+#include <utility>
 
 #include <fmt/format.h>
-#include <httplib.h>
+#include <sys/mman.h>
 
 #include "bantam/base/error.h"
 #include "bantam/base/json.h"
 #include "bantam/cli/report/run_page.h"
+#include "bantam/cli/train/http_server.h"
 #include "bantam/run/report/run_report.h"
 
 namespace bantam::cli {
 namespace fs = std::filesystem;
 namespace {
 
-constexpr const char* kAddress = "127.0.0.1";
+constexpr const char* kHtml = "text/html; charset=utf-8";
 constexpr const char* kStarting =
     "<!doctype html><html lang=\"en\"><meta charset=\"utf-8\"><meta http-equiv=\"refresh\" content=\"2\">"
     "<link rel=\"icon\" href=\"data:,\"><title>starting</title><p>The run is starting.</p></html>";
+/// An answer that is younger is sent to other clients as well: building one uses processor time that the training
+/// could use.
+constexpr std::chrono::seconds kFresh{1};
+/// Exceeds what building an answer needs. Where memory ends, some of the libraries' code ends the process (nlohmann's
+/// destructors allocate), so building begins only where this much is free.
+constexpr std::size_t kRoomBytes = 96 << 20;
 
-/// Change whenever the file, or one of the run's, does.
+void require_room() {
+  void* const room = ::mmap(nullptr, kRoomBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (room == MAP_FAILED)
+    throw Error("There is too little memory for the page; the training goes on. Ask again later.");
+  ::munmap(room, kRoomBytes);
+}
+
+/// A text that changes whenever the file changes.
 std::string version_of(const fs::path& file) {
   std::error_code error;
   const auto size = fs::file_size(file, error);
@@ -39,126 +54,118 @@ std::string versions_of(const fs::path& folder) {
                      version_of(folder / "histograms.jsonl"));
 }
 
-/// Signals are for the thread that trains.
-class BlockedSignals {
- public:
-  BlockedSignals() {
-    sigset_t all;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before_);
-  }
-  ~BlockedSignals() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
-  BlockedSignals(const BlockedSignals&) = delete;
-  BlockedSignals& operator=(const BlockedSignals&) = delete;
+/// The page's own scripts may run, and no other.
+std::string page_policy() {
+  return fmt::format(
+      "default-src 'none'; script-src {}; style-src 'unsafe-inline'; img-src data:; connect-src 'self'; "
+      "base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+      run_page_script_hashes());
+}
 
- private:
-  sigset_t before_;
+/// An answer, and the state of the files that it shows.
+struct Made {
+  std::string version = {};
+  std::chrono::steady_clock::time_point time = {};
+  std::shared_ptr<const std::string> text = nullptr;
 };
 
 }  // namespace
 
-struct RunServer::Impl {
-  httplib::Server server;
-  int port = 0;
-  std::thread thread;
-  std::atomic<bool> ended = false;  // it listens no more
-  std::mutex guard;
-  std::optional<fs::path> folder;
-  std::optional<run::MetricsFile> metrics;  // read on from where the last answer ended
+class RunServer::Impl {
+ public:
+  explicit Impl(int port)
+      : server_(port, [this](const HttpRequest& request, int own) { return answer(request, own); }) {}
+  ~Impl() { ends_ = true; }
 
-  /// What the files say now, as `write` writes it.
-  template <class Write>
-  void answer(httplib::Response& response, const char* type, bool histograms, const Write& write) {
-    try {
-      const std::string version = versions_of(*folder);
-      run::RunReportOptions options;
-      if (!histograms) options.most_histograms = 0;
-      options.held_out.reset();
-      options.metrics = &*metrics;
-      std::array reports = {run::report_of(*folder, options)};
-      reports[0].no_weights = reports[0].no_held_out =
-          "Follows when the run has ended: `bantam report " + folder->string() + "`.";
-      response.set_content(write(reports, version), type);
-    } catch (const std::exception& error) {  // a file is being replaced: the next request finds it
-      response.status = 503;
-      response.set_content(error.what(), "text/plain");
-    }
+  int port() const { return server_.port(); }
+  void follow(const fs::path& folder) {
+    const std::lock_guard lock(guard_);
+    folder_ = folder;
   }
-  void send_page(const httplib::Request&, httplib::Response& response) {
-    const std::lock_guard lock(guard);
-    if (!folder) return response.set_content(kStarting, "text/html");
-    answer(response, "text/html", true, [](std::span<const run::RunReport> reports, const std::string& version) {
+
+ private:
+  HttpAnswer answer(const HttpRequest& request, int own_port) {
+    const bool is_page = request.path == "/";
+    if (!is_own_request(request, is_page, own_port))
+      return text_answer(403, "Another site, or another name of this machine, may not read the run.");
+    if (!is_page && request.path != "/data.json")
+      return text_answer(404, "There are the page, /, and its data, /data.json.");
+    if (const std::optional<fs::path> folder = folder_now(); folder != followed_) {
+      followed_ = folder;
+      metrics_.emplace(*folder / "metrics.jsonl");
+      page_ = news_ = news_with_histograms_ = {};
+    }
+    return is_page ? page() : news(request.query);
+  }
+
+  HttpAnswer page() {
+    if (!followed_) {
+      HttpAnswer starting = text_answer(200, kStarting);
+      starting.type = kHtml;
+      return starting;
+    }
+    const Made& made = made_by(page_, true, [](std::span<const run::RunReport> reports, const std::string& version) {
       return run_page(reports, {.version = version});
     });
+    return {.type = kHtml, .body = made.text, .security_policy = page_policy()};
   }
-  void send_news(const httplib::Request& request, httplib::Response& response) {
-    const std::lock_guard lock(guard);
-    const std::string seen = request.get_param_value("seen");
-    if (!folder || seen == versions_of(*folder)) {
-      response.status = 204;
-      return;
-    }
-    const bool histograms = !seen.ends_with("." + version_of(*folder / "histograms.jsonl"));
-    answer(response, "application/json", histograms,
-           [histograms](std::span<const run::RunReport> reports, const std::string& version) {
-             return json_text(run_page_news(reports, version, histograms));
-           });
+
+  HttpAnswer news(std::string_view query) {
+    constexpr std::string_view kSeen = "seen=";
+    const std::string_view seen = query.starts_with(kSeen) ? query.substr(kSeen.size()) : "";
+    if (!followed_ || seen == versions_of(*followed_)) return {.status = 204};
+    const bool histograms = !seen.ends_with("." + version_of(*followed_ / "histograms.jsonl"));
+    const Made& made = made_by(histograms ? news_with_histograms_ : news_, histograms,
+                               [=](std::span<const run::RunReport> reports, const std::string& version) {
+                                 return json_text(run_page_news(reports, version, histograms));
+                               });
+    if (seen == made.version) return {.status = 204};
+    return {.type = "application/json", .body = made.text};
   }
-  /// A page of another site must not read the run by a name that it points at this machine.
-  bool is_own(const httplib::Request& request) const {
-    const std::string host = request.get_header_value("Host");
-    return host == fmt::format("{}:{}", kAddress, port) || host == fmt::format("localhost:{}", port);
+
+  std::optional<fs::path> folder_now() {
+    const std::lock_guard lock(guard_);
+    return folder_;
   }
-  bool bind() {
-    // The library's own choice lets two programs share a port.
-    server.set_socket_options([](int socket) {
-      const int yes = 1;
-      setsockopt(socket, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
-    });
-    if (port != 0) return server.bind_to_port(kAddress, port);
-    port = server.bind_to_any_port(kAddress);
-    return port > 0;
+
+  /// The answer of a kind that was made last, or, where that is old, as the files say now and as `write` writes it.
+  template <class Write>
+  const Made& made_by(Made& last, bool histograms, const Write& write) {
+    const auto now = std::chrono::steady_clock::now();
+    if (last.text != nullptr && now - last.time < kFresh) return last;
+    require_room();
+    std::string version = versions_of(*followed_);
+    run::RunReportOptions options;
+    if (!histograms) options.most_histograms = 0;
+    options.held_out.reset();
+    options.metrics = &*metrics_;
+    options.on_line = [this] {
+      if (ends_) throw Error("The run has ended.");
+    };
+    std::array reports = {run::report_of(*followed_, options)};
+    reports[0].no_weights = reports[0].no_held_out =
+        "Follows when the run has ended: `bantam report " + followed_->string() + "`.";
+    auto text = std::make_shared<const std::string>(write(reports, version));
+    last = {.version = std::move(version), .time = now, .text = std::move(text)};
+    return last;
   }
-  void listen() {
-    server.new_task_queue = [] { return new httplib::ThreadPool(2); };
-    server.set_pre_routing_handler([this](const httplib::Request& request, httplib::Response& response) {
-      response.set_header("Cache-Control", "no-store");
-      if (is_own(request)) return httplib::Server::HandlerResponse::Unhandled;
-      response.status = 403;
-      return httplib::Server::HandlerResponse::Handled;
-    });
-    server.Get("/",
-               [this](const httplib::Request& request, httplib::Response& response) { send_page(request, response); });
-    server.Get("/data.json",
-               [this](const httplib::Request& request, httplib::Response& response) { send_news(request, response); });
-    const BlockedSignals blocked;
-    thread = std::thread([this] {
-      server.listen_after_bind();
-      ended = true;
-    });
-  }
+
+  std::atomic<bool> ends_ = false;
+  std::mutex guard_;
+  std::optional<fs::path> folder_;
+  // Of the server's thread.
+  std::optional<fs::path> followed_;
+  std::optional<run::MetricsFile> metrics_;  // read on from where the last answer ended
+  Made page_, news_, news_with_histograms_;
+  HttpServer server_;  // ends before all that its thread uses
 };
 
-RunServer::RunServer(int port) : impl_(std::make_unique<Impl>()) {
-  impl_->port = port;
-  if (!impl_->bind())
-    throw ConfigError(fmt::format("--serve: port {} of {} cannot be had: another program uses it, or it is reserved",
-                                  port, kAddress));
-  impl_->listen();
+RunServer::RunServer(int port) try : impl_(std::make_unique<Impl>(port)) {
+} catch (const Error& error) {
+  throw ConfigError(fmt::format("--serve: {}", error.what()));
 }
-
-RunServer::~RunServer() {
-  while (!impl_->server.is_running() && !impl_->ended) std::this_thread::yield();  // stop() before it listens is lost
-  impl_->server.stop();
-  impl_->thread.join();
-}
-
-int RunServer::port() const { return impl_->port; }
-
-void RunServer::follow(const fs::path& folder) {
-  const std::lock_guard lock(impl_->guard);
-  impl_->folder = folder;
-  impl_->metrics.emplace(folder / "metrics.jsonl");
-}
+RunServer::~RunServer() = default;
+int RunServer::port() const { return impl_->port(); }
+void RunServer::follow(const fs::path& folder) { impl_->follow(folder); }
 
 }  // namespace bantam::cli

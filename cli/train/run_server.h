@@ -6,13 +6,13 @@
 
 namespace bantam::cli {
 
-/// Answers on 127.0.0.1 alone, by threads of its own that read the run's files: it shares nothing with the training.
+/// Serves `/`, the page, and `/data.json?seen=VERSION`, its news, on 127.0.0.1 alone. A thread of its own reads the
+/// run's files: it shares nothing with the training. No other file is served, whatever the path.
 class RunServer {
  public:
-  /// Port 0: a free one. Throws ConfigError where the port cannot be had, and where this program was built without its
-  /// HTTP library (cpp-httplib).
+  /// Port 0: a free one. Throws ConfigError where the port cannot be had.
   explicit RunServer(int port);
-  /// Waits for answers under way.
+  /// Waits for no client, and for an answer under way only until the next line of the run's files.
   ~RunServer();
   RunServer(const RunServer&) = delete;
   RunServer& operator=(const RunServer&) = delete;
@@ -22,7 +22,7 @@ class RunServer {
   void follow(const std::filesystem::path& folder);
 
  private:
-  struct Impl;
+  class Impl;
   std::unique_ptr<Impl> impl_;
 };
 

@@ -154,12 +154,12 @@ RunReport report_of(const fs::path& folder, const RunReportOptions& options) {
   require_run(folder);
   RunReport report{.name = folder_name(folder)};
   MetricsFile whole(folder / "metrics.jsonl");
-  report.run =
-      listed_run(folder, options.metrics != nullptr ? *options.metrics : whole, options.most_points, report.history);
+  report.run = listed_run(folder, options.metrics != nullptr ? *options.metrics : whole, options.most_points,
+                          report.history, options.on_line);
   report.config_text = read_file(folder / "config.yaml");
   report.config = ConfigDocument::parse(report.config_text, (folder / "config.yaml").string()).values();
   report.larger_is_better = larger_is_better(folder / "config.yaml", report.run.record.metric);
-  report.histograms = read_histograms(folder / "histograms.jsonl", options.most_histograms);
+  report.histograms = read_histograms(folder / "histograms.jsonl", options.most_histograms, options.on_line);
   if (options.held_out) add_model(folder, *options.held_out, report);
   return report;
 }

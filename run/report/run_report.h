@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <filesystem>
+#include <functional>
 #include <optional>
 #include <span>
 #include <string>
@@ -23,6 +24,7 @@ struct RunReportOptions {
   /// Absent: the run's files alone are read, not its weights, and no sample is looked at.
   std::optional<HeldOutOptions> held_out = HeldOutOptions{};
   MetricsFile* metrics = nullptr;  ///< the run's, which is read on; null: it is read whole
+  std::function<void()> on_line;   ///< called before each line of the run's logs; what it throws ends the call
 };
 
 struct RunReport {

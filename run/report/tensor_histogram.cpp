@@ -62,9 +62,10 @@ std::int64_t update_of(std::string_view text, const std::filesystem::path& path,
 }
 
 /// The whole lines of the file; none where it is not there.
-std::vector<LoggedLine> lines_of(const std::filesystem::path& path) {
+std::vector<LoggedLine> lines_of(const std::filesystem::path& path, const std::function<void()>& on_line) {
   std::vector<LoggedLine> lines;
   (void)read_lines({.path = path}, 0, [&](const FileLine& line) {
+    if (on_line) on_line();
     if (line.is_whole) lines.push_back({line.offset, update_of(line.text, path, line.number)});
     return true;
   });
@@ -111,9 +112,10 @@ std::vector<ReportedHistogram> histograms_of(const SafetensorsFile& file) {
   return made;
 }
 
-std::vector<ReportedHistogram> read_histograms(const std::filesystem::path& path, std::size_t most) {
+std::vector<ReportedHistogram> read_histograms(const std::filesystem::path& path, std::size_t most,
+                                               const std::function<void()>& on_line) {
   if (most == 0) return {};
-  const std::vector<LoggedLine> lines = lines_of(path);
+  const std::vector<LoggedLine> lines = lines_of(path, on_line);
   if (lines.empty()) return {};
   std::set<std::int64_t> updates;
   for (const LoggedLine& line : lines) updates.insert(line.update);
@@ -123,6 +125,7 @@ std::vector<ReportedHistogram> read_histograms(const std::filesystem::path& path
   for (std::size_t l = 0; l < lines.size(); ++l)
     if (chosen.contains(lines[l].update))
       (void)read_lines({.path = path}, lines[l].offset, [&](const FileLine& line) {
+        if (on_line) on_line();
         read.push_back(parsed(line.text, path, l + 1));
         return false;
       });

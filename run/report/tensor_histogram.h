@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -30,7 +31,9 @@ std::vector<ReportedHistogram> histograms_of(const SafetensorsFile& file);
 /// A run's histograms.jsonl (an object a line), in its order: of at most 8 updates, evenly chosen, the first and the
 /// last among them; of fewer where they would be more than `most` histograms, and of the last in any case, unless
 /// `most` is 0. A line that is written in part is passed over; a file that is not there is empty. The file may be much
-/// larger than what is returned. Throws DataError naming a line that is none.
-std::vector<ReportedHistogram> read_histograms(const std::filesystem::path& path, std::size_t most);
+/// larger than what is returned. `on_line` is called before each line; what it throws ends the call. Throws DataError
+/// naming a line that is none.
+std::vector<ReportedHistogram> read_histograms(const std::filesystem::path& path, std::size_t most,
+                                               const std::function<void()>& on_line = {});
 
 }  // namespace bantam::run

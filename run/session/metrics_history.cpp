@@ -142,15 +142,16 @@ MetricsFile::~MetricsFile() = default;
 MetricsFile::MetricsFile(MetricsFile&&) noexcept = default;
 MetricsFile& MetricsFile::operator=(MetricsFile&&) noexcept = default;
 
-MetricsHistory MetricsFile::read(std::size_t most_points) {
+MetricsHistory MetricsFile::read(std::size_t most_points, const std::function<void()>& on_line) {
   std::error_code error;
   const std::uint64_t size = std::filesystem::file_size(path_, error);
   if (error || size < bytes_) {
     bytes_ = lines_ = 0;
     reader_ = std::make_unique<Reader>();
   }
-  (void)read_lines({.path = path_}, bytes_, [this](const FileLine& line) {
+  (void)read_lines({.path = path_}, bytes_, [&](const FileLine& line) {
     if (!line.is_whole) return false;  // it is being written
+    if (on_line) on_line();
     ++lines_;
     bytes_ += line.text.size() + 1;
     const Json json = Json::parse(line.text, nullptr, false);

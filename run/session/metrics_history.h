@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -53,8 +54,9 @@ class MetricsFile {
 
   /// Reads on from where the last call ended (from the beginning, where the file has become shorter), whole lines
   /// alone, and returns all curves, each of at most `most_points` (see thinned). A file that is not there has no
-  /// curves. Throws DataError where it cannot be read, or a line is no JSON object.
-  MetricsHistory read(std::size_t most_points);
+  /// curves. `on_line` is called before each line; what it throws ends the call, and the next one reads on. Throws
+  /// DataError where the file cannot be read, or a line is no JSON object.
+  MetricsHistory read(std::size_t most_points, const std::function<void()>& on_line = {});
 
  private:
   class Reader;

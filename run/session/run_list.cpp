@@ -17,15 +17,23 @@ namespace bantam::run {
 namespace fs = std::filesystem;
 namespace {
 
-/// Files come and go while a run writes: those that are gone are not counted.
+/// Files come and go while a run writes: those that are gone are not counted. Links are not followed.
 std::uint64_t bytes_in(const fs::path& folder) {
   std::uint64_t bytes = 0;
-  std::error_code error;
-  for (fs::recursive_directory_iterator entry(folder, fs::directory_options::skip_permission_denied, error), end;
-       !error && entry != end; entry.increment(error)) {
-    std::error_code gone;
-    if (!entry->is_symlink(gone) && entry->is_regular_file(gone))
-      if (const std::uintmax_t size = entry->file_size(gone); !gone) bytes += size;
+  std::vector<fs::path> folders = {folder};
+  while (!folders.empty()) {
+    const fs::path at = std::move(folders.back());
+    folders.pop_back();
+    std::error_code error;
+    for (fs::path& entry : folder_entries(at, error)) {
+      std::error_code gone;
+      const fs::file_status status = fs::symlink_status(entry, gone);
+      if (fs::is_directory(status)) {
+        folders.push_back(std::move(entry));
+      } else if (fs::is_regular_file(status)) {
+        if (const std::uintmax_t size = fs::file_size(entry, gone); !gone) bytes += size;
+      }
+    }
   }
   return bytes;
 }
@@ -114,9 +122,10 @@ ListedRun listed_run(const fs::path& folder) {
   return run;
 }
 
-ListedRun listed_run(const fs::path& folder, MetricsFile& metrics, std::size_t most_points, MetricsHistory& history) {
+ListedRun listed_run(const fs::path& folder, MetricsFile& metrics, std::size_t most_points, MetricsHistory& history,
+                     const std::function<void()>& on_line) {
   ListedRun run = recorded_run(folder);
-  history = metrics.read(most_points);
+  history = metrics.read(most_points, on_line);
   if (may_lag(run.state)) move_to_metrics(run.record, history);
   return run;
 }

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -25,9 +26,10 @@ struct ListedRun {
 
 /// The run in `folder`. Throws DataError where there is none, or its run.json cannot be read.
 ListedRun listed_run(const std::filesystem::path& folder);
-/// The same, and all that its metrics.jsonl says, by `metrics`, which reads on. Throws DataError where it is damaged.
+/// The same, and all that its metrics.jsonl says, by `metrics`, which reads on. Throws DataError where it is damaged,
+/// and what `on_line` throws (MetricsFile::read).
 ListedRun listed_run(const std::filesystem::path& folder, MetricsFile& metrics, std::size_t most_points,
-                     MetricsHistory& history);
+                     MetricsHistory& history, const std::function<void()>& on_line = {});
 
 struct RunList {
   std::vector<ListedRun> runs;          ///< the one whose session began last comes first

@@ -1,13 +1,16 @@
 // The page of runs: it never passes its size, whatever it has to show, and names of the user's are text.
 #include "bantam/cli/report/run_page.h"
 
+#include <algorithm>
 #include <limits>
 #include <random>
 
 #include <gtest/gtest.h>
 
 #include "bantam/base/error.h"
+#include "bantam/base/sha256.h"
 #include "bantam/cli/report/page_parts.h"
+#include "bantam/cli/report/page_text.h"
 
 namespace bantam::cli {
 namespace {
@@ -60,6 +63,22 @@ TEST(PageParts, AreTheFilesInTheirOrder) {
   EXPECT_TRUE(page_part("run.css").starts_with(page_part("report.css").substr(0, 3000))) << "both begin with page.css";
   EXPECT_EQ(page_part("run.js").find('\x1e'), std::string::npos) << "the mark of the next part";
   EXPECT_THROW((void)page_part("run.txt"), Error);
+}
+
+TEST(RunPage, TheHashesAreThoseOfItsScripts) {
+  const std::vector reports = {report_with(1, 8, 1)};
+  const std::string page = run_page(reports), begin = "<script>", hashes = run_page_script_hashes();
+  std::size_t scripts = 0;
+  for (std::size_t at = 0; (at = page.find(begin, at)) != std::string::npos; ++scripts) {
+    at += begin.size();
+    const std::string hex = sha256_of(page.substr(at, page.find("</script>", at) - at));
+    std::string bytes;
+    for (std::size_t i = 0; i < hex.size(); i += 2)
+      bytes += static_cast<char>(std::stoi(hex.substr(i, 2), nullptr, 16));
+    EXPECT_NE(hashes.find("'sha256-" + base64(bytes) + "'"), std::string::npos) << hashes;
+  }
+  EXPECT_EQ(scripts, 2u) << "the theme's and the page's";
+  EXPECT_EQ(std::ranges::count(hashes, '\''), 4);
 }
 
 TEST(RunPage, PicturesAreAsLargeAsThereIsRoomFor) {

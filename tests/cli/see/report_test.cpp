@@ -1,10 +1,6 @@
-// `bantam report` and `train --serve`: pages of runs as users get them.
-#include <array>
+// `bantam report`: pages of runs as users get them.
 #include <regex>
 #include <set>
-
-#include <arpa/inet.h>
-#include <sys/socket.h>
 
 #include "tests/cli/program.h"
 
@@ -22,25 +18,6 @@ class Report : public ProgramTest {
     const std::size_t at = text.find(begin) + begin.size();
     return nlohmann::json::parse(text.substr(at, text.find("</script>", at) - at));
   }
-  /// What a server on this machine answers; empty: it cannot be reached.
-  static std::string get(int port, const std::string& path, const std::string& host) {
-    const int connection = socket(AF_INET, SOCK_STREAM, 0);
-    sockaddr_in address{};
-    address.sin_family = AF_INET;
-    address.sin_port = htons(static_cast<std::uint16_t>(port));
-    inet_pton(AF_INET, "127.0.0.1", &address.sin_addr);
-    std::string answer;
-    if (connect(connection, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0) {
-      const std::string request = "GET " + path + " HTTP/1.1\r\nHost: " + host + "\r\nConnection: close\r\n\r\n";
-      (void)send(connection, request.data(), request.size(), MSG_NOSIGNAL);
-      std::array<char, 4096> part;
-      for (ssize_t count = 0; (count = recv(connection, part.data(), part.size(), 0)) > 0;)
-        answer.append(part.data(), static_cast<std::size_t>(count));
-    }
-    close(connection);
-    return answer;
-  }
-  static std::string own(int port) { return "127.0.0.1:" + std::to_string(port); }
 };
 
 TEST_F(Report, APageOfOneRunLiesInItsFolder) {
@@ -135,60 +112,6 @@ TEST_F(Report, TheWatchedPageFollowsARunUnderWay) {
   EXPECT_EQ(wait(watching).code, 0) << "it ends with the run";
   EXPECT_FALSE(has("http-equiv=\"refresh\""));
   EXPECT_EQ(data_of("r/report.html")["runs"][0]["held_out"]["samples"], 40);
-}
-
-TEST_F(Report, ARunIsServedWhileItTrains) {
-  write("stderr", "");
-  const pid_t training = start({"train", "tiny.yaml", "--run-dir", "r", "--threads", "1", "--progress", "plain",
-                                "--serve", "0", "train.epochs=100000"});
-  std::smatch match;
-  ASSERT_TRUE(wait_until([&] {
-    const std::string text = read("stderr");
-    return std::regex_search(text, std::regex("http://127.0.0.1:\\d+/")) ||
-           text.find("built without") != std::string::npos;
-  })) << read("stderr");
-  const std::string told = read("stderr");
-  if (told.find("built without cpp-httplib") != std::string::npos) {
-    EXPECT_EQ(wait(training).code, 2);
-    GTEST_SKIP() << "no cpp-httplib: skipped";
-  }
-  ASSERT_TRUE(std::regex_search(told, match, std::regex("http://127.0.0.1:(\\d+)/")));
-  const int port = std::stoi(match[1]);
-  std::string page;
-  EXPECT_TRUE(wait_until([&] {
-    page = get(port, "/", own(port));
-    return page.find("\"curves\":[{") != std::string::npos;
-  })) << page.substr(0, 2000);
-  const nlohmann::json data = data_in(page);
-  EXPECT_EQ(data["live"], true);
-  EXPECT_EQ(data["runs"][0]["state"], "running");
-  EXPECT_TRUE(wait_until([&] {
-    const std::string news = get(port, "/data.json?seen=" + data["version"].get<std::string>(), own(port));
-    const std::size_t body = news.find("\r\n\r\n");
-    return body != std::string::npos && news.starts_with("HTTP/1.1 200") &&
-           nlohmann::json::parse(news.substr(body + 4))["version"] != data["version"];
-  })) << "the page follows the run";
-  EXPECT_TRUE(get(port, "/", "example.org").starts_with("HTTP/1.1 403")) << "a name that is not this machine's";
-  EXPECT_TRUE(get(port, "/config.yaml", own(port)).starts_with("HTTP/1.1 404"));
-  kill(training, SIGINT);
-  EXPECT_EQ(wait(training).code, 130);
-  EXPECT_EQ(get(port, "/", own(port)), "") << "the server ends with the run";
-}
-
-TEST_F(Report, APortThatIsTakenIsRefusedBeforeTraining) {
-  const int holder = socket(AF_INET, SOCK_STREAM, 0);
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  inet_pton(AF_INET, "127.0.0.1", &address.sin_addr);
-  socklen_t size = sizeof address;
-  ASSERT_EQ(bind(holder, reinterpret_cast<const sockaddr*>(&address), size), 0);
-  ASSERT_EQ(listen(holder, 1), 0);
-  getsockname(holder, reinterpret_cast<sockaddr*>(&address), &size);
-  const Outcome outcome = train("r", {"--serve", std::to_string(ntohs(address.sin_port))});
-  close(holder);
-  EXPECT_EQ(outcome.code, 2);
-  EXPECT_NE(outcome.err.find("--serve: "), std::string::npos) << outcome.err;
-  EXPECT_FALSE(std::filesystem::exists(path("r")));
 }
 
 }  // namespace
