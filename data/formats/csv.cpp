@@ -489,6 +489,17 @@ class CsvNumbers : public SampleReader {
     }
     read_targets(index, fields.subspan(1));
   }
+  /// As the base class does it, whose facts copy the names of all classes for each sample.
+  void fetch(std::int64_t index, std::span<std::vector<std::byte>> fields) const override {
+    const std::vector<SampleField> targets = set_->targets();
+    fields[0].resize(table().features.size() * sizeof(float));
+    std::vector<std::span<std::byte>> buffers = {fields[0]};
+    for (std::size_t t = 0; t < targets.size(); ++t) {
+      fields[t + 1].resize(targets[t].bytes());
+      buffers.emplace_back(fields[t + 1]);
+    }
+    read(index, buffers);
+  }
   std::string name_of(std::int64_t index) const override {
     return fmt::format("{}:{}", table().path.string(), table().lines[static_cast<std::size_t>(index)]);
   }

@@ -20,7 +20,7 @@ namespace bantam::models {
 namespace {
 
 /// Entries of lists that one model reads, each repetition counted: blocks in blocks multiply.
-constexpr std::int64_t kMostEntries = std::int64_t{1} << 16;
+constexpr std::int64_t kMostEntries = std::int64_t{1} << 17;
 /// Blocks within one another.
 constexpr int kMostDepth = 32;
 

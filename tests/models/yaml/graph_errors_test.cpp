@@ -175,7 +175,7 @@ TEST(BadGraphs, TooManyLayersAreRefusedSoon) {
   EXPECT_LT(seconds_until_refused(tower(10, "{repeat: 1000}"), "too many layers"), 20);
   EXPECT_LT(seconds_until_refused(
                 layers("block: {repeat: 1000, body: [block: {repeat: 1000, body: [relu: {repeat: 1000}]}]}"),
-                "more than 65,536 entries"),
+                "more than 131,072 entries"),
             20);
   // without a single layer
   EXPECT_LT(seconds_until_refused(
