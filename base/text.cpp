@@ -136,6 +136,8 @@ std::size_t edit_distance(std::string_view a, std::string_view b) {
 std::optional<std::string> nearest(std::string_view word, std::span<const std::string> candidates) {
   if (const auto ours = our_name(word); ours && std::ranges::find(candidates, *ours) != candidates.end())
     return std::string(*ours);
+  constexpr std::size_t kLongest = 200;  // longer words are no slips of the pen, and cost the square of their length
+  if (word.size() > kLongest) return std::nullopt;
   std::optional<std::string> best;
   std::size_t best_distance = 0;
   for (const std::string& candidate : candidates) {

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <functional>
 #include <string_view>
 #include <tuple>
 
@@ -35,7 +36,11 @@ std::tuple<int, int> place_of(std::string_view message) {
 }  // namespace
 
 void ConfigErrors::note(const std::string& message) {
-  if (std::ranges::find(messages, message) == messages.end()) messages.push_back(message);
+  if (!noted_.insert(std::hash<std::string>()(message)).second) return;
+  if (is_full())
+    ++more;
+  else
+    messages.push_back(message);
 }
 
 void collect_errors(const ConfigDocument& document) {
@@ -50,6 +55,11 @@ std::vector<std::string> collected_errors(const ConfigDocument& document) {
   return messages;
 }
 
+std::size_t further_errors(const ConfigDocument& document) {
+  const std::shared_ptr<ConfigErrors>& errors = ConfigDescription::of(document.root()).errors;
+  return errors == nullptr ? 0 : errors->more;
+}
+
 ConfigAttempts::ConfigAttempts(const ConfigNode& at) : errors_(ConfigDescription::of(at).errors) {}
 
 bool ConfigAttempts::operator()(const std::function<void()>& read) {
@@ -57,12 +67,12 @@ bool ConfigAttempts::operator()(const std::function<void()>& read) {
     read();
     return true;
   }
-  const std::size_t before = errors_->messages.size();
+  const std::size_t before = errors_->count();
   std::string error;
   try {
     read();
-    if (errors_->messages.size() == before) return true;
-    error = errors_->messages[before];
+    if (errors_->count() == before) return true;
+    error = errors_->messages[std::min(before, errors_->messages.size() - 1)];
   } catch (const ConfigError& thrown) {
     error = thrown.what();
     errors_->note(error);

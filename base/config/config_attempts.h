@@ -17,9 +17,11 @@ struct ConfigErrors;
 /// default, unknown keys are passed over, and what a ConfigAttempts reads ends with its error alone.
 void collect_errors(const ConfigDocument& document);
 
-/// What was noted: complete messages, each once, in the order of their lines and columns; those of the command line
-/// first.
+/// The first 50 errors that were noted: complete messages, each once, in the order of their lines and columns; those of
+/// the command line first.
 std::vector<std::string> collected_errors(const ConfigDocument& document);
+/// The number of errors after those.
+std::size_t further_errors(const ConfigDocument& document);
 
 /// Parts of a section that can be read without one another. Where errors are not collected, the first one is thrown at
 /// once, and nothing here matters.

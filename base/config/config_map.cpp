@@ -126,6 +126,7 @@ ConfigNode ConfigMap::node(ConfigKey key, const std::vector<std::string>& otherw
 /// not there, is a slip of the pen: say that instead.
 void ConfigMap::fail_missing(std::string_view key) const {
   const std::string path = self_.path(), where = path.empty() ? "" : " in " + path;
+  if (!self_.document_->advises()) self_.fail_at_key(fmt::format("missing key '{}'{}", key, where));
   std::vector<std::string> absent;
   std::ranges::copy_if(asked_, std::back_inserter(absent),
                        [&](const std::string& asked) { return !find_child(*self_.data_, asked); });
@@ -284,6 +285,7 @@ std::vector<ConfigNode> ConfigMap::list(ConfigKey key, const std::vector<std::st
 
 std::string ConfigMap::advice_on(const std::string& key) const {
   const ConfigDocument::Impl& document = *self_.document_;
+  if (!document.advises()) return "";
   std::string advice = advice_on_synonym(document, *self_.data_, key);
   if (!advice.empty()) return advice;
   if (const auto near = nearest(key, asked_)) return fmt::format("; did you mean '{}'?", *near);

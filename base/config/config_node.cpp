@@ -170,7 +170,7 @@ std::string ConfigNode::as_choice(std::span<const std::string_view> allowed) con
   if (is_noted(*data_, note)) return allowed.empty() ? std::string() : std::string(allowed.front());
   if (is_scalar() && std::ranges::find(allowed, data_->scalar) != allowed.end()) return data_->scalar;
   const std::vector<std::string> names(allowed.begin(), allowed.end());
-  const auto near = is_scalar() ? nearest(data_->scalar, names) : std::nullopt;
+  const auto near = is_scalar() && document_->advises() ? nearest(data_->scalar, names) : std::nullopt;
   fail_expected(*data_, join(names, ", ", " or "), near ? fmt::format("; did you mean '{}'?", *near) : "");
 }
 
@@ -308,7 +308,9 @@ void ConfigNode::fail_at_key(std::string_view message) const { fail_at(data_->en
 
 void ConfigNode::fail_unknown(std::string_view what, std::string_view name, std::span<const std::string> valid) const {
   std::string advice;
-  if (const auto near = nearest(name, valid))
+  if (!document_->advises())
+    advice = "";
+  else if (const auto near = nearest(name, valid))
     advice = fmt::format("; did you mean '{}'?", *near);
   else if (!valid.empty())
     advice = fmt::format("; valid: {}", join(valid, ", ", " and "));

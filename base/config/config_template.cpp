@@ -144,7 +144,7 @@ ConfigNode ConfigTemplate::copy(const ConfigNode& node, const ConfigScope& scope
   const bool is_entry = parent != nullptr && parent->kind == ConfigKind::list;
   auto copy = is_entry ? copying.copy_of_entry(*node.data_) : copying.copy_of(*node.data_);
   copy->parent = node.data_->parent;
-  copy->origin = node.data_;
+  copy->place = node.data_->place;
   document.copies.push_back(std::move(copy));
   return ConfigNode(node.document_, document.copies.back().get());
 }

@@ -18,7 +18,7 @@ constexpr std::size_t kShownColumns = 110;  // longer lines are shown as a windo
 bool continues_character(char c) { return (static_cast<unsigned char>(c) & 0xC0) == 0x80; }
 
 /// The line with its caret, indentation taken off: "   rate: 0.1\n   ^~~~".
-std::string quote_line(const std::string& line, std::size_t column, std::size_t length) {
+std::string quote_line(std::string_view line, std::size_t column, std::size_t length) {
   std::size_t begin = std::min(line.find_first_not_of(" \t"), column);
   std::string before;
   if (column + length - begin > kShownColumns) {
@@ -29,7 +29,7 @@ std::string quote_line(const std::string& line, std::size_t column, std::size_t 
   std::size_t end = std::min(line.size(), begin + kShownColumns);
   while (end < line.size() && continues_character(line[end])) ++end;
   length = std::max<std::size_t>(1, std::min(length, end > column ? end - column : 1));
-  std::string shown = before + line.substr(begin, end - begin) + (end < line.size() ? "…" : "");
+  std::string shown = before + std::string(line.substr(begin, end - begin)) + (end < line.size() ? "…" : "");
   const std::size_t caret = display_width(before) + display_width(line.substr(begin, column - begin));
   const std::size_t width = std::max<std::size_t>(1, display_width(line.substr(column, length)));
   // Each control character is printed in the one column that the caret counts for it.
@@ -61,8 +61,9 @@ std::string used_at(const ConfigMark& mark) {
   return text.empty() ? text : fmt::format(" ({})", text);
 }
 
-std::string line_of(const ConfigMark& mark) {
-  return mark.source->lines.empty() ? "" : mark.source->lines[static_cast<std::size_t>(mark.line)];
+std::string_view line_of(const ConfigMark& mark) {
+  if (mark.source->lines.empty()) return {};
+  return mark.source->lines[static_cast<std::size_t>(mark.line)];
 }
 
 }  // namespace
@@ -82,14 +83,16 @@ std::vector<std::string> split_lines(std::string_view text) {
 std::string position_of(const ConfigMark& mark) {
   if (mark.source->command_line) return "command line";
   const ConfigMark inside = clamped(mark);
-  // Columns count characters, as editors do.
-  const std::size_t column = display_width(line_of(inside).substr(0, static_cast<std::size_t>(inside.column)));
+  // Columns count characters, as editors do; bytes where a line of megabytes may have an error in each word.
+  constexpr std::size_t kMostCounted = std::size_t{1} << 16;
+  const auto bytes = static_cast<std::size_t>(inside.column);
+  const std::size_t column = bytes > kMostCounted ? bytes : display_width(line_of(inside).substr(0, bytes));
   return fmt::format("{}:{}:{}", mark.source->name, inside.line + 1, column + 1);
 }
 
 void fail_at(const ConfigMark& mark, std::string_view message) {
   const ConfigMark inside = clamped(mark);
-  const std::string line = line_of(inside);
+  const std::string_view line = line_of(inside);
   // Paths, names of devices and the like in a message come from the configuration too.
   std::string text = fmt::format("{}: error: {}", position_of(mark), shown_message(message)) + used_at(mark);
   if (line.find_first_not_of(" \t") != std::string::npos)
@@ -105,12 +108,7 @@ const ConfigMark& ConfigNode::Data::entry_mark() const {
 std::string path_of(const ConfigNode::Data& node) {
   if (!node.parent) return "";
   std::string step = node.key;
-  if (!node.has_key) {
-    const auto& siblings = node.parent->children;
-    const auto place = std::ranges::find_if(
-        siblings, [&](const auto& child) { return child.get() == &node || child.get() == node.origin; });
-    step = fmt::format("{}", place - siblings.begin());
-  }
+  if (!node.has_key) step = fmt::format("{}", node.place);
   const std::string before = path_of(*node.parent);
   return before.empty() ? step : before + "." + step;
 }
@@ -140,6 +138,7 @@ ConfigNode::Data* find_child(const ConfigNode::Data& map, std::string_view key) 
 
 ConfigNode::Data& add_child(ConfigNode::Data& parent, std::unique_ptr<ConfigNode::Data> child) {
   child->parent = &parent;
+  child->place = parent.children.size();
   if (child->has_key) parent.by_key.emplace(child->key, child.get());
   parent.children.push_back(std::move(child));
   return *parent.children.back();

@@ -8,6 +8,7 @@
 #include <string>
 #include <string_view>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 #include "bantam/base/config/config.h"
@@ -18,8 +19,16 @@ struct ConfigRecording;
 
 /// Of a complete check (config_attempts.h).
 struct ConfigErrors {
-  std::vector<std::string> messages;  ///< each once
+  static constexpr std::size_t kMost = 50;
+  std::vector<std::string> messages;  ///< each once, up to kMost
+  std::size_t more = 0;               ///< errors after those
   void note(const std::string& message);
+  std::size_t count() const { return messages.size() + more; }
+  /// Further errors are counted alone: their advice is read by nobody.
+  bool is_full() const { return messages.size() == kMost; }
+
+ private:
+  std::unordered_set<std::size_t> noted_;  // hashes of messages
 };
 struct ValueFacts;
 
@@ -58,7 +67,7 @@ struct ConfigNode::Data {
   bool has_key = false;
   bool is_default = false;  // recorded by a reader: the text has no such key
   Data* parent = nullptr;
-  const Data* origin = nullptr;                        // of a copy under the parent of what it is a copy of
+  std::size_t place = 0;                               // in the parent's list
   std::vector<std::unique_ptr<Data>> children;         // of lists and maps
   std::unordered_map<std::string_view, Data*> by_key;  // of maps: their children, whose keys the views point into
   std::unique_ptr<Data> options;  // of a plain name: the map of options it stands for, filled with defaults
@@ -85,6 +94,7 @@ struct ConfigDocument::Impl {
   std::map<std::string, std::vector<const ConfigNode::Data*>, std::less<>> asked;
   std::shared_ptr<ConfigRecording> recording;  // null but in a description
   std::shared_ptr<ConfigErrors> errors;        // null but in a complete check
+  bool advises() const { return errors == nullptr || !errors->is_full(); }
 };
 
 /// Throws ConfigError: the position, the message, the source line and a caret under the mark.

@@ -33,6 +33,9 @@ class TreeBuilder final : public YAML::EventHandler {
       for (auto level = stack_.rbegin(); level != stack_.rend(); ++level)
         if (is_bracket(level->data->mark)) fail_at(level->data->mark, "this bracket is never closed");
     }
+    // The parser's word for what is nested more deeply than its stack allows.
+    if (error.msg == YAML::ErrorMsg::BAD_FILE)
+      fail_at(mark_of(error.mark), "lists and maps are nested too deeply: more than some hundred in one another");
     fail_at(mark_of(error.mark), fmt::format("YAML syntax: {}", error.msg));
   }
 
@@ -184,6 +187,9 @@ class TreeBuilder final : public YAML::EventHandler {
   }
 
   Data* add(std::unique_ptr<Data> data) {
+    constexpr std::size_t kMost = 600'000;  // of some 400 bytes each
+    if (++values_ > kMost)
+      fail_at(data->mark, fmt::format("a configuration has at most {} values", format_count(kMost)));
     if (stack_.empty()) {
       root_ = std::move(data);
       return root_.get();
@@ -258,6 +264,7 @@ class TreeBuilder final : public YAML::EventHandler {
   std::unique_ptr<Data> root_;
   std::vector<Level> stack_;
   std::optional<ListKey> list_key_;  ///< while its items are read
+  std::size_t values_ = 0;           ///< so far
 };
 
 /// The parser would silently stop at, or keep, control characters; they are never meant.
@@ -271,6 +278,23 @@ void refuse_control_characters(const ConfigSource& source) {
     const ConfigMark mark{.source = &source, .line = static_cast<int>(line), .column = static_cast<int>(bad)};
     throw ConfigError(fmt::format("{}: error: control character 0x{:02x}; a configuration is plain text",
                                   position_of(mark), static_cast<unsigned char>(text[bad + bytes - 1])));
+  }
+}
+
+/// The parser keeps what is within brackets until they end, some hundreds of bytes for each bracket and comma.
+void refuse_many_brackets(const ConfigSource& source) {
+  constexpr std::size_t kMost = 400'000;
+  std::size_t count = 0;
+  for (std::size_t line = 0; line < source.lines.size(); ++line) {
+    const std::string& text = source.lines[line];
+    for (std::size_t at = text.find_first_of("[]{},"); at != std::string::npos;
+         at = text.find_first_of("[]{},", at + 1))
+      if (++count > kMost)
+        fail_at(
+            {.source = &source, .line = static_cast<int>(line), .column = static_cast<int>(at)},
+            fmt::format("more than {} brackets and commas: write a list of so many entries with one in a line, after "
+                        "a dash",
+                        format_count(kMost)));
   }
 }
 
@@ -292,6 +316,7 @@ void explain_tabs(const ConfigSource& source, int failed_line) {
 
 std::unique_ptr<Data> parse_yaml(const ConfigSource& source, int first_line_begins) {
   refuse_control_characters(source);
+  refuse_many_brackets(source);
   std::string text;
   for (const std::string& line : source.lines) text += line + "\n";
   std::istringstream stream(text.substr(std::min(text.size(), static_cast<std::size_t>(first_line_begins))));

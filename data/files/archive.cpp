@@ -59,24 +59,36 @@ class TarReader {
     const int code = ::archive_read_next_header(archive_.get(), &entry);
     if (code == ARCHIVE_EOF) return "";
     if (code != ARCHIVE_OK && code != ARCHIVE_WARN) fail();
+    size_ = ::archive_entry_size(entry);
+    // What is passed over is decompressed as well.
+    passed_ += size_;
+    if (passed_ > kMostPassed)
+      throw DataError(fmt::format("{}: has members of more than {} bytes; the archives that are read here have fewer",
+                                  path_, format_count(kMostPassed)));
     const char* name = ::archive_entry_pathname(entry);
     is_file_ = ::archive_entry_filetype(entry) == AE_IFREG;
     return name != nullptr && *name != '\0' ? name : "?";
   }
   bool is_file() const { return is_file_; }
   std::vector<std::uint8_t> read(const std::string& member, std::int64_t most_bytes) {
+    const auto fail_large = [&] {
+      throw DataError(fmt::format("{}({}): has more than {} bytes", path_, shown(member), format_count(most_bytes)));
+    };
+    if (size_ > most_bytes) fail_large();
     std::vector<std::uint8_t> bytes, some(std::size_t{1} << 18);
+    bytes.reserve(static_cast<std::size_t>(size_));
     for (;;) {
       const la_ssize_t got = ::archive_read_data(archive_.get(), some.data(), some.size());
       if (got < 0) fail();
       if (got == 0) return bytes;
       bytes.insert(bytes.end(), some.begin(), some.begin() + got);
-      if (std::ssize(bytes) > most_bytes)
-        throw DataError(fmt::format("{}({}): has more than {} bytes", path_, shown(member), format_count(most_bytes)));
+      if (std::ssize(bytes) > most_bytes) fail_large();
     }
   }
 
  private:
+  static constexpr std::int64_t kMostPassed = std::int64_t{1} << 30;
+
   [[noreturn]] void fail() const {
     if (!source_.failure.empty()) throw DataError(source_.failure);
     const char* reason = ::archive_error_string(archive_.get());
@@ -88,6 +100,7 @@ class TarReader {
   Source source_;
   std::unique_ptr<archive, Free> archive_;
   bool is_file_ = false;
+  std::int64_t size_ = 0, passed_ = 0;  // of the member, and of all up to it
 };
 
 }  // namespace
@@ -101,7 +114,8 @@ std::map<std::string, std::vector<std::uint8_t>> read_members(const fs::path& ar
     const std::string last = name.substr(name.rfind('/') + 1);
     if (!reader.is_file() || !wanted.contains(last)) continue;
     if (members.contains(last)) throw DataError(fmt::format("{}: has two members {}", archive.string(), last));
-    members[last] = reader.read(name, most_bytes);
+    const std::vector<std::uint8_t>& bytes = members[last] = reader.read(name, most_bytes);
+    most_bytes -= std::ssize(bytes);
   }
   return members;
 }

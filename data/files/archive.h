@@ -10,9 +10,9 @@
 
 namespace bantam {
 
-/// Files of a tar archive (plain, .gz, .xz, .bz2 or .zst) by the last part of their names, of those in `wanted`, each
-/// of at most `most_bytes`; what is not there is left out. Nothing is written to disk. Throws DataError that names the
-/// archive.
+/// Files of a tar archive (plain, .gz, .xz, .bz2 or .zst) by the last part of their names, of those in `wanted`,
+/// together of at most `most_bytes`; what is not there is left out. Archives of more than 1 GiB are refused. Nothing is
+/// written to disk. Throws DataError that names the archive.
 std::map<std::string, std::vector<std::uint8_t>> read_members(const std::filesystem::path& archive,
                                                               const std::set<std::string>& wanted,
                                                               std::int64_t most_bytes);

@@ -158,23 +158,26 @@ class FilteredStream : public ByteStream {
 
 class StreamedBytes : public MemoryBytes {
  public:
-  StreamedBytes(const fs::path& path, std::unique_ptr<ByteStream> stream)
-      : MemoryBytes(path.string(), {}), stream_(std::move(stream)) {}
+  StreamedBytes(const FileBytes& compressed, std::unique_ptr<ByteStream> stream)
+      : MemoryBytes(compressed.name(), {}), stream_(std::move(stream)), most_(most_decompressed(compressed.size())) {}
 
   void fetch(std::int64_t bytes) override {
+    // Memory of all that may come is reserved at once: it is used only as far as it is written.
+    if (stream_ != nullptr) bytes_.reserve(static_cast<std::size_t>(std::min(bytes, most_ + kInflatedAtOnce)));
     while (stream_ != nullptr && size() < bytes) {
       const std::size_t before = bytes_.size();
       bytes_.resize(before + static_cast<std::size_t>(std::min(kInflatedAtOnce, bytes - size())));
       const std::size_t got = stream_->read(std::span(bytes_).subspan(before));
       bytes_.resize(before + got);
+      if (size() > most_) fail_inflated(name(), most_);
       if (got != 0) continue;
       stream_.reset();
-      bytes_.shrink_to_fit();
     }
   }
 
  private:
   std::unique_ptr<ByteStream> stream_;  // null at its end
+  std::int64_t most_;
 };
 
 enum class Compression : std::uint8_t { none, gzip, filter };
@@ -203,14 +206,26 @@ void FileBytes::check_range(std::int64_t offset, std::size_t count) const {
         fmt::format("{}: cannot be read: it ends before byte {}", name(), static_cast<std::uint64_t>(offset) + count));
 }
 
+std::int64_t most_decompressed(std::int64_t compressed) {
+  constexpr std::int64_t kAnyFile = std::int64_t{160} << 20, kMostRatio = 16;
+  return kAnyFile + kMostRatio * compressed;
+}
+
+void fail_inflated(const std::string& name, std::int64_t most) {
+  throw DataError(
+      fmt::format("{}: has more than {} decompressed bytes, the most that are held in memory for a file of its "
+                  "size: decompress it, and name the file that comes of it",
+                  name, format_count(most)));
+}
+
 std::unique_ptr<FileBytes> open_plain_bytes(const fs::path& path) { return std::make_unique<PlainBytes>(path); }
 
 std::unique_ptr<FileBytes> open_file_bytes(const fs::path& path) {
   auto plain = open_plain_bytes(path);
   const Compression compression = compression_of(*plain);
   if (compression == Compression::none) return plain;
-  if (compression == Compression::gzip) return std::make_unique<StreamedBytes>(path, open_gzip_stream(path));
-  return std::make_unique<StreamedBytes>(path, std::make_unique<FilteredStream>(path));
+  if (compression == Compression::gzip) return std::make_unique<StreamedBytes>(*plain, open_gzip_stream(path));
+  return std::make_unique<StreamedBytes>(*plain, std::make_unique<FilteredStream>(path));
 }
 
 std::unique_ptr<FileBytes> window_bytes(std::string name, std::shared_ptr<const FileBytes> file, std::int64_t offset,

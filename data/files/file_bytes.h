@@ -40,7 +40,7 @@ class FileBytes {
 };
 
 /// The file, decompressed where it begins as a .gz, .xz, .bz2 or .zst file does: then `fetch` decompresses into memory,
-/// and compares checksums at the end.
+/// at most `most_decompressed` bytes, and compares checksums at the end.
 std::unique_ptr<FileBytes> open_file_bytes(const std::filesystem::path& path);
 
 /// The file as it is stored.
@@ -49,6 +49,10 @@ std::unique_ptr<FileBytes> open_plain_bytes(const std::filesystem::path& path);
 /// `size` bytes of `file` from `offset` on.
 std::unique_ptr<FileBytes> window_bytes(std::string name, std::shared_ptr<const FileBytes> file, std::int64_t offset,
                                         std::int64_t size);
+
+/// How many bytes may be made of so many compressed ones, in memory: 160 MiB and 16 times as many.
+std::int64_t most_decompressed(std::int64_t compressed);
+[[noreturn]] void fail_inflated(const std::string& name, std::int64_t most);
 
 /// Bytes that lie in memory already.
 std::unique_ptr<FileBytes> memory_bytes(std::string name, std::vector<std::uint8_t> bytes);

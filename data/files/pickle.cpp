@@ -22,16 +22,11 @@ std::string_view kind_name(Kind kind) {
   return kNames[static_cast<std::size_t>(kind)];
 }
 
-std::string_view text_of(const PickledValue& value) {
-  if (!value.bytes.empty()) return {reinterpret_cast<const char*>(value.bytes.data()), value.bytes.size()};
-  return value.text;
-}
-
 namespace {
 
 bool is_whole(const PickledValue& value) { return value.kind == Kind::integer || value.kind == Kind::boolean; }
 bool is_text(const PickledValue& value, std::string_view text) {
-  return value.kind == Kind::text && text_of(value) == text;
+  return value.kind == Kind::text && value.text == text;
 }
 bool is_name(const PickledValue& value, std::string_view name) {
   return value.kind == Kind::name && value.text == name;
@@ -54,7 +49,7 @@ class ArrayPickle : public PickleMachine {
       return make(Kind::array);
     if (callee.text == "numpy.dtype" && given.size() == 3 && given[0]->kind == Kind::text) {
       PickledValue* made = make(Kind::dtype);
-      made->text = std::string(text_of(*given[0]));
+      made->text = given[0]->text;
       return made;
     }
     if (callee.text == "_codecs.encode" && given.size() == 2 && given[0]->kind == Kind::text &&
@@ -65,7 +60,8 @@ class ArrayPickle : public PickleMachine {
   /// Characters below 256 to bytes.
   PickledValue* encoded(const PickledValue& text) {
     PickledValue* made = make(Kind::text);
-    const std::string_view utf8 = text_of(text);
+    const std::string_view utf8 = text.text;
+    std::string bytes;
     // Each text is encoded once by what writes pickles. One that refers to a text many times has more bytes than it is
     // long, without end.
     encoded_bytes_ += utf8.size();
@@ -76,8 +72,9 @@ class ArrayPickle : public PickleMachine {
         if ((value & 0xfc) != 0xc0 || i + 1 == utf8.size()) fail("a text that is no latin1");
         value = static_cast<std::uint8_t>(value << 6 | (static_cast<std::uint8_t>(utf8[++i]) & 0x3f));
       }
-      made->text.push_back(static_cast<char>(value));
+      bytes.push_back(static_cast<char>(value));
     }
+    made->text = kept(std::move(bytes));
     return made;
   }
   /// The state of an array, (1, shape, dtype, Fortran order, bytes), or of a dtype, which says no more than its name.
@@ -95,18 +92,17 @@ class ArrayPickle : public PickleMachine {
     return true;
   }
   void set_array(PickledValue& array, const PickledValue& shape, const PickledValue& elements) {
-    const std::string_view bytes = text_of(elements);
+    const std::string_view bytes = elements.text;
     std::uint64_t count = 1;
-    array.extents.clear();
     for (const PickledValue* extent : shape.items) {
       if (!is_whole(*extent) || extent->integer < 0) fail("an array's extent that is no whole number");
-      array.extents.push_back(extent->integer);
       count *= static_cast<std::uint64_t>(extent->integer);
       if (count > bytes.size()) break;
     }
     if (count != bytes.size())
       fail(fmt::format("an array of {} bytes, which are not those of its shape", bytes.size()));
-    array.bytes = {reinterpret_cast<const std::uint8_t*>(bytes.data()), bytes.size()};
+    array.items = shape.items;
+    array.text = bytes;
   }
 
   std::size_t encoded_bytes_ = 0;

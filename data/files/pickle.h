@@ -3,7 +3,8 @@
 
 #include <cstdint>
 #include <deque>
-#include <map>
+#include <functional>
+#include <set>
 #include <span>
 #include <string>
 #include <string_view>
@@ -29,17 +30,23 @@ struct PickledValue {
   };
   Kind kind = Kind::none;
   std::int64_t integer = 0;  ///< also of a boolean
-  double real = 0;
-  std::string text;                     ///< of a name: "numpy.ndarray"; of a dtype: "u1"
-  std::span<const std::uint8_t> bytes;  ///< of text that lies in the file, and of an array's elements
-  std::vector<PickledValue*> items;     ///< of lists and tuples; of a dictionary keys and values in turn
-  std::vector<std::int64_t> extents;    ///< of an array
+  std::string_view text;     ///< of a name: "numpy.ndarray"; of a dtype: "u1"; of an array its elements
+  std::vector<PickledValue*>
+      items;  ///< of lists and tuples, of a dictionary keys and values in turn, an array's extents
+
+  std::span<const std::uint8_t> bytes() const {
+    return {reinterpret_cast<const std::uint8_t*>(text.data()), text.size()};
+  }
+};
+
+/// The values of pickles, which refer to one another, and those of their texts that do not lie in a file as they are.
+struct PickledValues {
+  std::deque<PickledValue> all;
+  std::set<std::string, std::less<>> texts;
 };
 
 /// "a dictionary": for messages.
 std::string_view kind_name(PickledValue::Kind kind);
-/// Of a text, wherever it lies.
-std::string_view text_of(const PickledValue& value);
 
 /// Reads a pickle of protocols 2 to 5 that holds dictionaries, lists, tuples, whole numbers, texts, None, booleans and
 /// NumPy arrays of uint8 in C order, which covers the files of CIFAR-10 and CIFAR-100. Nothing is executed: the names
@@ -58,7 +65,7 @@ class Pickle {
  private:
   std::string file_;
   std::vector<std::uint8_t> bytes_;
-  std::deque<PickledValue> values_;  // all of them: they refer to one another
+  PickledValues values_;
   PickledValue* root_ = nullptr;
 };
 

@@ -2,9 +2,7 @@
 #include "bantam/data/files/pickle_machine.h"
 
 #include <algorithm>
-#include <bit>
 #include <charconv>
-#include <cmath>
 #include <utility>
 
 #include <fmt/format.h>
@@ -19,7 +17,9 @@ using Kind = PickledValue::Kind;
 namespace {
 
 constexpr int kOldestProtocol = 2, kNewestProtocol = 5;
-constexpr std::size_t kMostValues = std::size_t{1} << 24;
+/// Values and entries of the memo, which have a few words each; values that wait on the stack; items of lists, tuples
+/// and dictionaries. State dictionaries of 100,000 tensors have half as many.
+constexpr std::size_t kMostValues = 2'500'000, kMostWaiting = std::size_t{1} << 20, kMostItems = 4'000'000;
 
 }  // namespace
 
@@ -69,9 +69,26 @@ std::string PickleMachine::line() {
 }
 
 PickledValue* PickleMachine::make(Kind kind) {
-  if (values_.size() >= kMostValues) fail("too many values");
-  values_.emplace_back().kind = kind;
-  return &values_.back();
+  if (values_.all.size() + memo_.size() >= kMostValues)
+    fail(fmt::format("more than {} values", format_count(kMostValues)));
+  values_.all.emplace_back().kind = kind;
+  return &values_.all.back();
+}
+
+std::string_view PickleMachine::kept(std::string text) { return *values_.texts.insert(std::move(text)).first; }
+
+void PickleMachine::push(PickledValue* value) {
+  if (stack_.size() >= kMostWaiting) fail(fmt::format("more than {} values at once", format_count(kMostWaiting)));
+  stack_.push_back(value);
+}
+
+/// A value that nothing changes is made once.
+void PickleMachine::push_shared(PickledValue*& shared, Kind kind, std::int64_t integer) {
+  if (shared == nullptr) {
+    shared = make(kind);
+    shared->integer = integer;
+  }
+  push(shared);
 }
 
 /// What a mark guards cannot be popped one by one.
@@ -98,32 +115,31 @@ std::vector<PickledValue*> PickleMachine::pop_mark() {
   return values;
 }
 
+void PickleMachine::count_items(std::size_t more) {
+  items_ += more;
+  if (items_ > kMostItems) fail(fmt::format("lists of more than {} items in all", format_count(kMostItems)));
+}
+
+void PickleMachine::push_byte(std::uint8_t value) { push_shared(numbers_[value], Kind::integer, value); }
+
 void PickleMachine::push_integer(std::int64_t value, Kind kind) {
   PickledValue* made = make(kind);
   made->integer = value;
   push(made);
 }
 
-/// Big-endian, unlike whole numbers.
+/// No tensor has one: it is not kept which number it is.
 void PickleMachine::push_real() {
-  std::uint64_t bits = 0;
-  for (const std::uint8_t byte : take(8)) bits = bits << 8 | byte;
-  PickledValue* made = make(Kind::real);
-  made->real = std::bit_cast<double>(bits);
-  push(made);
+  (void)take(8);
+  push(make(Kind::real));
 }
 
-/// Two's complement of any number of bytes. More than 64 bits have the states of random generators: a real number,
-/// which nothing counts by.
+/// Two's complement of any number of bytes. More than 64 bits have the states of random generators: they count as a
+/// real number.
 void PickleMachine::push_long(std::uint64_t bytes) {
   if (bytes > 8) {
-    const auto digits = take(bytes);
-    const bool negative = (digits.back() & 0x80) != 0;
-    PickledValue* made = make(Kind::real);
-    for (std::size_t i = digits.size(); i-- > 0 && std::isfinite(made->real);)
-      made->real = made->real * 256 + (negative ? 255 - digits[i] : digits[i]);
-    if (negative) made->real = -made->real - 1;
-    return push(made);
+    (void)take(bytes);
+    return push(make(Kind::real));
   }
   std::uint64_t value = number(static_cast<std::size_t>(bytes));
   if (bytes > 0 && bytes < 8 && (value >> (8 * bytes - 1) & 1) != 0) value |= ~std::uint64_t{0} << 8 * bytes;
@@ -133,7 +149,8 @@ void PickleMachine::push_long(std::uint64_t bytes) {
 /// Python 2 writes whole numbers of more than 32 bits as text, and booleans as 00 and 01.
 void PickleMachine::push_decimal() {
   const std::string text = line();
-  if (text == "00" || text == "01") return push_integer(text == "01" ? 1 : 0, Kind::boolean);
+  if (text == "00") return push_shared(false_, Kind::boolean, 0);
+  if (text == "01") return push_shared(true_, Kind::boolean, 1);
   std::int64_t value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (error != std::errc() || end != text.data() + text.size()) fail("a whole number that is none");
@@ -142,11 +159,14 @@ void PickleMachine::push_decimal() {
 
 void PickleMachine::push_text_of(std::uint64_t bytes) {
   PickledValue* made = make(Kind::text);
-  made->bytes = take(bytes);
+  const auto taken = take(bytes);
+  made->text = {reinterpret_cast<const char*>(taken.data()), taken.size()};
   push(made);
 }
 
 void PickleMachine::push_tuple(std::vector<PickledValue*> items) {
+  if (items.empty()) return push_shared(empty_, Kind::tuple);
+  count_items(items.size());
   PickledValue* made = make(Kind::tuple);
   made->items = std::move(items);
   push(made);
@@ -161,19 +181,19 @@ void PickleMachine::push_tuple_of(std::size_t count) {
 bool PickleMachine::push_value(std::uint8_t opcode) {
   switch (opcode) {
     case 'N':
-      push(make(Kind::none));
+      push_shared(none_, Kind::none);
       return true;
     case 0x88:
-      push_integer(1, Kind::boolean);
+      push_shared(true_, Kind::boolean, 1);
       return true;
     case 0x89:
-      push_integer(0, Kind::boolean);
+      push_shared(false_, Kind::boolean, 0);
       return true;
     case 'J':
       push_integer(static_cast<std::int32_t>(number(4)));
       return true;
     case 'K':
-      push_integer(static_cast<std::int64_t>(number(1)));
+      push_byte(next());
       return true;
     case 'M':
       push_integer(static_cast<std::int64_t>(number(2)));
@@ -236,6 +256,7 @@ bool PickleMachine::make_tuple(std::uint8_t opcode) {
 bool PickleMachine::gather(std::uint8_t opcode) {
   switch (opcode) {
     case '(':
+      if (marks_.size() >= kMostWaiting) fail(fmt::format("more than {} marks", format_count(kMostWaiting)));
       marks_.push_back(stack_.size());
       return true;
     case ']':
@@ -245,6 +266,7 @@ bool PickleMachine::gather(std::uint8_t opcode) {
     case 'l':
     case 0x91: {  // a frozen set
       std::vector<PickledValue*> items = pop_mark();
+      count_items(items.size());
       push(make(Kind::list));
       stack_.back()->items = std::move(items);
       return true;
@@ -252,6 +274,7 @@ bool PickleMachine::gather(std::uint8_t opcode) {
     case 'd': {
       std::vector<PickledValue*> items = pop_mark();
       if (items.size() % 2 != 0) fail("a key without a value");
+      count_items(items.size());
       push(make(Kind::dictionary));
       stack_.back()->items = std::move(items);
       return true;
@@ -285,6 +308,7 @@ void PickleMachine::append(Kind kind, const std::vector<PickledValue*>& items) {
   if (to->kind == Kind::object && drops_entries(*to)) return push(to);
   if (to->kind != kind) fail(fmt::format("{} in place of {}", kind_name(to->kind), kind_name(kind)));
   if (kind == Kind::dictionary && items.size() % 2 != 0) fail("a key without a value");
+  count_items(items.size());
   to->items.insert(to->items.end(), items.begin(), items.end());
   push(to);
 }
@@ -292,13 +316,13 @@ void PickleMachine::append(Kind kind, const std::vector<PickledValue*>& items) {
 bool PickleMachine::remember(std::uint8_t opcode) {
   switch (opcode) {
     case 'q':
-      memo_[number(1)] = top();
+      remember_as(number(1));
       return true;
     case 'r':
-      memo_[number(4)] = top();
+      remember_as(number(4));
       return true;
     case 0x94:
-      memo_[memo_.size()] = top();
+      remember_as(memo_.size());
       return true;
     case '0':
       // What is popped may be a mark.
@@ -324,6 +348,12 @@ bool PickleMachine::remember(std::uint8_t opcode) {
   }
 }
 
+void PickleMachine::remember_as(std::uint64_t number) {
+  if (values_.all.size() + memo_.size() >= kMostValues)
+    fail(fmt::format("more than {} values", format_count(kMostValues)));
+  memo_[number] = top();
+}
+
 PickledValue* PickleMachine::recall(std::uint64_t number) {
   const auto found = memo_.find(number);
   if (found == memo_.end()) fail("a value that it refers to is missing");
@@ -341,7 +371,7 @@ bool PickleMachine::construct(std::uint8_t opcode) {
       const PickledValue* name = pop();
       const PickledValue* module = pop();
       if (name->kind != Kind::text || module->kind != Kind::text) fail("a name that is no text");
-      push_name(std::string(text_of(*module)), std::string(text_of(*name)));
+      push_name(std::string(module->text), std::string(name->text));
       return true;
     }
     case 'Q':
@@ -370,7 +400,7 @@ void PickleMachine::push_name(const std::string& module, const std::string& name
   const std::string whole = module + "." + name;
   if (!knows(whole)) fail(fmt::format("the name '{}', which is refused (nothing is executed)", shown(whole)));
   PickledValue* made = make(Kind::name);
-  made->text = whole;
+  made->text = kept(whole);
   push(made);
 }
 

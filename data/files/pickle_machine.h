@@ -2,8 +2,8 @@
 // calling them makes, is for who derives from it; nothing is executed. Source: CPython, Lib/pickletools.py.
 #pragma once
 
+#include <array>
 #include <cstdint>
-#include <deque>
 #include <map>
 #include <span>
 #include <string>
@@ -14,12 +14,13 @@
 
 namespace bantam {
 
-/// Reads a pickle of protocols 2 to 5. Runs in time and memory in proportion to the pickle's bytes, whatever they are,
-/// and recurses over nothing. Values refer to one another and to `bytes`, and live in `values`.
+/// Reads a pickle of protocols 2 to 5. Runs in time in proportion to the pickle's bytes, whatever they are, in some 250
+/// MB of memory at most, and recurses over nothing. Values refer to one another and to `bytes`, and live in `values`;
+/// those that nothing changes, None, booleans, numbers of one byte and the empty tuple, are one object each.
 class PickleMachine {
  public:
   /// `file` stands in messages.
-  PickleMachine(std::string file, std::span<const std::uint8_t> bytes, std::deque<PickledValue>& values)
+  PickleMachine(std::string file, std::span<const std::uint8_t> bytes, PickledValues& values)
       : file_(std::move(file)), bytes_(bytes), values_(values) {}
   virtual ~PickleMachine() = default;
   PickleMachine(const PickleMachine&) = delete;
@@ -45,6 +46,8 @@ class PickleMachine {
 
   [[noreturn]] void fail(const std::string& what) const;
   PickledValue* make(PickledValue::Kind kind);
+  /// The text, which lives as long as the values.
+  std::string_view kept(std::string text);
   /// Of the whole pickle.
   std::size_t size() const { return bytes_.size(); }
 
@@ -60,11 +63,14 @@ class PickleMachine {
   std::span<const std::uint8_t> take(std::uint64_t count);
   std::uint64_t number(std::size_t bytes);
   std::string line();
-  void push(PickledValue* value) { stack_.push_back(value); }
+  void push(PickledValue* value);
+  void push_shared(PickledValue*& shared, PickledValue::Kind kind, std::int64_t integer = 0);
+  void remember_as(std::uint64_t number);
   PickledValue* pop();
   PickledValue* top();
   std::vector<PickledValue*> pop_mark();
   void push_integer(std::int64_t value, PickledValue::Kind kind = PickledValue::Kind::integer);
+  void push_byte(std::uint8_t value);
   void push_real();
   void push_long(std::uint64_t bytes);
   void push_decimal();
@@ -73,6 +79,7 @@ class PickleMachine {
   void push_tuple_of(std::size_t count);
   void append(PickledValue::Kind kind, const std::vector<PickledValue*>& items);
   PickledValue* recall(std::uint64_t number);
+  void count_items(std::size_t more);
   void push_name(const std::string& module, const std::string& name);
   void push_known(PickledValue* value, std::string_view what);
   void reduce();
@@ -82,11 +89,15 @@ class PickleMachine {
 
   std::string file_;
   std::span<const std::uint8_t> bytes_;
-  std::deque<PickledValue>& values_;
+  PickledValues& values_;
   std::size_t at_ = 0, opcode_at_ = 0;
   std::vector<PickledValue*> stack_;
   std::vector<std::size_t> marks_;
   std::map<std::uint64_t, PickledValue*> memo_;
+  PickledValue *none_ = nullptr, *false_ = nullptr, *true_ = nullptr,
+               *empty_ = nullptr;                // made when they are first pushed
+  std::array<PickledValue*, 256> numbers_ = {};  // from 0 on
+  std::size_t items_ = 0;                        // of all lists and dictionaries
 };
 
 }  // namespace bantam

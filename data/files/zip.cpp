@@ -112,7 +112,9 @@ class DeflatedBytes : public FileBytes {
   ~DeflatedBytes() override { ::inflateEnd(&stream_); }
 
   void fetch(std::int64_t bytes) override {
-    const std::int64_t wanted = std::min(bytes, member_.size);
+    const std::int64_t wanted = std::min(bytes, member_.size), most = most_decompressed(member_.stored);
+    if (wanted > most) fail_inflated(name(), most);
+    bytes_.reserve(static_cast<std::size_t>(wanted));
     while (size() < wanted) {
       const std::size_t before = bytes_.size();
       bytes_.resize(before + static_cast<std::size_t>(std::min(kAtOnce, wanted - size())));
@@ -180,6 +182,7 @@ ZipFile::ZipFile(const std::filesystem::path& path) : file_(open_plain_bytes(pat
   if (directory.members > kMostMembers) fail(*file_, "it has too many members");
   const Fields fields(*file_, static_cast<std::int64_t>(directory.offset), static_cast<std::int64_t>(directory.bytes));
   std::size_t at = 0;
+  std::uint64_t all_stored = 0;
   for (std::uint64_t i = 0; i < directory.members; ++i) {
     if (fields.word(at) != kEntryMagic) fail(*file_, fmt::format("entry {} of its directory is damaged", i));
     const std::size_t name = fields.half(at + 28), extra = fields.half(at + 30), comment = fields.half(at + 32);
@@ -189,6 +192,8 @@ ZipFile::ZipFile(const std::filesystem::path& path) : file_(open_plain_bytes(pat
     if ((fields.half(at + 8) & kEncrypted) != 0) fail(*file_, fmt::format("member '{}' is encrypted", shown(member)));
     if (stored > size || header > size || bytes > std::numeric_limits<std::int64_t>::max() / 2)
       fail(*file_, fmt::format("member '{}' lies beyond its end", shown(member)));
+    all_stored += stored;
+    if (all_stored > size) fail(*file_, "its members overlap: together they are longer than it");
     members_[member] = {fields.half(at + 10), fields.word(at + 16), static_cast<std::int64_t>(stored),
                         static_cast<std::int64_t>(bytes), static_cast<std::int64_t>(header)};
     at += kEntryBytes + name + extra + comment;

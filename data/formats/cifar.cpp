@@ -27,8 +27,10 @@ namespace fs = std::filesystem;
 
 constexpr std::int64_t kPlane = 32 * 32;
 constexpr std::int64_t kImageBytes = 3 * kPlane;
-constexpr std::int64_t kMostPickle = std::int64_t{1} << 29;  // bytes
-constexpr std::size_t kSumBytes = std::size_t{1} << 18;      // read at once for a checksum
+/// Of the members of an archive, or of a file. The largest are pickles of CIFAR-100 that Python 3 has written anew by
+/// protocol 2, 307 MB.
+constexpr std::int64_t kMostPickle = 320'000'000;
+constexpr std::size_t kSumBytes = std::size_t{1} << 18;  // read at once for a checksum
 
 enum class Form : std::uint8_t { binary, compressed, python, archive };
 
@@ -77,9 +79,9 @@ void interleave(const std::uint8_t* planes, std::uint8_t* pixels) {
 std::vector<std::uint8_t> records_of(const CifarSet& set, const std::string& name, std::vector<std::uint8_t> file) {
   const Pickle pickle(name, std::move(file));
   const PickledValue& images = pickle.at("data", PickledValue::Kind::array);
-  if (images.extents.size() != 2 || images.extents[1] != kImageBytes)
+  if (images.items.size() != 2 || images.items[1]->integer != kImageBytes)
     throw DataError(fmt::format("{}: its 'data' is no array of rows of {} bytes", name, kImageBytes));
-  const auto rows = static_cast<std::size_t>(images.extents[0]);
+  const auto rows = static_cast<std::size_t>(images.items[0]->integer);
   std::vector<std::uint8_t> records(rows * static_cast<std::size_t>(set.record_bytes()));
   for (std::size_t k = 0; k < set.label_keys.size(); ++k) {
     const std::vector<PickledValue*>& labels = pickle.at(set.label_keys[k], PickledValue::Kind::list).items;
@@ -95,7 +97,7 @@ std::vector<std::uint8_t> records_of(const CifarSet& set, const std::string& nam
   }
   for (std::size_t row = 0; row < rows; ++row)
     std::memcpy(records.data() + row * static_cast<std::size_t>(set.record_bytes()) + set.label_keys.size(),
-                images.bytes.data() + row * kImageBytes, kImageBytes);
+                images.text.data() + row * kImageBytes, kImageBytes);
   return records;
 }
 

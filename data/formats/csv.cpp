@@ -331,7 +331,7 @@ std::vector<std::string> CsvSet::notes(CsvPart part) const {
   return notes;
 }
 
-/// Places in the table's names become class numbers; sets of them become zeros and ones.
+/// Places in the table's names become class numbers.
 void CsvSet::number_labels(CsvTable& table) const {
   std::unordered_map<std::string_view, std::int32_t> classes;
   for (const std::string& name : classes_) classes.emplace(name, static_cast<std::int32_t>(classes.size()));
@@ -346,12 +346,8 @@ void CsvSet::number_labels(CsvTable& table) const {
     numbers.push_back(found->second);
   }
   for (std::int32_t& label : table.labels) label = numbers[static_cast<std::size_t>(label)];
-  if (table.sets.empty()) return;
-  table.presence.assign(table.sets.size() * classes_.size(), 0.0f);
-  for (std::size_t row = 0; row < table.sets.size(); ++row)
-    for (const std::int32_t label : table.sets[row])
-      table.presence[row * classes_.size() + static_cast<std::size_t>(numbers[static_cast<std::size_t>(label)])] = 1.0f;
-  table.sets = {};
+  for (std::vector<std::int32_t>& set : table.sets)
+    for (std::int32_t& label : set) label = numbers[static_cast<std::size_t>(label)];
 }
 
 std::vector<std::pair<std::string, std::string>> CsvSet::settled_keys() const {
@@ -394,10 +390,17 @@ void CsvSet::write_targets(const CsvTable& table, std::int64_t row,
                 reinterpret_cast<const std::byte*>(values.data()) + static_cast<std::size_t>(row) * out.size(),
                 out.size());
   };
-  if (has_presence())
+  if (!table.sets.empty()) {  // as zeros and ones, which all rows at once would have no room for
+    const std::span<std::byte> out = fields[field++];
+    std::ranges::fill(out, std::byte{0});
+    constexpr float kPresent = 1;
+    for (const std::int32_t label : table.sets[static_cast<std::size_t>(row)])
+      std::memcpy(out.data() + static_cast<std::size_t>(label) * sizeof kPresent, &kPresent, sizeof kPresent);
+  } else if (has_presence()) {
     copy_row(table.presence);
-  else if (!options_.columns.labels.empty())
+  } else if (!options_.columns.labels.empty()) {
     copy_row(table.labels);
+  }
   if (!options_.columns.targets.empty()) copy_row(table.targets);
 }
 
@@ -485,6 +488,17 @@ class CsvNumbers : public SampleReader {
       std::memcpy(fields[0].data() + c * sizeof feature, &feature, sizeof feature);
     }
     read_targets(index, fields.subspan(1));
+  }
+  /// As the base class does it, whose facts copy the names of all classes for each sample.
+  void fetch(std::int64_t index, std::span<std::vector<std::byte>> fields) const override {
+    const std::vector<SampleField> targets = set_->targets();
+    fields[0].resize(table().features.size() * sizeof(float));
+    std::vector<std::span<std::byte>> buffers = {fields[0]};
+    for (std::size_t t = 0; t < targets.size(); ++t) {
+      fields[t + 1].resize(targets[t].bytes());
+      buffers.emplace_back(fields[t + 1]);
+    }
+    read(index, buffers);
   }
   std::string name_of(std::int64_t index) const override {
     return fmt::format("{}:{}", table().path.string(), table().lines[static_cast<std::size_t>(index)]);

@@ -123,13 +123,13 @@ struct PngText {
   std::string text;
 };
 
-PngText png_text(std::string_view type, std::span<const std::byte> chunk) {
+PngText png_text(std::string_view type, std::span<const std::byte> chunk, std::span<const std::string_view> wanted) {
   const std::string_view all = text_of(chunk);
   const std::size_t end = all.find('\0');
   if (end == std::string_view::npos) return {};
   PngText found{all.substr(0, end), {}};
-  // Others are not looked into.
-  if (found.keyword != "Raw profile type exif" && found.keyword != "XML:com.adobe.xmp") return {};
+  // Others, and those that come again, are not looked into: each may be a megabyte, of a few bytes in the file.
+  if (std::ranges::find(wanted, found.keyword) == wanted.end()) return {};
   std::span<const std::byte> rest = chunk.subspan(end + 1);
   bool compressed = type == "zTXt";
   if (compressed) {
@@ -191,6 +191,8 @@ int png_orientation(std::span<const std::byte> png) {
   OrientationMetadata found;
   std::vector<std::byte> profile;
   std::string xmp;
+  constexpr std::string_view kProfile = "Raw profile type exif", kXmpText = "XML:com.adobe.xmp";
+  std::vector<std::string_view> wanted = {kProfile, kXmpText};
   constexpr std::size_t kAround = 12;  // length, type, checksum
   for (std::size_t at = 8; at + kAround <= png.size();) {
     const std::size_t length = numbers.at(at, 4);
@@ -200,9 +202,10 @@ int png_orientation(std::span<const std::byte> png) {
     if (type == "eXIf") {
       found.exif = chunk;
     } else if (type == "tEXt" || type == "zTXt" || type == "iTXt") {
-      PngText text = png_text(type, chunk);
-      if (text.keyword == "Raw profile type exif" && profile.empty()) profile = raw_profile(text.text);
-      if (text.keyword == "XML:com.adobe.xmp") xmp = std::move(text.text);
+      PngText text = png_text(type, chunk, wanted);
+      if (text.keyword == kProfile) profile = raw_profile(text.text);
+      if (text.keyword == kXmpText) xmp = std::move(text.text);
+      std::erase(wanted, text.keyword);
     }
     at += kAround + length;
   }

@@ -23,12 +23,17 @@ constexpr std::uint64_t kMostRatio = 1032;
 /// Of a chunk that is no pixels; libpng's own default is 8 million bytes as well.
 constexpr png_alloc_size_t kMostChunkBytes = 8000000;
 
+/// Room for the end of the image's data, and for what some encoders pad them with.
+constexpr std::size_t kMostAfterLastRow = std::size_t{1} << 16;
+
 }  // namespace
 
 struct PngDecoder::State {
   png_structp png = nullptr;
   png_infop info = nullptr;
   std::span<const std::byte> rest;  ///< of the file
+  bool is_at_last_row = false;
+  std::size_t after_last_row = 0;  ///< bytes of the file that may be read while the last row is
   GuardedCall call;
   int orientation = 1;
 
@@ -59,6 +64,10 @@ void PngDecoder::State::open() {
     png_set_read_fn(png, this, [](png_structp of, png_bytep to, png_size_t size) {
       State& state = *static_cast<State*>(png_get_io_ptr(of));
       if (size > state.rest.size()) state.call.fail("the file is cut short");
+      if (state.is_at_last_row) {
+        if (size > state.after_last_row) state.call.fail("its image data go on after its last row");
+        state.after_last_row -= size;
+      }
       std::memcpy(to, state.rest.data(), size);
       state.rest = state.rest.subspan(size);
     });
@@ -130,8 +139,11 @@ void PngDecoder::State::for_rows(const PixelBox& box, const Use& use) {
     for (int pass = 1; pass < passes; ++pass)
       for (std::int64_t y = 0; y < height(); ++y)
         png_read_row(png, rows.data() + static_cast<std::size_t>(y) * row_bytes, nullptr);
+    // After the last row libpng decompresses whatever else there is, which may be a thousand times as much.
+    after_last_row = 2 * png_get_rowbytes(png, info) + kMostAfterLastRow;
     for (std::int64_t y = 0; y < last; ++y) {
       png_byte* row = rows.data() + (whole ? static_cast<std::size_t>(y) * row_bytes : 0);
+      is_at_last_row = y + 1 == height();
       png_read_row(png, row, nullptr);
       if (y >= box.top) use(y - box.top, row + skipped);
     }

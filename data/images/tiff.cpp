@@ -167,7 +167,6 @@ void for_rows(const OpenTiff& tiff, const Page& page, const Use& use) {
   }
   const auto tile_width = std::int64_t{tiff.field<std::uint32_t>(TIFFTAG_TILEWIDTH, 0)};
   const auto tile_height = std::int64_t{tiff.field<std::uint32_t>(TIFFTAG_TILELENGTH, 0)};
-  check_picture_size("TIFF", {tile_height, tile_width});
   const auto row_bytes = static_cast<std::size_t>(TIFFTileRowSize64(tiff));
   const auto bytes = static_cast<std::size_t>(TIFFTileSize64(tiff));
   if (row_bytes < pixel_bytes * static_cast<std::size_t>(tile_width) ||
@@ -231,6 +230,30 @@ void read_rgba(const OpenTiff& tiff, const Page& page, Picture& out) {
     for (std::size_t c = 0; c < channels; ++c) *to++ = static_cast<std::uint8_t>(pixel >> 8 * c);
 }
 
+/// Of what is decompressed: rows of all their samples, and tiles, which may reach far beyond the image.
+void refuse_impossible_sizes(const OpenTiff& tiff, const Page& page, std::size_t file_bytes) {
+  const auto pixels = static_cast<std::uint64_t>(page.size.height * page.size.width);
+  const std::uint64_t bytes = pixels * page.samples * page.bits / 8;
+  // Deflate's best ratio is 1032 : 1; fax codes may say more with less.
+  if (page.bits >= 8 && page.compression != COMPRESSION_ZSTD && page.compression != COMPRESSION_LZMA &&
+      page.compression != COMPRESSION_WEBP && bytes / 1032 > file_bytes)
+    throw DataError(
+        fmt::format("TIFF: {} bytes are too few for {} x {} pixels", file_bytes, page.size.width, page.size.height));
+  if (bytes > static_cast<std::uint64_t>(kMostLibraryBytes))
+    throw DataError(fmt::format("TIFF: {} x {} pixels of {} samples, at most 2^31 bytes are supported", page.size.width,
+                                page.size.height, page.samples));
+  if (TIFFIsTiled(tiff) == 0) return;
+  const std::uint64_t width = tiff.field<std::uint32_t>(TIFFTAG_TILEWIDTH, 0),
+                      height = tiff.field<std::uint32_t>(TIFFTAG_TILELENGTH, 0);
+  check_picture_size("TIFF", {static_cast<std::int64_t>(height), static_cast<std::int64_t>(width)});
+  constexpr std::uint64_t kUsualPixels = std::uint64_t{1} << 24, kMostTimes = 4;
+  const std::uint64_t across = (static_cast<std::uint64_t>(page.size.width) + width - 1) / width,
+                      down = (static_cast<std::uint64_t>(page.size.height) + height - 1) / height;
+  if (across * width * down * height > kUsualPixels + kMostTimes * pixels)
+    throw DataError(fmt::format("TIFF: tiles of {} x {} pixels are too large for an image of {} x {}", width, height,
+                                page.size.width, page.size.height));
+}
+
 }  // namespace
 
 ImageHeader tiff_header(std::span<const std::byte> file) {
@@ -246,13 +269,7 @@ ImageHeader tiff_header(std::span<const std::byte> file) {
 void decode_tiff(std::span<const std::byte> file, Picture& out) {
   const OpenTiff tiff(file);
   const Page page = read_page(tiff);
-  // Deflate's best ratio is 1032 : 1; fax codes may say more with less.
-  const std::uint64_t bytes =
-      static_cast<std::uint64_t>(page.size.height * page.size.width) * page.samples * page.bits / 8;
-  if (page.bits >= 8 && page.compression != COMPRESSION_ZSTD && page.compression != COMPRESSION_LZMA &&
-      page.compression != COMPRESSION_WEBP && bytes / 1032 > file.size())
-    throw DataError(
-        fmt::format("TIFF: {} bytes are too few for {} x {} pixels", file.size(), page.size.width, page.size.height));
+  refuse_impossible_sizes(tiff, page, file.size());
   out.reshape(page.size, page.layout(), page.picture_bits());
   if (page.is_plain())
     read_plain(tiff, page, out);

@@ -81,8 +81,8 @@ void check_sum(const std::filesystem::path& path, SafetensorsFile& file) {
 
 /// The reference reader's bound; a header of a few bytes a tensor is far below.
 constexpr std::uint64_t kMostHeaderBytes = 100'000'000;
-/// Of tensors, and of entries of the metadata: what can be looked up in seconds.
-constexpr std::size_t kMostNames = 1'000'000;
+/// Whose names and shapes need some hundreds of bytes each.
+constexpr std::size_t kMostTensors = 100'000, kMostEntries = 250'000;
 
 /// Reads the header as the parser meets it, so that no tree is built of it, and stops at the first thing that does not
 /// belong there. Throws DataError.
@@ -114,8 +114,8 @@ class HeaderReader final : public Json::json_sax_t {
   bool end_object() override;
   bool start_array(std::size_t /*size*/) override;
   bool end_array() override;
-  bool parse_error(std::size_t at, const std::string& /*token*/, const Json::exception& /*error*/) override {
-    damaged(path_, fmt::format("its header is not as expected (no JSON from its byte {} on)", at));
+  bool parse_error(std::size_t at, const std::string& token, const Json::exception& /*error*/) override {
+    damaged(path_, fmt::format("its header is not as expected (no JSON at byte {} of it: '{}')", at, shown(token)));
   }
 
  private:
@@ -174,8 +174,8 @@ bool HeaderReader::string(std::string& value) {
   if (level_ == Level::metadata) {
     if (!file_.metadata.emplace(key_, std::move(value)).second)
       damaged(path_, fmt::format("two entries of its metadata are named '{}'", shown(key_)));
-    if (file_.metadata.size() > kMostNames)
-      damaged(path_, fmt::format("its metadata has more than {} entries", format_count(kMostNames)));
+    if (file_.metadata.size() > kMostEntries)
+      damaged(path_, fmt::format("its metadata has more than {} entries", format_count(kMostEntries)));
     return true;
   }
   if (level_ != Level::tensor || key_ != "dtype") unexpected(fmt::format("\"{}\"", shown(value)));
@@ -269,8 +269,8 @@ void HeaderReader::end_tensor() {
   ranges_.emplace_back((*offsets)[0], (*offsets)[1]);
   if (file_.tensors.contains(name_) || file_.skipped.contains(name_))
     damaged(path_, fmt::format("two tensors are named '{}'", name));
-  if (file_.tensors.size() + file_.skipped.size() == kMostNames)
-    damaged(path_, fmt::format("it has more than {} tensors", format_count(kMostNames)));
+  if (file_.tensors.size() + file_.skipped.size() == kMostTensors)
+    damaged(path_, fmt::format("it has more than {} tensors", format_count(kMostTensors)));
   if (!reads) {
     file_.skipped.emplace(std::move(name_), SkippedTensor{*dtype, extents});
     return;

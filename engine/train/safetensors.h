@@ -66,8 +66,8 @@ void write_safetensors(const std::filesystem::path& path, const SafetensorsFile&
 void write_safetensors(const std::filesystem::path& path, std::vector<NamedTensor> tensors,
                        const std::map<std::string, std::string>& metadata);
 /// Reads and checks the whole file (header length, JSON, offsets in order, sizes, and the checksum where there is one,
-/// which is then not among the metadata). The header may have 100,000,000 bytes, as for the reference reader, and a
-/// million tensors and entries of metadata, of which no two have one name. Tensors of types that DType has not are
+/// which is then not among the metadata). The header may have 100,000,000 bytes, as for the reference reader, and
+/// 100,000 tensors and 250,000 entries of metadata, no two of one name. Tensors of types that DType has not are
 /// listed, not read. Throws DataError naming file and what is wrong.
 SafetensorsFile read_safetensors(const std::filesystem::path& path);
 /// The same of a file's bytes that were read before; `path` stands in messages.

@@ -33,13 +33,29 @@ auto within(const std::string& place, const Read& read) {
 
 std::string text_of(const ProtoField& field) { return std::string(field.as_bytes()); }
 
-/// A repeated number: one value, or, packed, many.
-template <class Value, class Read>
-void append(std::vector<Value>& values, const ProtoField& field, ProtoField::Type type, const Read& read) {
-  if (field.type != ProtoField::Type::bytes) {
-    values.push_back(read(field));
-    return;
+/// One file, and how many parts its graph has so far. Their memory is a multiple of their bytes in the file: what is
+/// allowed is far more than networks have, and takes some 200 MB.
+struct Source {
+  ExternalData files;
+  std::int64_t parts = 0;
+
+  /// A name, an attribute, a number of one; a node, a tensor or a value counts as several.
+  void count(std::size_t more) {
+    constexpr std::int64_t kMost = std::int64_t{1} << 20;
+    parts += static_cast<std::int64_t>(more);
+    if (parts > kMost)
+      throw DataError(fmt::format("more than {} nodes, names, attributes and numbers of them", format_count(kMost)));
   }
+};
+/// As names of the same memory.
+constexpr std::size_t kPartsOfNode = 4;
+/// Of a tensor or a value.
+constexpr std::size_t kMostAxes = 64;
+
+/// A repeated number: one value, or, packed, many.
+template <class Use>
+void for_numbers(const ProtoField& field, ProtoField::Type type, const Use& use) {
+  if (field.type != ProtoField::Type::bytes) return use(field);
   // Packed values have no keys of their own: each is read as if it had one.
   std::string_view rest = field.bytes;
   const std::size_t fixed = type == ProtoField::Type::fixed32 ? 4 : 8;
@@ -49,19 +65,22 @@ void append(std::vector<Value>& values, const ProtoField& field, ProtoField::Typ
       for (bytes = 1; bytes < rest.size() && (rest[bytes - 1] & 0x80) != 0;) ++bytes;
     bytes = std::min(bytes, rest.size());
     const std::string one = static_cast<char>(8 | static_cast<int>(type)) + std::string(rest.substr(0, bytes));
-    values.push_back(read(*ProtoReader(one).next()));
+    use(*ProtoReader(one).next());
     rest.remove_prefix(bytes);
   }
 }
 
-void append(std::vector<std::int64_t>& values, const ProtoField& field) {
-  append(values, field, ProtoField::Type::varint, [](const ProtoField& one) { return one.as_integer(); });
+void append(std::vector<std::int64_t>& values, const ProtoField& field, Source& source) {
+  for_numbers(field, ProtoField::Type::varint, [&](const ProtoField& one) {
+    source.count(1);
+    values.push_back(one.as_integer());
+  });
 }
-void append(std::vector<float>& values, const ProtoField& field) {
-  append(values, field, ProtoField::Type::fixed32, [](const ProtoField& one) { return one.as_float(); });
-}
-void append(std::vector<double>& values, const ProtoField& field) {
-  append(values, field, ProtoField::Type::fixed64, [](const ProtoField& one) { return one.as_double(); });
+void append(std::vector<float>& values, const ProtoField& field, Source& source) {
+  for_numbers(field, ProtoField::Type::fixed32, [&](const ProtoField& one) {
+    source.count(1);
+    values.push_back(one.as_float());
+  });
 }
 
 Type known_type(std::int64_t type) {
@@ -74,23 +93,9 @@ Type known_type(std::int64_t type) {
   return facts->type;
 }
 
-template <class Value>
-void append_bytes(std::string& data, const std::vector<Value>& values) {
-  data.append(reinterpret_cast<const char*>(values.data()), values.size() * sizeof(Value));
-}
-
-/// int32_data has also the bits of narrower types, a value each.
-void append_narrowed(std::string& data, const std::vector<std::int64_t>& values, std::int64_t bytes) {
-  for (const std::int64_t value : values)
-    data.append(reinterpret_cast<const char*>(&value), static_cast<std::size_t>(bytes));
-}
-
-/// A TensorProto's values as they come: raw, or in the field of their type.
+/// What a TensorProto says beside its values, and these where they are raw.
 struct TensorFields {
   std::optional<std::int64_t> type;
-  std::vector<float> floats;
-  std::vector<double> doubles;
-  std::vector<std::int64_t> narrow, wide;  // int32_data, int64_data
   std::optional<std::string_view> raw;
   bool external = false;  // data_location
   ExternalRange range;
@@ -116,24 +121,20 @@ void read_external(std::string_view message, ExternalRange& range) {
 void read_tensor_field(const ProtoField& field, Tensor& tensor, TensorFields& fields) {
   switch (field.number) {
     case 1:
-      return append(tensor.dims, field);
+      for_numbers(field, ProtoField::Type::varint, [&](const ProtoField& one) {
+        tensor.dims.push_back(one.as_integer());
+        if (tensor.dims.size() > kMostAxes) throw DataError(fmt::format("more than {} axes", kMostAxes));
+      });
+      return;
     case 2:
       fields.type = field.as_integer();
       return;
-    case 4:
-      return append(fields.floats, field);
-    case 5:
-      return append(fields.narrow, field);
-    case 7:
-      return append(fields.wide, field);
     case 8:
       tensor.name = text_of(field);
       return;
     case 9:
       fields.raw = field.as_bytes();
       return;
-    case 10:
-      return append(fields.doubles, field);
     case 13:
       return read_external(field.as_bytes(), fields.range);
     case 14:
@@ -156,27 +157,46 @@ std::int64_t checked_elements(const std::vector<std::int64_t>& dims) {
   return elements;
 }
 
-void set_data(Tensor& tensor, const TensorFields& fields, ExternalData& files) {
+/// Values that are numbers of fields: float_data, int32_data (which has also the bits of narrower types, a value each),
+/// int64_data and double_data. `most`: bytes that the tensor needs.
+void append_numbers(std::string& data, std::string_view message, const TypeFacts& type, std::int64_t most) {
+  struct Kind {
+    std::uint32_t number;
+    ProtoField::Type wire;
+  };
+  const Kind kind = type.type == Type::float32   ? Kind{4, ProtoField::Type::fixed32}
+                    : type.type == Type::float64 ? Kind{10, ProtoField::Type::fixed64}
+                    : type.type == Type::int64   ? Kind{7, ProtoField::Type::varint}
+                                                 : Kind{5, ProtoField::Type::varint};
+  ProtoReader reader(message);
+  while (const auto field = reader.next()) {
+    if (field->number != kind.number) continue;
+    for_numbers(*field, kind.wire, [&](const ProtoField& one) {
+      if (one.type != kind.wire) throw DataError(fmt::format("field {} has numbers of another kind", one.number));
+      if (std::ssize(data) < most)
+        data.append(reinterpret_cast<const char*>(&one.bits), static_cast<std::size_t>(type.bytes));
+      else
+        throw DataError(fmt::format("more values than its extents and {} need", type.name));
+    });
+  }
+}
+
+void set_data(Tensor& tensor, const TensorFields& fields, std::string_view message, Source& source) {
   const TypeFacts& type = facts_of(tensor.type);
   const std::int64_t bytes = checked_elements(tensor.dims) * type.bytes;
   if (fields.external)
-    tensor.data = files.read(fields.range, static_cast<std::uint64_t>(bytes));
+    tensor.data = source.files.read(fields.range, static_cast<std::uint64_t>(bytes));
   else if (fields.raw)
     tensor.data = *fields.raw;
-  else if (tensor.type == Type::float32)
-    append_bytes(tensor.data, fields.floats);
-  else if (tensor.type == Type::float64)
-    append_bytes(tensor.data, fields.doubles);
-  else if (tensor.type == Type::int64)
-    append_bytes(tensor.data, fields.wide);
   else
-    append_narrowed(tensor.data, fields.narrow, type.bytes);
+    append_numbers(tensor.data, message, type, bytes);
   if (std::ssize(tensor.data) != bytes)
     throw DataError(
         fmt::format("{} bytes of values; its extents and {} need {}", tensor.data.size(), type.name, bytes));
 }
 
-Tensor read_tensor(std::string_view message, ExternalData& files) {
+Tensor read_tensor(std::string_view message, Source& source) {
+  source.count(kPartsOfNode);
   Tensor tensor;
   TensorFields fields;
   ProtoReader reader(message);
@@ -184,7 +204,7 @@ Tensor read_tensor(std::string_view message, ExternalData& files) {
   return within(fmt::format("tensor '{}'", shown(tensor.name)), [&] {
     if (!fields.type) throw DataError("no element type");
     tensor.type = known_type(*fields.type);
-    set_data(tensor, fields, files);
+    set_data(tensor, fields, message, source);
     return std::move(tensor);
   });
 }
@@ -202,7 +222,7 @@ struct AttributeFields {
   std::uint32_t last = 0;  // number of the last field with a value
 };
 
-void read_attribute_field(const ProtoField& field, AttributeFields& attribute, ExternalData& files) {
+void read_attribute_field(const ProtoField& field, AttributeFields& attribute, Source& source) {
   if (field.number >= 2 && field.number <= 9) attribute.last = field.number;
   switch (field.number) {
     case 1:
@@ -218,13 +238,14 @@ void read_attribute_field(const ProtoField& field, AttributeFields& attribute, E
       attribute.text = text_of(field);
       return;
     case 5:
-      attribute.tensor = read_tensor(field.as_bytes(), files);
+      attribute.tensor = read_tensor(field.as_bytes(), source);
       return;
     case 7:
-      return append(attribute.numbers, field);
+      return append(attribute.numbers, field, source);
     case 8:
-      return append(attribute.integers, field);
+      return append(attribute.integers, field, source);
     case 9:
+      source.count(1);
       attribute.texts.push_back(text_of(field));
       return;
     case 20:
@@ -260,10 +281,10 @@ std::optional<Attribute> value_of(AttributeFields& attribute) {
   }
 }
 
-void read_attribute(std::string_view message, Node& node, ExternalData& files) {
+void read_attribute(std::string_view message, Node& node, Source& source) {
   AttributeFields attribute;
   ProtoReader reader(message);
-  while (const auto field = reader.next()) read_attribute_field(*field, attribute, files);
+  while (const auto field = reader.next()) read_attribute_field(*field, attribute, source);
   if (auto value = value_of(attribute)) node.attributes.insert_or_assign(attribute.name, std::move(*value));
 }
 
@@ -290,11 +311,14 @@ std::string module_of_namespace(std::string_view text) {
   return module.empty() ? function : module + "." + function;
 }
 
-Node read_node(std::string_view message, ExternalData& files) {
+Node read_node(std::string_view message, Source& source) {
+  source.count(kPartsOfNode);
   Node node;
   std::vector<std::string_view> attributes;  // read when the node's name is known
   ProtoReader reader(message);
   while (const auto field = reader.next()) {
+    if (field->number == 1 || field->number == 2) source.count(1);
+    if (field->number == 5) source.count(kPartsOfNode);
     if (field->number == 1) node.inputs.push_back(text_of(*field));
     if (field->number == 2) node.outputs.push_back(text_of(*field));
     if (field->number == 3) node.name = text_of(*field);
@@ -308,7 +332,7 @@ Node read_node(std::string_view message, ExternalData& files) {
   if (node.op.empty()) throw DataError("no op");
   const std::string& name = node.name.empty() && !node.outputs.empty() ? node.outputs[0] : node.name;
   for (const std::string_view attribute : attributes)
-    within(fmt::format("'{}' ({})", shown(name), shown(node.op)), [&] { read_attribute(attribute, node, files); });
+    within(fmt::format("'{}' ({})", shown(name), shown(node.op)), [&] { read_attribute(attribute, node, source); });
   if (node.domain == "ai.onnx") node.domain.clear();  // another name of ONNX's own
   return node;
 }
@@ -322,6 +346,7 @@ void read_extent(std::string_view message, Value& value) {
     if (field->number == 2) name = text_of(*field);
   }
   if (extent < 1) extent = -1;  // some writers say -1 or 0 of an extent without a number
+  if (value.dims.size() == kMostAxes) throw DataError(fmt::format("more than {} axes", kMostAxes));
   value.dims.push_back(extent);
   value.names.push_back(std::move(name));
 }
@@ -337,7 +362,8 @@ void read_tensor_type(std::string_view message, Value& value) {
   }
 }
 
-Value read_value(std::string_view message) {
+Value read_value(std::string_view message, Source& source) {
+  source.count(kPartsOfNode);
   Value value;
   std::optional<std::string_view> type;
   ProtoReader reader(message);
@@ -358,23 +384,23 @@ Value read_value(std::string_view message) {
   });
 }
 
-void read_graph_field(const ProtoField& field, Model& model, ExternalData& files) {
+void read_graph_field(const ProtoField& field, Model& model, Source& source) {
   switch (field.number) {
     case 1:
       model.nodes.push_back(
-          within(fmt::format("node {}", model.nodes.size()), [&] { return read_node(field.as_bytes(), files); }));
+          within(fmt::format("node {}", model.nodes.size()), [&] { return read_node(field.as_bytes(), source); }));
       return;
     case 2:
       model.graph_name = text_of(field);
       return;
     case 5:
-      model.initializers.push_back(within("initializer", [&] { return read_tensor(field.as_bytes(), files); }));
+      model.initializers.push_back(within("initializer", [&] { return read_tensor(field.as_bytes(), source); }));
       return;
     case 11:
-      model.inputs.push_back(within("input", [&] { return read_value(field.as_bytes()); }));
+      model.inputs.push_back(within("input", [&] { return read_value(field.as_bytes(), source); }));
       return;
     case 12:
-      model.outputs.push_back(within("output", [&] { return read_value(field.as_bytes()); }));
+      model.outputs.push_back(within("output", [&] { return read_value(field.as_bytes(), source); }));
       return;
     case 15:
       throw DataError("a sparse initializer, which is not supported");
@@ -383,9 +409,9 @@ void read_graph_field(const ProtoField& field, Model& model, ExternalData& files
   }
 }
 
-void read_graph(std::string_view message, Model& model, ExternalData& files) {
+void read_graph(std::string_view message, Model& model, Source& source) {
   ProtoReader reader(message);
-  while (const auto field = reader.next()) read_graph_field(*field, model, files);
+  while (const auto field = reader.next()) read_graph_field(*field, model, source);
 }
 
 /// The version of ONNX' own operators; nothing for another domain's.
@@ -400,7 +426,7 @@ std::optional<std::int64_t> read_opset(std::string_view message) {
   return domain.empty() || domain == "ai.onnx" ? std::optional(version) : std::nullopt;
 }
 
-Model read_model(std::string_view message, ExternalData& files) {
+Model read_model(std::string_view message, Source& source) {
   Model model;
   std::optional<std::int64_t> opset;
   bool graph = false;
@@ -409,9 +435,10 @@ Model read_model(std::string_view message, ExternalData& files) {
     if (field->number == 1) model.ir_version = field->as_integer();
     if (field->number == 2) model.producer = text_of(*field);
     if (field->number == 3) model.producer_version = text_of(*field);
-    if (field->number == 7) within("graph", [&] { read_graph(field->as_bytes(), model, files); });
+    if (field->number == 7) within("graph", [&] { read_graph(field->as_bytes(), model, source); });
     if (field->number == 8)
       if (const auto version = read_opset(field->as_bytes())) opset = version;
+    if (field->number == 14) source.count(kPartsOfNode);
     if (field->number == 14) model.metadata.insert(read_entry(field->as_bytes()));
     graph = graph || field->number == 7;
   }
@@ -424,9 +451,9 @@ Model read_model(std::string_view message, ExternalData& files) {
 }  // namespace
 
 Model parse(std::string_view bytes, const std::filesystem::path& path) {
-  ExternalData files(path);
+  Source source{.files = ExternalData(path)};
   return within(fmt::format("{}: not an ONNX model that can be read", path.string()),
-                [&] { return read_model(bytes, files); });
+                [&] { return read_model(bytes, source); });
 }
 
 Model read(const std::filesystem::path& path) { return parse(read_file(path, kMostBytes), path); }

@@ -69,7 +69,7 @@ void Column::add(std::string_view cell, char decimal) {
   images = images && has_image_suffix(cell);
   truths = truths && (lower_case(cell) == "true" || lower_case(cell) == "false");
   zeros_and_ones = zeros_and_ones && (cell == "0" || cell == "1" || cell == "0.0" || cell == "1.0");
-  const double number = whole ? std::stod(std::string(cell)) : 0;
+  const double number = whole ? csv_number(cell, decimal).value_or(0) : 0;  // 0 of more digits than float64 has
   counts = counts && whole && (rows.empty() ? number == 0 || number == 1 : number == last + 1);
   last = number;
   values.emplace(cell);

@@ -591,6 +591,9 @@ CheckedConfig checked_config(const std::filesystem::path& path, std::span<const 
       if (collected_errors(document).empty()) require_model_fits(config);
     });
     checked.errors = collected_errors(document);
+    if (const std::size_t more = further_errors(document); more > 0)
+      checked.errors.push_back(
+          fmt::format("{}: and {} more errors", path.string(), format_count(static_cast<std::int64_t>(more))));
     // Read once more by a document that throws: what reads it later does not add to the errors.
     if (checked.errors.empty()) checked.config = parse_run_config(text, path, overrides);
   } catch (const ConfigError& error) {  // of a text that is no YAML, or of an override: nothing more is known

@@ -19,8 +19,8 @@ namespace {
 
 constexpr std::string_view kPickle = "data.pkl";
 constexpr std::int64_t kMostPickle = std::int64_t{1} << 27;
-/// Weights do not become a hundredth by compression; a megabyte more is no matter.
-constexpr std::uint64_t kMostInflation = 100, kAnyFile = std::uint64_t{1} << 20;
+/// PyTorch compresses nothing, and weights do not become an eighth by it; a megabyte more is no matter.
+constexpr std::uint64_t kMostInflation = 8, kAnyFile = std::uint64_t{1} << 20;
 
 }  // namespace
 
@@ -78,7 +78,7 @@ std::vector<std::uint8_t> TorchArchive::read_member(const std::string& name) con
   return bytes;
 }
 
-const PickledValue& TorchArchive::load(std::deque<PickledValue>& values) {
+const PickledValue& TorchArchive::load(PickledValues& values) {
   pickle_ = read_member(prefix_ + std::string(kPickle));
   return *TorchPickle(fmt::format("{}({}{})", path().string(), prefix_, kPickle), pickle_, values).run();
 }

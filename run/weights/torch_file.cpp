@@ -43,7 +43,7 @@ bool has_any_tensor(const PickledValue& value) { return is_tensor(value) || is_s
 const PickledValue* entry_of(const PickledValue& dictionary, std::string_view key) {
   constexpr std::size_t kFirst = 100;
   for (std::size_t i = 0; i + 1 < std::min(2 * kFirst, dictionary.items.size()); i += 2)
-    if (dictionary.items[i]->kind == Kind::text && text_of(*dictionary.items[i]) == key) return dictionary.items[i + 1];
+    if (dictionary.items[i]->kind == Kind::text && dictionary.items[i]->text == key) return dictionary.items[i + 1];
   return nullptr;
 }
 
@@ -84,7 +84,7 @@ class StateDict {
   void add_entries(const PickledValue& dictionary, const std::string& prefix) {
     for (std::size_t i = 0; i + 1 < dictionary.items.size(); i += 2)
       if (dictionary.items[i]->kind == Kind::text)
-        values_.insert_or_assign(prefix + std::string(text_of(*dictionary.items[i])), dictionary.items[i + 1]);
+        values_.insert_or_assign(prefix + std::string(dictionary.items[i]->text), dictionary.items[i + 1]);
   }
 
   void add_module(const PickledValue& module, const std::string& prefix, int depth) {
@@ -93,12 +93,12 @@ class StateDict {
     const auto add_modules = [&](const PickledValue& dictionary) {
       for (std::size_t i = 0; i + 1 < dictionary.items.size() && ++entries_ < kMostEntries; i += 2)
         if (dictionary.items[i]->kind == Kind::text && is_module(*dictionary.items[i + 1]))
-          add_module(*dictionary.items[i + 1], prefix + std::string(text_of(*dictionary.items[i])) + ".", depth + 1);
+          add_module(*dictionary.items[i + 1], prefix + std::string(dictionary.items[i]->text) + ".", depth + 1);
     };
     if (is_scripted(module)) {
       for (std::size_t i = 0; i + 1 < members.items.size() && ++entries_ < kMostEntries; i += 2)
         if (members.items[i]->kind == Kind::text && has_any_tensor(*members.items[i + 1]))
-          values_.insert_or_assign(prefix + std::string(text_of(*members.items[i])), members.items[i + 1]);
+          values_.insert_or_assign(prefix + std::string(members.items[i]->text), members.items[i + 1]);
       return add_modules(members);
     }
     for (const char* kind : {"_parameters", "_buffers"}) {
@@ -106,7 +106,7 @@ class StateDict {
       if (own == nullptr || own->kind != Kind::dictionary) continue;
       for (std::size_t i = 0; i + 1 < own->items.size() && ++entries_ < kMostEntries; i += 2)
         if (own->items[i]->kind == Kind::text && own->items[i + 1]->kind != Kind::none)
-          values_.insert_or_assign(prefix + std::string(text_of(*own->items[i])), own->items[i + 1]);
+          values_.insert_or_assign(prefix + std::string(own->items[i]->text), own->items[i + 1]);
     }
     if (const PickledValue* modules = entry_of(members, "_modules");
         modules != nullptr && modules->kind == Kind::dictionary)
@@ -172,7 +172,7 @@ class StateDictSearch {
       if (!dictionary)
         search(*items[i], below(fmt::format("{}", i)), depth + 1);
       else if (items[i]->kind == Kind::text)
-        search(*items[i + 1], below(std::string(text_of(*items[i]))), depth + 1);
+        search(*items[i + 1], below(std::string(items[i]->text)), depth + 1);
   }
 
   std::vector<Found> found_;
@@ -296,14 +296,14 @@ std::vector<std::byte> gathered(const std::vector<std::uint8_t>& storage, const 
   return bytes;
 }
 
-std::string_view storage_key(const PickledValue& tensor) { return text_of(*tensor.items[0]->items[1]); }
+std::string_view storage_key(const PickledValue& tensor) { return tensor.items[0]->items[1]->text; }
 
 /// "float32": of the tensor itself, or of its storage.
 std::string type_of(const PickledValue& tensor) {
-  if (is_skipped_tensor(tensor)) return tensor.items[0]->text;
+  if (is_skipped_tensor(tensor)) return std::string(tensor.items[0]->text);
   if (tensor.items.size() < 5) return torch_type(tensor.items[0]->items[0]->text);
-  const std::string& name = tensor.items[4]->text;
-  return name.starts_with("torch.") ? name.substr(6) : name;
+  const std::string_view name = tensor.items[4]->text;
+  return std::string(name.starts_with("torch.") ? name.substr(6) : name);
 }
 
 const ReadType* read_type(const PickledValue& tensor) {
@@ -389,13 +389,16 @@ std::unique_ptr<TorchSource> open_torch_source(const std::filesystem::path& path
 
 TorchFile read_torch_file(const std::filesystem::path& path, const std::string& key) {
   const std::unique_ptr<TorchSource> source = open_torch_source(path);
-  std::deque<PickledValue> values;
+  PickledValues values;
   const PickledValue& root = source->load(values);
   TorchFile file;
   const StateDictSearch::Found found = state_dict_of(*source, root, key, file);
   file.found_at = found.path;
-  if (is_module(*found.value)) file.module = found.value->text;
+  if (is_module(*found.value)) file.module = std::string(found.value->text);
   StateDict state(*found.value);
+  constexpr std::size_t kMostTensors = 100'000;
+  if (state.values().size() > kMostTensors)
+    source->fail(fmt::format("it has more than {} tensors", format_count(kMostTensors)));
   std::vector<std::pair<std::string, const PickledValue*>> tensors;
   for (const auto& [name, value] : state.values())
     if (!has_any_tensor(*value))

@@ -39,7 +39,7 @@ TorchLegacyFile::TorchLegacyFile(const std::filesystem::path& path)
   file_->read(0, pickles_);
 }
 
-const PickledValue& TorchLegacyFile::load(std::deque<PickledValue>& values) {
+const PickledValue& TorchLegacyFile::load(PickledValues& values) {
   std::size_t at = 0;
   std::map<std::string, TorchStorage, std::less<>> storages;
   const auto next = [&](const char* what) {
@@ -60,7 +60,7 @@ const PickledValue& TorchLegacyFile::load(std::deque<PickledValue>& values) {
   auto offset = static_cast<std::int64_t>(at);
   for (const PickledValue* key : keys->items) {
     if (key->kind != Kind::text) fail("the key of a storage is no text");
-    const std::string name(text_of(*key));
+    const std::string name(key->text);
     const auto found = storages.find(name);
     if (found == storages.end()) fail(fmt::format("there is a storage '{}' that no tensor names", shown(name)));
     const std::int64_t size = torch_element_bytes(found->second.type);

@@ -15,7 +15,7 @@ class TorchLegacyFile : public TorchSource {
  public:
   explicit TorchLegacyFile(const std::filesystem::path& path);
 
-  const PickledValue& load(std::deque<PickledValue>& values) override;
+  const PickledValue& load(PickledValues& values) override;
   std::optional<std::int64_t> storage_bytes(std::string_view key) const override;
   const std::vector<std::uint8_t>& storage(std::string_view key) override;
   bool swaps_bytes() const override;

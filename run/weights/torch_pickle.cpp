@@ -93,7 +93,7 @@ std::int64_t torch_element_bytes(std::string_view storage) {
 /// _rebuild_tensor(storage, offset, size, stride); _v2 has requires_grad, hooks and metadata after them, _v3 a type
 /// before the last. _rebuild_from_type_v2(function, type, its arguments, state). _rebuild_parameter(tensor, …).
 PickledValue* TorchPickle::call(const PickledValue& callee, std::span<PickledValue* const> given) {
-  const std::string& name = callee.text;
+  const std::string_view name = callee.text;
   if (is_dictionary_type(name)) {
     if (given.size() == 1 && given[0]->kind == Kind::list) return dictionary_of(*given[0]);
     return make(Kind::dictionary);
@@ -167,16 +167,15 @@ bool TorchPickle::set_state(PickledValue& object, PickledValue& state) {
 PickledValue* TorchPickle::persistent(PickledValue& id) {
   const std::vector<PickledValue*>& parts = id.items;
   if (id.kind != Kind::tuple || parts.empty() || parts[0]->kind != Kind::text) return nullptr;
-  if (text_of(*parts[0]) == "module") return parts.size() == 4 && parts[1]->kind == Kind::name ? parts[1] : nullptr;
+  if (parts[0]->text == "module") return parts.size() == 4 && parts[1]->kind == Kind::name ? parts[1] : nullptr;
   if (parts.size() != 5 && parts.size() != 6) return nullptr;
-  const bool known = text_of(*parts[0]) == "storage" && parts[1]->kind == Kind::name &&
-                     is_storage_type(parts[1]->text) && parts[2]->kind == Kind::text && parts[3]->kind == Kind::text &&
-                     parts[4]->kind == Kind::integer;
+  const bool known = parts[0]->text == "storage" && parts[1]->kind == Kind::name && is_storage_type(parts[1]->text) &&
+                     parts[2]->kind == Kind::text && parts[3]->kind == Kind::text && parts[4]->kind == Kind::integer;
   if (!known) return nullptr;
   PickledValue* made = make(Kind::object);
   made->text = "storage";
   made->items = {parts[1], parts[2], parts[4]};
-  storages_.try_emplace(std::string(text_of(*parts[2])), TorchStorage{parts[1]->text, parts[4]->integer});
+  storages_.try_emplace(std::string(parts[2]->text), TorchStorage{std::string(parts[1]->text), parts[4]->integer});
   if (parts.size() == 5 || parts[5]->kind == Kind::none) return made;
   const std::vector<PickledValue*>& view = parts[5]->items;
   if (parts[5]->kind != Kind::tuple || view.size() != 3 || view[1]->kind != Kind::integer ||

@@ -23,7 +23,7 @@ class TorchSource {
   TorchSource& operator=(const TorchSource&) = delete;
 
   /// The value that was saved, made of `values`; both refer to this object. Call it once, and before the rest.
-  virtual const PickledValue& load(std::deque<PickledValue>& values) = 0;
+  virtual const PickledValue& load(PickledValues& values) = 0;
   /// Bytes of the storage `key`; nothing where there is none.
   virtual std::optional<std::int64_t> storage_bytes(std::string_view key) const = 0;
   /// The storage itself, in the file's order of bytes. Valid until the next call.

@@ -72,6 +72,7 @@ Tensor gathered(const Call& call, const Tensor& tensor, const Dims& dims, std::s
 Dims places_of(const Dims& dims, const Dims& strides, std::int64_t begin = 0) {
   Dims places{begin};
   for (std::size_t axis = 0; axis < dims.size(); ++axis) {
+    if (dims[axis] == 1) continue;
     Dims finer;
     finer.reserve(places.size() * static_cast<std::size_t>(dims[axis]));
     for (const std::int64_t place : places)
@@ -217,11 +218,13 @@ Tensor concatenated(const Call& call) {
                                              std::int64_t{1}, std::multiplies<>());
   Tensor result{.type = first.type, .dims = dims};
   if (result.elements() == 0) return result;
+  std::vector<const std::string*> parts;  // without those that are empty
+  for (const Tensor* tensor : call.inputs)
+    if (!tensor->data.empty()) parts.push_back(&tensor->data);
   for (std::int64_t o = 0; o < outer; ++o)
-    for (std::size_t i = 0; i < call.inputs.size(); ++i) {
-      const std::string& data = call.input(i).data;
-      const std::size_t part = data.size() / static_cast<std::size_t>(outer);
-      result.data.append(data, static_cast<std::size_t>(o) * part, part);
+    for (const std::string* data : parts) {
+      const std::size_t part = data->size() / static_cast<std::size_t>(outer);
+      result.data.append(*data, static_cast<std::size_t>(o) * part, part);
     }
   return result;
 }
@@ -239,12 +242,12 @@ Tensor gathered_axis(const Call& call) {
   const Dims before(tensor.dims.begin(), tensor.dims.begin() + split),
       after(tensor.dims.begin() + split + 1, tensor.dims.end());
   Dims places;
+  const Dims inner_places = places_of(after, strides_of(after)), wanted = indices.as_integers();
   for (const std::int64_t outer : places_of(before, strides))
-    for (std::int64_t index : indices.as_integers()) {
+    for (const std::int64_t index : wanted) {
       if (index < -extent || index >= extent) fail(call.node, fmt::format("index {} of {}", index, extent));
       const std::int64_t begin = outer + (index < 0 ? index + extent : index) * strides[axis];
-      const Dims inner = places_of(after, strides_of(after), begin);
-      places.insert(places.end(), inner.begin(), inner.end());
+      for (const std::int64_t place : inner_places) places.push_back(begin + place);
     }
   return gathered(call, tensor, dims, places);
 }

@@ -12,11 +12,22 @@
 
 namespace bantam::onnx {
 
+namespace {
+
+constexpr std::size_t kMostAxes = 64;
+
+/// Those of a byte count less: computed with, they have eight.
+std::int64_t elements_of(const Tensor& tensor) {
+  return facts_of(tensor.type).bytes == 1 ? tensor.elements() / 4 : tensor.elements();
+}
+
+}  // namespace
+
 Constants::Constants(const Model& model) {
   for (const Tensor& tensor : model.initializers) {
     if (!by_name_.emplace(tensor.name, &tensor).second)
       throw DataError(fmt::format("two initializers have the name '{}'", shown(tensor.name)));
-    elements_ += tensor.elements();
+    elements_ += elements_of(tensor);
   }
 }
 
@@ -35,6 +46,22 @@ void Constants::set(const std::string& name, Tensor tensor) {
 
 std::int64_t Constants::most_elements() const { return (std::int64_t{1} << 22) + 8 * elements_; }
 
+void Constants::count_reading(const Node& node) {
+  if (node.op == "Shape" || node.op == "Size") return;  // they read no values
+  std::int64_t largest = 0;
+  for (const std::string& input : node.inputs)
+    if (const Tensor* tensor = find(input)) {
+      read_elements_ += tensor->elements();
+      largest = std::max(largest, tensor->elements());
+    }
+  // Each further input is combined with the result of those before it.
+  if (node.op == "Min" || node.op == "Max") read_elements_ += largest * std::ssize(node.inputs);
+  const std::int64_t most = (std::int64_t{1} << 25) + 16 * elements_;
+  if (read_elements_ > most)
+    fail(node, fmt::format("the nodes so far read constants of {} values, and the model's own constants allow {}",
+                           format_count(read_elements_), format_count(most)));
+}
+
 bool Constants::reads_constants_alone(const Node& node) const {
   // What the network computes are floating-point numbers: their type says nothing more.
   if (node.op == "CastLike" && node.inputs.size() == 2) return by_name_.contains(node.inputs[0]);
@@ -46,6 +73,7 @@ bool Constants::compute(const Node& node) {
   // Of a norm the first output alone is computed; the others are running statistics.
   const bool one = node.outputs.size() == 1 || (node.op == "BatchNormalization" && !node.outputs.empty());
   if (!one || !node.domain.empty()) return false;
+  count_reading(node);
   std::vector<const Tensor*> inputs;
   for (const std::string& input : node.inputs) inputs.push_back(find(input));
   Computed computed;
@@ -57,7 +85,9 @@ bool Constants::compute(const Node& node) {
     fail(node, what);
   }
   if (!computed.known) return false;
-  if (node.op == "Constant") elements_ += computed.tensor.elements();
+  if (computed.tensor.dims.size() > kMostAxes)
+    fail(node, fmt::format("computes a constant of more than {} axes", kMostAxes));
+  if (node.op == "Constant") elements_ += elements_of(computed.tensor);
   if (node.op.starts_with("Reduce")) computed_elements_ += inputs[0]->elements();  // the work counts, too
   if (computed.tensor.elements() > most_elements() - computed_elements_)
     fail(node, "computes a constant that is too large");

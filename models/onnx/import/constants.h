@@ -30,6 +30,9 @@ class Constants {
   /// Whether the node's outputs depend on nothing else: its inputs that are not left out are constants, but for those
   /// whose type alone is read.
   bool reads_constants_alone(const Node& node) const;
+  /// Counts the elements of constants that the node reads. Throws DataError where the nodes so far read far more than
+  /// the file has: each of thousands of nodes could name the same large one.
+  void count_reading(const Node& node);
   /// Computes the node's output. False where the op is none that is computed here. Throws DataError naming the node.
   bool compute(const Node& node);
   /// How many elements may be made of those that the file has, as constants or, once more, as tensors of layers: a
@@ -42,6 +45,7 @@ class Constants {
   std::set<std::string> computed_names_;
   std::int64_t elements_ = 0;           // of initializers and Constant nodes
   std::int64_t computed_elements_ = 0;  // of computed_
+  std::int64_t read_elements_ = 0;      // by nodes, each time
 };
 
 /// What `op` computes of constants (an empty place: null), with the name of the node's output. `most_elements`: of the

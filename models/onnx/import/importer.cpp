@@ -278,6 +278,8 @@ void Importer::define(const Node& node, View view) {
 
 void Importer::define_output(const Node& node, std::size_t output, View view) {
   if (output >= node.outputs.size() || node.outputs[output].empty()) fail(node, "has no output");
+  constexpr std::size_t kMostAxes = 64;
+  if (view.axes.size() > kMostAxes) fail(node, fmt::format("makes a value of more than {} axes", kMostAxes));
   const std::string& name = node.outputs[output];
   if (uses_[name] > 1) shared_.insert(view.layer);
   if (constants_.find(name) != nullptr || !values_.emplace(name, std::move(view)).second)
@@ -359,7 +361,7 @@ void Importer::find_needed(const std::vector<Node>& nodes) {
         needed.insert(input);
         if (node->op != "Shape" && node->op != "Size") ++uses_[input];  // those read no values
       }
-    nodes_.push_back(*node);
+    nodes_.push_back(std::move(*node));
   }
   std::ranges::reverse(nodes_);
   if (uses_[input_.name] > 1) shared_.insert(kInput);
@@ -367,6 +369,7 @@ void Importer::find_needed(const std::vector<Node>& nodes) {
 
 void Importer::convert(const Node& node) {
   if (node.domain.empty() && constants_.reads_constants_alone(node) && constants_.compute(node)) return;
+  constants_.count_reading(node);
   const Converter converter = find_converter(node);
   const std::string place = describe(node);
   try {

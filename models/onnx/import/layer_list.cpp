@@ -12,6 +12,9 @@
 namespace bantam::onnx {
 namespace {
 
+/// Each is read as a configuration's is, in a tenth of a millisecond. Networks have some thousands.
+constexpr std::size_t kMostLayers = 50'000;
+
 LayerPtr read_layer(const ImportedLayer& layer) {
   const ConfigDocument document = ConfigDocument::parse(
       fmt::format("layer: {{{}}}", layer.options.empty() ? layer.kind + ": {}" : layer.text()), "layer");
@@ -33,6 +36,7 @@ void ImportedLayer::set(std::string_view key, std::string value) {
 }
 
 void ImportedLayer::erase(std::string_view key) {
+  read = nullptr;
   std::erase_if(options, [&](const auto& option) { return option.first == key; });
 }
 
@@ -44,6 +48,7 @@ std::string ImportedLayer::text(std::span<const std::pair<std::string, std::stri
 }
 
 int LayerList::add(ImportedLayer layer) {
+  if (layers_.size() == kMostLayers) throw DataError(fmt::format("{}: more than {} layers", layer.node, kMostLayers));
   layers_.push_back(std::move(layer));
   check(size() - 1);
   return size() - 1;
@@ -54,7 +59,8 @@ void LayerList::check(int layer) {
   std::vector<Shape> inputs;
   for (const int input : checked.inputs) inputs.push_back(shape(input));
   try {
-    checked.output = read_layer(checked)->output_shape(inputs);
+    checked.read = read_layer(checked);
+    checked.output = checked.read->output_shape(inputs);
   } catch (const Error& error) {
     throw DataError(fmt::format("{}: as {}: {}", checked.node, checked.text(), first_line(error.what())));
   }
@@ -73,7 +79,7 @@ std::map<std::string, Shape> declared_tensors(const ImportedLayer& layer, std::s
   ParameterArena parameters;
   BufferArena buffers;
   LayerScope scope("layer", parameters, buffers);
-  (void)read_layer(layer)->bind(scope, buffers, inputs);
+  (void)(layer.read ? layer.read : read_layer(layer))->bind(scope, buffers, inputs);
   std::map<std::string, Shape> tensors;
   for (const Parameter& parameter : parameters.all())
     tensors.emplace(parameter.name().substr(path.size()), parameter.shape());

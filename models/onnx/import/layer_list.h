@@ -24,6 +24,7 @@ struct ImportedLayer {
   std::string node = {};                                          ///< that it comes from, for messages
   Shape output = {};
   bool removed = false;
+  LayerPtr read = {};  ///< of the options as they were checked; null where they have changed since
 
   const std::string* option(std::string_view key) const;
   void set(std::string_view key, std::string value);

@@ -1,9 +1,11 @@
 // Complete checks: what readers go on after, and what they do not.
 #include "bantam/base/config/config_attempts.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include "bantam/base/error.h"
+#include "tests/cpu_seconds.h"
 
 namespace bantam {
 namespace {
@@ -59,6 +61,33 @@ TEST(ConfigAttempts, OtherErrorsPassThrough) {
   ConfigAttempts attempt(document.root());
   EXPECT_THROW(attempt([] { throw DataError("a file"); }), DataError);
   EXPECT_FALSE(attempt.failed());
+}
+
+/// Unknown keys, near ones and others, and wrong entries of a list: the first errors are messages, all others a number.
+TEST(ConfigAttempts, AfterFiftyErrorsTheOthersAreCounted) {
+  constexpr int kKeys = 40'000;
+  std::string keys, inner, list = "[";
+  for (int i = 0; i < kKeys; ++i) {
+    keys += fmt::format("{}{}: 1\n", i % 2 == 0 ? "naem" : "zzzzzzzzzz", i);
+    inner += fmt::format("k{}: 1, ", i);
+    list += "x, ";
+  }
+  const ConfigDocument document =
+      ConfigDocument::parse(fmt::format("size: 1\nlist: {}]\nname: x\n{}map: {{{}}}\n", list, keys, inner), "x.yaml");
+  collect_errors(document);
+  const double seconds = testing::cpu_seconds([&] {
+    ConfigMap map = document.map();
+    ConfigAttempts attempt(map);
+    for (const ConfigNode& item : map.list("list")) attempt([&] { (void)item.as_integer({.min = 1}); });
+    for (const ConfigNode& item : map.list("list")) attempt([&] { (void)item.as_integer({.min = 1}); });
+    (void)map.integer("size", {});
+    (void)map.text("name");
+    map.map("map").finish();
+    map.finish();
+  });
+  EXPECT_EQ(collected_errors(document).size(), 50u);
+  EXPECT_EQ(further_errors(document), 3u * kKeys - 50u) << "each once";
+  EXPECT_LT(seconds, 6) << "it was a minute: advice, and places in a line of 120 KB, for each";
 }
 
 }  // namespace

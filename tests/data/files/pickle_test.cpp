@@ -48,12 +48,18 @@ std::string error_of(const std::string& bytes) {
   return message_of<DataError>([&] { (void)Pickle("batch", bytes_of(bytes)); });
 }
 
+std::vector<std::int64_t> extents_of(const PickledValue& array) {
+  std::vector<std::int64_t> extents;
+  for (const PickledValue* extent : array.items) extents.push_back(extent->integer);
+  return extents;
+}
+
 TEST(Pickle, ReadsWhatPython3Writes) {
   for (const char* digits : kPython3) {
     const Pickle pickle("batch", bytes_of(from_hex(digits)));
     const PickledValue& data = pickle.at("data", Kind::array);
-    EXPECT_EQ(data.extents, (std::vector<std::int64_t>{2, 3}));
-    EXPECT_EQ(std::vector<std::uint8_t>(data.bytes.begin(), data.bytes.end()),
+    EXPECT_EQ(extents_of(data), (std::vector<std::int64_t>{2, 3}));
+    EXPECT_EQ(std::vector<std::uint8_t>(data.bytes().begin(), data.bytes().end()),
               (std::vector<std::uint8_t>{250, 251, 252, 253, 254, 255}));
     const PickledValue& labels = pickle.at("labels", Kind::list);
     ASSERT_EQ(labels.items.size(), 2u);
@@ -65,9 +71,40 @@ TEST(Pickle, ReadsWhatPython3Writes) {
 TEST(Pickle, ReadsWhatPython2Writes) {
   const Pickle pickle("batch", bytes_of(testing::python2_batch({{"labels", {7, 0, 200}}}, 3, std::string(9, '\xfe'))));
   const PickledValue& data = pickle.at("data", Kind::array);
-  EXPECT_EQ(data.extents, (std::vector<std::int64_t>{3, 3}));
-  EXPECT_EQ(data.bytes[8], 0xfe);
+  EXPECT_EQ(extents_of(data), (std::vector<std::int64_t>{3, 3}));
+  EXPECT_EQ(data.bytes()[8], 0xfe);
   EXPECT_EQ(pickle.at("labels", Kind::list).items[2]->integer, 200);
+}
+
+/// Opcodes of a byte or two make values of some fifty: their number is bounded, however long the pickle is.
+TEST(Pickle, TinyValuesAreBounded) {
+  constexpr std::size_t kBytes = std::size_t{12} << 20;
+  const auto repeated = [&](const std::string& begin, const std::string& piece) {
+    std::string text = begin;
+    while (text.size() < kBytes) text += piece;
+    return text + ".";
+  };
+  const std::string two = "\x80\x02", four = "\x80\x04";
+  using namespace std::string_literals;
+  struct Case {
+    std::string begin, piece, what;
+  };
+  const std::vector<Case> cases = {{two + "(", "K\1"s, "more than 1,048,576 values at once"},
+                                   {two + "(", "N", "more than 1,048,576 values at once"},
+                                   {two + "N", "2", "more than 1,048,576 values at once"},
+                                   {two, "(", "more than 1,048,576 marks"},
+                                   {two + "N", "]0", "more than 2,500,000 values"},
+                                   {two + ")", "\x85", "more than 2,500,000 values"},
+                                   {four + "N", "\x94", "more than 2,500,000 values"},
+                                   {two + "]", "Na", "lists of more than 4,000,000 items in all"},
+                                   {two + "N", "(NNNNNNNNt0", "lists of more than 4,000,000 items in all"}};
+  for (const auto& [begin, piece, what] : cases) EXPECT_CONTAINS(error_of(repeated(begin, piece)), what);
+  EXPECT_LE(sizeof(PickledValue), 56u);
+  // What nothing changes is one object.
+  const Pickle pickle("batch", bytes_of(two + "(NNK\7K\7))\x88\x88\x89\x89t."));
+  const std::vector<PickledValue*>& items = pickle.root().items;
+  ASSERT_EQ(items.size(), 10u);
+  for (std::size_t i = 0; i < items.size(); i += 2) EXPECT_EQ(items[i], items[i + 1]) << i;
 }
 
 TEST(Pickle, MissingKeysAndOtherKindsAreNamed) {

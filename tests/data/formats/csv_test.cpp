@@ -2,6 +2,7 @@
 // line and column; mutated files end in an error or in rows.
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <set>
 
 #include <fmt/format.h>
@@ -12,6 +13,7 @@
 #include "bantam/base/philox.h"
 #include "bantam/data/formats/csv_cells.h"
 #include "bantam/data/formats/csv_table.h"
+#include "tests/cpu_seconds.h"
 #include "tests/data/formats/format_files.h"
 #include "tests/data/formats/short_run.h"
 
@@ -681,6 +683,36 @@ TEST_F(CsvTest, MutatedFilesAreRowsOrAnError) {
   }
   EXPECT_GT(errors, 200);
   EXPECT_GT(rows, 200);
+}
+
+// A table with a class, or a set of classes, for each row takes no memory and time of rows times classes.
+TEST_F(CsvTest, AsManyClassesAsRows) {
+  constexpr int kRows = 20'000;
+  std::string one = "x,label\n", sets = one;
+  for (int row = 0; row < kRows; ++row) {
+    one += fmt::format("1,c{}\n", row);
+    sets += fmt::format("1,c{}|d\n", row);
+  }
+  put("one.csv", one);
+  put("sets.csv", sets);
+  const auto classes = open("path: $/one.csv, label: label").train;
+  const double seconds = testing::cpu_seconds([&] {
+    std::vector<std::vector<std::byte>> fields(2);
+    for (std::int64_t row = 0; row < kRows; ++row) classes->fetch(row, fields);
+  });
+  EXPECT_LT(seconds, 1) << "the names of all classes are not copied for each row";
+  const auto many = open("path: $/sets.csv, label: label, separator: '|'").train;
+  EXPECT_EQ(many->facts().class_names.size(), kRows + 1u);
+  EXPECT_LT(many->resident_bytes(), std::uint64_t{16} << 20) << "zeros and ones would be 1.6 GB";
+  const std::vector<std::string> first = testing::fetched(*many, 0);
+  ASSERT_EQ(first[1].size(), (kRows + 1) * sizeof(float));
+  float sum = 0;
+  for (int c = 0; c <= kRows; ++c) {
+    float value = 0;
+    std::memcpy(&value, first[1].data() + static_cast<std::size_t>(c) * sizeof value, sizeof value);
+    sum += value;
+  }
+  EXPECT_EQ(sum, 2);
 }
 
 // Rows that stand class after class are spread, as those of an image folder; others are the first ones.

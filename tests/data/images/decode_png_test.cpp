@@ -5,6 +5,7 @@
 
 #include "bantam/base/error.h"
 #include "bantam/data/images/decode.h"
+#include "tests/cpu_seconds.h"
 #include "tests/data/images/image_files.h"
 #include "tests/data/support.h"
 
@@ -48,6 +49,68 @@ TEST(DecodePng, EightBitsInEveryChannelCount) {
         ASSERT_EQ(grey.pixels[i], colour ? (19595 * p[0] + 38470 * p[1] + 7471 * p[2] + 32768) >> 16 : p[0]);
       }
     }
+}
+
+FileBytes chunk(const std::string& type, const FileBytes& bytes) {
+  const auto put = [](FileBytes& to, std::uint32_t value) {
+    for (int shift = 24; shift >= 0; shift -= 8) to.push_back(static_cast<std::byte>(value >> shift));
+  };
+  FileBytes made, named;
+  put(made, static_cast<std::uint32_t>(bytes.size()));
+  for (const char c : type) named.push_back(static_cast<std::byte>(c));
+  named.insert(named.end(), bytes.begin(), bytes.end());
+  made.insert(made.end(), named.begin(), named.end());
+  put(made, static_cast<std::uint32_t>(
+                crc32(0, reinterpret_cast<const Bytef*>(named.data()), static_cast<uInt>(named.size()))));
+  return made;
+}
+
+FileBytes compressed(std::size_t zeros) {
+  const std::vector<Bytef> plain(zeros);
+  FileBytes made(compressBound(static_cast<uLong>(zeros)));
+  uLongf size = made.size();
+  EXPECT_EQ(compress2(reinterpret_cast<Bytef*>(made.data()), &size, plain.data(), static_cast<uLong>(zeros), 9), Z_OK);
+  made.resize(size);
+  return made;
+}
+
+/// A file of 8 x 8 grey pixels with these chunks between its header and its end.
+FileBytes png_of(const FileBytes& chunks, bool interlaced) {
+  FileBytes file = write_png({8, 8}, Values(64), {.interlaced = interlaced});
+  file.resize(33);  // the signature and IHDR
+  file.insert(file.end(), chunks.begin(), chunks.end());
+  const FileBytes end = chunk("IEND", {});
+  file.insert(file.end(), end.begin(), end.end());
+  return file;
+}
+
+/// libpng would decompress all that follows the last row, a thousand times the file's bytes: 17 MB took 51 s.
+TEST(DecodePng, NothingIsDecompressedAfterTheLastRow) {
+  const FileBytes rest = chunk("IDAT", compressed(std::size_t{256} << 20));
+  for (const bool interlaced : {false, true}) {
+    const FileBytes large = png_of(rest, interlaced);
+    Image image;
+    std::string error;
+    EXPECT_LT(cpu_seconds([&] { error = message_of<DataError>([&] { decode_image(large, 1, image); }); }), 0.1)
+        << "the rest is 256 MB, which took a second";
+    EXPECT_EQ(error, "PNG: its image data go on after its last row");
+    EXPECT_EQ(decoded(png_of(chunk("IDAT", compressed(10'000)), interlaced), 1).pixels, Values(64))
+        << "a few bytes too many are no harm";
+  }
+}
+
+/// Metadata that could say an orientation are decompressed once, however many chunks there are.
+TEST(DecodePng, TextsAreDecompressedOnce) {
+  FileBytes text;
+  for (const char c : std::string("XML:com.adobe.xmp\0\0", 19)) text.push_back(static_cast<std::byte>(c));
+  const FileBytes zeros = compressed(std::size_t{1} << 20);
+  text.insert(text.end(), zeros.begin(), zeros.end());
+  const FileBytes one = chunk("zTXt", text), rows = chunk("IDAT", compressed(8 * 9));
+  FileBytes chunks;
+  for (int i = 0; i < 3000; ++i) chunks.insert(chunks.end(), one.begin(), one.end());
+  chunks.insert(chunks.end(), rows.begin(), rows.end());
+  const FileBytes file = png_of(chunks, false);
+  EXPECT_LT(cpu_seconds([&] { EXPECT_EQ(read_image_header(file).orientation, 1); }), 0.5) << "it was 3 GB of zeros";
 }
 
 TEST(DecodePng, FewBits) {

@@ -1,10 +1,12 @@
 // What is not supported, by message: the node, its op, and what was expected.
 #include <climits>
+#include <utility>
 
 #include <gtest/gtest.h>
 
 #include "bantam/base/error.h"
 #include "bantam/models/onnx/onnx_import.h"
+#include "tests/cpu_seconds.h"
 #include "tests/models/onnx/small_models.h"
 
 namespace bantam::onnx {
@@ -332,7 +334,85 @@ TEST(ImportOnnxErrors, ConstantsAreCopiedSoOften) {
                                              .op = "Identity",
                                              .inputs = {"c" + std::to_string(i)},
                                              .outputs = {"c" + std::to_string(i + 1)}});
-  EXPECT_EQ(error_of(model), "node 'copy12' (Identity): computes a constant that is too large");
+  // 2^22 elements and eight times the file's own, of which those of a byte count a quarter: 6 of 2^20.
+  EXPECT_EQ(error_of(model), "node 'copy6' (Identity): computes a constant that is too large");
+}
+
+/// A file of 83 KB that took 45 s: thousands of nodes each read a constant of millions of values, which is one node
+/// itself.
+TEST(ImportOnnxErrors, ReadingsOfALargeConstantAreCounted) {
+  struct Case {
+    std::string op;
+    std::vector<std::string> inputs;
+    bool computed = true;  // else it is a layer's option
+  };
+  const std::vector<Case> cases = {{"Squeeze", {"one", "large"}},
+                                   {"Unsqueeze", {"one", "large"}},
+                                   {"Gather", {"large", "zero"}},
+                                   {"Slice", {"large", "zero", "one"}},
+                                   {"Slice", {"one", "large", "large"}},
+                                   {"ReduceSum", {"one", "large"}},
+                                   {"CastLike", {"zero", "large"}},
+                                   {"Concat", {"zero", "zero"}},
+                                   {"Squeeze", {"v", "large"}, false},
+                                   {"Reshape", {"v", "large"}, false},
+                                   {"Slice", {"v", "large", "large"}, false},
+                                   {"Expand", {"v", "large"}, false},
+                                   {"Pad", {"v", "large"}, false}};
+  constexpr int kNodes = 3000;
+  for (const Case& each : cases) {
+    Chain chain = conv();
+    Model model = chain.model();
+    model.initializers.push_back(integers("count", {std::int64_t{4'000'000}}));
+    model.initializers.push_back(integers("one", {1}));
+    model.initializers.push_back(integers("zero", {0}));
+    model.nodes.push_back({.name = "fill",
+                           .op = "ConstantOfShape",
+                           .inputs = {"count"},
+                           .outputs = {"large"},
+                           .attributes = {{"value", integers("", {0})}}});
+    std::string last = "y";
+    for (int i = 0; i < kNodes; ++i) {
+      std::vector<std::string> inputs = each.inputs;
+      if (!each.computed) inputs[0] = std::exchange(last, "z" + std::to_string(i));
+      const std::string name = std::to_string(i);
+      model.nodes.push_back({.name = name, .op = each.op, .inputs = inputs, .outputs = {"z" + name}});
+    }
+    if (!each.computed) model.outputs[0].name = last;
+    std::string error;
+    EXPECT_LT(bantam::testing::cpu_seconds([&] { error = error_of(model); }), 5) << each.op;
+  }
+}
+
+/// Empty parts of a sum of parts, and further inputs of a smallest one, cost as much as the values that they are
+/// beside.
+TEST(ImportOnnxErrors, InputsThatAreCheapToNameAreCounted) {
+  Model model = conv().model();
+  model.initializers.push_back(integers("count", {std::int64_t{1'000'000}, 1}));
+  model.initializers.push_back(integers("none", {std::int64_t{1'000'000}, 0}));
+  model.initializers.push_back(integers("one", {1}));
+  for (const char* of : {"count", "none"})
+    model.nodes.push_back({.name = of,
+                           .op = "ConstantOfShape",
+                           .inputs = {of},
+                           .outputs = {std::string("of ") + of},
+                           .attributes = {{"value", integers("", {0})}}});
+  std::vector<std::string> parts(20'000, "of none"), least(20'000, "one");
+  parts[0] = least[0] = "of count";
+  model.nodes.push_back(
+      {.name = "joined", .op = "Concat", .inputs = parts, .outputs = {"j"}, .attributes = {{"axis", std::int64_t{1}}}});
+  model.nodes.push_back({.name = "least", .op = "Min", .inputs = least, .outputs = {"m"}});
+  std::string error;
+  EXPECT_LT(bantam::testing::cpu_seconds([&] { error = error_of(model); }), 5);
+  EXPECT_EQ(error.substr(0, error.find(" of 2")), "node 'least' (Min): the nodes so far read constants");
+}
+
+TEST(ImportOnnxErrors, ConstantsHaveFewAxes) {
+  Model model = conv().model();
+  model.initializers.push_back(integers("shape", Integers(65, 1)));
+  model.initializers.push_back(integers("one", {1}));
+  model.nodes.push_back({.name = "r", .op = "Reshape", .inputs = {"one", "shape"}, .outputs = {"z"}});
+  EXPECT_EQ(error_of(model), "node 'r' (Reshape): computes a constant of more than 64 axes");
 }
 
 // A weight that many nodes read is a weight of many layers.

@@ -160,6 +160,43 @@ TEST(ReadOnnx, NamesTensorsThatAreDamaged) {
             in_file(named + "external data: its location is not the name of a file"));
 }
 
+/// Nodes, names and attributes of a few bytes take a hundred in memory; numbers of a byte eight.
+TEST(ReadOnnx, PartsOfAFewBytesAreCounted) {
+  constexpr int kMany = 1 << 20;
+  const auto repeated = [](int count, const auto& write) {
+    ProtoWriter message;
+    for (int i = 0; i < count; ++i) write(message);
+    return message;
+  };
+  const auto graph_of_node = [](const ProtoWriter& fields) {
+    ProtoWriter graph;
+    graph.message(1, fields);
+    return with_graph(graph);
+  };
+  ProtoWriter node, attribute;
+  node.bytes(4, "R");
+  const std::vector<std::int64_t> ones(kMany + 1, 1);
+  attribute.integers(8, ones);
+  const std::string limit = "more than 1,048,576 nodes, names, attributes and numbers of them";
+  const auto nodes = repeated(kMany / 4 + 1, [&](ProtoWriter& m) { m.message(1, node); });
+  const auto names = repeated(kMany, [](ProtoWriter& m) { m.bytes(1, ""); });
+  ProtoWriter with_attribute = node;
+  with_attribute.message(5, attribute);
+  for (const std::string& file : {with_graph(nodes), graph_of_node(names), graph_of_node(with_attribute)})
+    EXPECT_NE(error_of(file).find(limit), std::string::npos) << error_of(file);
+  ProtoWriter tensor;
+  for (int i = 0; i < 65; ++i) tensor.integer(1, 1);
+  EXPECT_EQ(error_of(with_initializer(tensor)), in_file("graph: initializer: more than 64 axes"));
+  // Numbers of a tensor are read as far as it has room for them.
+  ProtoWriter wide;
+  wide.integer(1, 2);
+  wide.integer(2, static_cast<std::int64_t>(Type::int64));
+  wide.bytes(8, "w");
+  wide.integers(7, ones);
+  EXPECT_EQ(error_of(with_initializer(wide)),
+            in_file("graph: initializer: tensor 'w': more values than its extents and int64 need"));
+}
+
 TEST(ReadOnnx, NamesNodesWhoseAttributesAreDamaged) {
   ProtoWriter tensor, attribute, node, graph;
   tensor.integer(2, 8);
