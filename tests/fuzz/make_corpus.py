@@ -174,6 +174,11 @@ def texts(root):
         content = table.encode() if table else "\ufefflabel,b\nä,1\n".encode("utf-16-le")
         yield "csv", name, bytes([flags]) + content
 
+    fields = "Host: 127.0.0.1:8080\r\nOrigin: http://localhost:8080\r\nSec-Fetch-Site: same-origin\r\nSec-Fetch-Dest: empty\r\n"
+    yield "http_request", "get", f"GET /data.json?since=3 HTTP/1.1\r\n{fields}\r\n".encode()
+    yield "http_request", "head", b"HEAD / HTTP/1.0\r\nHost: localhost:8080\r\nContent-Length: 0\r\n\r\n"
+    yield "http_request", "post", f"POST / HTTP/1.1\r\n{fields}Transfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n".encode()
+
     def frame(text):
         return struct.pack("<I", len(text)) + text
 

@@ -18,6 +18,7 @@
 #include "bantam/base/config/config.h"
 #include "bantam/base/config/expression.h"
 #include "bantam/base/error.h"
+#include "bantam/cli/train/http_request.h"
 #include "bantam/data/files/archive.h"
 #include "bantam/data/files/npy_array.h"
 #include "bantam/data/files/pickle.h"
@@ -222,7 +223,18 @@ void read_image_of(Bytes bytes) {
   if (read_image_header(std::as_bytes(bytes)).type == type) read_image(bytes);
 }
 
-// Messages of other ranks.
+// Messages of browsers and of other ranks.
+
+/// A status that the first bytes have does not change with those that follow.
+void read_http_request(Bytes bytes) {
+  const std::string text = text_of(bytes);
+  const cli::ParsedHttpRequest whole = cli::parse_http_request(text);
+  const int half = cli::parse_http_request(text.substr(0, text.size() / 2)).status;
+  if (half != 0 && half != whole.status) std::abort();
+  if (whole.status != 200) throw DataError(fmt::format("status {}", whole.status));
+  (void)cli::is_own_request(whole.request, true, 8080);
+  (void)cli::is_own_request(whole.request, false, 8080);
+}
 
 void read_hello(Bytes bytes) {
   std::array<int, 2> ends{};
@@ -254,6 +266,7 @@ constexpr auto kReaders = std::to_array<FuzzedReader>({
     {"expression", read_expression},
     {"gpu_profile", read_gpu_profile},
     {"hello", read_hello},
+    {"http_request", read_http_request},
     {"idx", read_idx},
     {"jpeg", read_image_of<ImageFileType::jpeg>},
     {"metrics", read_metrics},
