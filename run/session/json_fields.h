@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include <nlohmann/json.hpp>
+#include "bantam/base/json.h"
 
 namespace bantam::run {
 
