@@ -207,7 +207,7 @@ void FileBytes::check_range(std::int64_t offset, std::size_t count) const {
 }
 
 std::int64_t most_decompressed(std::int64_t compressed) {
-  constexpr std::int64_t kAnyFile = std::int64_t{160} << 20, kMostRatio = 16;
+  constexpr std::int64_t kAnyFile = std::int64_t{128} << 20, kMostRatio = 100;
   return kAnyFile + kMostRatio * compressed;
 }
 

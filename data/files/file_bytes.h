@@ -50,7 +50,8 @@ std::unique_ptr<FileBytes> open_plain_bytes(const std::filesystem::path& path);
 std::unique_ptr<FileBytes> window_bytes(std::string name, std::shared_ptr<const FileBytes> file, std::int64_t offset,
                                         std::int64_t size);
 
-/// How many bytes may be made of so many compressed ones, in memory: 160 MiB and 16 times as many.
+/// How many bytes may be made of so many compressed ones, in memory: 128 MiB and 100 times as many, since masks
+/// of few classes shrink to a hundredth.
 std::int64_t most_decompressed(std::int64_t compressed);
 [[noreturn]] void fail_inflated(const std::string& name, std::int64_t most);
 
