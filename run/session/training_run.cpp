@@ -13,6 +13,7 @@
 #include "bantam/base/atomic_file.h"
 #include "bantam/base/byte_size.h"
 #include "bantam/base/error.h"
+#include "bantam/base/plain_words.h"
 #include "bantam/base/sha256.h"
 #include "bantam/base/text.h"
 #include "bantam/engine/step/evaluation_views.h"
@@ -685,7 +686,8 @@ void TrainingRun::rescue(Trainer& trainer, RunSaver& saver, const std::exception
       return directory().abandon();  // it has not begun
     saver.note(RunState::failed, error.what());
   } catch (const std::exception& failure) {
-    observer_.on_warning(fmt::format("the run failed, and what it has trained could not be saved: {}", failure.what()));
+    observer_.on_warning(
+        fmt::format("the run failed, and what it has trained could not be saved: {}", plain_words(failure)));
   }
 }
 

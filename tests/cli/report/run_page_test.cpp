@@ -8,6 +8,7 @@
 #include <gtest/gtest.h>
 
 #include "bantam/base/error.h"
+#include "bantam/base/printable.h"
 #include "bantam/base/sha256.h"
 #include "bantam/cli/report/page_parts.h"
 #include "bantam/cli/report/page_text.h"
