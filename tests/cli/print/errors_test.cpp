@@ -150,7 +150,7 @@ TEST_F(Errors, AMissingTemporaryFolderIsNamed) {
   const char* const before = std::getenv("TMPDIR");
   const std::string kept = before != nullptr ? before : "";
   setenv("TMPDIR", "/nowhere/at/all", 1);
-  const Outcome outcome = run({"train", "tiny.yaml", "--fast-dev-run", "--threads", "1"});
+  const Outcome outcome = run({"train", "tiny.yaml", "--fast-dev-run", "2", "--threads", "1"});
   before != nullptr ? setenv("TMPDIR", kept.c_str(), 1) : unsetenv("TMPDIR");
   EXPECT_EQ(outcome.code, 3) << outcome.err;
   EXPECT_NE(outcome.err.find("/nowhere/at/all: is no folder"), std::string::npos) << outcome.err;
