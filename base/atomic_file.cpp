@@ -18,6 +18,7 @@
 #include <unistd.h>
 
 #include "bantam/base/error.h"
+#include "bantam/base/plain_words.h"
 #include "bantam/base/text.h"
 
 namespace bantam {
@@ -215,13 +216,7 @@ void make_folders(const std::filesystem::path& path) {
 }
 
 std::filesystem::path make_temporary_folder(std::string_view prefix) {
-  std::error_code error;
-  const std::filesystem::path system = std::filesystem::temp_directory_path(error);
-  if (error)
-    throw DataError(fmt::format(
-        "no temporary folder can be made: TMPDIR is '{}', expected a folder that is there (/tmp where it is not set)",
-        shown(std::getenv("TMPDIR") != nullptr ? std::getenv("TMPDIR") : "")));
-  std::string pattern = (system / fmt::format("{}XXXXXX", prefix)).string();
+  std::string pattern = (temporary_folder() / fmt::format("{}XXXXXX", prefix)).string();
   if (::mkdtemp(pattern.data()) == nullptr) fail("make a temporary folder", pattern, errno);
   return pattern;
 }

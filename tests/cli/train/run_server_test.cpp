@@ -7,6 +7,8 @@
 #include <regex>
 
 #include <arpa/inet.h>
+#include <fmt/format.h>
+#include <gtest/gtest.h>
 #include <sys/resource.h>
 
 #include "bantam/base/clock.h"
