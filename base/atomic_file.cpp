@@ -25,7 +25,7 @@ namespace bantam {
 namespace {
 
 [[noreturn]] void fail(std::string_view what, const std::filesystem::path& path, int reason) {
-  throw DataError(fmt::format("cannot {} {}: {}", what, path.string(), std::generic_category().message(reason)));
+  throw DataError(fmt::format("cannot {} {}: {}", what, path.string(), reason_text(reason)));
 }
 
 std::filesystem::path folder_of(const std::filesystem::path& path) {

@@ -12,7 +12,7 @@ enum class FileLock : std::uint8_t { locked, taken, none };
 /// goes with the descriptor.
 FileLock try_lock_file(int descriptor, int kind);
 
-/// True once a process: for whoever finds a file system without locks first, and tells of it.
+/// Returns true once a process: the caller that is first to find a file system without locks tells of it.
 bool is_first_without_locks();
 
 }  // namespace bantam

@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "bantam/base/error.h"
+#include "bantam/base/plain_words.h"
 #include "bantam/base/text.h"
 
 namespace bantam {
@@ -24,8 +25,6 @@ namespace fs = std::filesystem;
 [[noreturn]] void fail(const fs::path& path, std::string_view reason) {
   throw DataError(fmt::format("cannot use {}: {}", path.string(), reason));
 }
-
-std::string reason_text(int number) { return std::generic_category().message(number); }
 
 [[noreturn]] void fail_with_kind(const fs::path& path, const std::string& kind, std::string_view expected) {
   fail(path,
@@ -100,19 +99,6 @@ constexpr std::size_t kPart = std::size_t{1} << 18;
 
 }  // namespace
 
-FileDescriptor::FileDescriptor(FileDescriptor&& other) noexcept : value_(std::exchange(other.value_, -1)) {}
-
-FileDescriptor& FileDescriptor::operator=(FileDescriptor&& other) noexcept {
-  std::swap(value_, other.value_);
-  return *this;
-}
-
-FileDescriptor::~FileDescriptor() {
-  const int reason = errno;
-  if (value_ >= 0) ::close(value_);
-  errno = reason;
-}
-
 FileDescriptor open_folder_of(const FolderFile& file) {
   FileDescriptor folder = walk(file, way_to(file));
   if (!folder) throw DataError(fmt::format("cannot use {}: its folder is not there", file.path.string()));
@@ -142,6 +128,13 @@ FileDescriptor open_file(const FolderFile& file, int flags) {
   return opened;
 }
 
+bool leads_to(const fs::path& path, int descriptor) {
+  struct stat open {
+  }, there{};
+  return ::fstat(descriptor, &open) == 0 && ::lstat(path.c_str(), &there) == 0 && open.st_dev == there.st_dev &&
+         open.st_ino == there.st_ino;
+}
+
 void require_no_links(const FolderFile& folder) { (void)walk(folder, way_to({folder.path / ".", folder.names + 1})); }
 
 std::string read_file(const FolderFile& file, std::uint64_t most_bytes) {
@@ -168,44 +161,48 @@ std::string read_file(const FolderFile& file, std::uint64_t most_bytes) {
   return text;
 }
 
-bool read_lines(const FolderFile& file, std::uint64_t from, const std::function<bool(const FileLine&)>& use) {
+bool read_parts(const FolderFile& file, std::uint64_t from, const std::function<bool(std::string_view part)>& use) {
   const FileDescriptor opened = open_file(file, O_RDONLY);
   if (!opened) return false;
   if (::lseek(opened.get(), static_cast<off_t>(from), SEEK_SET) < 0) fail(file.path, reason_text(errno));
-  std::string text, part(kPart, '\0');
+  std::string part(kPart, '\0');
+  for (std::size_t got = part.size(); got == part.size();) {
+    got = read_part(file.path, opened.get(), part);
+    if (got > 0 && !use(std::string_view(part).substr(0, got))) return true;
+  }
+  return true;
+}
+
+bool read_lines(const FolderFile& file, std::uint64_t from, const std::function<bool(const FileLine&)>& use) {
+  std::string text;  // without an end so far
   FileLine line{.text = {}, .number = 1, .offset = from};
-  for (bool ends = false; !ends;) {
-    const std::size_t got = read_part(file.path, opened.get(), part);
-    ends = got < part.size();
-    const std::size_t old = text.size();  // without an end
-    text.append(part, 0, got);
+  bool goes_on = true;
+  const bool is_there = read_parts(file, from, [&](std::string_view part) {
+    const std::size_t old = text.size();
+    text += part;
     std::size_t begin = 0;
-    for (std::size_t end = text.find('\n', old); end != std::string::npos; end = text.find('\n', begin)) {
+    for (std::size_t end = text.find('\n', old); goes_on && end != std::string::npos; end = text.find('\n', begin)) {
       line.text = std::string_view(text).substr(begin, end - begin);
-      if (!use(line)) return true;
+      goes_on = use(line);
       ++line.number;
       line.offset += end + 1 - begin;
       begin = end + 1;
     }
     text.erase(0, begin);
-  }
+    return goes_on;
+  });
   line.text = text;
   line.is_whole = false;
-  if (!text.empty()) (void)use(line);
-  return true;
+  if (goes_on && !text.empty()) (void)use(line);
+  return is_there;
 }
 
 RunningSum sum_of(const FolderFile& file, std::uint64_t most) {
   RunningSum sum;
-  const FileDescriptor opened = open_file(file, O_RDONLY);
-  if (!opened) return sum;
-  std::string part(kPart, '\0');
-  while (sum.bytes() < most) {
-    const std::size_t wanted = static_cast<std::size_t>(std::min<std::uint64_t>(part.size(), most - sum.bytes()));
-    const std::size_t got = read_part(file.path, opened.get(), std::span(part).first(wanted));
-    sum.add(std::string_view(part).substr(0, got));
-    if (got < wanted) break;
-  }
+  (void)read_parts(file, 0, [&](std::string_view part) {
+    sum.add(part.substr(0, std::min<std::uint64_t>(part.size(), most - sum.bytes())));
+    return sum.bytes() < most;
+  });
   return sum;
 }
 

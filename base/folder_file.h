@@ -7,8 +7,8 @@
 #include <limits>
 #include <string>
 #include <string_view>
-#include <utility>
 
+#include "bantam/base/file_descriptor.h"
 #include "bantam/base/sha256.h"
 
 namespace bantam {
@@ -22,37 +22,26 @@ struct FolderFile {
   int names = 1;
 };
 
-/// A descriptor that closes itself.
-class FileDescriptor {
- public:
-  FileDescriptor() = default;
-  explicit FileDescriptor(int value) : value_(value) {}
-  FileDescriptor(FileDescriptor&& other) noexcept;
-  FileDescriptor& operator=(FileDescriptor&& other) noexcept;
-  ~FileDescriptor();
-  int get() const { return value_; }
-  /// The caller's from now on.
-  int release() { return std::exchange(value_, -1); }
-  explicit operator bool() const { return value_ >= 0; }
-
- private:
-  int value_ = -1;
-};
-
 /// Opens the file with `flags` of open(2); with O_CREAT all may read it, as the umask says. Empty where it is not
 /// there. Throws DataError naming the file, what is wrong with it and what was expected.
 FileDescriptor open_file(const FolderFile& file, int flags);
 /// The folder that the file lies in, for openat(2) and its likes. Throws as open_file does, also where it is not there.
 FileDescriptor open_folder_of(const FolderFile& file);
-/// What is in the file's place, without following a link: "a symbolic link", "a FIFO"; empty for a regular file and for
+/// Names what is in the file's place, no link followed: "a symbolic link", "a FIFO"; empty for a regular file and for
 /// none.
 std::string what_else_is_at(const FolderFile& file);
+/// Whether what is at the path itself, no link followed, is the open file: somebody may have moved or replaced it.
+bool leads_to(const std::filesystem::path& path, int descriptor);
 /// Throws DataError where one of the last `names` names of a folder's path is a symbolic link. A folder that is not
 /// there is none.
 void require_no_links(const FolderFile& folder);
 
 /// The whole file, of at most `most_bytes`. Throws DataError naming it and the reason, also where it is not there.
 std::string read_file(const FolderFile& file, std::uint64_t most_bytes = std::numeric_limits<std::uint64_t>::max());
+
+/// Calls `use` with parts of the file in their order, from byte `from` on, until it returns false. Returns whether
+/// there is such a file. Throws as open_file does.
+bool read_parts(const FolderFile& file, std::uint64_t from, const std::function<bool(std::string_view part)>& use);
 
 /// One line of a file, without its end.
 struct FileLine {

@@ -12,7 +12,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-bool is_text(const Json& json) { return !json.is_string() || is_well_formed(json.get_ref<const std::string&>()); }
+bool is_text(const Json& json) { return !json.is_string() || is_utf8(json.get_ref<const std::string&>()); }
 
 /// The value of KEY_bytes; null where everything is UTF-8.
 Json bytes_of(const Json& json) {
@@ -22,7 +22,7 @@ Json bytes_of(const Json& json) {
     for (const Json& item : json) bytes.push_back(bytes_of(item));
   if (json.is_object())
     for (const auto& [key, value] : json.items())
-      if (!is_well_formed(key)) bytes[printable(key)] = base64(key);
+      if (!is_utf8(key)) bytes[printable(key)] = base64(key);
   return bytes;
 }
 
@@ -34,7 +34,7 @@ Json with_bytes(const Json& json) {
     for (const Json& item : json) result.push_back(with_bytes(item));
   else
     for (const auto& [key, value] : json.items()) {
-      std::string name = is_well_formed(key) ? key : printable(key);
+      std::string name = is_utf8(key) ? key : printable(key);
       while (result.contains(name)) name += '\'';  // an escape may be another key's text
       result[name] = with_bytes(value);
       if (Json bytes = bytes_of(value); !bytes.is_null()) result[name + "_bytes"] = std::move(bytes);

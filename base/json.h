@@ -38,7 +38,7 @@ inline Json take_last(Json& json) {
   return last;
 }
 
-/// Without a key, and, after take_last, without an allocation.
+/// Appends a value; one of an object has an empty key. After take_last it allocates nothing.
 inline void put_last(Json& json, Json&& value) {
   if (json.is_array())
     json.get_ref<Json::array_t&>().push_back(std::move(value));

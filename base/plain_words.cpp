@@ -1,4 +1,4 @@
-// By the exception's type, the most special first.
+// The exception's type decides, the most special one first.
 #include "bantam/base/plain_words.h"
 
 #include <cerrno>
@@ -48,6 +48,8 @@ std::string plain_words(const std::exception& error) {
                        typeid(error).name());
   return std::string(what);
 }
+
+std::string reason_text(int number) { return std::generic_category().message(number); }
 
 std::filesystem::path temporary_folder() {
   const char* const named = std::getenv("TMPDIR");

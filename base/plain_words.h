@@ -11,6 +11,9 @@ namespace bantam {
 /// std::bad_alloc.
 std::string plain_words(const std::exception& error);
 
+/// The system's words for an error number, as errno has it: "No space left on device".
+std::string reason_text(int number);
+
 /// Where temporary files go: TMPDIR, or /tmp. Throws DataError that says so where that is no folder.
 std::filesystem::path temporary_folder();
 

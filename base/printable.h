@@ -18,7 +18,7 @@ std::string printable_line(std::string_view text);
 std::string printable_json(std::string_view json);
 
 /// Whether all of `text` is well-formed UTF-8.
-bool is_well_formed(std::string_view text);
+bool is_utf8(std::string_view text);
 
 /// Base64 of RFC 4648, with padding.
 std::string base64(std::string_view bytes);

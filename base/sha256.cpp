@@ -152,7 +152,7 @@ Sha256Bytes hmac_sha256(std::string_view key, std::string_view message) {
   std::array<std::uint8_t, 64> block{};  // the key, zeros after it; a longer one is replaced by its sum
   if (key.size() > block.size()) {
     Sha256 sum;
-    sum.update({reinterpret_cast<const std::uint8_t*>(key.data()), key.size()});
+    sum.update(key);
     std::ranges::copy(sum.finish_bytes(), block.begin());
   } else {
     std::ranges::copy(key, block.begin());
@@ -160,7 +160,7 @@ Sha256Bytes hmac_sha256(std::string_view key, std::string_view message) {
   for (std::uint8_t& byte : block) byte ^= 0x36;
   Sha256 inner, outer;
   inner.update(block);
-  inner.update({reinterpret_cast<const std::uint8_t*>(message.data()), message.size()});
+  inner.update(message);
   for (std::uint8_t& byte : block) byte ^= 0x36 ^ 0x5c;
   outer.update(block);
   outer.update(inner.finish_bytes());

@@ -53,7 +53,7 @@ Character first_character(std::string_view text) {
   return {code, bytes};
 }
 
-/// What a terminal or a page obeys, or shows as nothing.
+/// Whether a terminal or a page obeys the character, or shows nothing for it.
 bool is_unseen(std::int32_t code) {
   const auto within = [code](std::int32_t first, std::int32_t last) { return code >= first && code <= last; };
   return code < 0x20 || within(0x7F, 0x9F) || code == 0x061C || code == 0x180E || code == 0x200B ||
@@ -203,7 +203,7 @@ std::string printable_json(std::string_view json) {
   });
 }
 
-bool is_well_formed(std::string_view text) {
+bool is_utf8(std::string_view text) {
   while (!text.empty()) {
     const Character at = first_character(text);
     if (at.code < 0) return false;

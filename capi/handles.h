@@ -52,7 +52,7 @@ struct bantam_model {
 
 namespace bantam::capi {
 
-/// As for other pointers; refuses a handle that is not alive as well.
+/// Checks a handle as other pointers are checked, and refuses one that is not alive as well.
 template <class Handle>
 requires requires(Handle& handle) { handle.live; }
 Handle& required(Handle* handle, const char* name) {

@@ -11,7 +11,7 @@ class Live {
   Live& operator=(const Live&) { return *this; }
   ~Live();
 
-  /// Of a handle that the library owns and a callback is shown: `release` refuses it.
+  /// The library owns the handle, and a callback is only shown it: `release` refuses it.
   void lend();
 
   /// Looks at the address alone.

@@ -308,12 +308,12 @@ void ConfigNode::fail_at_key(std::string_view message) const { fail_at(data_->en
 
 void ConfigNode::fail_unknown(std::string_view what, std::string_view name, std::span<const std::string> valid) const {
   std::string advice;
-  if (!document_->advises())
-    advice = "";
-  else if (const auto near = nearest(name, valid))
-    advice = fmt::format("; did you mean '{}'?", *near);
-  else if (!valid.empty())
-    advice = fmt::format("; valid: {}", join(valid, ", ", " and "));
+  if (document_->advises()) {
+    if (const auto near = nearest(name, valid))
+      advice = fmt::format("; did you mean '{}'?", *near);
+    else if (!valid.empty())
+      advice = fmt::format("; valid: {}", join(valid, ", ", " and "));
+  }
   fail_at_key(fmt::format("unknown {} '{}'{}", what, shown(name), advice));
 }
 

@@ -1,4 +1,4 @@
-// What the program writes on standard output and standard error. All of it passes here, and nothing else in cli/ calls
+// Everything that the program writes on standard output and standard error passes here; nothing else in cli/ calls
 // the library's functions for that (floors_test): no name of a file, a class or a tensor reaches a terminal that would
 // obey it.
 #pragma once

@@ -297,7 +297,7 @@ std::string run_page_script_hashes() {
     const std::string text = filled(page.substr(at, page.find(kEnd, at) - at),
                                     {{"theme", page_part("theme.js")}, {"script", page_part("run.js")}});
     Sha256 sum;
-    sum.update({reinterpret_cast<const std::uint8_t*>(text.data()), text.size()});
+    sum.update(text);
     const Sha256Bytes bytes = sum.finish_bytes();
     hashes.push_back("'sha256-" + base64({reinterpret_cast<const char*>(bytes.data()), bytes.size()}) + "'");
   }

@@ -5,7 +5,6 @@
 #include <array>
 #include <atomic>
 #include <cerrno>
-#include <csignal>
 #include <ctime>
 #include <string_view>
 #include <system_error>
@@ -20,6 +19,7 @@
 #include <poll.h>
 #include <sys/socket.h>
 
+#include "bantam/base/blocked_signals.h"
 #include "bantam/base/error.h"
 #include "bantam/engine/comm/sockets.h"
 
@@ -82,7 +82,7 @@ std::string head_of(const HttpAnswer& answer) {
 struct Connection {
   enum class State { receives, sends, lingers };
 
-  Descriptor socket;
+  FileDescriptor socket;
   State state = State::receives;
   Clock::time_point begin, deadline;  // accepted; closed then
   std::string input = {};             // of the request
@@ -98,22 +98,6 @@ struct Connection {
     ::setsockopt(socket.get(), SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once);
     socket.reset();
   }
-};
-
-/// Signals are for the thread that trains.
-class BlockedSignals {
- public:
-  BlockedSignals() {
-    sigset_t all;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before_);
-  }
-  ~BlockedSignals() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
-  BlockedSignals(const BlockedSignals&) = delete;
-  BlockedSignals& operator=(const BlockedSignals&) = delete;
-
- private:
-  sigset_t before_;
 };
 
 }  // namespace
@@ -140,7 +124,7 @@ class HttpServer::Impl {
     port_ = own_address(listener_).port();
     connections_.reserve(limits_.connections + 1);  // neither grows later
     polls_.reserve(limits_.connections + 2);
-    const BlockedSignals blocked;
+    const BlockedSignals blocked;  // they are for the thread that trains
     try {
       thread_ = std::thread([this] { serve(); });
     } catch (const std::system_error& error) {
@@ -192,7 +176,7 @@ class HttpServer::Impl {
 
   void accept_new() {
     for (std::size_t i = 0; i < kAcceptedAtOnce; ++i) {
-      Descriptor socket = accept_from(listener_);
+      FileDescriptor socket = accept_from(listener_);
       if (!socket) {
         const bool fails = errno != EAGAIN && errno != EINTR && errno != ECONNABORTED;
         if (fails) accepts_after_ = now_ + kPause;
@@ -305,7 +289,7 @@ class HttpServer::Impl {
 
   const Answer answer_;
   const HttpLimits limits_;
-  Descriptor listener_;
+  FileDescriptor listener_;
   int port_ = 0;
   WakeEvent wake_;
   std::atomic<bool> ends_ = false;

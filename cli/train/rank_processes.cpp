@@ -18,13 +18,12 @@
 
 #include "bantam/base/atomic_file.h"
 #include "bantam/base/error.h"
+#include "bantam/base/plain_words.h"
 
 namespace bantam::cli {
 namespace {
 
 constexpr const char* kProgram = "/proc/self/exe";
-
-std::string reason_of(int number) { return std::generic_category().message(number); }
 
 /// This process's arguments, each ended by a 0.
 std::string own_arguments() { return read_file("/proc/self/cmdline"); }
@@ -88,7 +87,7 @@ void RankProcesses::start(int rank, std::vector<char*>& arguments, std::vector<s
   variables.push_back(nullptr);
   const pid_t parent = getpid(), child = fork();
   if (child == 0) become_rank(parent, arguments.data(), variables.data());
-  if (child < 0) throw Error(fmt::format("rank {} cannot be started: {}", rank, reason_of(errno)));
+  if (child < 0) throw Error(fmt::format("rank {} cannot be started: {}", rank, reason_text(errno)));
   processes_.push_back({.id = child});
 }
 

@@ -31,8 +31,8 @@ constexpr const char* kStarting =
 /// An answer that is younger is sent to other clients as well: building one uses processor time that the training
 /// could use.
 constexpr std::chrono::seconds kFresh{1};
-/// Exceeds what building an answer needs. Where memory ends, some of the libraries' code ends the process (nlohmann's
-/// destructors allocate), so building begins only where this much is free.
+/// More than building an answer needs. It begins only where this much is free: the training comes first where memory is
+/// short.
 constexpr std::size_t kRoomBytes = 96 << 20;
 
 void require_room() {
@@ -55,11 +55,12 @@ std::string versions_of(const fs::path& folder) {
 }
 
 /// The page's own scripts may run, and no other.
-std::string page_policy() {
-  return fmt::format(
+const std::string& page_policy() {
+  static const std::string policy = fmt::format(
       "default-src 'none'; script-src {}; style-src 'unsafe-inline'; img-src data:; connect-src 'self'; "
       "base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
       run_page_script_hashes());
+  return policy;
 }
 
 /// An answer, and the state of the files that it shows.
@@ -153,7 +154,7 @@ class RunServer::Impl {
   std::atomic<bool> ends_ = false;
   std::mutex guard_;
   std::optional<fs::path> folder_;
-  // Of the server's thread.
+  // Used by the server's thread alone.
   std::optional<fs::path> followed_;
   std::optional<run::MetricsFile> metrics_;  // read on from where the last answer ended
   Made page_, news_, news_with_histograms_;

@@ -31,6 +31,7 @@
 #include "bantam/base/folder_entries.h"
 #include "bantam/base/folder_file.h"
 #include "bantam/base/parallel.h"
+#include "bantam/base/plain_words.h"
 #include "bantam/data/delivery/encoded_cache.h"
 #include "bantam/data/formats/mask_values.h"
 
@@ -55,8 +56,6 @@ std::uint64_t checksum_of(std::span<const std::byte> bytes) {
   sum.add(bytes);
   return sum.value();
 }
-
-std::string reason_text(int reason) { return std::generic_category().message(reason); }
 
 /// Size and time of change of a sample's file, so that changed files have another digest.
 void add_file(Checksum& sum, const std::string& name) {
@@ -124,7 +123,7 @@ class PackingLock {
       if (on_wait) on_wait();
       std::this_thread::sleep_for(kPause);
     }
-    if (is_held())
+    if (descriptor_)
       remove_temporaries(packed);
     else if (on_no_locks && is_first_without_locks())
       on_no_locks(
@@ -133,35 +132,24 @@ class PackingLock {
                       packed.string()));
   }
   ~PackingLock() {
-    if (!is_held()) return;
-    if (is_at_path()) ::unlink(path_.c_str());
-    ::close(descriptor_);
+    if (descriptor_ && leads_to(path_, descriptor_.get())) ::unlink(path_.c_str());
   }
   PackingLock(const PackingLock&) = delete;
   PackingLock& operator=(const PackingLock&) = delete;
 
  private:
-  bool is_held() const { return descriptor_ >= 0; }
-
   /// False where it is another's; true, too, where nothing can be locked.
   bool try_lock() {
     try {
-      descriptor_ = open_file({.path = path_}, O_RDWR | O_CREAT).release();
+      descriptor_ = open_file({.path = path_}, O_RDWR | O_CREAT);
     } catch (const DataError&) {  // the folder may be read only: writing the packed file says so
     }
-    if (descriptor_ < 0) return true;
-    const FileLock lock = try_lock_file(descriptor_, LOCK_EX);
-    if (lock == FileLock::locked && is_at_path()) return true;
-    ::close(std::exchange(descriptor_, -1));
+    if (!descriptor_) return true;
+    const FileLock lock = try_lock_file(descriptor_.get(), LOCK_EX);
+    // Its last holder may have removed the file.
+    if (lock == FileLock::locked && leads_to(path_, descriptor_.get())) return true;
+    descriptor_.reset();
     return lock == FileLock::none;
-  }
-
-  /// Whether the path still leads to the open file: its last holder has removed it otherwise.
-  bool is_at_path() const {
-    struct stat mine {
-    }, there{};
-    return ::fstat(descriptor_, &mine) == 0 && ::stat(path_.c_str(), &there) == 0 && mine.st_dev == there.st_dev &&
-           mine.st_ino == there.st_ino;
   }
 
   /// Those of processes that were killed: nobody else writes now.
@@ -175,7 +163,7 @@ class PackingLock {
   }
 
   std::filesystem::path path_;
-  int descriptor_ = -1;
+  FileDescriptor descriptor_;  // none: nothing is locked
 };
 
 }  // namespace

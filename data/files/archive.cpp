@@ -60,7 +60,7 @@ class TarReader {
     if (code == ARCHIVE_EOF) return "";
     if (code != ARCHIVE_OK && code != ARCHIVE_WARN) fail();
     size_ = ::archive_entry_size(entry);
-    // What is passed over is decompressed as well.
+    // Members that are passed over are decompressed as well.
     passed_ += size_;
     if (passed_ > kMostPassed)
       throw DataError(fmt::format("{}: has members of more than {} bytes; the archives that are read here have fewer",

@@ -12,6 +12,7 @@
 
 #include "bantam/base/atomic_file.h"
 #include "bantam/base/error.h"
+#include "bantam/base/printable.h"
 #include "bantam/base/text.h"
 #include "bantam/data/files/file_bytes.h"
 #include "bantam/data/files/zip.h"
@@ -157,28 +158,6 @@ std::string bytes_of(const fs::path& path) {
 }
 
 }  // namespace
-
-bool is_utf8(std::string_view text) {
-  for (std::size_t at = 0; at < text.size();) {
-    const auto lead = static_cast<unsigned char>(text[at]);
-    if (lead < 0x80) {
-      ++at;
-      continue;
-    }
-    const std::size_t length = lead >= 0xF0 ? 4 : lead >= 0xE0 ? 3 : 2;
-    if (lead < 0xC2 || lead > 0xF4 || at + length > text.size()) return false;
-    std::uint32_t code = lead & (0xFFu >> (length + 1));
-    for (std::size_t i = 1; i < length; ++i) {
-      const auto byte = static_cast<unsigned char>(text[at + i]);
-      if ((byte & 0xC0) != 0x80) return false;
-      code = code << 6 | (byte & 0x3Fu);
-    }
-    const bool is_short = (length == 3 && code < 0x800) || (length == 4 && code < 0x10000);
-    if (is_short || code > 0x10FFFF || (code >= 0xD800 && code < 0xE000)) return false;
-    at += length;
-  }
-  return true;
-}
 
 std::string as_utf8(std::string_view text) { return is_utf8(text) ? std::string(text) : from_windows_1252(text); }
 

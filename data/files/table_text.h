@@ -16,9 +16,6 @@ enum class TextEncoding : std::uint8_t {
   latin1  ///< Windows-1252, which has all characters of ISO 8859-1
 };
 
-/// Whether all of `text` is well-formed UTF-8.
-bool is_utf8(std::string_view text);
-
 /// The text itself where it is UTF-8; else its bytes read as Windows-1252. Names of files and folders need not be text,
 /// but names of classes are written into YAML and JSON.
 std::string as_utf8(std::string_view text);

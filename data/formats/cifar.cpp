@@ -27,8 +27,8 @@ namespace fs = std::filesystem;
 
 constexpr std::int64_t kPlane = 32 * 32;
 constexpr std::int64_t kImageBytes = 3 * kPlane;
-/// Of the members of an archive, or of a file. The largest are pickles of CIFAR-100 that Python 3 has written anew by
-/// protocol 2, 307 MB.
+/// The most bytes of an archive's members together, or of a file. The largest are pickles of CIFAR-100 that Python 3
+/// has written anew by protocol 2, 307 MB.
 constexpr std::int64_t kMostPickle = 320'000'000;
 constexpr std::size_t kSumBytes = std::size_t{1} << 18;  // read at once for a checksum
 

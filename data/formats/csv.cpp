@@ -473,12 +473,7 @@ class CsvNumbers : public SampleReader {
  public:
   CsvNumbers(std::shared_ptr<const CsvSet> set, CsvPart part) : set_(std::move(set)), part_(part) {}
 
-  DatasetFacts facts() const override {
-    DatasetFacts facts{table().rows(), {std::ssize(table().features)}, set_->class_names()};
-    facts.targets = set_->targets();
-    facts.image_dtype = DType::float32;
-    return facts;
-  }
+  DatasetFacts facts() const override { return facts_with(set_->class_names()); }
   void read(std::int64_t index, std::span<const std::span<std::byte>> fields) const override {
     const CsvTable& rows = table();
     const std::shared_ptr<const Scaling> scaling = set_->scaling();
@@ -488,17 +483,6 @@ class CsvNumbers : public SampleReader {
       std::memcpy(fields[0].data() + c * sizeof feature, &feature, sizeof feature);
     }
     read_targets(index, fields.subspan(1));
-  }
-  /// As the base class does it, whose facts copy the names of all classes for each sample.
-  void fetch(std::int64_t index, std::span<std::vector<std::byte>> fields) const override {
-    const std::vector<SampleField> targets = set_->targets();
-    fields[0].resize(table().features.size() * sizeof(float));
-    std::vector<std::span<std::byte>> buffers = {fields[0]};
-    for (std::size_t t = 0; t < targets.size(); ++t) {
-      fields[t + 1].resize(targets[t].bytes());
-      buffers.emplace_back(fields[t + 1]);
-    }
-    read(index, buffers);
   }
   std::string name_of(std::int64_t index) const override {
     return fmt::format("{}:{}", table().path.string(), table().lines[static_cast<std::size_t>(index)]);
@@ -526,6 +510,13 @@ class CsvNumbers : public SampleReader {
   }
 
  private:
+  std::vector<SampleField> fields() const override { return facts_with({}).fields(); }
+  DatasetFacts facts_with(std::vector<std::string> class_names) const {
+    DatasetFacts facts{table().rows(), {std::ssize(table().features)}, std::move(class_names)};
+    facts.targets = set_->targets();
+    facts.image_dtype = DType::float32;
+    return facts;
+  }
   const CsvTable& table() const { return set_->table(part_); }
 
   std::shared_ptr<const CsvSet> set_;

@@ -84,7 +84,7 @@ void SampleReader::fetch(std::int64_t index, std::span<std::vector<std::byte>> f
 }
 
 void SampleReader::fetch_by_reading(std::int64_t index, std::span<std::vector<std::byte>> fields) const {
-  const std::vector<SampleField> stored = facts().fields();
+  const std::vector<SampleField> stored = this->fields();
   std::vector<std::span<std::byte>> buffers(stored.size());
   for (std::size_t f = 0; f < stored.size(); ++f) {
     fields[f].resize(stored[f].bytes());

@@ -181,6 +181,9 @@ class SampleReader {
   }
 
  protected:
+  /// `facts().fields()`, asked for each sample that `fetch_by_reading` reads. Readers whose facts are costly, for they
+  /// have the names of all classes, return it without them.
+  virtual std::vector<SampleField> fields() const { return facts().fields(); }
   /// What `fetch` and `read_targets` do by default: from `read`, and from `fetch`.
   void fetch_by_reading(std::int64_t index, std::span<std::vector<std::byte>> fields) const;
   void targets_by_fetching(std::int64_t index, std::span<const std::span<std::byte>> targets) const;

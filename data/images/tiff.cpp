@@ -230,7 +230,8 @@ void read_rgba(const OpenTiff& tiff, const Page& page, Picture& out) {
     for (std::size_t c = 0; c < channels; ++c) *to++ = static_cast<std::uint8_t>(pixel >> 8 * c);
 }
 
-/// Of what is decompressed: rows of all their samples, and tiles, which may reach far beyond the image.
+/// Refuses sizes that the file's bytes cannot have, and those that cost far more than the image: decompressed are rows
+/// of all their samples, and whole tiles.
 void refuse_impossible_sizes(const OpenTiff& tiff, const Page& page, std::size_t file_bytes) {
   const auto pixels = static_cast<std::uint64_t>(page.size.height * page.size.width);
   const std::uint64_t bytes = pixels * page.samples * page.bits / 8;

@@ -9,6 +9,8 @@
 #include <poll.h>
 #include <sys/socket.h>
 
+#include "bantam/base/plain_words.h"
+
 namespace bantam {
 namespace {
 
@@ -49,7 +51,7 @@ void FrameStream::receive() {
     if (n <= 0) {
       // A process that is killed before it has read everything resets its connections.
       closed_by_peer_ = n == 0 || errno == ECONNRESET;
-      ended_ = closed_by_peer_ ? "closed" : error_text(errno);
+      ended_ = closed_by_peer_ ? "closed" : reason_text(errno);
       return;
     }
     in_.append(buffer, static_cast<std::size_t>(n));

@@ -16,7 +16,7 @@ class FrameStream {
  public:
   FrameStream() = default;
   /// Longer frames than `most_bytes` end the stream: nobody makes this side allocate more.
-  explicit FrameStream(Descriptor socket, std::size_t most_bytes = 4096)
+  explicit FrameStream(FileDescriptor socket, std::size_t most_bytes = 4096)
       : socket_(std::move(socket)), most_bytes_(most_bytes) {}
 
   bool open() const { return static_cast<bool>(socket_) && ended_.empty(); }
@@ -24,7 +24,7 @@ class FrameStream {
   const std::string& ended() const { return ended_; }
   /// Whether it is the other side's doing: it closed the socket, or its process ended.
   bool closed_by_peer() const { return closed_by_peer_; }
-  const Descriptor& socket() const { return socket_; }
+  const FileDescriptor& socket() const { return socket_; }
   /// For frames from somebody who is known by now.
   void set_most_bytes(std::size_t most_bytes) { most_bytes_ = most_bytes; }
 
@@ -39,13 +39,13 @@ class FrameStream {
   /// What poll() is to wait for.
   short events() const;
   /// The socket, for other uses, once nothing is kept in either direction.
-  Descriptor release() { return std::move(socket_); }
+  FileDescriptor release() { return std::move(socket_); }
   /// Nothing more is written; the other side reads the end after what was sent.
   void end_writing();
   void close() { socket_.reset(); }
 
  private:
-  Descriptor socket_;
+  FileDescriptor socket_;
   std::size_t most_bytes_ = 4096;
   std::string in_, out_;
   std::string ended_;

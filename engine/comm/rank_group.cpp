@@ -9,6 +9,7 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 
+#include "bantam/base/plain_words.h"
 #include "bantam/engine/comm/mesh.h"
 #include "bantam/engine/comm/rendezvous.h"
 #include "bantam/engine/comm/tcp_network.h"
@@ -126,12 +127,12 @@ RankGroup connect_ranks(const RankGroupOptions& options) {
 LocalListener listen_for_local_ranks() {
   std::string why;
   const auto addresses = resolve({"127.0.0.1", 0}, why);
-  Descriptor socket;
+  FileDescriptor socket;
   if (!addresses.empty()) socket = listen_at(addresses.front(), why);
   if (!socket) throw Error(fmt::format("cannot listen at 127.0.0.1: {}", why));
   LocalListener listener{-1, own_address(socket).port()};
   listener.descriptor = ::fcntl(socket.get(), F_DUPFD, 3);  // without close-on-exec: rank 0 inherits it
-  if (listener.descriptor < 0) throw Error(fmt::format("cannot listen at 127.0.0.1: {}", error_text(errno)));
+  if (listener.descriptor < 0) throw Error(fmt::format("cannot listen at 127.0.0.1: {}", reason_text(errno)));
   return listener;
 }
 

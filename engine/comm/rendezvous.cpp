@@ -156,14 +156,14 @@ class Meeting {
       look_at_stop();
       wait_for_visitors(visitors, listener_);
       look_at_control();
-      while (Descriptor socket = accept_from(listener_))
+      while (FileDescriptor socket = accept_from(listener_))
         visitors.push_back({FrameStream(std::move(socket)), "", elapsed()});
       std::erase_if(visitors, [&](Visitor& visitor) { return meet_pair(visitor); });
     }
     listener_.reset();
   }
 
-  void wait_for_visitors(std::vector<Visitor>& visitors, const Descriptor& listener) {
+  void wait_for_visitors(std::vector<Visitor>& visitors, const FileDescriptor& listener) {
     auto streams = control_streams();
     for (Visitor& visitor : visitors) streams.push_back(&visitor.stream);
     wait_for(streams, -1, listener.get(), kPollSeconds);
@@ -174,7 +174,7 @@ class Meeting {
     const Endpoint endpoint{member.address, member.port};
     std::string why;
     for (const SocketAddress& address : resolve(endpoint, why)) {
-      Descriptor socket = connect_to(address, deadline_ - elapsed(), options_.stop, why);
+      FileDescriptor socket = connect_to(address, deadline_ - elapsed(), options_.stop, why);
       if (!socket) continue;
       FrameStream stream(std::move(socket));
       stream.send(handshake::sealed(options_.secret, data_context(options_.rank, rank), {{"from", options_.rank}}));
@@ -194,7 +194,7 @@ class Meeting {
     const auto frame = visitor.stream.next();
     if (!frame) return !visitor.stream.open() || elapsed() > visitor.since + kGreetingSeconds;
     for (int rank = options_.rank + 1; rank < options_.size; ++rank) {
-      Descriptor& socket = data_[static_cast<std::size_t>(rank)];
+      FileDescriptor& socket = data_[static_cast<std::size_t>(rank)];
       if (socket || !handshake::unsealed(options_.secret, data_context(rank, options_.rank), *frame)) continue;
       socket = visitor.stream.release();
       break;
@@ -205,10 +205,10 @@ class Meeting {
   RendezvousOptions options_;
   const std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
   double deadline_;
-  std::string token_;    ///< of this meeting, random
-  Descriptor listener_;  ///< for pairs
+  std::string token_;        ///< of this meeting, random
+  FileDescriptor listener_;  ///< for pairs
   std::vector<Member> members_;
-  std::vector<Descriptor> data_;
+  std::vector<FileDescriptor> data_;
   std::vector<FrameStream> control_;
 };
 
@@ -234,7 +234,7 @@ class Gathering final : public Meeting {
       look_at_stop();
       wait_for_visitors(visitors_, door_);
       look_at_control();
-      while (Descriptor socket = accept_from(door_)) welcome_visitor(std::move(socket));
+      while (FileDescriptor socket = accept_from(door_)) welcome_visitor(std::move(socket));
       std::erase_if(visitors_, [&](Visitor& visitor) { return meet(visitor); });
     }
     door_.reset();
@@ -242,14 +242,14 @@ class Gathering final : public Meeting {
     send_welcomes();
   }
 
-  Descriptor listen() {
+  FileDescriptor listen() {
     if (options_.listener >= 0) {
       ::fcntl(options_.listener, F_SETFD, FD_CLOEXEC);
       ::fcntl(options_.listener, F_SETFL, O_NONBLOCK);
-      return Descriptor(options_.listener);
+      return FileDescriptor(options_.listener);
     }
     std::string why;
-    Descriptor door;
+    FileDescriptor door;
     if (on_loopback()) {
       for (const SocketAddress& address : resolve(options_.address, why)) {
         if (!door) door = listen_at(address, why);
@@ -292,7 +292,7 @@ class Gathering final : public Meeting {
 
   std::string where() const { return options_.listener >= 0 ? own_address(door_).text() : to_text(options_.address); }
 
-  void welcome_visitor(Descriptor socket) {
+  void welcome_visitor(FileDescriptor socket) {
     if (visitors_.size() >= kMostVisitors) return;
     visitors_.push_back({FrameStream(std::move(socket)), handshake::random_number(), elapsed()});
     visitors_.back().stream.send(
@@ -411,7 +411,7 @@ class Gathering final : public Meeting {
     for (std::size_t rank = 1; rank < control_.size(); ++rank) control_[rank].send(handshake::to_text({{"go", true}}));
   }
 
-  Descriptor door_;
+  FileDescriptor door_;
   std::vector<Visitor> visitors_;
   std::vector<std::string> nonces_;
   std::vector<bool> connected_;
@@ -451,7 +451,7 @@ class Joining final : public Meeting {
     for (double pause = 0.02;; pause = std::min(pause * 1.5, 1.0)) {
       for (const SocketAddress& address : resolve(options_.address, why)) {
         const double left = std::clamp(deadline_ - elapsed(), 0.05, 10.0);
-        if (Descriptor socket = connect_to(address, left, options_.stop, why)) {
+        if (FileDescriptor socket = connect_to(address, left, options_.stop, why)) {
           FrameStream stream(std::move(socket));
           if (is_greeted(stream, why)) {
             control_.push_back(std::move(stream));

@@ -26,7 +26,7 @@ struct RendezvousOptions {
 /// Sockets without delay, non-blocking, to every other rank.
 struct RankConnections {
   std::vector<std::string> hosts;    ///< of all ranks
-  std::vector<Descriptor> data;      ///< by rank; none to this one
+  std::vector<FileDescriptor> data;  ///< by rank; none to this one
   std::vector<FrameStream> control;  ///< rank 0: by rank, none to itself; others: one, to rank 0
 };
 

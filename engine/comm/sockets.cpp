@@ -19,6 +19,7 @@
 
 #include "bantam/base/clock.h"
 #include "bantam/base/error.h"
+#include "bantam/base/plain_words.h"
 
 namespace bantam {
 namespace {
@@ -32,12 +33,12 @@ const sockaddr_in6& ipv6(const SocketAddress& address) {
   return reinterpret_cast<const sockaddr_in6&>(address.storage);
 }
 
-void set_option(const Descriptor& socket, int level, int name, int value) {
+void set_option(const FileDescriptor& socket, int level, int name, int value) {
   ::setsockopt(socket.get(), level, name, &value, sizeof(value));
 }
 
 /// Waits until the connection stands or has failed: its errno, 0 where it stands.
-int connection_error(const Descriptor& socket, double seconds, const std::function<bool()>& stop) {
+int connection_error(const FileDescriptor& socket, double seconds, const std::function<bool()>& stop) {
   const auto start = std::chrono::steady_clock::now();
   for (;;) {
     const double left = seconds - seconds_since(start);
@@ -52,19 +53,6 @@ int connection_error(const Descriptor& socket, double seconds, const std::functi
 }
 
 }  // namespace
-
-Descriptor& Descriptor::operator=(Descriptor&& other) noexcept {
-  if (this != &other) {
-    reset();
-    fd_ = std::exchange(other.fd_, -1);
-  }
-  return *this;
-}
-
-void Descriptor::reset() {
-  if (fd_ >= 0) ::close(fd_);
-  fd_ = -1;
-}
 
 int SocketAddress::port() const { return ntohs(family() == AF_INET6 ? ipv6(*this).sin6_port : ipv4(*this).sin_port); }
 
@@ -98,7 +86,7 @@ std::vector<SocketAddress> resolve(const Endpoint& endpoint, std::string& why) {
   addrinfo* found = nullptr;
   const int error = ::getaddrinfo(endpoint.host.c_str(), std::to_string(endpoint.port).c_str(), &hints, &found);
   if (error != 0) {
-    why = error == EAI_SYSTEM ? error_text(errno) : ::gai_strerror(error);
+    why = error == EAI_SYSTEM ? reason_text(errno) : ::gai_strerror(error);
     return {};
   }
   std::vector<SocketAddress> addresses;
@@ -113,39 +101,39 @@ std::vector<SocketAddress> resolve(const Endpoint& endpoint, std::string& why) {
   return addresses;
 }
 
-SocketAddress own_address(const Descriptor& socket) {
+SocketAddress own_address(const FileDescriptor& socket) {
   SocketAddress address;
   address.bytes = sizeof(address.storage);
   ::getsockname(socket.get(), as_sockaddr(address), &address.bytes);
   return address;
 }
 
-SocketAddress peer_address(const Descriptor& socket) {
+SocketAddress peer_address(const FileDescriptor& socket) {
   SocketAddress address;
   address.bytes = sizeof(address.storage);
   ::getpeername(socket.get(), as_sockaddr(address), &address.bytes);
   return address;
 }
 
-Descriptor listen_at(const SocketAddress& address, std::string& why) {
-  Descriptor socket(::socket(address.family(), SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+FileDescriptor listen_at(const SocketAddress& address, std::string& why) {
+  FileDescriptor socket(::socket(address.family(), SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
   if (socket) {
     set_option(socket, SOL_SOCKET, SO_REUSEADDR, 1);
     if (address.family() == AF_INET6) set_option(socket, IPPROTO_IPV6, IPV6_V6ONLY, 0);
     if (::bind(socket.get(), as_sockaddr(address), address.bytes) == 0 && ::listen(socket.get(), SOMAXCONN) == 0)
       return socket;
   }
-  why = error_text(errno);
-  return Descriptor();
+  why = reason_text(errno);
+  return FileDescriptor();
 }
 
-Descriptor listen_anywhere(int port, std::string& why) {
+FileDescriptor listen_anywhere(int port, std::string& why) {
   SocketAddress any;
   auto& six = reinterpret_cast<sockaddr_in6&>(any.storage);
   six.sin6_family = AF_INET6;
   six.sin6_port = htons(static_cast<std::uint16_t>(port));
   any.bytes = sizeof(sockaddr_in6);
-  if (Descriptor socket = listen_at(any, why)) return socket;
+  if (FileDescriptor socket = listen_at(any, why)) return socket;
   any = {};
   auto& four = reinterpret_cast<sockaddr_in&>(any.storage);
   four.sin_family = AF_INET;
@@ -154,15 +142,15 @@ Descriptor listen_anywhere(int port, std::string& why) {
   return listen_at(any, why);
 }
 
-Descriptor accept_from(const Descriptor& listener) {
-  Descriptor socket(::accept4(listener.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+FileDescriptor accept_from(const FileDescriptor& listener) {
+  FileDescriptor socket(::accept4(listener.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
   if (socket) set_option(socket, IPPROTO_TCP, TCP_NODELAY, 1);
   return socket;
 }
 
-Descriptor connect_to(const SocketAddress& address, double seconds, const std::function<bool()>& stop,
-                      std::string& why) {
-  Descriptor socket(::socket(address.family(), SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+FileDescriptor connect_to(const SocketAddress& address, double seconds, const std::function<bool()>& stop,
+                          std::string& why) {
+  FileDescriptor socket(::socket(address.family(), SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
   int error = errno;
   if (socket) {
     set_option(socket, IPPROTO_TCP, TCP_NODELAY, 1);
@@ -172,11 +160,9 @@ Descriptor connect_to(const SocketAddress& address, double seconds, const std::f
     if (error == 0 && own_address(socket).text() == peer_address(socket).text()) error = ECONNREFUSED;
     if (error == 0) return socket;
   }
-  why = error_text(error);
-  return Descriptor();
+  why = reason_text(error);
+  return FileDescriptor();
 }
-
-std::string error_text(int error) { return std::generic_category().message(error); }
 
 std::string host_name() {
   char name[256] = "";
@@ -185,7 +171,7 @@ std::string host_name() {
 }
 
 WakeEvent::WakeEvent() : event_(::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)) {
-  if (!event_) throw Error(fmt::format("cannot make an event to wait for: {}", error_text(errno)));
+  if (!event_) throw Error(fmt::format("cannot make an event to wait for: {}", reason_text(errno)));
 }
 
 void WakeEvent::signal() noexcept {

@@ -8,24 +8,10 @@
 
 #include <sys/socket.h>
 
+#include "bantam/base/file_descriptor.h"
 #include "bantam/engine/comm/endpoint.h"
 
 namespace bantam {
-
-/// Owns one file descriptor.
-class Descriptor {
- public:
-  explicit Descriptor(int fd = -1) : fd_(fd) {}
-  ~Descriptor() { reset(); }
-  Descriptor(Descriptor&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
-  Descriptor& operator=(Descriptor&& other) noexcept;
-  int get() const { return fd_; }
-  explicit operator bool() const { return fd_ >= 0; }
-  void reset();
-
- private:
-  int fd_;
-};
 
 /// One IPv4 or IPv6 address with its port.
 struct SocketAddress {
@@ -43,22 +29,20 @@ struct SocketAddress {
 /// Addresses of a host: none where the name is not known, then `why` says so.
 std::vector<SocketAddress> resolve(const Endpoint& endpoint, std::string& why);
 /// This host's or the other side's address of a socket.
-SocketAddress own_address(const Descriptor& socket);
-SocketAddress peer_address(const Descriptor& socket);
+SocketAddress own_address(const FileDescriptor& socket);
+SocketAddress peer_address(const FileDescriptor& socket);
 
 /// A non-blocking socket that listens at the address, port 0 being any free one. None where that fails; `why` says so.
-Descriptor listen_at(const SocketAddress& address, std::string& why);
+FileDescriptor listen_at(const SocketAddress& address, std::string& why);
 /// At any address of this host, IPv6 and IPv4 where there are both.
-Descriptor listen_anywhere(int port, std::string& why);
+FileDescriptor listen_anywhere(int port, std::string& why);
 /// A connection that waits at the listener, non-blocking and without delay; none where none waits.
-Descriptor accept_from(const Descriptor& listener);
+FileDescriptor accept_from(const FileDescriptor& listener);
 /// A connection, non-blocking and without delay, after at most `seconds`; none where that fails; `why` says so.
 /// Returns early, with none, when `stop` says so (asked some ten times a second; may be empty).
-Descriptor connect_to(const SocketAddress& address, double seconds, const std::function<bool()>& stop,
-                      std::string& why);
+FileDescriptor connect_to(const SocketAddress& address, double seconds, const std::function<bool()>& stop,
+                          std::string& why);
 
-/// What errno says, "Connection refused".
-std::string error_text(int error);
 /// This host's name.
 std::string host_name();
 
@@ -71,7 +55,7 @@ class WakeEvent {
   void clear() noexcept;
 
  private:
-  Descriptor event_;
+  FileDescriptor event_;
 };
 
 }  // namespace bantam

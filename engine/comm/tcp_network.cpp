@@ -12,6 +12,7 @@
 #include <sys/socket.h>
 
 #include "bantam/base/clock.h"
+#include "bantam/base/plain_words.h"
 
 namespace bantam {
 namespace {
@@ -26,7 +27,7 @@ int poll_milliseconds(double seconds) {
 
 }  // namespace
 
-TcpNetwork::TcpNetwork(int rank, std::vector<Descriptor> sockets, std::vector<std::string> hosts)
+TcpNetwork::TcpNetwork(int rank, std::vector<FileDescriptor> sockets, std::vector<std::string> hosts)
     : rank_(rank), peers_(sockets.size()), hosts_(std::move(hosts)) {
   for (std::size_t i = 0; i < sockets.size(); ++i) peers_[i].socket = std::move(sockets[i]);
 }
@@ -36,7 +37,7 @@ void TcpNetwork::end(Peer& peer, int error) {
   // its connections. Either way it is the other side that has closed.
   const auto closed = [](int code) { return code == 0 || code == EPIPE || code == ECONNRESET; };
   if (closed(error)) error = peer.write_error;
-  if (!closed(error)) peer.read_error = error_text(error);
+  if (!closed(error)) peer.read_error = reason_text(error);
   peer.ended = true;
 }
 

@@ -14,7 +14,7 @@ namespace bantam {
 class TcpNetwork final : public Network {
  public:
   /// Connected, non-blocking sockets by rank, none to `rank` itself, and all ranks' hosts: what rendezvous() returns.
-  TcpNetwork(int rank, std::vector<Descriptor> sockets, std::vector<std::string> hosts);
+  TcpNetwork(int rank, std::vector<FileDescriptor> sockets, std::vector<std::string> hosts);
 
   int rank() const override { return rank_; }
   int size() const override { return static_cast<int>(peers_.size()); }
@@ -29,7 +29,7 @@ class TcpNetwork final : public Network {
 
  private:
   struct Peer {
-    Descriptor socket;
+    FileDescriptor socket;
     std::atomic<bool> ended = false;
     bool empty = false;      ///< nothing was there at the last read, nor the end
     int write_error = 0;     ///< what the last write failed with; what came before it may still be read

@@ -81,8 +81,8 @@ void check_sum(const std::filesystem::path& path, SafetensorsFile& file) {
 
 /// The reference reader's bound; a header of a few bytes a tensor is far below.
 constexpr std::uint64_t kMostHeaderBytes = 100'000'000;
-/// Whose names and shapes need some hundreds of bytes each.
-constexpr std::size_t kMostTensors = 100'000, kMostEntries = 250'000;
+/// Entries of the metadata need some hundreds of bytes each.
+constexpr std::size_t kMostEntries = 250'000;
 
 /// Reads the header as the parser meets it, so that no tree is built of it, and stops at the first thing that does not
 /// belong there. Throws DataError.

@@ -42,7 +42,7 @@ class StateSnapshot {
   bool done() const { return copied_.done(); }
   void wait() const { copied_.synchronize(); }
 
-  /// What files say beside their tensors: all of them, and those of weights.
+  /// Sets the metadata of all files, and what those of weights have beside it.
   void set_metadata(std::map<std::string, std::string> of_all, std::map<std::string, std::string> of_weights);
   /// All entries under their names, in the safetensors format; the caller commits the file. Throws DataError.
   void write(AtomicFile& file) const;

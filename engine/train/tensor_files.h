@@ -10,11 +10,14 @@
 
 namespace bantam {
 
-/// As write_safetensors of a path, into a file that the caller commits.
+/// Files of more are refused: names and shapes need some hundreds of bytes each.
+inline constexpr std::size_t kMostTensors = 100'000;
+
+/// Writes as write_safetensors of a path does, into a file that the caller commits.
 void write_safetensors(AtomicFile& file, std::vector<NamedTensor> tensors,
                        const std::map<std::string, std::string>& metadata);
 
-/// As load_state of a path, of a file that was read before; its `path` stands in messages.
+/// Loads as load_state of a path does, from a file that was read before; its `path` stands in messages.
 void load_state(const StateRegistry& registry, Stream stream, const SafetensorsFile& file);
 
 }  // namespace bantam

@@ -28,6 +28,9 @@ enum class Type : std::int32_t {
   bfloat16 = 16
 };
 
+/// More than any op has: values of more axes are refused.
+inline constexpr std::size_t kMostAxes = 64;
+
 struct TypeFacts {
   Type type;
   std::int64_t bytes;  ///< of an element

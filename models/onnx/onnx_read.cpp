@@ -47,10 +47,8 @@ struct Source {
       throw DataError(fmt::format("more than {} nodes, names, attributes and numbers of them", format_count(kMost)));
   }
 };
-/// As names of the same memory.
+/// A node, a tensor or a value has about the memory of so many names.
 constexpr std::size_t kPartsOfNode = 4;
-/// Of a tensor or a value.
-constexpr std::size_t kMostAxes = 64;
 
 /// A repeated number: one value, or, packed, many.
 template <class Use>
@@ -93,7 +91,7 @@ Type known_type(std::int64_t type) {
   return facts->type;
 }
 
-/// What a TensorProto says beside its values, and these where they are raw.
+/// The fields of a TensorProto but for its numbers: its values only where they are raw.
 struct TensorFields {
   std::optional<std::int64_t> type;
   std::optional<std::string_view> raw;

@@ -116,8 +116,8 @@ std::string yaml_text(std::string_view text) {
                                          text.starts_with("./") || text.starts_with("../"));
   static const std::set<std::string, std::less<>> words = {"true", "false", "yes", "no", "on", "off", "null", "y", "n"};
   if (is_word && std::ranges::all_of(text, is_plain) && !words.contains(lower_case(text))) return std::string(text);
-  // Only between double quotes YAML has escapes, which are JSON's.
-  if (is_well_formed(text) && (printable(text) != text || text.find_first_of("\n\t") != std::string_view::npos))
+  // YAML has escapes between double quotes alone; they are JSON's.
+  if (is_utf8(text) && (printable(text) != text || text.find_first_of("\n\t") != std::string_view::npos))
     return json_text(text);
   std::string quoted = "'";
   for (const char c : text) quoted += c == '\'' ? "''" : std::string(1, c);

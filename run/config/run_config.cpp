@@ -7,14 +7,12 @@
 #include <sstream>
 #include <system_error>
 
-#include <fcntl.h>
 #include <fmt/format.h>
 
 #include "bantam/base/config/config_attempts.h"
 #include "bantam/base/config/config_path.h"
 #include "bantam/base/counted.h"
 #include "bantam/base/error.h"
-#include "bantam/base/folder_file.h"
 #include "bantam/base/text.h"
 #include "bantam/data/delivery/given_samples.h"
 #include "bantam/engine/graph/frozen_norms.h"
@@ -527,14 +525,6 @@ void use_foreign_words(ConfigDocument& document) {
 }
 
 }  // namespace
-
-std::string read_config_text(const std::filesystem::path& path) {
-  std::error_code error;
-  const bool in_run =
-      path.filename() == "config.yaml" && std::filesystem::is_regular_file(path.parent_path() / "run.json", error);
-  if (in_run && what_else_is_at({.path = path}) != "a folder") (void)open_file({.path = path}, O_RDONLY);
-  return ConfigDocument::read_text(path);
-}
 
 RunConfig read_run_config(const std::filesystem::path& path, std::span<const std::string> overrides, DataSection data) {
   return parse_run_config(read_config_text(path), path, overrides, data);

@@ -13,12 +13,11 @@
 
 #include "bantam/base/atomic_file.h"
 #include "bantam/base/error.h"
+#include "bantam/base/plain_words.h"
 
 namespace bantam::run {
 namespace fs = std::filesystem;
 namespace {
-
-std::string reason_text(int number) { return std::generic_category().message(number); }
 
 /// The facts of what is at the path itself; false: nothing.
 bool look(const fs::path& path, struct stat& facts) { return ::lstat(path.c_str(), &facts) == 0; }
@@ -52,18 +51,22 @@ void AppendedFile::add(std::string_view record) {
 /// The sum stays that of the file, where that is another one now. A file that is to be cut counts as cut.
 void AppendedFile::follow() {
   if (cut_to_) return;
-  struct stat open {
-  }, there{};
+  struct stat there {};
   const bool is_there = look(file_.path, there);
-  const bool same = !descriptor_ || (is_there && ::fstat(descriptor_.get(), &open) == 0 &&
-                                     open.st_dev == there.st_dev && open.st_ino == there.st_ino);
+  const bool same = !descriptor_ || leads_to(file_.path, descriptor_.get());
   if (same && (is_there ? static_cast<std::uint64_t>(there.st_size) : 0) == sum_.bytes()) return;
-  if (!same) descriptor_ = {};
+  if (!same) descriptor_.reset();
   sum_ = {};
   try {
     sum_ = sum_of(file_);
   } catch (const DataError&) {  // the next record tells
   }
+}
+
+std::uint64_t AppendedFile::bytes() {
+  if (file_.path.empty()) return 0;
+  follow();
+  return sum_.bytes() + waiting_.size();
 }
 
 FileSum AppendedFile::position() {
@@ -91,7 +94,7 @@ std::string AppendedFile::difference_from(const FileSum& position) const {
   return "";
 }
 
-/// Of a file that is not what the run has written: what it holds is not lost, and what follows is readable.
+/// Keeps a file that is not what the run has written, and begins it anew so that what follows is readable.
 void AppendedFile::keep_copy(const FileSum& position) {
   const std::string text = read_file(file_);
   const fs::path kept = free_name(file_.path);
@@ -107,10 +110,11 @@ void AppendedFile::cut(const FileSum& position) {
   std::string reason;
   try {
     struct stat there {};
-    if (!position.sha256.empty() && !difference_from(position).empty() && look(file_.path, there) && there.st_size > 0)
-      return keep_copy(position), follow();
+    const bool is_there = look(file_.path, there);
     sum_ = sum_of(file_, position.bytes);
-    if (look(file_.path, there) && static_cast<std::uint64_t>(there.st_size) > position.bytes) {
+    if (!position.sha256.empty() && sum_.finished() != position && is_there && there.st_size > 0)
+      return keep_copy(position), follow();
+    if (is_there && static_cast<std::uint64_t>(there.st_size) > position.bytes) {
       cut_to_ = position.bytes;
       reason = cut_now();
     } else if (sum_.bytes() < position.bytes) {
@@ -161,7 +165,7 @@ std::string AppendedFile::open_file() {
     if (!descriptor_) return reason_text(ENOENT);
     if (::fstat(descriptor_.get(), &facts) != 0) return reason_text(errno);
     if (facts.st_nlink == 1) return "";
-    descriptor_ = {};  // a hard link: the other name keeps what it has
+    descriptor_.reset();  // a hard link: the other name keeps what it has
     write_file_atomically(file_, read_file(file_));
     descriptor_ = bantam::open_file(file_, O_WRONLY | O_APPEND);
     return descriptor_ ? "" : reason_text(ENOENT);
@@ -170,7 +174,7 @@ std::string AppendedFile::open_file() {
   }
 }
 
-/// As much as there is room for; empty, or the reason why not all.
+/// Writes as much as there is room for. Returns the reason why not all, or nothing.
 std::string AppendedFile::write_waiting() {
   if (std::string reason = cut_now(); !reason.empty()) return reason;
   if (std::string reason = open_file(); !reason.empty()) return reason;

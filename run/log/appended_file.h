@@ -32,11 +32,13 @@ class AppendedFile {
   void add(std::string_view record);
   /// Writes what is buffered, as much as there is room for.
   void flush();
+  /// Length of the file, with the records that are buffered.
+  std::uint64_t bytes();
   /// Length and SHA-256 of the file, with the records that are buffered. A file that somebody has moved, replaced or
   /// changed is read for it.
   FileSum position();
-  /// What the file is where it does not begin with these bytes, as a sentence; empty: it does. Without a SHA-256, of
-  /// earlier programs, all bytes do. Changes nothing.
+  /// Says how the file differs where it does not begin with these bytes; empty: it does. A position without a SHA-256,
+  /// which earlier programs wrote, fits all bytes. Changes nothing.
   std::string difference_from(const FileSum& position) const;
   /// Before the first record: removes what follows the first bytes of the file. `warn` is told where the file is
   /// shorter, and stays so, and where it cannot be cut: then the records to come wait until it can. A file of other

@@ -89,7 +89,7 @@ void EventLog::write(std::string_view event) {
 void EventLog::begin(const Model& model, std::int64_t updates_per_epoch) {
   updates_per_epoch_ = updates_per_epoch;
   if (config_.data) class_names_ = batch_facts(*config_.data).class_names;
-  if (file_.position().bytes > 0) return;
+  if (file_.bytes() > 0) return;
   write(version_event());
   write(graph_event(graph_def(model.graph(), model.program(), config_.train.loss.loss->kind())));
   add_hparams();
@@ -166,7 +166,7 @@ void EventLog::add(const Json& line) {
   }
   if (!event.empty()) file_.add(event_record(event.text(step_of(line))));
   if (!validation.empty()) {
-    if (validation_.position().bytes == 0) validation_.add(event_record(version_event()));
+    if (validation_.bytes() == 0) validation_.add(event_record(version_event()));
     validation_.add(event_record(validation.text(step_of(line))));
   }
   if (kind != "update") flush();  // lines of updates are many, and written together

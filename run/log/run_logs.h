@@ -23,7 +23,7 @@ struct RunLogsFiles {
   std::filesystem::path validation_events;
 };
 
-/// What was in the files when a run was saved.
+/// Lengths and sums of the files when a run was saved.
 struct RunLogsPosition {
   FileSum histograms, events, validation_events;
 };

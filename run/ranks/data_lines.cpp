@@ -26,7 +26,7 @@ void for_spread(std::int64_t size, std::int64_t most, const Use& use) {
   for (std::int64_t i = 0; i < count; ++i) use(i * (size - 1) / std::max<std::int64_t>(count - 1, 1));
 }
 
-/// Without the folders that it lies in.
+/// The name of a sample without the folders that it lies in.
 std::string own_name(const SampleReader& reader, std::int64_t index) {
   return std::filesystem::path(reader.name_of(index)).filename().string();
 }
@@ -39,8 +39,7 @@ std::string digest_of(const SampleReader& reader, std::int64_t index, std::size_
     return "cannot be read";  // an error of the batch that it is in, or skipped there
   }
   Sha256 sum;
-  for (const std::vector<std::byte>& field : stored)
-    sum.update({reinterpret_cast<const std::uint8_t*>(field.data()), field.size()});
+  for (const std::vector<std::byte>& field : stored) sum.update(field);
   return sum.finish();
 }
 

@@ -1,20 +1,15 @@
 // A thread with one task.
 #include "bantam/run/session/background_task.h"
 
-#include <csignal>
 #include <utility>
 
-#include <pthread.h>
+#include "bantam/base/blocked_signals.h"
 
 namespace bantam::run {
 
 BackgroundTask::BackgroundTask() {
-  // Signals stay with the threads that were there before: their handlers run where the program expects them.
-  sigset_t all, before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
+  const BlockedSignals blocked;
   thread_ = std::thread([this] { run(); });
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
 }
 
 BackgroundTask::~BackgroundTask() {

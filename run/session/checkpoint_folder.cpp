@@ -20,6 +20,7 @@
 #include "bantam/base/error.h"
 #include "bantam/base/folder_entries.h"
 #include "bantam/base/json.h"
+#include "bantam/base/plain_words.h"
 #include "bantam/base/text.h"
 #include "bantam/run/session/json_fields.h"
 #include "bantam/run/session/library_versions.h"
@@ -135,7 +136,7 @@ Json json_of(const CheckpointFacts& facts) {
           {"fingerprint", facts.fingerprint}};
 }
 
-/// With the sum of all that is before it.
+/// Writes the entries, and after them the sum of their text.
 std::string text_of(Json json) {
   json.erase(kSum);
   const std::string sum = sha256_of(json.dump(1));
@@ -204,9 +205,8 @@ CheckpointFacts facts_of(const Json& json) {
 void check_size(const fs::path& file, const FileSum& written) {
   const FileDescriptor opened = open_file(Checkpoint::in_run(file), O_RDONLY);
   struct stat facts {};
-  if (!opened) throw DataError(fmt::format("{}: {}", file.string(), std::generic_category().message(ENOENT)));
-  if (::fstat(opened.get(), &facts) != 0)
-    throw DataError(fmt::format("{}: {}", file.string(), std::generic_category().message(errno)));
+  if (!opened) throw DataError(fmt::format("{}: {}", file.string(), reason_text(ENOENT)));
+  if (::fstat(opened.get(), &facts) != 0) throw DataError(fmt::format("{}: {}", file.string(), reason_text(errno)));
   if (const auto bytes = static_cast<std::uint64_t>(facts.st_size); bytes != written.bytes)
     fail_length(file, bytes, written.bytes);
 }

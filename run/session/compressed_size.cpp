@@ -1,13 +1,10 @@
 // A file through zlib, of whose output only the length counts.
 #include "bantam/run/session/compressed_size.h"
 
-#include <cerrno>
-#include <system_error>
+#include <string_view>
 #include <vector>
 
-#include <fcntl.h>
 #include <fmt/format.h>
-#include <unistd.h>
 #include <zlib.h>
 
 #include "bantam/base/error.h"
@@ -30,9 +27,9 @@ class Gzip {
   Gzip(const Gzip&) = delete;
   Gzip& operator=(const Gzip&) = delete;
 
-  void add(std::vector<char>& part, std::size_t bytes, bool last) {
-    stream_.next_in = reinterpret_cast<Bytef*>(part.data());
-    stream_.avail_in = static_cast<uInt>(bytes);
+  void add(std::string_view part, bool last) {
+    stream_.next_in = const_cast<Bytef*>(reinterpret_cast<const Bytef*>(part.data()));  // which zlib does not change
+    stream_.avail_in = static_cast<uInt>(part.size());
     do {
       stream_.next_out = output_.data();
       stream_.avail_out = static_cast<uInt>(output_.size());
@@ -51,18 +48,15 @@ class Gzip {
 }  // namespace
 
 CompressedSize compressed_size_of(const std::filesystem::path& path) {
-  const FileDescriptor file = open_file({.path = path}, O_RDONLY);
-  if (!file) throw DataError(fmt::format("cannot read {}: it is not there", path.string()));
   Gzip gzip;
   CompressedSize size;
-  std::vector<char> part(kPart);
-  for (ssize_t bytes = 1; bytes > 0;) {
-    bytes = ::read(file.get(), part.data(), part.size());
-    if (bytes < 0)
-      throw DataError(fmt::format("cannot read {}: {}", path.string(), std::generic_category().message(errno)));
-    size.bytes += static_cast<std::uint64_t>(bytes);
-    gzip.add(part, static_cast<std::size_t>(bytes), bytes == 0);
-  }
+  const bool is_there = read_parts({.path = path}, 0, [&](std::string_view part) {
+    size.bytes += part.size();
+    gzip.add(part, false);
+    return true;
+  });
+  if (!is_there) throw DataError(fmt::format("cannot read {}: it is not there", path.string()));
+  gzip.add({}, true);
   size.gzip_bytes = gzip.bytes();
   return size;
 }

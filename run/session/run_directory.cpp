@@ -58,7 +58,7 @@ void require_no_run(const fs::path& given) {
   if (is_there(given / "config.yaml") && !is_there(given / "run.json")) refuse("config.yaml");
 }
 
-/// What would make reading or writing wait, or go somewhere else: named before anything is trained.
+/// Refuses files that would make reading or writing wait, before anything is trained.
 void require_files(const fs::path& run) {
   const auto check = [&run](const char* file) {
     const std::string kind = what_else_is_at({.path = run / file});

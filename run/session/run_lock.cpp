@@ -20,6 +20,7 @@
 #include "bantam/base/atomic_file.h"
 #include "bantam/base/error.h"
 #include "bantam/base/file_lock.h"
+#include "bantam/base/plain_words.h"
 
 namespace bantam::run {
 namespace fs = std::filesystem;
@@ -72,14 +73,6 @@ FileLock try_to_own(int descriptor) {
   }
 }
 
-/// Whether the path still leads to the open file: its last holder may have removed it.
-bool is_at(int descriptor, const fs::path& path) {
-  struct stat open {
-  }, there{};
-  return ::fstat(descriptor, &open) == 0 && ::lstat(path.c_str(), &there) == 0 && open.st_dev == there.st_dev &&
-         open.st_ino == there.st_ino;
-}
-
 }  // namespace
 
 std::string host_name() {
@@ -103,15 +96,14 @@ std::string command_line() {
 RunLock::RunLock(fs::path folder) : path_(std::move(folder) / kFile) {
   for (;;) {
     descriptor_ = open_file({.path = path_}, O_RDWR | O_CREAT);
-    if (!descriptor_)
-      throw DataError(fmt::format("cannot create {}: {}", path_.string(), std::generic_category().message(ENOENT)));
+    if (!descriptor_) throw DataError(fmt::format("cannot create {}: {}", path_.string(), reason_text(ENOENT)));
     const FileLock lock = try_to_own(descriptor_.get());
     if (lock == FileLock::taken) in_use(path_);
     holds_ = lock == FileLock::locked;
     struct stat facts {};
     const bool is_linked = ::fstat(descriptor_.get(), &facts) == 0 && facts.st_nlink > 1;
     if (is_linked) ::unlink(path_.c_str());  // a hard link: the other name keeps what it has
-    if (!is_linked && is_at(descriptor_.get(), path_)) break;
+    if (!is_linked && leads_to(path_, descriptor_.get())) break;
   }
   // On a full disk others are told of "another process".
   const std::string text = fmt::format("{}\n{}\n{}\n", ::getpid(), host_name(), shortened(command_line()));
@@ -119,7 +111,7 @@ RunLock::RunLock(fs::path folder) : path_(std::move(folder) / kFile) {
 }
 
 RunLock::~RunLock() {
-  if (is_at(descriptor_.get(), path_)) ::unlink(path_.c_str());  // still locked, so it is nobody else's
+  if (leads_to(path_, descriptor_.get())) ::unlink(path_.c_str());  // still locked, so it is nobody else's
 }
 
 void RunLock::require_free(const fs::path& folder) {

@@ -71,7 +71,7 @@ class TrainingRun {
   void forget_rest();
   /// Of a finished run that was killed after its last checkpoint: writes what comes then. Throws DataError.
   void complete();
-  /// Of a finished run: whether the folder's weights are those that it ended with. Throws DataError.
+  /// Whether the weights in the folder of a finished run are those that it ended with. Throws DataError.
   bool has_its_weights() const;
 
   /// Whether the run has all of its epochs (or updates, or max_updates) already: there is nothing to train.

@@ -16,6 +16,7 @@
 #include "bantam/base/error.h"
 #include "bantam/base/stable_sort.h"
 #include "bantam/base/text.h"
+#include "bantam/engine/train/tensor_files.h"
 #include "bantam/run/weights/file_kinds.h"
 #include "bantam/run/weights/torch_archive.h"
 #include "bantam/run/weights/torch_legacy.h"
@@ -396,7 +397,6 @@ TorchFile read_torch_file(const std::filesystem::path& path, const std::string& 
   file.found_at = found.path;
   if (is_module(*found.value)) file.module = std::string(found.value->text);
   StateDict state(*found.value);
-  constexpr std::size_t kMostTensors = 100'000;
   if (state.values().size() > kMostTensors)
     source->fail(fmt::format("it has more than {} tensors", format_count(kMostTensors)));
   std::vector<std::pair<std::string, const PickledValue*>> tensors;

@@ -1,25 +1,11 @@
 // Locks, and a file system without them, which flock() of this program stands for.
 #include "bantam/base/file_lock.h"
 
-#include <cerrno>
-
 #include <fcntl.h>
 #include <gtest/gtest.h>
-#include <sys/file.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
 #include "bantam/base/atomic_file.h"
-
-namespace {
-int g_error = 0;  // of every flock; 0: as the system
-}
-
-extern "C" int flock(int descriptor, int operation) {
-  if (g_error == 0) return static_cast<int>(::syscall(SYS_flock, descriptor, operation));
-  errno = g_error;
-  return -1;
-}
+#include "tests/base/failing_flock.h"
 
 namespace bantam {
 namespace {

@@ -29,7 +29,7 @@ class FolderFileTest : public testing::Test {
   }
   ~FolderFileTest() override { fs::remove_all(folder_); }
 
-  /// In each way that a file of a run is opened.
+  /// Opens the file in each way that files of a run are opened.
   std::vector<std::string> errors_of(const FolderFile& file) const {
     std::vector<std::string> errors;
     const auto note = [&](const auto& call) {

@@ -83,7 +83,7 @@ inline std::string get_request(const std::string& host, const std::string& path,
   return "GET " + path + " HTTP/1.1\r\nHost: " + host + "\r\nConnection: close\r\n" + fields + "\r\n";
 }
 
-/// What the server answers to a whole request; empty: it cannot be reached, or closes the connection.
+/// Returns the answer to a whole request; empty: it cannot be reached, or closes the connection.
 inline std::string answer_to(int port, const std::string& request) {
   HttpClient client(port);
   if (!client.connected()) return "";

@@ -200,7 +200,7 @@ void read_onnx(Bytes bytes) { (void)onnx::import_model(onnx::parse(text_of(bytes
 
 // Images.
 
-/// Of files with few pixels: larger ones take a mutation no further.
+/// Reads images of few pixels: larger ones take a mutation no further.
 void read_image(Bytes bytes) {
   constexpr std::int64_t kMost = 1 << 20;
   const auto file = std::as_bytes(bytes);
@@ -239,8 +239,8 @@ void read_http_request(Bytes bytes) {
 void read_hello(Bytes bytes) {
   std::array<int, 2> ends{};
   if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, ends.data()) != 0) return;
-  FrameStream stream{Descriptor(ends[0])};
-  const Descriptor other(ends[1]);
+  FrameStream stream{FileDescriptor(ends[0])};
+  const FileDescriptor other(ends[1]);
   (void)!::write(ends[1], bytes.data(), std::min<std::size_t>(bytes.size(), 32768));
   stream.receive();
   const std::string secret = "secret", context = "hello 1 2";

@@ -22,7 +22,7 @@ namespace bantam::testing {
 
 enum class Ended { well, bad_alloc, error, otherwise };
 
-/// What leaves `work`.
+/// Returns the outcome by what `work` returns or throws.
 inline Ended ended(const std::function<void()>& work, std::string& what) {
   try {
     work();
@@ -41,7 +41,7 @@ inline Ended ended(const std::function<void()>& work, std::string& what) {
   }
 }
 
-/// What is expected after an allocation has failed.
+/// Memory that may be left after an allocation has failed.
 enum class Left {
   nothing,   ///< all is freed
   anything,  ///< other libraries lose objects of their own (oneDNN; nlohmann the members of a list that fails), or

@@ -11,6 +11,7 @@
 #include <sys/un.h>
 
 #include "bantam/base/error.h"
+#include "bantam/base/plain_words.h"
 
 namespace bantam {
 namespace {
@@ -41,15 +42,15 @@ DescriptorMail::DescriptorMail() : socket_(::socket(AF_UNIX, SOCK_DGRAM | SOCK_C
   address.sun_family = AF_UNIX;
   // Bound without a name, the system chooses one.
   if (!socket_ || ::bind(socket_.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(sa_family_t)) != 0)
-    throw Error(fmt::format("cannot open a Unix socket: {}", error_text(errno)));
+    throw Error(fmt::format("cannot open a Unix socket: {}", reason_text(errno)));
   socklen_t bytes = sizeof(address);
   if (::getsockname(socket_.get(), reinterpret_cast<sockaddr*>(&address), &bytes) != 0)
-    throw Error(fmt::format("cannot name a Unix socket: {}", error_text(errno)));
+    throw Error(fmt::format("cannot name a Unix socket: {}", reason_text(errno)));
   name_.assign(address.sun_path + 1, bytes - offsetof(sockaddr_un, sun_path) - 1);
 }
 
 bool DescriptorMail::send(const std::string& to, std::uint32_t from, std::uint64_t run,
-                          std::span<const Descriptor> descriptors) {
+                          std::span<const FileDescriptor> descriptors) {
   if (descriptors.size() > kMost)
     throw Error(fmt::format("a letter of {} descriptors, at most {}", descriptors.size(), kMost));
   sockaddr_un address;
@@ -73,7 +74,7 @@ bool DescriptorMail::send(const std::string& to, std::uint32_t from, std::uint64
   }
   if (::sendmsg(socket_.get(), &message, MSG_NOSIGNAL) >= 0) return true;
   if (errno == EAGAIN || errno == ENOBUFS || errno == ETOOMANYREFS || errno == EINTR) return false;
-  throw Error(fmt::format("cannot send descriptors to another process: {}", error_text(errno)));
+  throw Error(fmt::format("cannot send descriptors to another process: {}", reason_text(errno)));
 }
 
 std::optional<DescriptorLetter> DescriptorMail::receive(double seconds) {

@@ -15,7 +15,7 @@ namespace bantam {
 struct DescriptorLetter {
   std::uint32_t from = 0;  ///< rank
   std::uint64_t run = 0;   ///< a number of the run's own: letters of others are thrown away
-  std::vector<Descriptor> descriptors;
+  std::vector<FileDescriptor> descriptors;
 };
 
 /// A mailbox of this process, at a name that the system makes sure nobody else has.
@@ -28,12 +28,12 @@ class DescriptorMail {
   /// Tell it the senders. (A name of Linux' abstract sockets, which lies in no folder.)
   const std::string& name() const { return name_; }
   /// False where there is no room now; the descriptors stay the caller's. Throws Error where nobody has that name.
-  bool send(const std::string& to, std::uint32_t from, std::uint64_t run, std::span<const Descriptor> descriptors);
+  bool send(const std::string& to, std::uint32_t from, std::uint64_t run, std::span<const FileDescriptor> descriptors);
   /// The next letter; none where none came within `seconds`.
   std::optional<DescriptorLetter> receive(double seconds);
 
  private:
-  Descriptor socket_;
+  FileDescriptor socket_;
   std::string name_;
 };
 

@@ -88,7 +88,7 @@ std::string PeerRegions::Impl::map(Communicator& ranks, Device device, const Pag
   for (std::size_t rank = 0; rank < all.size(); ++rank)
     if (!is_here(all[rank], all[own]))
       imported[rank] = std::make_unique<ImportedPages>(device, all[rank].page_bytes, all[rank].pages);
-  std::vector<Descriptor> letter;
+  std::vector<FileDescriptor> letter;
   std::uint64_t first = 0;  // of the letter's
   for (;;) {
     if (letter.empty() && first < range.pages) {
@@ -113,7 +113,7 @@ std::string PeerRegions::Impl::map(Communicator& ranks, Device device, const Pag
     }
     for (auto came = mail.receive(all_here ? 0.001 : 0.01); came; came = mail.receive(0)) {
       if (came->run != all[0].run || came->from >= all.size() || !imported[came->from]) continue;
-      for (const Descriptor& page : came->descriptors)
+      for (const FileDescriptor& page : came->descriptors)
         if (!imported[came->from]->add(page.get()))
           return fmt::format("{} cannot map memory of rank {}", to_string(device), came->from);
     }

@@ -14,9 +14,7 @@ namespace bantam::onnx {
 
 namespace {
 
-constexpr std::size_t kMostAxes = 64;
-
-/// Those of a byte count less: computed with, they have eight.
+/// Elements of one byte count a quarter: where they are computed with, they have eight bytes.
 std::int64_t elements_of(const Tensor& tensor) {
   return facts_of(tensor.type).bytes == 1 ? tensor.elements() / 4 : tensor.elements();
 }

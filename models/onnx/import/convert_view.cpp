@@ -9,7 +9,7 @@
 namespace bantam::onnx {
 namespace {
 
-constexpr std::size_t kMostAxes = 8;  // of a value, the batch's with them
+constexpr std::size_t kMostLayerAxes = 8;  // of a value, the batch's with them
 
 void convert_nothing(Importer& importer, const Node& node) { importer.define(node, importer.value(node, 0)); }
 
@@ -47,8 +47,8 @@ void convert_reshape(Importer& importer, const Node& node) {
   if (extents == std::vector<std::int64_t>{-1} && view.elements() > 1) return importer.define_flat(node, view);
   if (extents.empty() || !is_batch(importer, extents[0]) || (zero && extents[0] == 0))
     fail(node, "expected a shape whose first extent is the batch's");
-  if (extents.size() > kMostAxes)
-    fail(node, fmt::format("a shape of {} axes; expected at most {}", extents.size(), kMostAxes));
+  if (extents.size() > kMostLayerAxes)
+    fail(node, fmt::format("a shape of {} axes; expected at most {}", extents.size(), kMostLayerAxes));
   const bool open = extents[0] == -1;
   extents.erase(extents.begin());
   std::int64_t rest = view.elements();
@@ -111,7 +111,8 @@ void convert_unsqueeze(Importer& importer, const Node& node) {
   View view = importer.value(node, 0);
   const std::vector<std::int64_t> axes = axes_of(importer, node);
   const std::size_t rank = view.axes.size() + 1 + axes.size();
-  if (rank > kMostAxes) fail(node, fmt::format("makes a value of {} axes; expected at most {}", rank, kMostAxes));
+  if (rank > kMostLayerAxes)
+    fail(node, fmt::format("makes a value of {} axes; expected at most {}", rank, kMostLayerAxes));
   std::vector<bool> added(rank);
   for (const std::int64_t axis : axes) added[checked_axis(node, axis, rank)] = true;
   if (added[0] || std::ranges::count(added, true) != std::ssize(axes))

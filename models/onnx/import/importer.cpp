@@ -278,7 +278,6 @@ void Importer::define(const Node& node, View view) {
 
 void Importer::define_output(const Node& node, std::size_t output, View view) {
   if (output >= node.outputs.size() || node.outputs[output].empty()) fail(node, "has no output");
-  constexpr std::size_t kMostAxes = 64;
   if (view.axes.size() > kMostAxes) fail(node, fmt::format("makes a value of more than {} axes", kMostAxes));
   const std::string& name = node.outputs[output];
   if (uses_[name] > 1) shared_.insert(view.layer);

@@ -6,7 +6,7 @@
 namespace bantam::cli {
 namespace {
 
-/// What `write` writes into a file.
+/// Returns the bytes that `write` writes into a file.
 template <class Write>
 std::string written(const Write& write) {
   std::FILE* const file = std::tmpfile();

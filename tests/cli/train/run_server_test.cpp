@@ -59,7 +59,7 @@ class ServedRun : public ProgramTest {
     ended_after_ = seconds_since(begin);
     return code;
   }
-  /// Of metrics.jsonl.
+  /// Counts the lines of metrics.jsonl.
   std::size_t lines() const {
     if (!std::filesystem::exists(path("r/metrics.jsonl"))) return 0;
     const std::string text = read("r/metrics.jsonl");

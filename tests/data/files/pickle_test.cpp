@@ -100,7 +100,7 @@ TEST(Pickle, TinyValuesAreBounded) {
                                    {two + "N", "(NNNNNNNNt0", "lists of more than 4,000,000 items in all"}};
   for (const auto& [begin, piece, what] : cases) EXPECT_CONTAINS(error_of(repeated(begin, piece)), what);
   EXPECT_LE(sizeof(PickledValue), 56u);
-  // What nothing changes is one object.
+  // Values that nothing changes are one object.
   const Pickle pickle("batch", bytes_of(two + "(NNK\7K\7))\x88\x88\x89\x89t."));
   const std::vector<PickledValue*>& items = pickle.root().items;
   ASSERT_EQ(items.size(), 10u);

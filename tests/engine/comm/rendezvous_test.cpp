@@ -105,8 +105,8 @@ TEST(Rendezvous, VisitorsWhoSayNothingOrNonsenseDisturbNobody) {
   RankProcess zero = run.start(0, {"ring"});
   std::string why;
   const auto addresses = resolve({"127.0.0.1", run.port()}, why);
-  const Descriptor silent = connect_to(addresses.at(0), 5, {}, why);
-  const Descriptor nonsense = connect_to(addresses.at(0), 5, {}, why);
+  const FileDescriptor silent = connect_to(addresses.at(0), 5, {}, why);
+  const FileDescriptor nonsense = connect_to(addresses.at(0), 5, {}, why);
   ASSERT_TRUE(silent && nonsense) << why;
   const std::string request = "GET / HTTP/1.1\r\n\r\n";
   EXPECT_EQ(::send(nonsense.get(), request.data(), request.size(), MSG_NOSIGNAL), static_cast<ssize_t>(request.size()));
@@ -159,7 +159,7 @@ TEST(Rendezvous, RanksOfAnotherRunAreTurnedAway) {
 
 TEST(Rendezvous, APortThatIsTakenIsAnErrorOfRankZero) {
   std::string why;
-  const Descriptor taken = listen_at(resolve({"127.0.0.1", 0}, why).at(0), why);
+  const FileDescriptor taken = listen_at(resolve({"127.0.0.1", 0}, why).at(0), why);
   const int port = own_address(taken).port();
   RankProcess zero({"ring"}, torchrun(0, 2, "127.0.0.1", port));
   expect_output(zero, "failed 0 " + this_host() + ": rank 0 on " + this_host() +

@@ -1,4 +1,4 @@
-// What ranks compare of their data: other classes, other files and other values are other lines.
+// Ranks compare lines of their data: other classes, other files and other values make other lines.
 #include "bantam/run/ranks/data_lines.h"
 
 #include <cstring>

@@ -81,7 +81,7 @@ class DamageTest : public RunTest {
   }
 
   std::size_t below(std::size_t end) { return std::uniform_int_distribution<std::size_t>(0, end - 1)(random_); }
-  /// Of a file of any kind: its first 8 bytes, its beginning (a header), its end, or anywhere.
+  /// Chooses a place in a file of any kind: in its first 8 bytes, its beginning (a header), its end, or anywhere.
   std::size_t place_in(const std::string& text) {
     const std::size_t size = text.size(), kind = below(4);
     if (kind == 0) return below(std::min<std::size_t>(size, 8));
@@ -176,7 +176,7 @@ class DamageTest : public RunTest {
       }
     }
   }
-  /// What an error says of a damaged folder: a path in it, and no library's words.
+  /// Checks that an error names a path in the damaged folder, in no library's words.
   void check_message(const std::string& message, const std::string& damage) const {
     EXPECT_NE(message.find(path("r").string()), std::string::npos) << damage << ": " << message;
     for (const char* words :
@@ -225,7 +225,7 @@ class DamageTest : public RunTest {
     EXPECT_EQ(warnings.all.find("json.exception"), std::string::npos) << damage << ": " << warnings.all;
     const std::string different = difference();
     if (different.empty()) return Outcome::identical;
-    // What somebody may have changed on purpose, and a best that is not known any more, are told.
+    // The run tells what somebody may have changed on purpose, and that a best is not known any more.
     static const std::set<std::string> kTold = {"config.yaml", "run.json", "weights-best.safetensors"};
     EXPECT_TRUE(kTold.contains(file) && !warnings.all.empty()) << damage << ": SILENT: " << different << " differs\n"
                                                                << warnings.all;

@@ -1,25 +1,10 @@
 // One holder at a time, and a file that goes with it.
 #include "bantam/run/session/run_lock.h"
 
-#include <cerrno>
-
-#include <sys/file.h>
-#include <sys/syscall.h>
-#include <unistd.h>
-
 #include "bantam/base/error.h"
 #include "bantam/run/train.h"
+#include "tests/base/failing_flock.h"
 #include "tests/run/run_fixture.h"
-
-namespace {
-int g_error = 0;  // of every flock; 0: as the system
-}
-
-extern "C" int flock(int descriptor, int operation) {
-  if (g_error == 0) return static_cast<int>(::syscall(SYS_flock, descriptor, operation));
-  errno = g_error;
-  return -1;
-}
 
 namespace bantam::run {
 namespace {

@@ -133,9 +133,9 @@ TEST(DescriptorMailTest, BringsDescriptorsAndWhoseTheyAre) {
   EXPECT_FALSE(right.receive(0).has_value());
   std::array<int, 2> ends{};
   ASSERT_EQ(::pipe(ends.data()), 0);
-  std::vector<Descriptor> letter;
+  std::vector<FileDescriptor> letter;
   letter.emplace_back(ends[1]);
-  const Descriptor reader(ends[0]);
+  const FileDescriptor reader(ends[0]);
   ASSERT_TRUE(left.send(right.name(), 7, 99, letter));
   letter.clear();
   const std::optional<DescriptorLetter> came = right.receive(1);
