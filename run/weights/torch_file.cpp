@@ -66,10 +66,26 @@ bool is_module(const PickledValue& value) {
 /// Values by their names in the state_dict that a module would have.
 using NamedValues = std::map<std::string, const PickledValue*>;
 
+/// How many entries of modules are looked at in one file. A module may be a part of many, and these of many others: a
+/// small file can stand for any number of names.
+class EntryBudget {
+ public:
+  explicit EntryBudget(const TorchSource& file) : file_(file) {}
+  void spend() {
+    if (++entries_ > kMost) file_.fail(fmt::format("its modules have more than {} entries", format_count(kMost)));
+  }
+
+ private:
+  static constexpr std::size_t kMost = 5 * kMostTensors;
+
+  const TorchSource& file_;
+  std::size_t entries_ = 0;
+};
+
 /// Values of a state_dict, or of a module.
 class StateDict {
  public:
-  explicit StateDict(const PickledValue& value) {
+  StateDict(const PickledValue& value, EntryBudget& budget) : budget_(budget) {
     if (is_module(value))
       add_module(value, "", 0);
     else
@@ -78,9 +94,7 @@ class StateDict {
   NamedValues& values() { return values_; }
 
  private:
-  // A module may be a part of many, and these of many others.
   static constexpr int kDeepest = 32;
-  static constexpr std::size_t kMostEntries = 1'000'000;
 
   void add_entries(const PickledValue& dictionary, const std::string& prefix) {
     for (std::size_t i = 0; i + 1 < dictionary.items.size(); i += 2)
@@ -92,30 +106,36 @@ class StateDict {
     if (depth > kDeepest) return;
     const PickledValue& members = *members_of(module);
     const auto add_modules = [&](const PickledValue& dictionary) {
-      for (std::size_t i = 0; i + 1 < dictionary.items.size() && ++entries_ < kMostEntries; i += 2)
+      for (std::size_t i = 0; i + 1 < dictionary.items.size(); i += 2) {
+        budget_.spend();
         if (dictionary.items[i]->kind == Kind::text && is_module(*dictionary.items[i + 1]))
           add_module(*dictionary.items[i + 1], prefix + std::string(dictionary.items[i]->text) + ".", depth + 1);
+      }
     };
     if (is_scripted(module)) {
-      for (std::size_t i = 0; i + 1 < members.items.size() && ++entries_ < kMostEntries; i += 2)
+      for (std::size_t i = 0; i + 1 < members.items.size(); i += 2) {
+        budget_.spend();
         if (members.items[i]->kind == Kind::text && has_any_tensor(*members.items[i + 1]))
           values_.insert_or_assign(prefix + std::string(members.items[i]->text), members.items[i + 1]);
+      }
       return add_modules(members);
     }
     for (const char* kind : {"_parameters", "_buffers"}) {
       const PickledValue* own = entry_of(members, kind);
       if (own == nullptr || own->kind != Kind::dictionary) continue;
-      for (std::size_t i = 0; i + 1 < own->items.size() && ++entries_ < kMostEntries; i += 2)
+      for (std::size_t i = 0; i + 1 < own->items.size(); i += 2) {
+        budget_.spend();
         if (own->items[i]->kind == Kind::text && own->items[i + 1]->kind != Kind::none)
           values_.insert_or_assign(prefix + std::string(own->items[i]->text), own->items[i + 1]);
+      }
     }
     if (const PickledValue* modules = entry_of(members, "_modules");
         modules != nullptr && modules->kind == Kind::dictionary)
       add_modules(*modules);
   }
 
+  EntryBudget& budget_;
   NamedValues values_;
-  std::size_t entries_ = 0;
 };
 
 /// Dictionaries that have tensors, and modules, by the keys that lead to them; entries of lists by their numbers.
@@ -127,7 +147,7 @@ class StateDictSearch {
     std::size_t tensors = 0;  ///< of a dictionary
   };
 
-  explicit StateDictSearch(const PickledValue& root) { search(root, "", 0); }
+  StateDictSearch(const PickledValue& root, EntryBudget& budget) : budget_(budget) { search(root, "", 0); }
   const std::vector<Found>& found() const { return found_; }
 
   /// The only one, or by the names that training programs use, most usual first, or one that is far larger than all
@@ -155,7 +175,7 @@ class StateDictSearch {
   void search(const PickledValue& value, const std::string& path, int depth) {
     if (found_.size() >= kMost || !seen_.insert(&value).second) return;
     if (is_module(value)) {
-      found_.push_back({path, &value, StateDict(value).values().size()});
+      found_.push_back({path, &value, StateDict(value, budget_).values().size()});
       return;
     }
     const bool dictionary = value.kind == Kind::dictionary;
@@ -176,6 +196,7 @@ class StateDictSearch {
         search(*items[i + 1], below(std::string(items[i]->text)), depth + 1);
   }
 
+  EntryBudget& budget_;
   std::vector<Found> found_;
   std::set<const PickledValue*> seen_;
 };
@@ -194,16 +215,16 @@ std::string what_is(const PickledValue& root) {
 }
 
 /// Whether there is a name that begins with the key and a dot.
-bool has_prefix(const PickledValue& state_dict, const std::string& key) {
-  StateDict state(state_dict);
+bool has_prefix(const PickledValue& state_dict, const std::string& key, EntryBudget& budget) {
+  StateDict state(state_dict, budget);
   const auto found = state.values().lower_bound(key + ".");
   return found != state.values().end() && found->first.starts_with(key + ".");
 }
 
 /// Also sets what `result` has of the search: key_is_prefix, beside.
 StateDictSearch::Found state_dict_of(const TorchSource& file, const PickledValue& root, const std::string& key,
-                                     TorchFile& result) {
-  const StateDictSearch search(root);
+                                     EntryBudget& budget, TorchFile& result) {
+  const StateDictSearch search(root, budget);
   if (search.found().empty())
     file.fail(
         root.kind == Kind::dictionary
@@ -212,7 +233,8 @@ StateDictSearch::Found state_dict_of(const TorchSource& file, const PickledValue
   if (!key.empty()) {
     const auto named = std::ranges::find(search.found(), key, &StateDictSearch::Found::path);
     if (named != search.found().end()) return *named;
-    if (const StateDictSearch::Found* usual = search.preferred(); usual != nullptr && has_prefix(*usual->value, key)) {
+    if (const StateDictSearch::Found* usual = search.preferred();
+        usual != nullptr && has_prefix(*usual->value, key, budget)) {
       result.key_is_prefix = true;
       return *usual;
     }
@@ -393,10 +415,11 @@ TorchFile read_torch_file(const std::filesystem::path& path, const std::string& 
   PickledValues values;
   const PickledValue& root = source->load(values);
   TorchFile file;
-  const StateDictSearch::Found found = state_dict_of(*source, root, key, file);
+  EntryBudget budget(*source);
+  const StateDictSearch::Found found = state_dict_of(*source, root, key, budget, file);
   file.found_at = found.path;
   if (is_module(*found.value)) file.module = std::string(found.value->text);
-  StateDict state(*found.value);
+  StateDict state(*found.value, budget);
   if (state.values().size() > kMostTensors)
     source->fail(fmt::format("it has more than {} tensors", format_count(kMostTensors)));
   std::vector<std::pair<std::string, const PickledValue*>> tensors;
