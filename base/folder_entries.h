@@ -2,14 +2,23 @@
 #pragma once
 
 #include <filesystem>
+#include <string>
 #include <system_error>
 #include <vector>
 
 namespace bantam {
 
-/// The paths of what lies in `folder`, in no order, without "." and "..". Where it cannot be read: `error` says why,
-/// and the list has what was read. Throws std::bad_alloc. In place of std::filesystem::directory_iterator, which ends
-/// the process where memory ends (it is noexcept within libstdc++).
+struct FolderEntry {
+  std::string name;
+  bool is_folder = false;  ///< or a link to one
+};
+
+/// What lies in `folder`, in no order, without "." and "..". Where it cannot be read: `error` says why, and the list has
+/// what was read. Throws std::bad_alloc. In place of std::filesystem::directory_iterator, which ends the process where
+/// memory ends (it is noexcept within libstdc++).
+std::vector<FolderEntry> list_entries(const std::filesystem::path& folder, std::error_code& error);
+
+/// The paths of `list_entries`.
 std::vector<std::filesystem::path> folder_entries(const std::filesystem::path& folder, std::error_code& error);
 
 /// Removes what is at `path` with all that lies in it; links are removed, and not followed. Nothing there is no error;

@@ -16,6 +16,7 @@
 
 #include "bantam/base/config/config_path.h"
 #include "bantam/base/error.h"
+#include "bantam/base/folder_entries.h"
 #include "bantam/base/text.h"
 
 namespace bantam {
@@ -183,16 +184,13 @@ std::string unsupported_images_warning(const SampleSplits& splits) {
 }
 
 FolderEntries list_folder(const fs::path& folder) {
+  std::error_code error;
   FolderEntries entries;
-  try {
-    for (const fs::directory_entry& entry : fs::directory_iterator(folder)) {
-      std::string name = entry.path().filename().string();
-      auto& kind = is_system_file(name) ? entries.system_files : entry.is_directory() ? entries.folders : entries.files;
-      kind.push_back(std::move(name));
-    }
-  } catch (const fs::filesystem_error& error) {
-    throw DataError(fmt::format("{}: cannot be listed: {}", folder.string(), error.code().message()));
+  for (FolderEntry& entry : list_entries(folder, error)) {
+    auto& kind = is_system_file(entry.name) ? entries.system_files : entry.is_folder ? entries.folders : entries.files;
+    kind.push_back(std::move(entry.name));
   }
+  if (error) throw DataError(fmt::format("{}: cannot be listed: {}", folder.string(), error.message()));
   std::ranges::sort(entries.folders);
   std::ranges::sort(entries.files);
   std::ranges::sort(entries.system_files);

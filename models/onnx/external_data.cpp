@@ -10,6 +10,7 @@
 #include <fmt/format.h>
 
 #include "bantam/base/error.h"
+#include "bantam/base/folder_entries.h"
 #include "bantam/base/plain_words.h"
 #include "bantam/base/text.h"
 
@@ -41,12 +42,10 @@ bool is_within(const fs::path& file, const fs::path& folder) {
 std::string candidates(const fs::path& folder) {
   std::vector<std::string> names;
   std::error_code error;
-  for (fs::directory_iterator entry(folder, error), end; !error && entry != end && names.size() < 4;
-       entry.increment(error)) {
-    const std::string name = entry->path().filename().string();
+  for (const auto& [name, is_folder] : list_entries(folder, error))
     if (name.ends_with(".data") || name.ends_with(".onnx_data")) names.push_back("'" + shown(name) + "'");
-  }
   std::ranges::sort(names);
+  if (names.size() > 4) names.resize(4);
   return names.empty() ? "" : fmt::format(" (there is {})", join(names, ", ", " and "));
 }
 

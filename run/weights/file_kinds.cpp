@@ -10,6 +10,7 @@
 #include <fmt/format.h>
 
 #include "bantam/base/error.h"
+#include "bantam/base/folder_entries.h"
 #include "bantam/base/text.h"
 #include "bantam/data/files/file_bytes.h"
 
@@ -211,8 +212,7 @@ void refuse_folder(const fs::path& path) {
   if (!fs::is_directory(path, error)) return;
   std::vector<std::string> names;
   bool saved_model = false;
-  for (fs::directory_iterator entry(path, error), end; !error && entry != end; entry.increment(error)) {
-    const std::string name = entry->path().filename().string();
+  for (const auto& [name, is_folder] : list_entries(path, error)) {
     saved_model = saved_model || name == "saved_model.pb";
     constexpr std::string_view kEnds[] = {".safetensors", ".bin", ".pth", ".pt", ".ckpt", ".onnx"};
     if (std::ranges::any_of(kEnds, [&](std::string_view each) { return lower(name).ends_with(each); }))

@@ -20,11 +20,17 @@ TEST(FolderEntries, AreFilesFoldersAndLinks) {
   fs::create_directories(folder / "b");
   write_file_atomically(folder / ".a", "x");
   fs::create_symlink("nowhere", folder / "c");
+  fs::create_directory_symlink("b", folder / "d");
   std::error_code error = std::make_error_code(std::errc::io_error);
   std::vector<fs::path> found = folder_entries(folder, error);
   std::ranges::sort(found);
-  EXPECT_EQ(found, (std::vector<fs::path>{folder / ".a", folder / "b", folder / "c"}));
+  EXPECT_EQ(found, (std::vector<fs::path>{folder / ".a", folder / "b", folder / "c", folder / "d"}));
   EXPECT_FALSE(error);
+  std::vector<std::string> folders;
+  for (const FolderEntry& entry : list_entries(folder, error))
+    if (entry.is_folder) folders.push_back(entry.name);
+  std::ranges::sort(folders);
+  EXPECT_EQ(folders, (std::vector<std::string>{"b", "d"})) << "a link to a folder is one";
   EXPECT_EQ(folder_entries(folder / "b", error), std::vector<fs::path>());
   fs::remove_all(folder);
   EXPECT_EQ(folder_entries(folder, error), std::vector<fs::path>());
