@@ -63,8 +63,11 @@ def commands_of(folder):
     """Source's path → its entry of compile_commands.json, its command as words for clang."""
     commands = {}
     for entry in json.loads((folder / "compile_commands.json").read_text()):
-        path = pathlib.Path(entry["file"])
-        if path.suffix != ".cpp" or not path.is_relative_to(ROOT):
+        paths = [pathlib.Path(entry["file"])]
+        if paths[0].parent.name == "unity":  # a source that includes others, which are compiled as it is
+            paths = [ROOT / path for path in re.findall(r'#include "bantam/(.+\.cpp)"', paths[0].read_text())]
+        paths = [path for path in paths if path.suffix == ".cpp" and path.is_relative_to(ROOT)]
+        if not paths:
             continue
         words = shlex.split(entry["command"])
         while words and words[0][0] != "-":  # the compiler, and what launches it
@@ -75,8 +78,10 @@ def commands_of(folder):
             if not (skip or precompiled or DROPPED.fullmatch(word)):
                 kept.append(word)
             skip = precompiled
-        entry = {"directory": entry["directory"], "file": entry["file"], "arguments": ["clang++", *kept]}
-        commands.setdefault(str(path.relative_to(ROOT)), entry)
+        for path in paths:
+            arguments = ["clang++", *[str(path) if word == entry["file"] else word for word in kept]]
+            commands.setdefault(str(path.relative_to(ROOT)),
+                                {"directory": entry["directory"], "file": str(path), "arguments": arguments})
     return commands
 
 

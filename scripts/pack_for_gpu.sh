@@ -9,12 +9,12 @@ build=$1 archive=$2
 stage=$(mktemp -d)
 trap 'rm -rf "$stage"' EXIT
 mkdir -p "$stage/pack/bin" "$stage/pack/lib"
-for program in "$build"/bantam "$build"/examples/embed/embed "$build"/tests/stress/limits_stress $(find "$build"/tests/{kernels,engine,data} "$build"/tests/memory/memory_cuda_test "$build"/tests/cli/cli_gpu_test "$build"/tests/cli/cli_gpu_memory_test -type f -perm -u+x -name '*_test'); do
+for program in "$build"/bantam "$build"/examples/embed/embed "$build"/tests/stress/limits_stress $(find "$build"/tests/{kernels,engine,data} "$build"/tests/memory/tests_memory_cuda "$build"/tests/cli/tests_cli_see -type f -perm -u+x -name 'tests_*'); do
   [ -f "$program" ] || continue
   strip -o "$stage/pack/bin/$(basename "$program")" "$program"
 done
 ldd "$stage"/pack/bin/* > "$stage/needed" 2>/dev/null || true
-for library in libdnnl libgomp libyaml-cpp libfmt libgtest libgtest_main libOpenCL libz libjpeg libpng16 libwebp libwebpdemux libgif libtiff libdeflate libLerc libjbig liblzma libzstd; do
+for library in libdnnl libgomp libyaml-cpp libfmt libgtest libOpenCL libz libjpeg libpng16 libwebp libwebpdemux libgif libtiff libdeflate libLerc libjbig liblzma libzstd; do
   path=$(awk -v l="$library.so" 'index($1, l) == 1 && !found { print $3; found = 1 }' "$stage/needed")
   [ -z "$path" ] || cp -L "$path" "$stage/pack/lib/$(basename "$path")"
 done
@@ -25,11 +25,14 @@ cat > "$stage/pack/run_gpu_tests.sh" <<'RUN'
 cd "$(dirname "$0")" || exit 1
 export BANTAM_PROGRAM=$PWD/bin/bantam
 failed=0
-for test in bin/*_test; do
-  filter='*cuda'
-  case $test in *memory_cuda_test | *cli_gpu_test | *cli_gpu_memory_test) filter='*' ;; esac
+for test in bin/tests_*; do
+  filter='*cuda' sources=
+  case $test in
+    *tests_memory_cuda) filter='*' ;;
+    *tests_cli_see) filter='*' sources=--source=gpu_test,gpu_memory_test ;;
+  esac
   GTEST_FILTER=$filter "$test" --gtest_list_tests | grep -q '^ ' || continue  # no test of the kind in this program
-  out=$(GTEST_FILTER=$filter timeout "${TEST_SECONDS:-300}" "$@" "$test" 2>&1); rc=$?
+  out=$(GTEST_FILTER=$filter timeout "${TEST_SECONDS:-300}" "$@" "$test" $sources 2>&1); rc=$?
   summary=$(grep -E '^\[  PASSED  \]|^\[  FAILED  \]|ERROR SUMMARY' <<<"$out" | tr '\n' ' ')
   if [ $rc -ne 0 ] || grep -q 'SKIPPED' <<<"$out"; then failed=1; echo "FAIL $(basename "$test") rc=$rc $summary"; grep -vE '^\[ RUN|^\[       OK|^\[---|^$' <<<"$out" | head -${TEST_LINES:-40}
   else echo "ok   $(basename "$test") $summary"; fi

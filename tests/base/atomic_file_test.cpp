@@ -19,7 +19,7 @@
 
 #include "bantam/base/error.h"
 
-namespace bantam {
+namespace bantam::atomic_file_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -254,4 +254,4 @@ TEST(ReadFile, ReadsFilesThatSayTheyAreEmpty) {
 }
 
 }  // namespace
-}  // namespace bantam
+}  // namespace bantam::atomic_file_test

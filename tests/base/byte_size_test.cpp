@@ -8,7 +8,7 @@
 
 #include "bantam/base/error.h"
 
-namespace bantam {
+namespace bantam::byte_size_test {
 namespace {
 
 std::string message_of(std::string_view text) {
@@ -92,4 +92,4 @@ TEST(FormatByteSize, ShowsThreeDigits) {
 }
 
 }  // namespace
-}  // namespace bantam
+}  // namespace bantam::byte_size_test

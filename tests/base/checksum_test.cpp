@@ -7,7 +7,7 @@
 
 #include <gtest/gtest.h>
 
-namespace bantam {
+namespace bantam::checksum_test {
 namespace {
 
 std::uint64_t sum_of(std::string_view text) {
@@ -64,4 +64,4 @@ TEST(Checksum, PiecesCount) {
 }
 
 }  // namespace
-}  // namespace bantam
+}  // namespace bantam::checksum_test

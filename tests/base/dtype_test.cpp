@@ -7,7 +7,7 @@
 
 #include "bantam/base/error.h"
 
-namespace bantam {
+namespace bantam::dtype_test {
 namespace {
 
 TEST(DType, EachHasAName) {
@@ -36,4 +36,4 @@ TEST(DType, KindsAreTold) {
 }
 
 }  // namespace
-}  // namespace bantam
+}  // namespace bantam::dtype_test

@@ -4,7 +4,7 @@
 #include "bantam/base/config/config.h"
 #include "bantam/base/error.h"
 
-namespace bantam {
+namespace bantam::duration_test {
 namespace {
 
 std::string message_of(const auto& call) {
@@ -94,4 +94,4 @@ TEST(ConfigDuration, ADefaultIsWrittenDown) {
 }
 
 }  // namespace
-}  // namespace bantam
+}  // namespace bantam::duration_test

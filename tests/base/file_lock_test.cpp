@@ -7,7 +7,7 @@
 #include "bantam/base/atomic_file.h"
 #include "tests/base/failing_flock.h"
 
-namespace bantam {
+namespace bantam::file_lock_test {
 namespace {
 
 TEST(FileLock, IsTakenOnceAndMissingWhereTheFileSystemHasNone) {
@@ -27,4 +27,4 @@ TEST(FileLock, IsTakenOnceAndMissingWhereTheFileSystemHasNone) {
 }
 
 }  // namespace
-}  // namespace bantam
+}  // namespace bantam::file_lock_test

@@ -12,7 +12,7 @@
 #include "bantam/base/atomic_file.h"
 #include "tests/public/public_headers.h"
 
-namespace bantam {
+namespace bantam::floors_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -320,4 +320,4 @@ TEST(WallChecker, FindsCircles) {
 }
 
 }  // namespace
-}  // namespace bantam
+}  // namespace bantam::floors_test

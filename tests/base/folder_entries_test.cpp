@@ -10,7 +10,7 @@
 
 #include "bantam/base/atomic_file.h"
 
-namespace bantam {
+namespace bantam::folder_entries_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -63,4 +63,4 @@ TEST(RemoveFolder, RemovesLinksAndNotWhatTheyName) {
 }
 
 }  // namespace
-}  // namespace bantam
+}  // namespace bantam::folder_entries_test

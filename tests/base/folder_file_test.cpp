@@ -14,7 +14,7 @@
 #include "bantam/base/atomic_file.h"
 #include "bantam/base/error.h"
 
-namespace bantam {
+namespace bantam::folder_file_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -141,4 +141,4 @@ TEST_F(FolderFileTest, AnAtomicFileReplacesALinkAndRefusesAFifo) {
 }
 
 }  // namespace
-}  // namespace bantam
+}  // namespace bantam::folder_file_test

@@ -8,7 +8,7 @@
 
 #include "bantam/base/dtype.h"
 
-namespace bantam {
+namespace bantam::half_test {
 namespace {
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
@@ -117,4 +117,4 @@ TEST(BFloat16, ValuesKnownByHeart) {
 }
 
 }  // namespace
-}  // namespace bantam
+}  // namespace bantam::half_test

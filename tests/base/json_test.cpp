@@ -5,7 +5,7 @@
 
 #include "tests/public/counted_new.h"
 
-namespace bantam {
+namespace bantam::json_test {
 namespace {
 
 using Json = nlohmann::ordered_json;
@@ -70,4 +70,4 @@ TEST(JsonTest, NamesThatAreNoUtf8KeepTheirBytes) {
 }
 
 }  // namespace
-}  // namespace bantam
+}  // namespace bantam::json_test

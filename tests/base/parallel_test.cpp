@@ -14,7 +14,7 @@
 
 #include <gtest/gtest.h>
 
-namespace bantam {
+namespace bantam::parallel_test {
 namespace {
 
 TEST(ParallelParts, RunsEachPartOnce) {
@@ -113,4 +113,4 @@ TEST(ParallelRanges, PiecesDependOnTheCountOnly) {
 }
 
 }  // namespace
-}  // namespace bantam
+}  // namespace bantam::parallel_test

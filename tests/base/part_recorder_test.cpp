@@ -10,7 +10,7 @@
 
 #include "bantam/base/parallel.h"
 
-namespace bantam {
+namespace bantam::part_recorder_test {
 namespace {
 
 std::int64_t now_ns() {
@@ -63,4 +63,4 @@ TEST(PartRecorder, RecordsNothingBeforeAfterAndOfOneThread) {
 }
 
 }  // namespace
-}  // namespace bantam
+}  // namespace bantam::part_recorder_test

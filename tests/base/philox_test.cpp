@@ -6,7 +6,7 @@
 
 #include <gtest/gtest.h>
 
-namespace bantam {
+namespace bantam::philox_test {
 namespace {
 
 void expect_words(const PhiloxWords& actual, const PhiloxWords& expected) {
@@ -84,4 +84,4 @@ TEST(PhiloxSequence, UniformStaysInItsInterval) {
 }
 
 }  // namespace
-}  // namespace bantam
+}  // namespace bantam::philox_test

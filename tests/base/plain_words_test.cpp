@@ -11,7 +11,7 @@
 #include "bantam/base/error.h"
 #include "bantam/base/json.h"
 
-namespace bantam {
+namespace bantam::plain_words_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -79,4 +79,4 @@ TEST(PathQuestions, HaveAnAnswerWhereThePathCannotBeAskedAbout) {
 }
 
 }  // namespace
-}  // namespace bantam
+}  // namespace bantam::plain_words_test

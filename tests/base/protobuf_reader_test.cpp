@@ -7,7 +7,7 @@
 #include "bantam/base/error.h"
 #include "bantam/base/protobuf.h"
 
-namespace bantam {
+namespace bantam::protobuf_reader_test {
 namespace {
 
 using namespace std::string_literals;
@@ -78,4 +78,4 @@ TEST(ProtoReader, RefusesValuesOfOtherTypes) {
 }
 
 }  // namespace
-}  // namespace bantam
+}  // namespace bantam::protobuf_reader_test

@@ -9,7 +9,7 @@
 
 #include "bantam/base/error.h"
 
-namespace bantam {
+namespace bantam::protobuf_test {
 namespace {
 
 using namespace std::string_literals;
@@ -80,4 +80,4 @@ TEST(ProtoWriter, RefusesWhatReadersRefuse) {
 }
 
 }  // namespace
-}  // namespace bantam
+}  // namespace bantam::protobuf_test

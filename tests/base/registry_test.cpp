@@ -7,7 +7,7 @@
 
 #include "tests/base/config_error.h"
 
-namespace bantam {
+namespace bantam::registry_test {
 namespace {
 
 TEST(RegistryTest, KeepsTheOrderAndFindsByName) {
@@ -56,4 +56,4 @@ TEST(RegistryTest, EntriesStayWhereTheyAreWhileOthersAreAdded) {
 }
 
 }  // namespace
-}  // namespace bantam
+}  // namespace bantam::registry_test

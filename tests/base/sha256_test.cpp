@@ -6,7 +6,7 @@
 
 #include <gtest/gtest.h>
 
-namespace bantam {
+namespace bantam::sha256_test {
 namespace {
 
 // FIPS 180-4's example messages (NIST, "Examples with intermediate values").
@@ -81,4 +81,4 @@ TEST(Sha256, EveryLengthAroundABlockIsPaddedApart) {
 }
 
 }  // namespace
-}  // namespace bantam
+}  // namespace bantam::sha256_test

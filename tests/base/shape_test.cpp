@@ -8,7 +8,7 @@
 
 #include "bantam/base/error.h"
 
-namespace bantam {
+namespace bantam::shape_test {
 namespace {
 
 template <class Call>
@@ -57,4 +57,4 @@ TEST(Shape, ChecksItsExtents) {
 }
 
 }  // namespace
-}  // namespace bantam
+}  // namespace bantam::shape_test

@@ -10,7 +10,7 @@
 
 #include "bantam/base/atomic_file.h"
 
-namespace bantam {
+namespace bantam::snippets_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -88,4 +88,4 @@ TEST(SnippetChecker, FindsALineThatIsNotThere) {
 }
 
 }  // namespace
-}  // namespace bantam
+}  // namespace bantam::snippets_test

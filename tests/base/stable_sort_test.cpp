@@ -7,7 +7,7 @@
 
 #include <gtest/gtest.h>
 
-namespace bantam {
+namespace bantam::stable_sort_test {
 namespace {
 
 struct Row {
@@ -51,4 +51,4 @@ TEST(StableSort, MovesValuesThatCannotBeCopied) {
 }
 
 }  // namespace
-}  // namespace bantam
+}  // namespace bantam::stable_sort_test

@@ -10,7 +10,7 @@
 #include "bantam/base/error.h"
 #include "bantam/base/printable.h"
 
-namespace bantam {
+namespace bantam::text_test {
 namespace {
 
 TEST(EditDistance, CountsEdits) {
@@ -187,4 +187,4 @@ TEST(Table, AlignsColumns) {
 }
 
 }  // namespace
-}  // namespace bantam
+}  // namespace bantam::text_test

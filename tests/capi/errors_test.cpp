@@ -4,7 +4,7 @@
 
 #include "tests/capi/capi_fixture.h"
 
-namespace bantam::testing {
+namespace bantam::testing::errors_test {
 namespace {
 
 TEST(CapiErrors, NullPointersAreNamed) {
@@ -334,4 +334,4 @@ TEST(CapiErrors, MessagesAreAThreads) {
 }
 
 }  // namespace
-}  // namespace bantam::testing
+}  // namespace bantam::testing::errors_test

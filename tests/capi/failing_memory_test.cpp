@@ -9,7 +9,7 @@
 #include "tests/capi/capi_fixture.h"
 #include "tests/public/fail_each.h"
 
-namespace bantam::testing {
+namespace bantam::testing::failing_memory_test {
 namespace {
 
 /// A call that failed, which ends a script.
@@ -228,4 +228,4 @@ TEST(CapiFailingMemory, WholeRuns) {
 }
 
 }  // namespace
-}  // namespace bantam::testing
+}  // namespace bantam::testing::failing_memory_test

@@ -5,7 +5,7 @@
 #include "bantam/base/json.h"
 #include "tests/capi/capi_fixture.h"
 
-namespace bantam::testing {
+namespace bantam::testing::models_test {
 namespace {
 
 bantam_metrics step(bantam_model* model, const Halves& halves) {
@@ -180,4 +180,4 @@ TEST(CapiModels, TwoThreadsTrainTwoModels) {
 }
 
 }  // namespace
-}  // namespace bantam::testing
+}  // namespace bantam::testing::models_test

@@ -5,7 +5,7 @@
 #include "bantam/engine/interop/dlpack_abi.h"
 #include "tests/capi/capi_fixture.h"
 
-namespace bantam::testing {
+namespace bantam::testing::tensors_test {
 namespace {
 
 Owned<bantam_engine> engine() {
@@ -132,4 +132,4 @@ TEST(CapiTensors, ParametersAreTheWeights) {
 }
 
 }  // namespace
-}  // namespace bantam::testing
+}  // namespace bantam::testing::tensors_test

@@ -8,7 +8,7 @@
 #include "bantam/base/json.h"
 #include "tests/capi/capi_fixture.h"
 
-namespace bantam::testing {
+namespace bantam::testing::training_test {
 namespace {
 
 struct Heard {
@@ -429,4 +429,4 @@ TEST(CapiTraining, AfterAValidationThatFailsAnEvaluationCountsItsOwnSamples) {
 }
 
 }  // namespace
-}  // namespace bantam::testing
+}  // namespace bantam::testing::training_test

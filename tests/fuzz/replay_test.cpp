@@ -8,7 +8,7 @@
 
 #include "tests/fuzz/readers.h"
 
-namespace bantam::testing {
+namespace bantam::testing::replay_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -30,4 +30,4 @@ TEST(FuzzCorpus, EveryReaderHasFilesThatItAcceptsAndFilesThatItRefuses) {
 }
 
 }  // namespace
-}  // namespace bantam::testing
+}  // namespace bantam::testing::replay_test

@@ -13,7 +13,7 @@
 
 #include "bantam/base/atomic_file.h"
 
-namespace bantam {
+namespace bantam::ledgers_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -127,4 +127,4 @@ TEST(LedgerReader, ReadsRows) {
 }
 
 }  // namespace
-}  // namespace bantam
+}  // namespace bantam::ledgers_test

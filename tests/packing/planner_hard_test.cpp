@@ -8,7 +8,7 @@
 
 #include "tests/packing/planner_instances.h"
 
-namespace bantam::testing {
+namespace bantam::testing::planner_hard_test {
 namespace {
 
 constexpr std::uint64_t kCapacity = std::uint64_t{1} << 30;
@@ -78,4 +78,4 @@ INSTANTIATE_TEST_SUITE_P(Planner, HardInstances, ::testing::ValuesIn(kinds()),
                          [](const auto& test) { return test.param.name; });
 
 }  // namespace
-}  // namespace bantam::testing
+}  // namespace bantam::testing::planner_hard_test

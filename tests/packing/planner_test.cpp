@@ -9,7 +9,7 @@
 #include "tests/cpu_seconds.h"
 #include "tests/packing/planner_instances.h"
 
-namespace bantam::testing {
+namespace bantam::testing::planner_test {
 namespace {
 
 /// Every pair, byte by byte: slow and plain.
@@ -257,4 +257,4 @@ TEST(Planner, TheCheckSeesBrokenPlans) {
 }
 
 }  // namespace
-}  // namespace bantam::testing
+}  // namespace bantam::testing::planner_test

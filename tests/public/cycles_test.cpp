@@ -12,7 +12,7 @@
 #include "tests/public/counted_new.h"
 #include "tests/public/small_training.h"
 
-namespace bantam {
+namespace bantam::cycles_test {
 namespace {
 
 constexpr int kCycles = 1000, kWarmUp = 20;
@@ -97,4 +97,4 @@ TEST(Cycles, WithConvolutionsItGrowsByWhatHandlesOfCudnnLeave_cuda) {
 }
 
 }  // namespace
-}  // namespace bantam
+}  // namespace bantam::cycles_test

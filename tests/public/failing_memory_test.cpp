@@ -21,7 +21,7 @@ extern "C" __attribute__((visibility("default"))) const char* __lsan_default_sup
 extern "C" const char* __lsan_default_suppressions() { return "leak:libdnnl"; }
 #endif
 
-namespace bantam {
+namespace bantam::failing_memory_test {
 namespace {
 
 using testing::Ended;
@@ -139,4 +139,4 @@ TEST(FailingMemory, SourcesOfDevices) {
 }
 
 }  // namespace
-}  // namespace bantam
+}  // namespace bantam::failing_memory_test

@@ -13,7 +13,7 @@
 
 #include "tests/public/small_training.h"
 
-namespace bantam {
+namespace bantam::promises_test {
 namespace {
 
 using testing::small_batch;
@@ -241,4 +241,4 @@ TEST(Promises, WhatAProgramsLayerThrowsPassesThrough) {
 }
 
 }  // namespace
-}  // namespace bantam
+}  // namespace bantam::promises_test

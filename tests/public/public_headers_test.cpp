@@ -17,7 +17,7 @@
 
 #include "bantam/base/atomic_file.h"
 
-namespace bantam {
+namespace bantam::public_headers_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -137,4 +137,4 @@ TEST(PublicHeaders, ThoseForCProgramsCompileAsC99) {
 }
 
 }  // namespace
-}  // namespace bantam
+}  // namespace bantam::public_headers_test

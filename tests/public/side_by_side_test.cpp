@@ -9,7 +9,7 @@
 
 #include "tests/public/small_training.h"
 
-namespace bantam {
+namespace bantam::side_by_side_test {
 namespace {
 
 constexpr int kUpdates = 30;
@@ -60,4 +60,4 @@ TEST(SideBySide, EachReportHasItsOwnMemoryOnly) {
 }
 
 }  // namespace
-}  // namespace bantam
+}  // namespace bantam::side_by_side_test

@@ -19,7 +19,7 @@
 #include "bantam/base/atomic_file.h"
 #include "tests/public/small_training.h"
 
-namespace bantam {
+namespace bantam::silence_test {
 namespace {
 
 /// What is written to file descriptors 1 and 2 while the object lives.
@@ -150,4 +150,4 @@ TEST(Silence, ALogSinkHearsWhatWouldBeSaid) {
 }
 
 }  // namespace
-}  // namespace bantam
+}  // namespace bantam::silence_test

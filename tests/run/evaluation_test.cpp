@@ -7,7 +7,7 @@
 #include "bantam/run/train.h"
 #include "tests/run/run_fixture.h"
 
-namespace bantam::run {
+namespace bantam::run::evaluation_test {
 namespace {
 
 using Lines = std::vector<nlohmann::json>;
@@ -192,4 +192,4 @@ TEST_F(EvaluationTest, KeysAreRead) {
 }
 
 }  // namespace
-}  // namespace bantam::run
+}  // namespace bantam::run::evaluation_test

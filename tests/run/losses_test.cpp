@@ -5,7 +5,7 @@
 #include "bantam/run/train.h"
 #include "tests/run/run_fixture.h"
 
-namespace bantam::run {
+namespace bantam::run::losses_test {
 namespace {
 
 class LossesTest : public RunTest {
@@ -117,4 +117,4 @@ TEST_F(LossesTest, DataAndLossMustFit) {
 }
 
 }  // namespace
-}  // namespace bantam::run
+}  // namespace bantam::run::losses_test

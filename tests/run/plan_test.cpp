@@ -3,7 +3,7 @@
 
 #include "tests/run/run_fixture.h"
 
-namespace bantam::run {
+namespace bantam::run::plan_test {
 namespace {
 
 using PlanTest = RunTest;
@@ -58,4 +58,4 @@ TEST_F(PlanTest, ADeviceNeedNotBeHere) {
 }
 
 }  // namespace
-}  // namespace bantam::run
+}  // namespace bantam::run::plan_test

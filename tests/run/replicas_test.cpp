@@ -6,7 +6,7 @@
 #include "bantam/run/train.h"
 #include "tests/run/run_fixture.h"
 
-namespace bantam::run {
+namespace bantam::run::replicas_test {
 namespace {
 
 using ReplicasTest = RunTest;
@@ -63,4 +63,4 @@ TEST_F(ReplicasTest, AreAPowerOfTwoThatAnEpochHas) {
 }
 
 }  // namespace
-}  // namespace bantam::run
+}  // namespace bantam::run::replicas_test

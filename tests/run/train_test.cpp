@@ -19,7 +19,7 @@
 #include "bantam/run/use/task.h"
 #include "tests/run/run_fixture.h"
 
-namespace bantam::run {
+namespace bantam::run::train_test {
 namespace {
 
 using TrainTest = RunTest;
@@ -519,4 +519,4 @@ TEST_F(ResumeTest, MaxTimeEndsASessionThatCanBeResumed) {
 }
 
 }  // namespace
-}  // namespace bantam::run
+}  // namespace bantam::run::train_test

@@ -7,7 +7,7 @@
 #include "bantam/base/error.h"
 #include "tests/cpu_seconds.h"
 
-namespace bantam {
+namespace bantam::config_attempts_test {
 namespace {
 
 constexpr const char* kText = "size: many\nlist:\n  - a: 1\n  - b: two\n  - c: three\nmore: 1\nname: x\n";
@@ -91,4 +91,4 @@ TEST(ConfigAttempts, AfterFiftyErrorsTheOthersAreCounted) {
 }
 
 }  // namespace
-}  // namespace bantam
+}  // namespace bantam::config_attempts_test

@@ -8,7 +8,7 @@
 #include "bantam/base/config/config.h"
 #include "bantam/base/error.h"
 
-namespace bantam {
+namespace bantam::config_errors_test {
 namespace {
 
 /// Reads a small configuration as the program's own readers do: all keys but `layers` have defaults.
@@ -348,4 +348,4 @@ TEST(BadYaml, CodeReadingTheConfigurationCanPointAtAnyValue) {
 }
 
 }  // namespace
-}  // namespace bantam
+}  // namespace bantam::config_errors_test

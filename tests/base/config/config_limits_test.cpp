@@ -12,7 +12,7 @@
 #include "bantam/base/error.h"
 #include "tests/cpu_seconds.h"
 
-namespace bantam {
+namespace bantam::config_limits_test {
 namespace {
 
 using bantam::testing::cpu_seconds;
@@ -132,4 +132,4 @@ TEST(ConfigLimits, ControlCharactersOfNamesAreEscapedInMessages) {
 }
 
 }  // namespace
-}  // namespace bantam
+}  // namespace bantam::config_limits_test

@@ -7,7 +7,7 @@
 #include "bantam/base/config/config.h"
 #include "bantam/base/error.h"
 
-namespace bantam {
+namespace bantam::config_override_test {
 namespace {
 
 constexpr const char* kText = R"(train:
@@ -238,4 +238,4 @@ TEST(Override, RefusesBrokenYaml) {
 }
 
 }  // namespace
-}  // namespace bantam
+}  // namespace bantam::config_override_test

@@ -9,7 +9,7 @@
 #include "bantam/base/error.h"
 #include "tests/base/config_error.h"
 
-namespace bantam {
+namespace bantam::config_path_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -100,4 +100,4 @@ TEST_F(ConfigPath, ANameThatIsThereIsNotExpanded) {
 }
 
 }  // namespace
-}  // namespace bantam
+}  // namespace bantam::config_path_test

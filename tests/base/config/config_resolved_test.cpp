@@ -8,7 +8,7 @@
 #include "bantam/base/config/config.h"
 #include "bantam/base/error.h"
 
-namespace bantam {
+namespace bantam::config_resolved_test {
 namespace {
 
 /// Reads a run's settings, defaults included, into one line.
@@ -189,4 +189,4 @@ TEST(Resolved, AValueForNoPlaceIsRefused) {
 }
 
 }  // namespace
-}  // namespace bantam
+}  // namespace bantam::config_resolved_test

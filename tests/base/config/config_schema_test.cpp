@@ -11,7 +11,7 @@
 #include "bantam/base/json.h"
 #include "tests/base/config_error.h"
 
-namespace bantam {
+namespace bantam::config_schema_test {
 namespace {
 
 using nlohmann::ordered_json;
@@ -324,4 +324,4 @@ TEST(ConfigKey, ReadsFilesAsAPlainNameDoes) {
 }
 
 }  // namespace
-}  // namespace bantam
+}  // namespace bantam::config_schema_test

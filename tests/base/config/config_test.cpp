@@ -11,7 +11,7 @@
 #include "bantam/base/atomic_file.h"
 #include "bantam/base/error.h"
 
-namespace bantam {
+namespace bantam::config_test {
 namespace {
 
 ConfigDocument parse(std::string_view text) { return ConfigDocument::parse(text, "t.yaml"); }
@@ -221,4 +221,4 @@ TEST(ConfigDocument, AMissingFileHasANeighbourOrNoFolder) {
 }
 
 }  // namespace
-}  // namespace bantam
+}  // namespace bantam::config_test

@@ -3,7 +3,7 @@
 
 #include "bantam/base/config/config.h"
 
-namespace bantam {
+namespace bantam::config_values_test {
 namespace {
 
 using Values = std::vector<std::pair<std::string, std::string>>;
@@ -66,4 +66,4 @@ TEST(ConfigValues, ADefaultMayBeAList) {
 }
 
 }  // namespace
-}  // namespace bantam
+}  // namespace bantam::config_values_test

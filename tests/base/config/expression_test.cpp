@@ -5,7 +5,7 @@
 
 #include <gtest/gtest.h>
 
-namespace bantam {
+namespace bantam::expression_test {
 namespace {
 
 const std::map<std::string, ExpressionValue> kValues = {{"channels", std::int64_t{96}},
@@ -159,4 +159,4 @@ TEST(Expressions, SayTheirNames) {
 }
 
 }  // namespace
-}  // namespace bantam
+}  // namespace bantam::expression_test

@@ -1,7 +1,7 @@
 // `bantam doctor` and `bantam completion` as users run them.
 #include "tests/cli/program.h"
 
-namespace bantam::cli {
+namespace bantam::cli::doctor_test {
 namespace {
 
 class Doctor : public ProgramTest {
@@ -89,4 +89,4 @@ TEST_F(Doctor, FishScriptIsSound) { expect_sound("fish", "fish -n"); }
 TEST_F(Doctor, KnowsThreeShells) { EXPECT_EQ(run({"completion", "tcsh"}).code, 2); }
 
 }  // namespace
-}  // namespace bantam::cli
+}  // namespace bantam::cli::doctor_test

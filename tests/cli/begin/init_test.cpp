@@ -5,7 +5,7 @@
 #include "tests/cli/program.h"
 #include "tests/data/formats/array_files.h"
 
-namespace bantam::cli {
+namespace bantam::cli::init_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -606,4 +606,4 @@ TEST_F(Init, RealDataSets) {
 }
 
 }  // namespace
-}  // namespace bantam::cli
+}  // namespace bantam::cli::init_test

@@ -1,7 +1,7 @@
 // `bantam validate`, and `train`'s trials, as users run them.
 #include "tests/cli/program.h"
 
-namespace bantam::cli {
+namespace bantam::cli::validate_test {
 namespace {
 
 class Validate : public ProgramTest {
@@ -197,4 +197,4 @@ TEST_F(Validate, PrintConfigHasEveryDefault) {
 }
 
 }  // namespace
-}  // namespace bantam::cli
+}  // namespace bantam::cli::validate_test

@@ -4,7 +4,7 @@
 #include <CLI/CLI.hpp>
 #include <gtest/gtest.h>
 
-namespace bantam::cli {
+namespace bantam::cli::options_test {
 namespace {
 
 /// The message of what `call` throws as ConfigError; "" where it throws nothing.
@@ -90,4 +90,4 @@ TEST(CommonOptions, ThreadsHaveALimitAndTheConfigurationIsRequired) {
 }
 
 }  // namespace
-}  // namespace bantam::cli
+}  // namespace bantam::cli::options_test

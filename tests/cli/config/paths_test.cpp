@@ -5,7 +5,7 @@
 
 #include "tests/cli/program.h"
 
-namespace bantam::cli {
+namespace bantam::cli::paths_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -90,4 +90,4 @@ TEST_F(Paths, AMissingPathNamesBothPlaces) {
 }
 
 }  // namespace
-}  // namespace bantam::cli
+}  // namespace bantam::cli::paths_test

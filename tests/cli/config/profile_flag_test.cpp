@@ -5,7 +5,7 @@
 #include "bantam/cli/print/step_json.h"
 #include "tests/run/run_fixture.h"
 
-namespace bantam::cli {
+namespace bantam::cli::profile_flag_test {
 namespace {
 
 class ProfileFlagTest : public run::RunTest {
@@ -98,4 +98,4 @@ TEST_F(ProfileFlagTest, AFileIsReadAndImpliesAGpu) {
 }
 
 }  // namespace
-}  // namespace bantam::cli
+}  // namespace bantam::cli::profile_flag_test

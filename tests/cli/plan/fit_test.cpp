@@ -1,7 +1,7 @@
 // Fitting as users meet it: `auto`, a budget, running out of memory, and going on all the same.
 #include "tests/cli/program.h"
 
-namespace bantam::cli {
+namespace bantam::cli::fit_test {
 namespace {
 
 class Fit : public ProgramTest {
@@ -233,4 +233,4 @@ TEST_F(Fit, OnOomGoesOn) {
 }
 
 }  // namespace
-}  // namespace bantam::cli
+}  // namespace bantam::cli::fit_test

@@ -8,7 +8,7 @@
 #include "tests/cli/program.h"
 #include "tests/packing/planner_instances.h"
 
-namespace bantam::cli {
+namespace bantam::cli::plan_test {
 namespace {
 
 class Plan : public ProgramTest {
@@ -496,4 +496,4 @@ TEST_F(Plan, ExplainPrintsATableAndMeasures) {
 }
 
 }  // namespace
-}  // namespace bantam::cli
+}  // namespace bantam::cli::plan_test

@@ -7,7 +7,7 @@
 #include "bantam/base/json.h"
 #include "tests/run/run_fixture.h"
 
-namespace bantam::cli {
+namespace bantam::cli::plan_trace_test {
 namespace {
 
 class PlanTraceTest : public run::RunTest {
@@ -84,4 +84,4 @@ TEST_F(PlanTraceTest, AFileThatIsNoTraceIsADataError) {
 }
 
 }  // namespace
-}  // namespace bantam::cli
+}  // namespace bantam::cli::plan_trace_test

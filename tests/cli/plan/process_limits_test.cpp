@@ -3,7 +3,7 @@
 
 #include "tests/cli/program.h"
 
-namespace bantam::cli {
+namespace bantam::cli::process_limits_test {
 namespace {
 
 /// A soft limit of this process, and of programs that it starts, for a scope.
@@ -113,4 +113,4 @@ TEST_F(ProcessLimits, SmallStacksDo) {
 }
 
 }  // namespace
-}  // namespace bantam::cli
+}  // namespace bantam::cli::process_limits_test

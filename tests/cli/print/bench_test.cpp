@@ -4,7 +4,7 @@
 #include "bantam/base/error.h"
 #include "tests/run/run_fixture.h"
 
-namespace bantam::cli {
+namespace bantam::cli::bench_test {
 namespace {
 
 using BenchTest = run::RunTest;
@@ -91,4 +91,4 @@ TEST_F(BenchTest, AWrongFlagIsNamed) {
 }
 
 }  // namespace
-}  // namespace bantam::cli
+}  // namespace bantam::cli::bench_test

@@ -7,7 +7,7 @@
 #include "bantam/memory/device/device.h"
 #include "tests/cli/program.h"
 
-namespace bantam::cli {
+namespace bantam::cli::errors_test {
 namespace {
 
 class Errors : public ProgramTest {
@@ -337,4 +337,4 @@ TEST_F(Errors, LostGradientsExitWith5) {
 }
 
 }  // namespace
-}  // namespace bantam::cli
+}  // namespace bantam::cli::errors_test

@@ -5,7 +5,7 @@
 
 #include "bantam/base/text.h"
 
-namespace bantam::cli {
+namespace bantam::cli::fitted_text_test {
 namespace {
 
 std::string table_of(std::size_t most) {
@@ -29,4 +29,4 @@ TEST(FittedText, FillsTheLines) {
 TEST(FittedText, KeepsTheLeastOfANameInAnyCase) { EXPECT_EQ(width_of(5), 10u + 2 + 5); }
 
 }  // namespace
-}  // namespace bantam::cli
+}  // namespace bantam::cli::fitted_text_test

@@ -4,7 +4,7 @@
 #include "bantam/base/text.h"
 #include "tests/cli/program.h"
 
-namespace bantam::cli {
+namespace bantam::cli::help_test {
 namespace {
 
 using Words = std::vector<std::string>;
@@ -112,4 +112,4 @@ TEST_F(Help, QuietMeansNoProgress) {
 }
 
 }  // namespace
-}  // namespace bantam::cli
+}  // namespace bantam::cli::help_test

@@ -8,7 +8,7 @@
 #include "bantam/run/fit/run_plan.h"
 #include "tests/run/run_fixture.h"
 
-namespace bantam::cli {
+namespace bantam::cli::oom_message_test {
 namespace {
 
 class OomMessageTest : public run::RunTest {
@@ -57,4 +57,4 @@ TEST_F(OomMessageTest, WithoutAReasonToFindTheErrorStays) {
 }
 
 }  // namespace
-}  // namespace bantam::cli
+}  // namespace bantam::cli::oom_message_test

@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-namespace bantam::cli {
+namespace bantam::cli::output_test {
 namespace {
 
 /// Returns the bytes that `write` writes into a file.
@@ -40,4 +40,4 @@ TEST(Output, FormattedTextIsTextToo) {
 }
 
 }  // namespace
-}  // namespace bantam::cli
+}  // namespace bantam::cli::output_test

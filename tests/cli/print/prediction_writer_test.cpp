@@ -7,7 +7,7 @@
 
 #include "bantam/base/json.h"
 
-namespace bantam::cli {
+namespace bantam::cli::prediction_writer_test {
 namespace {
 
 PredictionWriter writer(PredictionFormat format, Task task, std::vector<std::string> names, std::int64_t top = 5) {
@@ -107,4 +107,4 @@ TEST(PredictionWriterTest, ABrokenFileHasALineInJsonAlone) {
 }
 
 }  // namespace
-}  // namespace bantam::cli
+}  // namespace bantam::cli::prediction_writer_test

@@ -15,7 +15,7 @@
 #include "bantam/base/json.h"
 #include "bantam/base/text.h"
 
-namespace bantam::cli {
+namespace bantam::cli::progress_test {
 namespace {
 
 /// A stream whose text can be looked at.
@@ -341,4 +341,4 @@ TEST(ParseProgressMode, KnowsTheModesAndFiles) {
 }
 
 }  // namespace
-}  // namespace bantam::cli
+}  // namespace bantam::cli::progress_test

@@ -5,7 +5,7 @@
 #include "bantam/cli/print/process_table.h"
 #include "tests/run/run_fixture.h"
 
-namespace bantam::cli {
+namespace bantam::cli::step_json_test {
 namespace {
 
 using Json = nlohmann::ordered_json;
@@ -100,4 +100,4 @@ TEST(ProcessTable, WithoutAPoolIsWhatComesBesidesIt) {
 }
 
 }  // namespace
-}  // namespace bantam::cli
+}  // namespace bantam::cli::step_json_test

@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-namespace bantam::cli {
+namespace bantam::cli::text_plot_test {
 namespace {
 
 TEST(TextPlotTest, ALineByHand) {
@@ -31,4 +31,4 @@ TEST(TextPlotTest, OnePointAndNone) {
 }
 
 }  // namespace
-}  // namespace bantam::cli
+}  // namespace bantam::cli::text_plot_test

@@ -10,7 +10,7 @@
 
 #include "tests/run/run_fixture.h"
 
-namespace bantam::cli {
+namespace bantam::cli::train_report_test {
 namespace {
 
 class TrainReportTest : public run::RunTest {
@@ -176,4 +176,4 @@ TEST_F(TrainReportTest, EventsReachTheProgress) {
 }
 
 }  // namespace
-}  // namespace bantam::cli
+}  // namespace bantam::cli::train_report_test

@@ -6,7 +6,7 @@
 
 #include "bantam/base/error.h"
 
-namespace bantam::cli {
+namespace bantam::cli::usage_test {
 namespace {
 
 class UsageTest : public testing::Test {
@@ -76,4 +76,4 @@ TEST_F(UsageTest, HelpIsASubcommand) {
 }
 
 }  // namespace
-}  // namespace bantam::cli
+}  // namespace bantam::cli::usage_test

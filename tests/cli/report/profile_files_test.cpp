@@ -6,7 +6,7 @@
 
 #include "tests/run/run_fixture.h"
 
-namespace bantam::cli {
+namespace bantam::cli::profile_files_test {
 namespace {
 
 using Json = nlohmann::json;
@@ -103,4 +103,4 @@ TEST_F(ProfileFilesTest, AboutSaysWhatRan) {
 }
 
 }  // namespace
-}  // namespace bantam::cli
+}  // namespace bantam::cli::profile_files_test

@@ -3,7 +3,7 @@
 
 #include "bantam/cli/report/pickle.h"
 
-namespace bantam::cli {
+namespace bantam::cli::profile_parts_test {
 namespace {
 
 using Json = nlohmann::ordered_json;
@@ -45,4 +45,4 @@ TEST(Pickle, RecallsMoreThan256Strings) {
 }
 
 }  // namespace
-}  // namespace bantam::cli
+}  // namespace bantam::cli::profile_parts_test

@@ -7,7 +7,7 @@
 #include "bantam/base/byte_size.h"
 #include "tests/cli/program.h"
 
-namespace bantam::cli {
+namespace bantam::cli::profile_test {
 namespace {
 
 using nlohmann::json;
@@ -410,4 +410,4 @@ TEST_F(Profile, SaysWhatIsWrongWithSteps) {
 }
 
 }  // namespace
-}  // namespace bantam::cli
+}  // namespace bantam::cli::profile_test

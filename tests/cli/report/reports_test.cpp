@@ -3,7 +3,7 @@
 #include "bantam/memory/device/device.h"
 #include "tests/cli/program.h"
 
-namespace bantam::cli {
+namespace bantam::cli::reports_test {
 namespace {
 
 class Reports : public ProgramTest {
@@ -229,4 +229,4 @@ TEST_F(Reports, TheMetaDeviceForeseesThePeakToTheByte) {
 }
 
 }  // namespace
-}  // namespace bantam::cli
+}  // namespace bantam::cli::reports_test

@@ -13,7 +13,7 @@
 #include "bantam/cli/report/page_parts.h"
 #include "bantam/cli/report/page_text.h"
 
-namespace bantam::cli {
+namespace bantam::cli::run_page_test {
 namespace {
 
 using Json = nlohmann::json;
@@ -119,4 +119,4 @@ TEST(RunPage, NamesAreText) {
 }
 
 }  // namespace
-}  // namespace bantam::cli
+}  // namespace bantam::cli::run_page_test

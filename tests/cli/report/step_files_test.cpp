@@ -7,7 +7,7 @@
 
 #include "bantam/base/json.h"
 
-namespace bantam::cli {
+namespace bantam::cli::step_files_test {
 namespace {
 
 using kernels::KernelPhase;
@@ -61,4 +61,4 @@ TEST(StepPage, IsOnePageThatNothingBreaksOutOf) {
 }
 
 }  // namespace
-}  // namespace bantam::cli
+}  // namespace bantam::cli::step_files_test

@@ -4,7 +4,7 @@
 #include "bantam/memory/device/device.h"
 #include "tests/cli/program.h"
 
-namespace bantam::cli {
+namespace bantam::cli::bench_allocator_test {
 namespace {
 
 class BenchAllocator : public ProgramTest {
@@ -64,4 +64,4 @@ TEST_F(BenchAllocator, NamesWhatIsWrong) {
 }
 
 }  // namespace
-}  // namespace bantam::cli
+}  // namespace bantam::cli::bench_allocator_test

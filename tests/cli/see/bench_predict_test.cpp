@@ -1,7 +1,7 @@
 // `bantam bench predict`: a row a batch size and precision, figures that follow from each other, and what is refused.
 #include "tests/cli/program.h"
 
-namespace bantam::cli {
+namespace bantam::cli::bench_predict_test {
 namespace {
 
 class BenchPredict : public ProgramTest {
@@ -55,4 +55,4 @@ TEST_F(BenchPredict, PrintsATableAndNamesWhatIsWrong) {
 }
 
 }  // namespace
-}  // namespace bantam::cli
+}  // namespace bantam::cli::bench_predict_test

@@ -2,7 +2,7 @@
 #include "bantam/base/text.h"
 #include "tests/cli/program.h"
 
-namespace bantam::cli {
+namespace bantam::cli::compare_test {
 namespace {
 
 class Compare : public ProgramTest {
@@ -55,4 +55,4 @@ TEST_F(Compare, WhatIsNoRunIsNamed) {
 }
 
 }  // namespace
-}  // namespace bantam::cli
+}  // namespace bantam::cli::compare_test

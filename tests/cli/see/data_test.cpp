@@ -5,7 +5,7 @@
 #include "bantam/data/images/encode.h"
 #include "tests/cli/program.h"
 
-namespace bantam::cli {
+namespace bantam::cli::data_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -314,4 +314,4 @@ TEST_F(Data, BenchOfACacheOnDiskHasATemporaryFolder) {
 }
 
 }  // namespace
-}  // namespace bantam::cli
+}  // namespace bantam::cli::data_test

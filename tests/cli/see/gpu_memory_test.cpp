@@ -2,7 +2,7 @@
 #include "bantam/memory/device/device.h"
 #include "tests/cli/program.h"
 
-namespace bantam::cli {
+namespace bantam::cli::gpu_memory_test {
 namespace {
 
 class GpuMemory : public ProgramTest {
@@ -88,4 +88,4 @@ TEST_F(GpuMemory, TheDriversAllocatorsAreMeasuredToo) {
 }
 
 }  // namespace
-}  // namespace bantam::cli
+}  // namespace bantam::cli::gpu_memory_test

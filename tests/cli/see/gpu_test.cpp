@@ -3,7 +3,7 @@
 #include "bantam/memory/device/device.h"
 #include "tests/cli/program.h"
 
-namespace bantam::cli {
+namespace bantam::cli::gpu_test {
 namespace {
 
 class Gpu : public ProgramTest {
@@ -156,4 +156,4 @@ TEST_F(Gpu, BenchMemoryAddsUpAndKeepsToTheLimit) {
 }
 
 }  // namespace
-}  // namespace bantam::cli
+}  // namespace bantam::cli::gpu_test

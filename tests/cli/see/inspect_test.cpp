@@ -2,7 +2,7 @@
 #include "bantam/base/text.h"
 #include "tests/cli/program.h"
 
-namespace bantam::cli {
+namespace bantam::cli::inspect_test {
 namespace {
 
 class Inspect : public ProgramTest {
@@ -85,4 +85,4 @@ TEST_F(Inspect, HelpEndsWithAnExample) {
 }
 
 }  // namespace
-}  // namespace bantam::cli
+}  // namespace bantam::cli::inspect_test

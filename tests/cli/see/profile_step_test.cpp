@@ -6,7 +6,7 @@
 #include "bantam/memory/device/device.h"
 #include "tests/cli/program.h"
 
-namespace bantam::cli {
+namespace bantam::cli::profile_step_test {
 namespace {
 
 class ProfileStep : public ProgramTest {
@@ -128,4 +128,4 @@ TEST_F(ProfileStep, SaysWhatWasExpected) {
 }
 
 }  // namespace
-}  // namespace bantam::cli
+}  // namespace bantam::cli::profile_step_test

@@ -4,7 +4,7 @@
 
 #include "tests/cli/program.h"
 
-namespace bantam::cli {
+namespace bantam::cli::report_test {
 namespace {
 
 class Report : public ProgramTest {
@@ -115,4 +115,4 @@ TEST_F(Report, TheWatchedPageFollowsARunUnderWay) {
 }
 
 }  // namespace
-}  // namespace bantam::cli
+}  // namespace bantam::cli::report_test

@@ -2,7 +2,7 @@
 #include "bantam/base/text.h"
 #include "tests/cli/program.h"
 
-namespace bantam::cli {
+namespace bantam::cli::runs_test {
 namespace {
 
 class Runs : public ProgramTest {
@@ -76,4 +76,4 @@ TEST_F(Runs, HelpEndsWithAnExample) {
 }
 
 }  // namespace
-}  // namespace bantam::cli
+}  // namespace bantam::cli::runs_test

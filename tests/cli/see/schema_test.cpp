@@ -4,7 +4,7 @@
 
 #include "tests/cli/program.h"
 
-namespace bantam::cli {
+namespace bantam::cli::schema_test {
 namespace {
 
 class Schema : public ProgramTest {};
@@ -49,4 +49,4 @@ TEST_F(Schema, ValidatesTheShippedConfigurations) {
 }
 
 }  // namespace
-}  // namespace bantam::cli
+}  // namespace bantam::cli::schema_test

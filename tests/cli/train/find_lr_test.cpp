@@ -1,7 +1,7 @@
 // `bantam find-lr` as users run it.
 #include "tests/cli/program.h"
 
-namespace bantam::cli {
+namespace bantam::cli::find_lr_test {
 namespace {
 
 class FindLr : public ProgramTest {
@@ -43,4 +43,4 @@ TEST_F(FindLr, SaysWhatIsWrong) {
 }
 
 }  // namespace
-}  // namespace bantam::cli
+}  // namespace bantam::cli::find_lr_test

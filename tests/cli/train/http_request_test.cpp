@@ -7,7 +7,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
-namespace bantam::cli {
+namespace bantam::cli::http_request_test {
 namespace {
 
 using namespace std::string_literals;
@@ -188,4 +188,4 @@ TEST(HttpRequest, OnlyThePageItselfMayAsk) {
 }
 
 }  // namespace
-}  // namespace bantam::cli
+}  // namespace bantam::cli::http_request_test

@@ -36,7 +36,7 @@ bool is_to_fail() {
 [[gnu::noinline]] void operator delete(void* memory) noexcept { std::free(memory); }
 [[gnu::noinline]] void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
 
-namespace bantam::cli {
+namespace bantam::cli::http_server_test {
 namespace {
 
 using namespace std::chrono_literals;
@@ -365,4 +365,4 @@ TEST(HttpServer, ATakenPortIsAnErrorWithItsReason) {
 }
 
 }  // namespace
-}  // namespace bantam::cli
+}  // namespace bantam::cli::http_server_test

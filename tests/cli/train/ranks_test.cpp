@@ -5,7 +5,7 @@
 
 #include "tests/cli/program.h"
 
-namespace bantam::cli {
+namespace bantam::cli::ranks_test {
 namespace {
 
 using std::chrono::milliseconds;
@@ -333,4 +333,4 @@ TEST_F(Ranks, AreJoinedWhenALauncherHasStartedThem) {
 }
 
 }  // namespace
-}  // namespace bantam::cli
+}  // namespace bantam::cli::ranks_test

@@ -8,7 +8,7 @@
 #include "bantam/engine/train/safetensors.h"
 #include "tests/cli/program.h"
 
-namespace bantam::cli {
+namespace bantam::cli::run_folder_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -295,4 +295,4 @@ TEST_F(RunFolder, ATemporaryFolderThatIsNoneIsNamed) {
 }
 
 }  // namespace
-}  // namespace bantam::cli
+}  // namespace bantam::cli::run_folder_test

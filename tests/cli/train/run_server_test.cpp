@@ -16,7 +16,7 @@
 #include "tests/cli/http_client.h"
 #include "tests/cli/program.h"
 
-namespace bantam::cli {
+namespace bantam::cli::run_server_test {
 namespace {
 
 using namespace std::chrono_literals;
@@ -343,4 +343,4 @@ TEST_F(ServedRun, AnAnswerUnderWayDoesNotKeepTheRun) {
 }
 
 }  // namespace
-}  // namespace bantam::cli
+}  // namespace bantam::cli::run_server_test

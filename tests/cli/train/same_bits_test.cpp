@@ -1,7 +1,7 @@
 // Same seed, same bits: threads, workers, recompute and repetition change no weight; the seed does.
 #include "tests/cli/program.h"
 
-namespace bantam::cli {
+namespace bantam::cli::same_bits_test {
 namespace {
 
 class SameBits : public ProgramTest {
@@ -40,4 +40,4 @@ TEST_F(SameBits, In16BitsToo) {
 }
 
 }  // namespace
-}  // namespace bantam::cli
+}  // namespace bantam::cli::same_bits_test

@@ -5,7 +5,7 @@
 
 #include <gtest/gtest.h>
 
-namespace bantam::cli {
+namespace bantam::cli::signals_test {
 namespace {
 
 void other_handler(int) {}
@@ -67,4 +67,4 @@ TEST(StopOnSignal, ExitCodes) {
 }
 
 }  // namespace
-}  // namespace bantam::cli
+}  // namespace bantam::cli::signals_test

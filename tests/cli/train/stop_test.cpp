@@ -1,7 +1,7 @@
 // Signals at any moment: a run is stopped soon, and what it has trained is kept.
 #include "tests/cli/program.h"
 
-namespace bantam::cli {
+namespace bantam::cli::stop_test {
 namespace {
 
 using std::chrono::milliseconds;
@@ -142,4 +142,4 @@ TEST_F(Signals, BeforeTheTrainingLeaveARunThatCanBegin) {
 }
 
 }  // namespace
-}  // namespace bantam::cli
+}  // namespace bantam::cli::stop_test

@@ -3,7 +3,7 @@
 
 #include "tests/cli/program.h"
 
-namespace bantam::cli {
+namespace bantam::cli::sweep_test {
 namespace {
 
 class SweepProgram : public ProgramTest {
@@ -143,4 +143,4 @@ TEST_F(SweepProgram, HelpEndsWithAnExample) {
 }
 
 }  // namespace
-}  // namespace bantam::cli
+}  // namespace bantam::cli::sweep_test

@@ -1,7 +1,7 @@
 // `bantam train`: the files and the output of a run, stopping and resuming.
 #include "tests/cli/program.h"
 
-namespace bantam::cli {
+namespace bantam::cli::train_test {
 namespace {
 
 class Train : public ProgramTest {
@@ -274,4 +274,4 @@ INSTANTIATE_TEST_SUITE_P(Signals, Stop, testing::Values(SIGINT, SIGTERM, SIGUSR1
 });
 
 }  // namespace
-}  // namespace bantam::cli
+}  // namespace bantam::cli::train_test

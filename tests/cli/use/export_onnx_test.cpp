@@ -1,7 +1,7 @@
 // `bantam export --onnx`: files of runs and weights, what is said of them, and exit codes.
 #include "tests/cli/program.h"
 
-namespace bantam::cli {
+namespace bantam::cli::export_onnx_test {
 namespace {
 
 class ExportOnnxTest : public ProgramTest {
@@ -169,4 +169,4 @@ TEST_F(ExportOnnxTest, WhatIsReadIsNotReplaced) {
 }
 
 }  // namespace
-}  // namespace bantam::cli
+}  // namespace bantam::cli::export_onnx_test

@@ -2,7 +2,7 @@
 #include "bantam/base/text.h"
 #include "tests/cli/program.h"
 
-namespace bantam::cli {
+namespace bantam::cli::import_onnx_test {
 namespace {
 
 class ImportOnnxTest : public ProgramTest {
@@ -118,4 +118,4 @@ TEST_F(ImportOnnxTest, WhatIsWrongHasAnExitCode) {
 }
 
 }  // namespace
-}  // namespace bantam::cli
+}  // namespace bantam::cli::import_onnx_test

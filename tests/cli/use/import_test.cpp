@@ -1,7 +1,7 @@
 // `bantam import` and `bantam export`: from a run to torchvision's names and back, and exit codes.
 #include "tests/cli/program.h"
 
-namespace bantam::cli {
+namespace bantam::cli::import_test {
 namespace {
 
 using ImportTest = ProgramTest;
@@ -89,4 +89,4 @@ TEST_F(ImportTest, WhatIsWrongHasAnExitCode) {
 }
 
 }  // namespace
-}  // namespace bantam::cli
+}  // namespace bantam::cli::import_test

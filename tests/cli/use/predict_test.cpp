@@ -7,7 +7,7 @@
 #include "tests/cli/program.h"
 #include "tests/data/formats/array_files.h"
 
-namespace bantam::cli {
+namespace bantam::cli::predict_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -546,4 +546,4 @@ TEST_F(PredictTest, CtrlCEndsItCleanly) {
 }
 
 }  // namespace
-}  // namespace bantam::cli
+}  // namespace bantam::cli::predict_test

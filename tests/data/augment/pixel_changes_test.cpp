@@ -11,7 +11,7 @@
 #include "tests/data/augment/augment_support.h"
 #include "tests/data/support.h"
 
-namespace bantam {
+namespace bantam::pixel_changes_test {
 namespace {
 
 using testing::augment_oracle;
@@ -227,4 +227,4 @@ TEST(PixelChanges, ImagesOfOtherTypesAreRefused) {
 }
 
 }  // namespace
-}  // namespace bantam
+}  // namespace bantam::pixel_changes_test

@@ -13,7 +13,7 @@
 #include "tests/data/augment/augment_support.h"
 #include "tests/data/support.h"
 
-namespace bantam {
+namespace bantam::stages_test {
 namespace {
 
 using testing::apply_on_host;
@@ -415,4 +415,4 @@ TEST(TrivialAugment, DrawsFromAllOperations) {
 }
 
 }  // namespace
-}  // namespace bantam
+}  // namespace bantam::stages_test

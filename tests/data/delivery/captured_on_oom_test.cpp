@@ -6,7 +6,7 @@
 #include "tests/data/support.h"
 #include "tests/engine/engine_fixture.h"
 
-namespace bantam {
+namespace bantam::captured_on_oom_test {
 namespace {
 
 const Shape kImage = {8, 8, 3};
@@ -123,4 +123,4 @@ TEST_P(CapturedOnOomTest, UpdatesGoOnInPiecesAndAreRecordedAgain) {
 }
 
 }  // namespace
-}  // namespace bantam
+}  // namespace bantam::captured_on_oom_test

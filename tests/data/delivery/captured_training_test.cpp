@@ -13,7 +13,7 @@
 #include "tests/data/support.h"
 #include "tests/engine/engine_fixture.h"
 
-namespace bantam {
+namespace bantam::captured_training_test {
 namespace {
 
 using testing::ramp_dataset;
@@ -478,4 +478,4 @@ TEST_P(CapturedTrainingTest, a_layer_that_waits_for_the_device_runs_planned) {
 }
 
 }  // namespace
-}  // namespace bantam
+}  // namespace bantam::captured_training_test

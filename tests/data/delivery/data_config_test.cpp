@@ -8,7 +8,7 @@
 #include "bantam/kernels/contracts/input/image_batch.h"
 #include "tests/data/support.h"
 
-namespace bantam {
+namespace bantam::data_config_test {
 namespace {
 
 using testing::message_of;
@@ -464,4 +464,4 @@ TEST(OpenData, MissingFilesAreADataError) {
 }
 
 }  // namespace
-}  // namespace bantam
+}  // namespace bantam::data_config_test

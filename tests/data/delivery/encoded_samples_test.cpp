@@ -7,7 +7,7 @@
 #include "tests/data/delivery/encoded_fixture.h"
 #include "tests/data/delivery/loader_fixture.h"
 
-namespace bantam {
+namespace bantam::encoded_samples_test {
 namespace {
 
 using testing::HostBatch;
@@ -408,4 +408,4 @@ INSTANTIATE_TEST_SUITE_P(Devices, EncodedSamplesTest, ::testing::Values(Device::
                          [](const auto& info) { return std::string(info.param.is_cpu() ? "cpu" : "cuda"); });
 
 }  // namespace
-}  // namespace bantam
+}  // namespace bantam::encoded_samples_test

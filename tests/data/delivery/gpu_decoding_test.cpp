@@ -10,7 +10,7 @@
 #include "tests/data/delivery/loader_fixture.h"
 #include "tests/data/images/fake_nvjpeg.h"
 
-namespace bantam {
+namespace bantam::gpu_decoding_test {
 namespace {
 
 using testing::HostBatch;
@@ -156,4 +156,4 @@ TEST_F(GpuDecodingTest, GpuNeedsAGpuAndFilesAndPlansItsMemory) {
 }
 
 }  // namespace
-}  // namespace bantam
+}  // namespace bantam::gpu_decoding_test

@@ -17,7 +17,7 @@
 #include "tests/data/support.h"
 #include "tests/engine/engine_fixture.h"
 
-namespace bantam {
+namespace bantam::large_set_test {
 namespace {
 
 const Shape kImage = {32, 32, 3};
@@ -154,4 +154,4 @@ TEST(LargeSet, FourGigabytesTrainUnderHalfAGigabyte) {
 }
 
 }  // namespace
-}  // namespace bantam
+}  // namespace bantam::large_set_test

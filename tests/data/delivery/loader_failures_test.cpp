@@ -6,7 +6,7 @@
 #include "bantam/base/error.h"
 #include "tests/data/delivery/loader_fixture.h"
 
-namespace bantam {
+namespace bantam::loader_failures_test {
 namespace {
 
 using testing::HostBatch;
@@ -33,7 +33,9 @@ TriedEpoch tried_epoch(ImageBatchSource& source, const Context& context) {
 }
 
 // Wherever handing out work fails, no batch is lost and none takes another's place.
-TEST_P(LoaderTest, FailuresAheadLeaveBatchesAsTheyAre) {
+class LoaderFailuresTest : public LoaderTest {};
+
+TEST_P(LoaderFailuresTest, FailuresAheadLeaveBatchesAsTheyAre) {
   const auto reference = whole_epoch(*source(full()), context(), 0);
   for (const bool staged : {false, true}) {
     for (const LoaderEvent event : {LoaderEvent::grow, LoaderEvent::submit}) {
@@ -54,7 +56,7 @@ TEST_P(LoaderTest, FailuresAheadLeaveBatchesAsTheyAre) {
   }
 }
 
-TEST_P(LoaderTest, WithoutThreadsNextMakesTheBatches) {
+TEST_P(LoaderFailuresTest, WithoutThreadsNextMakesTheBatches) {
   const auto reference = whole_epoch(*source(full()), context(), 0);
   LoaderOptions options{.pipeline = with_workers(full(), 2, 3), .device = GetParam(), .seed = 1};
   std::atomic<int> worked{0};
@@ -67,7 +69,7 @@ TEST_P(LoaderTest, WithoutThreadsNextMakesTheBatches) {
   EXPECT_EQ(worked, 0);
 }
 
-TEST_P(LoaderTest, AWorkersFailureComesOutOfNextWhichGoesOn) {
+TEST_P(LoaderFailuresTest, AWorkersFailureComesOutOfNextWhichGoesOn) {
   const auto reference = whole_epoch(*source(full()), context(), 0);
   for (const bool staged : {false, true}) {
     for (const int at : {0, 3, 6}) {
@@ -110,7 +112,7 @@ class NoMemoryLeft {
 };
 
 // When memory runs out in `next`, the source does not move on.
-TEST_P(LoaderTest, OutOfMemoryCanBeTriedAgain) {
+TEST_P(LoaderFailuresTest, OutOfMemoryCanBeTriedAgain) {
   for (const std::int64_t workers : {0, 2}) {
     auto one = source(with_workers(full(), workers, 2));
     const auto reference = whole_epoch(*one, context(), 0);
@@ -135,8 +137,8 @@ TEST_P(LoaderTest, OutOfMemoryCanBeTriedAgain) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Devices, LoaderTest, ::testing::Values(Device::cpu(), Device::cuda(0)),
+INSTANTIATE_TEST_SUITE_P(Devices, LoaderFailuresTest, ::testing::Values(Device::cpu(), Device::cuda(0)),
                          [](const auto& info) { return std::string(info.param.is_cpu() ? "cpu" : "cuda"); });
 
 }  // namespace
-}  // namespace bantam
+}  // namespace bantam::loader_failures_test

@@ -1,7 +1,7 @@
 // The loader on a GPU: its batches have the CPU's bits, also where the step lags behind the host.
 #include "tests/data/delivery/loader_fixture.h"
 
-namespace bantam {
+namespace bantam::loader_parity_test {
 namespace {
 
 using testing::HostBatch;
@@ -111,4 +111,4 @@ INSTANTIATE_TEST_SUITE_P(Devices, LoaderParity, ::testing::Values(Device::cuda(0
                          [](const auto&) { return std::string("cuda"); });
 
 }  // namespace
-}  // namespace bantam
+}  // namespace bantam::loader_parity_test

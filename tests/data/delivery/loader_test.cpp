@@ -8,7 +8,7 @@
 #include "bantam/engine/train/device_batches.h"
 #include "tests/data/delivery/loader_fixture.h"
 
-namespace bantam {
+namespace bantam::loader_test {
 namespace {
 
 using testing::copy_batch;
@@ -343,4 +343,4 @@ INSTANTIATE_TEST_SUITE_P(Devices, LoaderTest, ::testing::Values(Device::cpu(), D
                          [](const auto& info) { return std::string(info.param.is_cpu() ? "cpu" : "cuda"); });
 
 }  // namespace
-}  // namespace bantam
+}  // namespace bantam::loader_test

@@ -5,7 +5,7 @@
 #include "bantam/kernels/reference/mix_batch.h"
 #include "tests/data/delivery/loader_fixture.h"
 
-namespace bantam {
+namespace bantam::mixed_batches_test {
 namespace {
 
 using testing::message_of;
@@ -147,4 +147,4 @@ INSTANTIATE_TEST_SUITE_P(Devices, MixedBatchesTest, ::testing::Values(Device::cp
                          [](const auto& info) { return std::string(info.param.is_cpu() ? "cpu" : "cuda"); });
 
 }  // namespace
-}  // namespace bantam
+}  // namespace bantam::mixed_batches_test

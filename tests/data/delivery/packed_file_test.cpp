@@ -20,7 +20,7 @@
 #include "bantam/base/error.h"
 #include "tests/data/support.h"
 
-namespace bantam {
+namespace bantam::packed_file_test {
 namespace {
 
 using testing::message_of;
@@ -417,4 +417,4 @@ TEST_F(PackedFileTest, EndsWhereItsProgressThrows) {
 }
 
 }  // namespace
-}  // namespace bantam
+}  // namespace bantam::packed_file_test

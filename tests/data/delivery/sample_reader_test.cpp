@@ -14,7 +14,7 @@
 #include "bantam/data/delivery/data_config.h"
 #include "tests/data/delivery/loader_fixture.h"
 
-namespace bantam {
+namespace bantam::sample_reader_test {
 namespace {
 
 using testing::message_of;
@@ -395,4 +395,4 @@ TEST(SettleCache, FollowsTheRoomThereIs) {
 }
 
 }  // namespace
-}  // namespace bantam
+}  // namespace bantam::sample_reader_test

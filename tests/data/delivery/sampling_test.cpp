@@ -10,7 +10,7 @@
 #include "bantam/engine/train/device_batches.h"
 #include "tests/data/delivery/loader_fixture.h"
 
-namespace bantam {
+namespace bantam::sampling_test {
 namespace {
 
 using testing::HostBatch;
@@ -192,4 +192,4 @@ INSTANTIATE_TEST_SUITE_P(Devices, SamplingTest, ::testing::Values(Device::cpu(),
                          [](const auto& info) { return std::string(info.param.is_cpu() ? "cpu" : "cuda"); });
 
 }  // namespace
-}  // namespace bantam
+}  // namespace bantam::sampling_test

@@ -10,7 +10,7 @@
 
 #include <gtest/gtest.h>
 
-namespace bantam {
+namespace bantam::worker_pool_test {
 namespace {
 
 TEST(WorkerPool, RunsAllWork) {
@@ -195,4 +195,4 @@ TEST(PrefetchTuner, LeavesWhatIsFastEnough) {
 }
 
 }  // namespace
-}  // namespace bantam
+}  // namespace bantam::worker_pool_test

@@ -5,7 +5,7 @@
 #include "tests/data/formats/array_files.h"
 #include "tests/data/formats/format_files.h"
 
-namespace bantam {
+namespace bantam::archive_test {
 namespace {
 
 using testing::message_of;
@@ -57,4 +57,4 @@ TEST(Archive, MembersAreNoLargerThanIsAsked) {
 }
 
 }  // namespace
-}  // namespace bantam
+}  // namespace bantam::archive_test

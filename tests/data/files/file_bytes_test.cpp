@@ -4,7 +4,7 @@
 #include "tests/data/formats/array_files.h"
 #include "tests/data/formats/format_files.h"
 
-namespace bantam {
+namespace bantam::file_bytes_test {
 namespace {
 
 using testing::message_of;
@@ -35,4 +35,4 @@ TEST(FileBytes, WhatIsNoMoreIsRead) {
 }
 
 }  // namespace
-}  // namespace bantam
+}  // namespace bantam::file_bytes_test

@@ -7,7 +7,7 @@
 
 #include <gtest/gtest.h>
 
-namespace bantam {
+namespace bantam::once_test {
 namespace {
 
 TEST(Once, RunsOnce) {
@@ -47,4 +47,4 @@ TEST(Once, OtherThreadsWaitForTheResult) {
 }
 
 }  // namespace
-}  // namespace bantam
+}  // namespace bantam::once_test

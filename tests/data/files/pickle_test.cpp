@@ -4,7 +4,7 @@
 #include "tests/data/formats/array_files.h"
 #include "tests/data/formats/pickle_files.h"
 
-namespace bantam {
+namespace bantam::pickle_test {
 namespace {
 
 using Kind = PickledValue::Kind;
@@ -181,4 +181,4 @@ TEST(Pickle, MutatedFilesAreReadOrRefused) {
 }
 
 }  // namespace
-}  // namespace bantam
+}  // namespace bantam::pickle_test

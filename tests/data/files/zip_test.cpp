@@ -4,7 +4,7 @@
 #include "tests/data/formats/array_files.h"
 #include "tests/data/formats/format_files.h"
 
-namespace bantam {
+namespace bantam::zip_test {
 namespace {
 
 using testing::message_of;
@@ -36,4 +36,4 @@ TEST(ZipFile, ASmallMemberDoesNotFillTheMemory) {
 }
 
 }  // namespace
-}  // namespace bantam
+}  // namespace bantam::zip_test

@@ -2,7 +2,7 @@
 #include "tests/data/formats/pickle_files.h"
 #include "tests/data/formats/short_run.h"
 
-namespace bantam {
+namespace bantam::cifar100_test {
 namespace {
 
 using testing::data_of;
@@ -115,4 +115,4 @@ TEST_F(Cifar100Test, ANetworkLearnsFromThem) {
 }
 
 }  // namespace
-}  // namespace bantam
+}  // namespace bantam::cifar100_test

@@ -9,7 +9,7 @@
 #include "tests/data/support.h"
 #include "tests/small_stack.h"
 
-namespace bantam {
+namespace bantam::cifar10_test {
 namespace {
 
 using testing::DatasetSplits;
@@ -315,4 +315,4 @@ TEST_F(Cifar10Test, FactsNeedNoFiles) {
 }
 
 }  // namespace
-}  // namespace bantam
+}  // namespace bantam::cifar10_test

@@ -17,7 +17,7 @@
 #include "tests/data/formats/format_files.h"
 #include "tests/data/formats/short_run.h"
 
-namespace bantam {
+namespace bantam::csv_test {
 namespace {
 
 using testing::fetched;
@@ -771,4 +771,4 @@ TEST(CsvLimit, EvaluatesRowsOfAllClassesOfASortedFile) {
 }
 
 }  // namespace
-}  // namespace bantam
+}  // namespace bantam::csv_test

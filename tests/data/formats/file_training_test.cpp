@@ -8,7 +8,7 @@
 #include "tests/data/formats/shape_files.h"
 #include "tests/data/formats/short_run.h"
 
-namespace bantam {
+namespace bantam::file_training_test {
 namespace {
 
 using testing::data_of;
@@ -215,4 +215,4 @@ TEST(FileTraining, AClassAPixelReachesAMeanIouOf09) {
 }
 
 }  // namespace
-}  // namespace bantam
+}  // namespace bantam::file_training_test

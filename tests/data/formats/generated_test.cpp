@@ -12,7 +12,7 @@
 
 #include "tests/data/support.h"
 
-namespace bantam {
+namespace bantam::generated_test {
 namespace {
 
 using testing::DatasetSplits;
@@ -158,4 +158,4 @@ TEST(Generated, ValuesSayWhereTheFigureIs) {
 }
 
 }  // namespace
-}  // namespace bantam
+}  // namespace bantam::generated_test

@@ -11,7 +11,7 @@
 #include "tests/engine/engine_fixture.h"
 #include "tests/small_stack.h"
 
-namespace bantam {
+namespace bantam::idx_test {
 namespace {
 
 using testing::DatasetSplits;
@@ -303,4 +303,4 @@ TEST_P(IdxTest, ANetworkLearnsFromThem) {
 }
 
 }  // namespace
-}  // namespace bantam
+}  // namespace bantam::idx_test

@@ -8,7 +8,7 @@
 #include "tests/data/formats/format_files.h"
 #include "tests/data/formats/short_run.h"
 
-namespace bantam {
+namespace bantam::image_folder_test {
 namespace {
 
 using testing::fetched;
@@ -376,4 +376,4 @@ TEST_F(ImageFolderTest, OneSampleCannotBeSplit) {
 }
 
 }  // namespace
-}  // namespace bantam
+}  // namespace bantam::image_folder_test

@@ -6,7 +6,7 @@
 #include "tests/data/formats/array_files.h"
 #include "tests/data/formats/short_run.h"
 
-namespace bantam {
+namespace bantam::npy_test {
 namespace {
 
 using testing::data_of;
@@ -355,4 +355,4 @@ TEST_F(NpyTest, ANetworkLearnsFromThem) {
 }
 
 }  // namespace
-}  // namespace bantam
+}  // namespace bantam::npy_test

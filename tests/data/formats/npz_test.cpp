@@ -4,7 +4,7 @@
 #include "tests/data/formats/array_files.h"
 #include "tests/data/formats/short_run.h"
 
-namespace bantam {
+namespace bantam::npz_test {
 namespace {
 
 using testing::fetched;
@@ -167,4 +167,4 @@ TEST_P(NpzTest, ANetworkLearnsFromThem) {
 }
 
 }  // namespace
-}  // namespace bantam
+}  // namespace bantam::npz_test

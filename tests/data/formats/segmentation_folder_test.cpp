@@ -2,7 +2,7 @@
 #include "bantam/base/error.h"
 #include "tests/data/formats/format_files.h"
 
-namespace bantam {
+namespace bantam::segmentation_folder_test {
 namespace {
 
 using testing::fetched;
@@ -215,4 +215,4 @@ TEST_F(SegmentationFolderTest, WrongKeysAndFoldersAreNamed) {
 }
 
 }  // namespace
-}  // namespace bantam
+}  // namespace bantam::segmentation_folder_test

@@ -13,7 +13,7 @@
 #include "tests/data/images/image_files.h"
 #include "tests/data/images/image_type_values.h"
 
-namespace bantam {
+namespace bantam::decode_fuzz_test {
 namespace {
 
 using namespace testing;
@@ -165,4 +165,4 @@ TEST(DecodeFuzz, Tiff) { mutate_type("tiff", ImageFileType::tiff, 6); }
 TEST(DecodeFuzz, Pnm) { mutate_type("p", ImageFileType::pnm, 7); }
 
 }  // namespace
-}  // namespace bantam
+}  // namespace bantam::decode_fuzz_test

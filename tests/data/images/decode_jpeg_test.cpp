@@ -8,7 +8,7 @@
 #include "tests/data/images/pillow_values.h"
 #include "tests/data/support.h"
 
-namespace bantam {
+namespace bantam::decode_jpeg_test {
 namespace {
 
 using namespace testing;
@@ -212,4 +212,4 @@ TEST(DecodeJpeg, NothingIsKeptOfEarlierFiles) {
 }
 
 }  // namespace
-}  // namespace bantam
+}  // namespace bantam::decode_jpeg_test

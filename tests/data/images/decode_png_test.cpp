@@ -9,7 +9,7 @@
 #include "tests/data/images/image_files.h"
 #include "tests/data/support.h"
 
-namespace bantam {
+namespace bantam::decode_png_test {
 namespace {
 
 using namespace testing;
@@ -213,4 +213,4 @@ TEST(DecodePng, SizesThatCannotBe) {
 }
 
 }  // namespace
-}  // namespace bantam
+}  // namespace bantam::decode_png_test

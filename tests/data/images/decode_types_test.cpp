@@ -13,7 +13,7 @@
 #include "tests/data/images/image_type_values.h"
 #include "tests/data/support.h"
 
-namespace bantam {
+namespace bantam::decode_types_test {
 namespace {
 
 using namespace testing;
@@ -222,4 +222,4 @@ TEST(DecodeTypes, JpegFilesThatLibjpegWarnsOf) {
 }
 
 }  // namespace
-}  // namespace bantam
+}  // namespace bantam::decode_types_test

@@ -15,7 +15,7 @@
 #include "tests/data/images/image_files.h"
 #include "tests/data/support.h"
 
-namespace bantam {
+namespace bantam::gpu_decoder_test {
 namespace {
 
 using testing::FileBytes;
@@ -271,4 +271,4 @@ TEST(MemoryBlock, ReusesWhatIsFreedAndRefusesWhatDoesNotFit) {
 }
 
 }  // namespace
-}  // namespace bantam
+}  // namespace bantam::gpu_decoder_test

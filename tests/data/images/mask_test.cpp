@@ -9,7 +9,7 @@
 #include "tests/data/images/image_files.h"
 #include "tests/data/support.h"
 
-namespace bantam {
+namespace bantam::mask_test {
 namespace {
 
 using namespace testing;
@@ -148,4 +148,4 @@ TEST(Mask, WrongKeysAreNamed) {
 }
 
 }  // namespace
-}  // namespace bantam
+}  // namespace bantam::mask_test

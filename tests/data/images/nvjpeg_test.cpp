@@ -12,7 +12,7 @@
 #include "tests/data/delivery/loader_fixture.h"
 #include "tests/data/images/image_files.h"
 
-namespace bantam {
+namespace bantam::nvjpeg_test {
 namespace {
 
 using testing::difference_of;
@@ -178,4 +178,4 @@ TEST_F(NvjpegTest, BatchesHaveTheSameBitsForAnyCacheAndWorkers) {
 }
 
 }  // namespace
-}  // namespace bantam
+}  // namespace bantam::nvjpeg_test

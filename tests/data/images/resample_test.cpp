@@ -11,7 +11,7 @@
 #include "tests/data/images/image_files.h"
 #include "tests/data/images/pillow_values.h"
 
-namespace bantam {
+namespace bantam::resample_test {
 namespace {
 
 using namespace testing;
@@ -232,4 +232,4 @@ TEST(DecodeSampled, WindowsBeyondTheImage) {
 }
 
 }  // namespace
-}  // namespace bantam
+}  // namespace bantam::resample_test

@@ -9,7 +9,7 @@
 #include "tests/base/config_error.h"
 #include "tests/data/support.h"
 
-namespace bantam {
+namespace bantam::batch_plan_test {
 namespace {
 
 using kernels::ImagePlacement;
@@ -234,4 +234,4 @@ TEST(EvaluationPipeline, KeepsSizeAndNormalizationOnly) {
 }
 
 }  // namespace
-}  // namespace bantam
+}  // namespace bantam::batch_plan_test

@@ -6,7 +6,7 @@
 
 #include <gtest/gtest.h>
 
-namespace bantam {
+namespace bantam::epoch_order_test {
 namespace {
 
 bool is_permutation_of_all(std::vector<std::int32_t> order) {
@@ -117,4 +117,4 @@ TEST(WeightedOrder, BalancedClassesComeEquallyOften) {
 }
 
 }  // namespace
-}  // namespace bantam
+}  // namespace bantam::epoch_order_test

@@ -9,7 +9,7 @@
 #include "bantam/data/pipeline/pipeline.h"
 #include "tests/data/support.h"
 
-namespace bantam {
+namespace bantam::mix_test {
 namespace {
 
 using kernels::SampleMix;
@@ -157,4 +157,4 @@ TEST(MixStages, AreReadBeforeTheBatch) {
 }
 
 }  // namespace
-}  // namespace bantam
+}  // namespace bantam::mix_test

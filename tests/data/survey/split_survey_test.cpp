@@ -14,7 +14,7 @@
 #include "bantam/data/survey/spread_samples.h"
 #include "tests/data/support.h"
 
-namespace bantam {
+namespace bantam::split_survey_test {
 namespace {
 
 /// PNG files of one grey each, 10·i, of 2 x (i + 1) pixels; class i % 2 of three, but the file of sample 5 is cut
@@ -267,4 +267,4 @@ TEST(SpreadSamples, HaveAsManyOfEachClassAsThereAre) {
 }
 
 }  // namespace
-}  // namespace bantam
+}  // namespace bantam::split_survey_test

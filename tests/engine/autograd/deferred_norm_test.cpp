@@ -6,7 +6,7 @@
 #include "tests/engine/engine_fixture.h"
 #include "tests/engine/fixed_norm.h"
 
-namespace bantam {
+namespace bantam::deferred_norm_test {
 namespace {
 
 using testing::EngineTest;
@@ -125,4 +125,4 @@ TEST(DeferredNorms, AreThoseWithoutActivationWhoseOnlyReaderIsASum) {
 }
 
 }  // namespace
-}  // namespace bantam
+}  // namespace bantam::deferred_norm_test

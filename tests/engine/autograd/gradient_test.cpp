@@ -4,7 +4,7 @@
 #include "bantam/engine/ops/batch_norm.h"
 #include "tests/engine/engine_fixture.h"
 
-namespace bantam {
+namespace bantam::gradient_test {
 namespace {
 
 using testing::EngineTest;
@@ -137,4 +137,4 @@ TEST_P(GradientTest, ResidualBlocksHaveTheSameBits) {
 }
 
 }  // namespace
-}  // namespace bantam
+}  // namespace bantam::gradient_test

@@ -7,7 +7,7 @@
 #include "bantam/base/error.h"
 #include "bantam/engine/autograd/parameters.h"
 
-namespace bantam {
+namespace bantam::initializer_test {
 namespace {
 
 constexpr Fans kFans{.in = 300, .out = 200};
@@ -145,4 +145,4 @@ TEST(InitializerTest, AnUnknownNameIsToldFromThoseThereAre) {
 }
 
 }  // namespace
-}  // namespace bantam
+}  // namespace bantam::initializer_test

@@ -4,7 +4,7 @@
 #include "bantam/base/error.h"
 #include "tests/engine/engine_fixture.h"
 
-namespace bantam {
+namespace bantam::parameters_test {
 namespace {
 
 using testing::EngineTest;
@@ -194,4 +194,4 @@ TEST_P(ParametersTest, BuffersStartAtTheirValueAndNextFollows) {
 }
 
 }  // namespace
-}  // namespace bantam
+}  // namespace bantam::parameters_test

@@ -6,7 +6,7 @@
 #include "tests/engine/engine_fixture.h"
 #include "tests/engine/walk.h"
 
-namespace bantam {
+namespace bantam::partial_gradients_test {
 namespace {
 
 using testing::EngineTest;
@@ -188,4 +188,4 @@ TEST_P(PartialGradientsTest, PlannedStepsFollowTheirPlans) {
 }
 
 }  // namespace
-}  // namespace bantam
+}  // namespace bantam::partial_gradients_test

@@ -7,7 +7,7 @@
 #include "tests/engine/engine_fixture.h"
 #include "tests/engine/fixed_norm.h"
 
-namespace bantam {
+namespace bantam::saved_tensor_test {
 namespace {
 
 using testing::EngineTest;
@@ -167,4 +167,4 @@ TEST_P(SavedTensorTest, SavedStatisticsComeBackInOrderAndNoMore) {
 }
 
 }  // namespace
-}  // namespace bantam
+}  // namespace bantam::saved_tensor_test

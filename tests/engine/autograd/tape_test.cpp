@@ -4,7 +4,7 @@
 #include "tests/engine/engine_fixture.h"
 #include "tests/engine/finite_differences.h"
 
-namespace bantam {
+namespace bantam::tape_test {
 namespace {
 
 using testing::EngineTest;
@@ -280,4 +280,4 @@ TEST_P(TapeTest, BadShapesAreNamed) {
 }
 
 }  // namespace
-}  // namespace bantam
+}  // namespace bantam::tape_test

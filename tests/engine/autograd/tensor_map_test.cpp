@@ -5,7 +5,7 @@
 #include "bantam/engine/autograd/tensor.h"
 #include "bantam/engine/step/batch_source.h"
 
-namespace bantam {
+namespace bantam::tensor_map_test {
 namespace {
 
 Tensor host_tensor(float& value) {
@@ -69,4 +69,4 @@ TEST(BatchSourceTest, DescribesItsTensors) {
 }
 
 }  // namespace
-}  // namespace bantam
+}  // namespace bantam::tensor_map_test

@@ -3,7 +3,7 @@
 #include "bantam/engine/autograd/tensor_notes.h"
 #include "tests/engine/engine_fixture.h"
 
-namespace bantam {
+namespace bantam::tensor_test {
 namespace {
 
 using testing::EngineTest;
@@ -101,4 +101,4 @@ TEST(RuntimeTest, NamesAreInternedOnce) {
 }
 
 }  // namespace
-}  // namespace bantam
+}  // namespace bantam::tensor_test

@@ -9,7 +9,7 @@
 #include "bantam/engine/comm/simulator.h"
 #include "tests/engine/comm/on_ranks.h"
 
-namespace bantam {
+namespace bantam::collectives_test {
 namespace {
 
 using testing::nothing_thrown;
@@ -66,4 +66,4 @@ TEST(Collectives, ABroadcastComesFromARankThatExists) {
 }
 
 }  // namespace
-}  // namespace bantam
+}  // namespace bantam::collectives_test

@@ -10,7 +10,7 @@
 #include "bantam/engine/comm/endpoint.h"
 #include "tests/engine/message_of.h"
 
-namespace bantam {
+namespace bantam::launch_environment_test {
 namespace {
 
 using Variables = std::map<std::string, std::string>;
@@ -243,4 +243,4 @@ TEST(Endpoint, TextAndBack) {
 }
 
 }  // namespace
-}  // namespace bantam
+}  // namespace bantam::launch_environment_test

@@ -12,7 +12,7 @@
 #include "tests/engine/comm/on_ranks.h"
 #include "tests/engine/message_of.h"
 
-namespace bantam {
+namespace bantam::mesh_test {
 namespace {
 
 using testing::message_of;
@@ -228,4 +228,4 @@ TEST(Mesh, SilenceIsBlamedOnTheRankThatIsSilent) {
 }
 
 }  // namespace
-}  // namespace bantam
+}  // namespace bantam::mesh_test

@@ -4,7 +4,7 @@
 #include "bantam/engine/comm/handshake.h"
 #include "tests/engine/comm/rank_processes.h"
 
-namespace bantam {
+namespace bantam::rendezvous_test {
 namespace {
 
 using testing::Environment;
@@ -200,4 +200,4 @@ TEST(Handshake, AProofHoldsForItsSecretContextAndMessage) {
 }
 
 }  // namespace
-}  // namespace bantam
+}  // namespace bantam::rendezvous_test

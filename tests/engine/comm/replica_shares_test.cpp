@@ -8,7 +8,7 @@
 #include "bantam/engine/comm/span_shares.h"
 #include "tests/engine/message_of.h"
 
-namespace bantam {
+namespace bantam::replica_shares_test {
 namespace {
 
 using testing::message_of;
@@ -87,4 +87,4 @@ TEST(SpanShares, AreWholeLinesAndTheirPieces) {
 }
 
 }  // namespace
-}  // namespace bantam
+}  // namespace bantam::replica_shares_test

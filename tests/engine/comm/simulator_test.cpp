@@ -14,7 +14,7 @@
 #include "bantam/engine/comm/collectives.h"
 #include "tests/engine/comm/tree_sums.h"
 
-namespace bantam {
+namespace bantam::simulator_test {
 namespace {
 
 using testing::random_shares;
@@ -171,4 +171,4 @@ TEST(Simulator, EachFaultHasItsReason) {
 }
 
 }  // namespace
-}  // namespace bantam
+}  // namespace bantam::simulator_test

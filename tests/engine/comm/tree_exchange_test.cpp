@@ -10,7 +10,7 @@
 #include "tests/engine/comm/tree_sums.h"
 #include "tests/engine/message_of.h"
 
-namespace bantam {
+namespace bantam::tree_exchange_test {
 namespace {
 
 using testing::message_of;
@@ -156,4 +156,4 @@ TEST(TreeExchange, WhatDoesNotFitIsAnError) {
 }
 
 }  // namespace
-}  // namespace bantam
+}  // namespace bantam::tree_exchange_test

@@ -6,7 +6,7 @@
 
 #include "tests/engine/comm/rank_processes.h"
 
-namespace bantam {
+namespace bantam::watch_test {
 namespace {
 
 using testing::expect_ready;
@@ -130,4 +130,4 @@ TEST(Watch, DISABLED_RandomKills) {
 }
 
 }  // namespace
-}  // namespace bantam
+}  // namespace bantam::watch_test

@@ -8,7 +8,7 @@
 #include "tests/engine/engine_fixture.h"
 #include "tests/engine/fixed_norm.h"
 
-namespace bantam {
+namespace bantam::conv_norm_test {
 namespace {
 
 using testing::EngineTest;
@@ -184,4 +184,4 @@ TEST_P(ConvNormTest, TrainsAsTheLayersApart) {
 }
 
 }  // namespace
-}  // namespace bantam
+}  // namespace bantam::conv_norm_test

@@ -10,7 +10,7 @@
 #include "tests/engine/engine_fixture.h"
 #include "tests/engine/fixed_norm.h"
 
-namespace bantam {
+namespace bantam::frozen_parameters_test {
 namespace {
 
 using testing::EngineTest;
@@ -179,4 +179,4 @@ TEST_P(FrozenParametersTest, AFrozenParameterIsLeftAloneAndTheOthersKeepTheirBit
 }
 
 }  // namespace
-}  // namespace bantam
+}  // namespace bantam::frozen_parameters_test

@@ -4,7 +4,7 @@
 #include "bantam/engine/graph/lower.h"
 #include "tests/engine/engine_fixture.h"
 
-namespace bantam {
+namespace bantam::frozen_prefix_test {
 namespace {
 
 const Precision kHalf{PrecisionKind::mixed_float16};
@@ -128,4 +128,4 @@ TEST_P(FrozenPrefixTest, EvaluationComputesWhatTrainingDoes) {
 }
 
 }  // namespace
-}  // namespace bantam
+}  // namespace bantam::frozen_prefix_test

@@ -10,7 +10,7 @@
 #include "bantam/engine/layers/layers.h"
 #include "tests/cpu_seconds.h"
 
-namespace bantam {
+namespace bantam::graph_test {
 namespace {
 
 Graph residual() {
@@ -213,4 +213,4 @@ TEST(LowerTest, AFusionThatTwoSegmentsCutIsTheFirstOnes) {
 }
 
 }  // namespace
-}  // namespace bantam
+}  // namespace bantam::graph_test

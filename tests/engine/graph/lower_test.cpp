@@ -7,7 +7,7 @@
 #include "bantam/base/error.h"
 #include "bantam/engine/layers/layers.h"
 
-namespace bantam {
+namespace bantam::lower_test {
 namespace {
 
 using Kind = RecomputeOptions::Kind;
@@ -90,4 +90,4 @@ TEST(StepProgramTest, KnowsNoOtherNodes) {
 }
 
 }  // namespace
-}  // namespace bantam
+}  // namespace bantam::lower_test

@@ -4,7 +4,7 @@
 #include "bantam/memory/reports/memory_report.h"
 #include "tests/engine/engine_fixture.h"
 
-namespace bantam::testing {
+namespace bantam::testing::memory_report_of_model_test {
 namespace {
 
 class MemoryReportOfModel : public EngineTest {};
@@ -50,4 +50,4 @@ TEST_P(MemoryReportOfModel, NamesLayersAndReleasesWhatItSays) {
 BANTAM_INSTANTIATE_ON_DEVICES(MemoryReportOfModel);
 
 }  // namespace
-}  // namespace bantam::testing
+}  // namespace bantam::testing::memory_report_of_model_test

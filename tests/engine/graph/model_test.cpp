@@ -2,7 +2,7 @@
 #include "bantam/base/error.h"
 #include "tests/engine/engine_fixture.h"
 
-namespace bantam {
+namespace bantam::model_test {
 namespace {
 
 using testing::EngineTest;
@@ -241,4 +241,4 @@ TEST_P(ModelTest, WrongInputsAreNamed) {
 }
 
 }  // namespace
-}  // namespace bantam
+}  // namespace bantam::model_test

@@ -6,7 +6,7 @@
 #include "tests/engine/engine_fixture.h"
 #include "tests/engine/walk.h"
 
-namespace bantam {
+namespace bantam::narrow_gradients_of_model_test {
 namespace {
 
 using testing::EngineTest;
@@ -196,4 +196,4 @@ TEST_P(NarrowGradientsOfModelTest, RecordedUpdatesKeepThemAsTheyWereRecorded) {
 }
 
 }  // namespace
-}  // namespace bantam
+}  // namespace bantam::narrow_gradients_of_model_test

@@ -1,7 +1,7 @@
 // Recompute: the same bits under every policy, and what each keeps in memory, to the byte.
 #include "tests/engine/engine_fixture.h"
 
-namespace bantam {
+namespace bantam::recompute_test {
 namespace {
 
 using testing::EngineTest;
@@ -231,4 +231,4 @@ TEST_P(RecomputeTest, RecomputeOfAChainOfBlocksNeedsLessMemory) {
 }
 
 }  // namespace
-}  // namespace bantam
+}  // namespace bantam::recompute_test

@@ -11,7 +11,7 @@
 #include "tests/engine/engine_fixture.h"
 #include "tests/engine/message_of.h"
 
-namespace bantam::testing {
+namespace bantam::testing::dlpack_test {
 namespace {
 
 class DlpackTest : public EngineTest {};
@@ -307,4 +307,4 @@ TEST_P(DlpackStreamTest, AddressesThatKernelsCannotReadAreRefused) {
 }
 
 }  // namespace
-}  // namespace bantam::testing
+}  // namespace bantam::testing::dlpack_test

@@ -8,7 +8,7 @@
 #include "tests/engine/engine_fixture.h"
 #include "tests/engine/message_of.h"
 
-namespace bantam::testing {
+namespace bantam::testing::external_memory_test {
 namespace {
 
 constexpr std::uint64_t kMiB = 1u << 20;
@@ -182,4 +182,4 @@ TEST(ExternalSourceTest, AddressesThatAreNotAlignedAreRefused) {
 }
 
 }  // namespace
-}  // namespace bantam::testing
+}  // namespace bantam::testing::external_memory_test

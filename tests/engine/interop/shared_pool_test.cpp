@@ -8,7 +8,7 @@
 #include "bantam/engine/interop/pool_functions.h"
 #include "tests/engine/engine_fixture.h"
 
-namespace bantam::testing {
+namespace bantam::testing::shared_pool_test {
 namespace {
 
 constexpr std::uint64_t kMiB = 1u << 20;
@@ -181,4 +181,4 @@ TEST(PoolFunctionsTest, BadArgumentsAreRefusedWithAMessage) {
 }
 
 }  // namespace
-}  // namespace bantam::testing
+}  // namespace bantam::testing::shared_pool_test

@@ -5,7 +5,7 @@
 #include "tests/engine/engine_fixture.h"
 #include "tests/engine/finite_differences.h"
 
-namespace bantam {
+namespace bantam::built_in_layers_test {
 namespace {
 
 using testing::EngineTest;
@@ -313,4 +313,4 @@ TEST(BuiltInLayerShapes, ThatDoNotFitAreRefused) {
 }
 
 }  // namespace
-}  // namespace bantam
+}  // namespace bantam::built_in_layers_test

@@ -5,7 +5,7 @@
 
 #include "tests/engine/engine_fixture.h"
 
-namespace bantam {
+namespace bantam::initial_values_test {
 namespace {
 
 using testing::EngineTest;
@@ -115,4 +115,4 @@ TEST_P(InitialValuesTest, TheSameSeedGivesTheSameBits) {
 }
 
 }  // namespace
-}  // namespace bantam
+}  // namespace bantam::initial_values_test

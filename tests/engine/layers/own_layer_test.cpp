@@ -9,7 +9,7 @@
 #include "bantam/engine/train/trainer.h"
 #include "tests/engine/engine_fixture.h"
 
-namespace bantam {
+namespace bantam::own_layer_test {
 namespace {
 
 using testing::EngineTest;
@@ -258,4 +258,4 @@ TEST(MetaTensor, no_memory_of_the_process_can_be_where_one_is) {
 }
 
 }  // namespace
-}  // namespace bantam
+}  // namespace bantam::own_layer_test

@@ -9,7 +9,7 @@
 #include "tests/engine/engine_fixture.h"
 #include "tests/engine/losses/loss_updates.h"
 
-namespace bantam {
+namespace bantam::model_losses_test {
 namespace {
 
 using testing::EngineTest;
@@ -375,4 +375,4 @@ TEST(LossOptionsOfLosses, TargetsFollowTheOutput) {
 }
 
 }  // namespace
-}  // namespace bantam
+}  // namespace bantam::model_losses_test

@@ -8,7 +8,7 @@
 #include "bantam/base/error.h"
 #include "tests/engine/train/regression.h"
 
-namespace bantam {
+namespace bantam::metric_test {
 namespace {
 
 const MetricPtr kRmse = std::make_shared<testing::RootMeanSquaredError>();
@@ -63,4 +63,4 @@ TEST(MetricNumbers, OthersAreRefusedByName) {
 }
 
 }  // namespace
-}  // namespace bantam
+}  // namespace bantam::metric_test

@@ -9,7 +9,7 @@
 #include "tests/engine/engine_fixture.h"
 #include "tests/engine/train/regression.h"
 
-namespace bantam {
+namespace bantam::metric_values_test {
 namespace {
 
 constexpr std::int64_t kSamples = 300, kClasses = 6, kLabelled = 5, kTargetsOf = 3;
@@ -249,4 +249,4 @@ TEST_P(MetricValuesTest, ThoseOfEvaluationsLeaveTrainingAsItIs) {
 BANTAM_INSTANTIATE_ON_DEVICES(MetricValuesTest);
 
 }  // namespace
-}  // namespace bantam
+}  // namespace bantam::metric_values_test

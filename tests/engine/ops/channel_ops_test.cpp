@@ -3,7 +3,7 @@
 #include "bantam/base/error.h"
 #include "tests/engine/engine_fixture.h"
 
-namespace bantam {
+namespace bantam::channel_ops_test {
 namespace {
 
 class ChannelOpsTest : public testing::EngineTest {
@@ -98,4 +98,4 @@ TEST_P(ChannelOpsTest, ConstantFactorsKeepNothing) {
 }
 
 }  // namespace
-}  // namespace bantam
+}  // namespace bantam::channel_ops_test

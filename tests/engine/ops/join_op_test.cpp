@@ -5,7 +5,7 @@
 #include "tests/engine/finite_differences.h"
 #include "tests/engine/ops/join_oracle.h"
 
-namespace bantam {
+namespace bantam::join_op_test {
 namespace {
 
 using testing::EngineTest;
@@ -220,4 +220,4 @@ TEST_P(JoinOpTest, ADenseBlockKeepsEachLayersChannelsOnce) {
 }
 
 }  // namespace
-}  // namespace bantam
+}  // namespace bantam::join_op_test

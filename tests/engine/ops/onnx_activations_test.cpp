@@ -5,7 +5,7 @@
 
 #include "tests/engine/engine_fixture.h"
 
-namespace bantam {
+namespace bantam::onnx_activations_test {
 namespace {
 
 class OnnxActivationsTest : public testing::EngineTest {};
@@ -55,4 +55,4 @@ TEST_P(OnnxActivationsTest, AreComputed) {
 }
 
 }  // namespace
-}  // namespace bantam
+}  // namespace bantam::onnx_activations_test

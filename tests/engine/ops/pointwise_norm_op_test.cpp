@@ -8,7 +8,7 @@
 #include "tests/engine/engine_fixture.h"
 #include "tests/engine/fixed_norm.h"
 
-namespace bantam {
+namespace bantam::pointwise_norm_op_test {
 namespace {
 
 using testing::EngineTest;
@@ -157,4 +157,4 @@ TEST(PointwiseNormLowering, DefersTheNormToAPointwiseConvolution) {
 }
 
 }  // namespace
-}  // namespace bantam
+}  // namespace bantam::pointwise_norm_op_test

@@ -5,7 +5,7 @@
 
 #include "bantam/base/error.h"
 
-namespace bantam {
+namespace bantam::batch_search_test {
 namespace {
 
 /// A memory that holds batches of up to `most`, but for those that `hole` names.
@@ -73,4 +73,4 @@ TEST(BatchSearch, IsWithinAPerCentWhereThereIsMuchToLookAt) {
 }
 
 }  // namespace
-}  // namespace bantam
+}  // namespace bantam::batch_search_test

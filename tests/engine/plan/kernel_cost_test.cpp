@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-namespace bantam {
+namespace bantam::kernel_cost_test {
 namespace {
 
 using kernels::KernelKind;
@@ -42,4 +42,4 @@ TEST(KernelCost, OfALogIsTheSum) {
 }
 
 }  // namespace
-}  // namespace bantam
+}  // namespace bantam::kernel_cost_test

@@ -3,7 +3,7 @@
 
 #include "tests/engine/engine_fixture.h"
 
-namespace bantam::testing {
+namespace bantam::testing::oom_advice_test {
 namespace {
 
 Graph chain() {
@@ -100,4 +100,4 @@ TEST(OomAdvice, NamesNothingThatNeedsMore) {
 }
 
 }  // namespace
-}  // namespace bantam::testing
+}  // namespace bantam::testing::oom_advice_test

@@ -7,7 +7,7 @@
 #include "bantam/engine/plan/recompute_policies.h"
 #include "tests/engine/engine_fixture.h"
 
-namespace bantam::testing {
+namespace bantam::testing::recompute_search_test {
 namespace {
 
 /// Residual blocks that shrink as a classifier's do, between a stem and a head.
@@ -197,4 +197,4 @@ TEST(RecomputeSearch, TheChoiceChangesNoBit) {
 }
 
 }  // namespace
-}  // namespace bantam::testing
+}  // namespace bantam::testing::recompute_search_test

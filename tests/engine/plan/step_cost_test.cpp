@@ -4,7 +4,7 @@
 #include "bantam/engine/plan/step_ledger.h"
 #include "tests/engine/engine_fixture.h"
 
-namespace bantam::testing {
+namespace bantam::testing::step_cost_test {
 namespace {
 
 using kernels::KernelPhase;
@@ -140,4 +140,4 @@ TEST(UpdateCost, ManyWeightsWantLargerBatchesAndAccumulationSmallerOnes) {
 }
 
 }  // namespace
-}  // namespace bantam::testing
+}  // namespace bantam::testing::step_cost_test

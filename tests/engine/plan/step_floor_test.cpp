@@ -5,7 +5,7 @@
 
 #include "bantam/engine/layers/layers.h"
 
-namespace bantam {
+namespace bantam::step_floor_test {
 namespace {
 
 constexpr double kParameters = 1000;
@@ -37,4 +37,4 @@ TEST(StepFloorTest, ANormKeepsWhatItsInputIs) {
 }
 
 }  // namespace
-}  // namespace bantam
+}  // namespace bantam::step_floor_test

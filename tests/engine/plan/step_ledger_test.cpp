@@ -6,7 +6,7 @@
 
 #include "tests/engine/engine_fixture.h"
 
-namespace bantam::testing {
+namespace bantam::testing::step_ledger_test {
 namespace {
 
 using kernels::KernelPhase;
@@ -132,4 +132,4 @@ TEST(StepLedger, NodesThatRunAsOneOpStandOnce) {
 }
 
 }  // namespace
-}  // namespace bantam::testing
+}  // namespace bantam::testing::step_ledger_test

@@ -10,7 +10,7 @@
 #include "bantam/engine/graph/lower.h"
 #include "tests/engine/engine_fixture.h"
 
-namespace bantam::testing {
+namespace bantam::testing::step_plan_test {
 namespace {
 
 /// A network drawn from `random`: convolutions of all kinds, normalisation, pooling, residual blocks, dropout, a head.
@@ -266,4 +266,4 @@ TEST(StepPlan, RefusesWhatIsNoBatch) {
 }
 
 }  // namespace
-}  // namespace bantam::testing
+}  // namespace bantam::testing::step_plan_test

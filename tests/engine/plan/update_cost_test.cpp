@@ -3,7 +3,7 @@
 
 #include "bantam/engine/plan/step_cost.h"
 
-namespace bantam {
+namespace bantam::update_cost_test {
 namespace {
 
 /// 0.1 s whatever the batch, and 2 ms a sample.
@@ -28,4 +28,4 @@ TEST(UpdateCostByHand, TheLeastBatchThatIsEnough) {
 }
 
 }  // namespace
-}  // namespace bantam
+}  // namespace bantam::update_cost_test

@@ -6,7 +6,7 @@
 #include "bantam/base/atomic_file.h"
 #include "bantam/base/error.h"
 
-namespace bantam {
+namespace bantam::algorithm_file_test {
 namespace {
 
 class AlgorithmFileTest : public ::testing::Test {
@@ -42,4 +42,4 @@ TEST_F(AlgorithmFileTest, RefusesWhatIsMissingDamagedOrForeign) {
 }
 
 }  // namespace
-}  // namespace bantam
+}  // namespace bantam::algorithm_file_test

@@ -10,7 +10,7 @@
 #include "bantam/memory/pages/paged_source.h"
 #include "tests/engine/engine_fixture.h"
 
-namespace bantam {
+namespace bantam::failing_source_test {
 namespace {
 
 using testing::MemorySource;
@@ -238,4 +238,4 @@ TEST(FailingSource, TrainingGoesOnWhereverMemoryIsRefused) {
 }
 
 }  // namespace
-}  // namespace bantam
+}  // namespace bantam::failing_source_test

@@ -6,7 +6,7 @@
 #include "tests/engine/engine_fixture.h"
 #include "tests/engine/message_of.h"
 
-namespace bantam::testing {
+namespace bantam::testing::runtime_limits_test {
 namespace {
 
 constexpr std::uint64_t kMiB = 1u << 20;
@@ -220,4 +220,4 @@ TEST(RuntimeLimits, MetaAndCpuHaveNoOverhead) {
 }
 
 }  // namespace
-}  // namespace bantam::testing
+}  // namespace bantam::testing::runtime_limits_test

@@ -5,7 +5,7 @@
 #include "bantam/engine/step/training_step.h"
 #include "tests/engine/engine_fixture.h"
 
-namespace bantam {
+namespace bantam::accumulation_test {
 namespace {
 
 using testing::EngineTest;
@@ -96,4 +96,4 @@ TEST_P(AccumulationTest, EvaluatedBatchesCountEachSampleOnce) {
 }
 
 }  // namespace
-}  // namespace bantam
+}  // namespace bantam::accumulation_test

@@ -8,7 +8,7 @@
 #include "bantam/engine/train/trainer.h"
 #include "tests/engine/step/dense_weights.h"
 
-namespace bantam::testing {
+namespace bantam::testing::ema_test {
 namespace {
 
 class EmaTest : public EngineTest {
@@ -166,4 +166,4 @@ TEST_P(EmaTest, RefusesWhatIsOutOfRange) {
 }
 
 }  // namespace
-}  // namespace bantam::testing
+}  // namespace bantam::testing::ema_test

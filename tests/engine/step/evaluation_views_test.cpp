@@ -10,7 +10,7 @@
 #include "tests/engine/engine_fixture.h"
 #include "tests/engine/message_of.h"
 
-namespace bantam::testing {
+namespace bantam::testing::evaluation_views_test {
 namespace {
 
 using Crop = EvaluationViews::Crop;
@@ -254,4 +254,4 @@ TEST(EvaluationViewsChecks, SharesAndSizes) {
 }
 
 }  // namespace
-}  // namespace bantam::testing
+}  // namespace bantam::testing::evaluation_views_test

@@ -3,7 +3,7 @@
 #include "bantam/engine/step/training_step.h"
 #include "tests/engine/engine_fixture.h"
 
-namespace bantam {
+namespace bantam::micro_batches_test {
 namespace {
 
 using testing::EngineTest;
@@ -130,4 +130,4 @@ TEST_P(MicroBatchesTest, ABatchNormRefusesMicroBatchesThatWereNotAskedForByName)
 }
 
 }  // namespace
-}  // namespace bantam
+}  // namespace bantam::micro_batches_test

@@ -8,7 +8,7 @@
 #include "tests/engine/engine_fixture.h"
 #include "tests/engine/message_of.h"
 
-namespace bantam {
+namespace bantam::newton_schulz_test {
 namespace {
 
 using testing::EngineTest;
@@ -343,4 +343,4 @@ TEST(MuonThreadsTest, BitsDoNotDependOnTheNumberOfThreads) {
 }
 
 }  // namespace
-}  // namespace bantam
+}  // namespace bantam::newton_schulz_test

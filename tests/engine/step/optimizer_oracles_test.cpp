@@ -11,7 +11,7 @@
 #include "tests/base/config_error.h"
 #include "tests/engine/engine_fixture.h"
 
-namespace bantam {
+namespace bantam::optimizer_oracles_test {
 namespace {
 
 using testing::EngineTest;
@@ -312,4 +312,4 @@ TEST_P(OptimizerOraclesTest, OptionsThatDoNotGoTogetherAreRefused) {
 }
 
 }  // namespace
-}  // namespace bantam
+}  // namespace bantam::optimizer_oracles_test

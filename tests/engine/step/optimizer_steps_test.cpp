@@ -4,7 +4,7 @@
 
 #include "tests/engine/engine_fixture.h"
 
-namespace bantam {
+namespace bantam::optimizer_steps_test {
 namespace {
 
 using testing::EngineTest;
@@ -136,4 +136,4 @@ TEST_P(OptimizerStepsTest, WarmingUpChangesNothing) {
 }
 
 }  // namespace
-}  // namespace bantam
+}  // namespace bantam::optimizer_steps_test

@@ -7,7 +7,7 @@
 #include "bantam/base/error.h"
 #include "tests/engine/engine_fixture.h"
 
-namespace bantam {
+namespace bantam::optimizer_test {
 namespace {
 
 using testing::EngineTest;
@@ -224,4 +224,4 @@ TEST_P(OptimizerTest, RmspropHasMomentumFromTheBeginningOrNever) {
 }
 
 }  // namespace
-}  // namespace bantam
+}  // namespace bantam::optimizer_test

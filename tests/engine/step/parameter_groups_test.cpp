@@ -8,7 +8,7 @@
 #include "tests/base/config_error.h"
 #include "tests/engine/engine_fixture.h"
 
-namespace bantam::testing {
+namespace bantam::testing::parameter_groups_test {
 namespace {
 
 class ParameterGroupsTest : public EngineTest {};
@@ -229,4 +229,4 @@ TEST_P(ParameterGroupsTest, AScheduleMovesEveryGroup) {
 }
 
 }  // namespace
-}  // namespace bantam::testing
+}  // namespace bantam::testing::parameter_groups_test

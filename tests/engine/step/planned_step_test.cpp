@@ -6,7 +6,7 @@
 #include "bantam/engine/train/trainer.h"
 #include "tests/engine/engine_fixture.h"
 
-namespace bantam {
+namespace bantam::planned_step_test {
 namespace {
 
 using testing::EngineTest;
@@ -289,4 +289,4 @@ TEST(PlannedStep, a_layer_that_cannot_be_rehearsed_runs_eagerly) {
 }
 
 }  // namespace
-}  // namespace bantam
+}  // namespace bantam::planned_step_test

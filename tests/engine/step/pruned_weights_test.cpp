@@ -9,7 +9,7 @@
 #include "bantam/engine/train/safetensors.h"
 #include "tests/engine/step/dense_weights.h"
 
-namespace bantam::testing {
+namespace bantam::testing::pruned_weights_test {
 namespace {
 
 class PrunedWeightsTest : public EngineTest {
@@ -219,4 +219,4 @@ TEST_P(PrunedWeightsTest, RefusesWhatIsOutOfRange) {
 }
 
 }  // namespace
-}  // namespace bantam::testing
+}  // namespace bantam::testing::pruned_weights_test

@@ -18,7 +18,7 @@
 #include "tests/engine/engine_fixture.h"
 #include "tests/engine/shared_source.h"
 
-namespace bantam {
+namespace bantam::replicas_test {
 namespace {
 
 using kernels::reference::tree_node;
@@ -521,4 +521,4 @@ TEST(ReplicaOptionsTest, AreChecked) {
 }
 
 }  // namespace
-}  // namespace bantam
+}  // namespace bantam::replicas_test

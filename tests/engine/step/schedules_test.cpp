@@ -11,7 +11,7 @@
 #include "tests/base/config_error.h"
 #include "tests/engine/step/schedule_values.h"
 
-namespace bantam {
+namespace bantam::schedules_test {
 namespace {
 
 constexpr ScheduleFacts kRun{.learning_rate = 0.1f, .updates = 40, .updates_per_epoch = 8};
@@ -169,4 +169,4 @@ TEST(Schedules, ErrorsNameThePlace) {
 }
 
 }  // namespace
-}  // namespace bantam
+}  // namespace bantam::schedules_test

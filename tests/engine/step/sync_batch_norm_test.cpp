@@ -17,7 +17,7 @@
 #include "tests/engine/finite_differences.h"
 #include "tests/engine/shared_source.h"
 
-namespace bantam {
+namespace bantam::sync_batch_norm_test {
 namespace {
 
 using testing::expect_directional;
@@ -284,4 +284,4 @@ TEST(SyncBatchNormOnRanksTest, NeedsARankForEachReplica) {
 }
 
 }  // namespace
-}  // namespace bantam
+}  // namespace bantam::sync_batch_norm_test

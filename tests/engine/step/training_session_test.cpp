@@ -5,7 +5,7 @@
 #include "bantam/engine/step/training_step.h"
 #include "tests/engine/engine_fixture.h"
 
-namespace bantam::testing {
+namespace bantam::testing::training_session_test {
 namespace {
 
 const SessionOptions kOptions{.model = {.seed = 3}, .optimizer = {.learning_rate = 0.1f}};
@@ -69,4 +69,4 @@ TEST_P(TrainingSessionTest, AStopReleasesAll) {
 BANTAM_INSTANTIATE_ON_DEVICES(TrainingSessionTest);
 
 }  // namespace
-}  // namespace bantam::testing
+}  // namespace bantam::testing::training_session_test

@@ -5,7 +5,7 @@
 #include "bantam/engine/step/training_step.h"
 #include "tests/engine/engine_fixture.h"
 
-namespace bantam::testing {
+namespace bantam::testing::warm_up_test {
 namespace {
 
 /// A model in training, and everything about it that a warm-up could change.
@@ -162,4 +162,4 @@ TEST_P(WarmUpTest, RunsTheLargestMicroBatchThatFits) {
 }
 
 }  // namespace
-}  // namespace bantam::testing
+}  // namespace bantam::testing::warm_up_test

@@ -11,7 +11,7 @@
 #include "bantam/engine/train/safetensors.h"
 #include "tests/engine/engine_fixture.h"
 
-namespace bantam {
+namespace bantam::captured_steps_test {
 namespace {
 
 TEST(StepModeTest, what_cannot_be_captured_is_planned) {
@@ -78,4 +78,4 @@ TEST(CapturedStepsTest, a_damaged_state_keeps_metrics_in_their_ring) {
 }
 
 }  // namespace
-}  // namespace bantam
+}  // namespace bantam::captured_steps_test

@@ -4,7 +4,7 @@
 #include "bantam/engine/train/trainer.h"
 #include "tests/engine/engine_fixture.h"
 
-namespace bantam {
+namespace bantam::checkpointer_test {
 namespace {
 
 using testing::EngineTest;
@@ -161,4 +161,4 @@ TEST_P(CheckpointerTest, MaxUpdatesCountFromTheRunsBeginning) {
 }
 
 }  // namespace
-}  // namespace bantam
+}  // namespace bantam::checkpointer_test

@@ -4,7 +4,7 @@
 #include "bantam/engine/train/trainer.h"
 #include "tests/engine/engine_fixture.h"
 
-namespace bantam {
+namespace bantam::early_stop_test {
 namespace {
 
 using testing::MemorySource;
@@ -77,4 +77,4 @@ TEST(EarlyStopTest, ATrainerEndsAfterTheEvaluation) {
 }
 
 }  // namespace
-}  // namespace bantam
+}  // namespace bantam::early_stop_test

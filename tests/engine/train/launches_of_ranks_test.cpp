@@ -14,7 +14,7 @@
 #include "tests/engine/engine_fixture.h"
 #include "tests/engine/shared_source.h"
 
-namespace bantam {
+namespace bantam::launches_of_ranks_test {
 namespace {
 
 using testing::MemorySource;
@@ -169,4 +169,4 @@ TEST(LaunchesOfRanks, FindWhatIsNotFiniteTogether) {
 }
 
 }  // namespace
-}  // namespace bantam
+}  // namespace bantam::launches_of_ranks_test

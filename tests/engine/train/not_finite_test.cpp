@@ -7,7 +7,7 @@
 #include "bantam/engine/train/trainer.h"
 #include "tests/engine/engine_fixture.h"
 
-namespace bantam {
+namespace bantam::not_finite_test {
 namespace {
 
 using testing::EngineTest;
@@ -262,4 +262,4 @@ TEST_P(NotFiniteTest, LookingIntoAStepChangesNothing) {
 }
 
 }  // namespace
-}  // namespace bantam
+}  // namespace bantam::not_finite_test

@@ -3,7 +3,7 @@
 #include "bantam/engine/train/trainer.h"
 #include "tests/engine/engine_fixture.h"
 
-namespace bantam {
+namespace bantam::on_oom_test {
 namespace {
 
 using testing::EngineTest;
@@ -261,4 +261,4 @@ TEST_P(OnOomTest, SlicesAreTheSamplesAlignedForKernels) {
 }
 
 }  // namespace
-}  // namespace bantam
+}  // namespace bantam::on_oom_test

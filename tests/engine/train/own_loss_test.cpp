@@ -7,7 +7,7 @@
 #include "bantam/engine/train/trainer.h"
 #include "tests/engine/train/regression.h"
 
-namespace bantam {
+namespace bantam::own_loss_test {
 namespace {
 
 using testing::EngineTest;
@@ -316,4 +316,4 @@ TEST(OwnRule, AnUpdateThatIsNotFiniteChangesNothing) {
 }
 
 }  // namespace
-}  // namespace bantam
+}  // namespace bantam::own_loss_test

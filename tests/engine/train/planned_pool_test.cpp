@@ -5,7 +5,7 @@
 #include "bantam/engine/train/trainer.h"
 #include "tests/engine/engine_fixture.h"
 
-namespace bantam {
+namespace bantam::planned_pool_test {
 namespace {
 
 using testing::EngineTest;
@@ -115,4 +115,4 @@ TEST(PlannedPool, SizesAreThoseOfTheSources) {
 }
 
 }  // namespace
-}  // namespace bantam
+}  // namespace bantam::planned_pool_test

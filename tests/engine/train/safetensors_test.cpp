@@ -10,7 +10,7 @@
 #include "tests/cpu_seconds.h"
 #include "tests/engine/engine_fixture.h"
 
-namespace bantam {
+namespace bantam::safetensors_test {
 namespace {
 
 using bantam::testing::cpu_seconds;
@@ -405,4 +405,4 @@ TEST_P(SafetensorsTest, TextsThatAreNotUtf8) {
 }
 
 }  // namespace
-}  // namespace bantam
+}  // namespace bantam::safetensors_test

@@ -14,7 +14,7 @@
 #include "tests/engine/engine_fixture.h"
 #include "tests/engine/shared_source.h"
 
-namespace bantam {
+namespace bantam::simulated_training_test {
 namespace {
 
 using testing::MemorySource;
@@ -172,4 +172,4 @@ TEST(SimulatedTraining, EveryRunEndsAndResumesToTheSameBits) {
 }
 
 }  // namespace
-}  // namespace bantam
+}  // namespace bantam::simulated_training_test

@@ -9,7 +9,7 @@
 #include "bantam/base/error.h"
 #include "tests/engine/engine_fixture.h"
 
-namespace bantam {
+namespace bantam::state_snapshot_test {
 namespace {
 
 using testing::EngineTest;
@@ -111,4 +111,4 @@ TEST_P(StateSnapshotTest, ItsMemoryIsForAllTensors) {
 }
 
 }  // namespace
-}  // namespace bantam
+}  // namespace bantam::state_snapshot_test

@@ -9,7 +9,7 @@
 #include "tests/base/config_error.h"
 #include "tests/engine/train/regression.h"
 
-namespace bantam {
+namespace bantam::tables_test {
 namespace {
 
 struct Silent : Callback {
@@ -216,4 +216,4 @@ TEST(ExporterTable, WritesByName) {
 }
 
 }  // namespace
-}  // namespace bantam
+}  // namespace bantam::tables_test

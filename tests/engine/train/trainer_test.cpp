@@ -8,7 +8,7 @@
 #include "bantam/base/error.h"
 #include "tests/engine/engine_fixture.h"
 
-namespace bantam {
+namespace bantam::trainer_test {
 namespace {
 
 using testing::EngineTest;
@@ -469,4 +469,4 @@ TEST_P(TrainerTest, BadOptionsAreRefused) {
 }
 
 }  // namespace
-}  // namespace bantam
+}  // namespace bantam::trainer_test

@@ -6,7 +6,7 @@
 #include "bantam/engine/train/safetensors.h"
 #include "tests/engine/engine_fixture.h"
 
-namespace bantam {
+namespace bantam::weights_by_name_test {
 namespace {
 
 using testing::EngineTest;
@@ -163,4 +163,4 @@ TEST_P(WeightsByNameTest, RefusesWhatIsNotFinite) {
 }
 
 }  // namespace
-}  // namespace bantam
+}  // namespace bantam::weights_by_name_test

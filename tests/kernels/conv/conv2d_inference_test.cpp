@@ -13,7 +13,7 @@
 #include "tests/kernels/device_buffer.h"
 #include "tests/kernels/guarded_workspace.h"
 
-namespace bantam::testing {
+namespace bantam::testing::conv2d_inference_test {
 namespace {
 
 using kernels::Epilogue;
@@ -218,4 +218,4 @@ TEST(Conv2dInferenceOnCpu, AnImageHasTheSameBitsInEveryBatchAndOnEveryNumberOfTh
 }
 
 }  // namespace
-}  // namespace bantam::testing
+}  // namespace bantam::testing::conv2d_inference_test

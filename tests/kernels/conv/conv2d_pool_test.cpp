@@ -15,7 +15,7 @@
 #include "tests/kernels/device_buffer.h"
 #include "tests/kernels/guarded_workspace.h"
 
-namespace bantam::testing {
+namespace bantam::testing::conv2d_pool_test {
 namespace {
 
 class Conv2dPoolTest : public DeviceTest {};
@@ -297,4 +297,4 @@ TEST_P(Conv2dPoolTest, OtherShapesAreRefusedOnCuda) {
 #endif
 
 }  // namespace
-}  // namespace bantam::testing
+}  // namespace bantam::testing::conv2d_pool_test

@@ -8,7 +8,7 @@
 #include "tests/kernels/device_buffer.h"
 #include "tests/kernels/guarded_workspace.h"
 
-namespace bantam::testing {
+namespace bantam::testing::conv2d_statistics_test {
 namespace {
 
 class Conv2dStatisticsTest : public DeviceTest {};
@@ -160,4 +160,4 @@ TEST_P(Conv2dStatisticsTest, RunningStatisticsAreLeftAloneWhereNotWanted) {
 }
 
 }  // namespace
-}  // namespace bantam::testing
+}  // namespace bantam::testing::conv2d_statistics_test

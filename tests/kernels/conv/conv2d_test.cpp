@@ -14,7 +14,7 @@
 #include "tests/kernels/device_buffer.h"
 #include "tests/kernels/guarded_workspace.h"
 
-namespace bantam::testing {
+namespace bantam::testing::conv2d_test {
 namespace {
 
 class Conv2dTest : public DeviceTest {};
@@ -418,4 +418,4 @@ TEST(Conv2dSizesTest, WorkspaceStaysBounded) {
 }
 
 }  // namespace
-}  // namespace bantam::testing
+}  // namespace bantam::testing::conv2d_test

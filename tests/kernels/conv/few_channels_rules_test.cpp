@@ -6,7 +6,7 @@
 #include "bantam/kernels/tiling/conv/workspace_rules.h"
 #include "tests/kernels/conv/conv2d_shapes.h"
 
-namespace bantam::testing {
+namespace bantam::testing::few_channels_rules_test {
 namespace {
 
 namespace cuda = kernels::cuda;
@@ -64,4 +64,4 @@ TEST(FewChannelsRules, PartialSumsFitTheirWorkspace) {
 }
 
 }  // namespace
-}  // namespace bantam::testing
+}  // namespace bantam::testing::few_channels_rules_test

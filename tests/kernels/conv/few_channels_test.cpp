@@ -12,7 +12,7 @@
 #include "bantam/kernels/cuda/conv/few_channels.h"
 #include "bantam/kernels/cuda/device/code_architecture.h"
 
-namespace bantam::testing {
+namespace bantam::testing::few_channels_test {
 namespace {
 
 namespace cuda = kernels::cuda;
@@ -158,5 +158,5 @@ TEST_P(FewChannelsTest, AddressesThatAreNotAlignedAreRefusedAndNothingIsWritten)
 }
 
 }  // namespace
-}  // namespace bantam::testing
+}  // namespace bantam::testing::few_channels_test
 #endif

@@ -5,7 +5,7 @@
 #include "bantam/kernels/tiling/fast_divide.h"
 #include "tests/kernels/guarded_buffer.h"
 
-namespace bantam::kernels {
+namespace bantam::kernels::depthwise_conv2d_test {
 namespace {
 
 using namespace bantam::testing;  // NOLINT: test support
@@ -238,4 +238,4 @@ TEST(FastDivideTest, IsExactBelowTwoToThe31) {
 }
 
 }  // namespace
-}  // namespace bantam::kernels
+}  // namespace bantam::kernels::depthwise_conv2d_test

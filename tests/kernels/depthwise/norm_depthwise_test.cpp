@@ -8,7 +8,7 @@
 #include "tests/kernels/arrays.h"
 #include "tests/kernels/guarded_buffer.h"
 
-namespace bantam::kernels {
+namespace bantam::kernels::norm_depthwise_test {
 namespace {
 
 using namespace bantam::testing;  // NOLINT: test support
@@ -283,4 +283,4 @@ TEST(NormDepthwiseShapes, AreThoseThatTheKernelsSupport) {
 }
 
 }  // namespace
-}  // namespace bantam::kernels
+}  // namespace bantam::kernels::norm_depthwise_test

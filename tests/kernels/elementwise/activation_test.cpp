@@ -10,7 +10,7 @@
 #include "bantam/kernels/reference/activation.h"
 #include "tests/kernels/arrays.h"
 
-namespace bantam::testing {
+namespace bantam::testing::activation_test {
 namespace {
 
 using kernels::Activation;
@@ -282,4 +282,4 @@ TEST(ActivationNames, ComeBackAndUnknownOnesAreNamed) {
 }
 
 }  // namespace
-}  // namespace bantam::testing
+}  // namespace bantam::testing::activation_test

@@ -11,7 +11,7 @@
 #include "tests/kernels/arrays.h"
 #include "tests/kernels/guarded_buffer.h"
 
-namespace bantam::kernels {
+namespace bantam::kernels::bias_activation_test {
 namespace {
 
 using namespace bantam::testing;  // NOLINT: test support
@@ -271,4 +271,4 @@ TEST(BiasActivationCpuTest, SameBitsForAllThreads) {
 }
 
 }  // namespace
-}  // namespace bantam::kernels
+}  // namespace bantam::kernels::bias_activation_test

@@ -4,7 +4,7 @@
 #include "bantam/kernels/reference/bias.h"
 #include "tests/kernels/guarded_buffer.h"
 
-namespace bantam::kernels {
+namespace bantam::kernels::bias_test {
 namespace {
 
 using namespace bantam::testing;  // NOLINT: test support
@@ -126,4 +126,4 @@ TEST(BiasReferenceTest, GradientIsTheDerivative) {
 }
 
 }  // namespace
-}  // namespace bantam::kernels
+}  // namespace bantam::kernels::bias_test

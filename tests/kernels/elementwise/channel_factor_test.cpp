@@ -8,7 +8,7 @@
 #include "tests/kernels/arrays.h"
 #include "tests/kernels/guarded_buffer.h"
 
-namespace bantam::kernels {
+namespace bantam::kernels::channel_factor_test {
 namespace {
 
 using namespace bantam::testing;  // NOLINT: test support
@@ -222,4 +222,4 @@ TEST(ChannelFactorReferenceTest, GradientsAreTheDerivatives) {
 }
 
 }  // namespace
-}  // namespace bantam::kernels
+}  // namespace bantam::kernels::channel_factor_test

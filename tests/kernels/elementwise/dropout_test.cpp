@@ -6,7 +6,7 @@
 #include "bantam/kernels/reference/dropout.h"
 #include "tests/kernels/arrays.h"
 
-namespace bantam::testing {
+namespace bantam::testing::dropout_test {
 namespace {
 
 using kernels::DropoutShape;
@@ -208,4 +208,4 @@ TEST(DropoutCpu, BitsDoNotDependOnThreads) {
 }
 
 }  // namespace
-}  // namespace bantam::testing
+}  // namespace bantam::testing::dropout_test

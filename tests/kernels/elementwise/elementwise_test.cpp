@@ -9,7 +9,7 @@
 #include "bantam/kernels/reference/elementwise.h"
 #include "tests/kernels/arrays.h"
 
-namespace bantam::testing {
+namespace bantam::testing::elementwise_test {
 namespace {
 
 class ElementwiseTest : public DeviceTest {
@@ -170,4 +170,4 @@ TEST(ElementwiseCpu, BitsDoNotDependOnThreads) {
 }
 
 }  // namespace
-}  // namespace bantam::testing
+}  // namespace bantam::testing::elementwise_test

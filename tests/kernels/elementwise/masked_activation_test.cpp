@@ -7,7 +7,7 @@
 #include "tests/kernels/arrays.h"
 #include "tests/kernels/guarded_buffer.h"
 
-namespace bantam::kernels {
+namespace bantam::kernels::masked_activation_test {
 namespace {
 
 using namespace bantam::testing;  // NOLINT: test support
@@ -140,4 +140,4 @@ TEST(MaskedActivationCpuTest, SameBitsForAllThreads) {
 }
 
 }  // namespace
-}  // namespace bantam::kernels
+}  // namespace bantam::kernels::masked_activation_test

@@ -17,7 +17,7 @@
 #include "bantam/kernels/reference/update.h"
 #include "tests/kernels/arrays.h"
 
-namespace bantam::testing {
+namespace bantam::testing::rank_sums_test {
 namespace {
 
 using kernels::RankRegion;
@@ -368,4 +368,4 @@ TEST(RankSumsCheckTest, NamesWhatItAccepts) {
 }
 
 }  // namespace
-}  // namespace bantam::testing
+}  // namespace bantam::testing::rank_sums_test

@@ -10,7 +10,7 @@
 #include "tests/kernels/arrays.h"
 #include "tests/kernels/guarded_workspace.h"
 
-namespace bantam::testing {
+namespace bantam::testing::classifier_head_test {
 namespace {
 
 using kernels::classifier_head_supports;
@@ -288,4 +288,4 @@ TEST_P(ClassifierHeadTest, RefusesWhatItDoesNotSupport) {
 }
 
 }  // namespace
-}  // namespace bantam::testing
+}  // namespace bantam::testing::classifier_head_test

@@ -9,7 +9,7 @@
 #include "bantam/kernels/reference/softmax_cross_entropy.h"
 #include "tests/kernels/arrays.h"
 
-namespace bantam::testing {
+namespace bantam::testing::softmax_cross_entropy_test {
 namespace {
 
 using kernels::LogSumExp;
@@ -259,4 +259,4 @@ TEST(SoftmaxCrossEntropyCpu, BitsDoNotDependOnThreads) {
 }
 
 }  // namespace
-}  // namespace bantam::testing
+}  // namespace bantam::testing::softmax_cross_entropy_test

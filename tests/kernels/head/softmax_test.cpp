@@ -8,7 +8,7 @@
 #include "tests/kernels/arrays.h"
 #include "tests/kernels/guarded_buffer.h"
 
-namespace bantam::kernels {
+namespace bantam::kernels::softmax_test {
 namespace {
 
 using namespace bantam::testing;  // NOLINT: test support
@@ -157,4 +157,4 @@ TEST(SoftmaxReferenceTest, GradientIsTheDerivative) {
 }
 
 }  // namespace
-}  // namespace bantam::kernels
+}  // namespace bantam::kernels::softmax_test

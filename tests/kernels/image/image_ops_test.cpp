@@ -5,7 +5,7 @@
 #include "bantam/kernels/tiling/image/axis_maps.h"
 #include "tests/kernels/image/image_values.h"
 
-namespace bantam::kernels {
+namespace bantam::kernels::image_ops_test {
 namespace {
 
 using namespace bantam::testing;  // NOLINT: test support
@@ -234,4 +234,4 @@ TEST_P(ImageOpsTest, DepthToSpaceHasPyTorchsValues) {
 }
 
 }  // namespace
-}  // namespace bantam::kernels
+}  // namespace bantam::kernels::image_ops_test

@@ -8,7 +8,7 @@
 #include "bantam/kernels/reference/image_batch.h"
 #include "tests/kernels/arrays.h"
 
-namespace bantam::testing {
+namespace bantam::testing::image_batch_test {
 namespace {
 
 using kernels::ImageBatchShape;
@@ -230,4 +230,4 @@ TEST(ImageBatchCpu, BitsDoNotDependOnThreads) {
 }
 
 }  // namespace
-}  // namespace bantam::testing
+}  // namespace bantam::testing::image_batch_test

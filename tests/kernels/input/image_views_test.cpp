@@ -8,7 +8,7 @@
 #include "bantam/kernels/reference/image/views.h"
 #include "tests/kernels/arrays.h"
 
-namespace bantam::testing {
+namespace bantam::testing::image_views_test {
 namespace {
 
 using kernels::ImageViewShape;
@@ -87,4 +87,4 @@ TEST_P(ImageViewsTest, IsTheReferenceBitForBit) {
 INSTANTIATE_TEST_SUITE_P(Devices, ImageViewsTest, ::testing::ValuesIn(test_devices()), device_test_name);
 
 }  // namespace
-}  // namespace bantam::testing
+}  // namespace bantam::testing::image_views_test

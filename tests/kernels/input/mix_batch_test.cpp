@@ -8,7 +8,7 @@
 #include "bantam/kernels/reference/mix_batch.h"
 #include "tests/kernels/arrays.h"
 
-namespace bantam::testing {
+namespace bantam::testing::mix_batch_test {
 namespace {
 
 using kernels::MixShape;
@@ -128,4 +128,4 @@ TEST_P(MixBatchTest, IsTheReferenceBitForBit) {
 INSTANTIATE_TEST_SUITE_P(Devices, MixBatchTest, ::testing::ValuesIn(test_devices()), device_test_name);
 
 }  // namespace
-}  // namespace bantam::testing
+}  // namespace bantam::testing::mix_batch_test

@@ -4,7 +4,7 @@
 #include "bantam/kernels/reference/join/join.h"
 #include "tests/kernels/guarded_buffer.h"
 
-namespace bantam::kernels {
+namespace bantam::kernels::channel_scale_test {
 namespace {
 
 using namespace bantam::testing;  // NOLINT: test support
@@ -132,4 +132,4 @@ TEST(ChannelScaleReferenceTest, GradientsAreTheDerivatives) {
 }
 
 }  // namespace
-}  // namespace bantam::kernels
+}  // namespace bantam::kernels::channel_scale_test

@@ -7,7 +7,7 @@
 #include "tests/kernels/arrays.h"
 #include "tests/kernels/guarded_buffer.h"
 
-namespace bantam::kernels {
+namespace bantam::kernels::concat_test {
 namespace {
 
 using namespace bantam::testing;  // NOLINT: test support
@@ -178,4 +178,4 @@ TEST(ConcatCpuTest, SameBitsForAllThreads) {
 }
 
 }  // namespace
-}  // namespace bantam::kernels
+}  // namespace bantam::kernels::concat_test

@@ -8,7 +8,7 @@
 #include "tests/kernels/arrays.h"
 #include "tests/kernels/guarded_buffer.h"
 
-namespace bantam::kernels {
+namespace bantam::kernels::multiply_test {
 namespace {
 
 using namespace bantam::testing;  // NOLINT: test support
@@ -88,4 +88,4 @@ TEST(MultiplyCpuTest, SameBitsForAllThreads) {
 }
 
 }  // namespace
-}  // namespace bantam::kernels
+}  // namespace bantam::kernels::multiply_test

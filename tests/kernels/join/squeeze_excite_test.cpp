@@ -9,7 +9,7 @@
 #include "bantam/kernels/reference/join/squeeze_excite.h"
 #include "tests/kernels/guarded_buffer.h"
 
-namespace bantam::kernels {
+namespace bantam::kernels::squeeze_excite_test {
 namespace {
 
 using namespace bantam::testing;  // NOLINT: test support
@@ -249,4 +249,4 @@ TEST(SqueezeExciteReferenceTest, GradientsAreTheDerivatives) {
 }
 
 }  // namespace
-}  // namespace bantam::kernels
+}  // namespace bantam::kernels::squeeze_excite_test

@@ -10,7 +10,7 @@
 #include "tests/kernels/arrays.h"
 #include "tests/kernels/loss/loss_oracle.h"
 
-namespace bantam::testing {
+namespace bantam::testing::losses_test {
 namespace {
 
 using kernels::ClassLossShape;
@@ -467,4 +467,4 @@ TEST(LossesCpu, BitsDoNotDependOnThreads) {
 }
 
 }  // namespace
-}  // namespace bantam::testing
+}  // namespace bantam::testing::losses_test

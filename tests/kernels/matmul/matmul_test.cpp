@@ -7,7 +7,7 @@
 #include "tests/kernels/device_buffer.h"
 #include "tests/kernels/guarded_workspace.h"
 
-namespace bantam::testing {
+namespace bantam::testing::matmul_test {
 namespace {
 
 using kernels::MatmulShape;
@@ -205,4 +205,4 @@ TEST(MatmulSizesTest, CountOperationsAndBytes) {
 }
 
 }  // namespace
-}  // namespace bantam::testing
+}  // namespace bantam::testing::matmul_test

@@ -52,7 +52,7 @@
 #include "bantam/kernels/contracts/update/update.h"
 #include "bantam/kernels/contracts/update/weight_average.h"
 
-namespace bantam::kernels {
+namespace bantam::kernels::kernel_work_test {
 namespace {
 
 constexpr DType kHalf = DType::float16, kFloat = DType::float32;
@@ -810,4 +810,4 @@ TEST(KernelLog, IsWrittenWhereKernelsRunTooWithTheTimeOfEachCall) {
 }
 
 }  // namespace
-}  // namespace bantam::kernels
+}  // namespace bantam::kernels::kernel_work_test

@@ -10,7 +10,7 @@
 #include "bantam/kernels/reference/metric_counts.h"
 #include "tests/kernels/arrays.h"
 
-namespace bantam::testing {
+namespace bantam::testing::metric_counts_test {
 namespace {
 
 using kernels::ErrorShape;
@@ -199,4 +199,4 @@ TEST_P(MetricCountsTest, ErrorsAreTheReference) {
 INSTANTIATE_TEST_SUITE_P(Devices, MetricCountsTest, ::testing::ValuesIn(test_devices()), device_test_name);
 
 }  // namespace
-}  // namespace bantam::testing
+}  // namespace bantam::testing::metric_counts_test

@@ -9,7 +9,7 @@
 #include "bantam/kernels/reference/image/views.h"
 #include "tests/kernels/arrays.h"
 
-namespace bantam::testing {
+namespace bantam::testing::view_outputs_test {
 namespace {
 
 using kernels::LeastCertainShape;
@@ -111,4 +111,4 @@ TEST_P(ViewOutputsTest, TheLeastCertainAreTheReferences) {
 INSTANTIATE_TEST_SUITE_P(Devices, ViewOutputsTest, ::testing::ValuesIn(test_devices()), device_test_name);
 
 }  // namespace
-}  // namespace bantam::testing
+}  // namespace bantam::testing::view_outputs_test

@@ -4,7 +4,7 @@
 #include "bantam/kernels/contracts/norm/batch_norm_add.h"
 #include "tests/kernels/guarded_buffer.h"
 
-namespace bantam::kernels {
+namespace bantam::kernels::batch_norm_add_grad_test {
 namespace {
 
 using namespace bantam::testing;  // NOLINT: test support
@@ -142,4 +142,4 @@ TEST_P(BatchNormAddGradTest, WorksOverItsOperands) {
 }
 
 }  // namespace
-}  // namespace bantam::kernels
+}  // namespace bantam::kernels::batch_norm_add_grad_test

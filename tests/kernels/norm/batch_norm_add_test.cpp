@@ -6,7 +6,7 @@
 #include "bantam/kernels/reference/norm/batch_norm_add.h"
 #include "tests/kernels/guarded_buffer.h"
 
-namespace bantam::kernels {
+namespace bantam::kernels::batch_norm_add_test {
 namespace {
 
 using namespace bantam::testing;  // NOLINT: test support
@@ -201,4 +201,4 @@ TEST(BatchNormAddCpuTest, SameBitsForAllThreads) {
 }
 
 }  // namespace
-}  // namespace bantam::kernels
+}  // namespace bantam::kernels::batch_norm_add_test

@@ -4,7 +4,7 @@
 #include "bantam/kernels/reference/norm/batch_norm.h"
 #include "tests/kernels/guarded_buffer.h"
 
-namespace bantam::kernels {
+namespace bantam::kernels::batch_norm_test {
 namespace {
 
 using namespace bantam::testing;  // NOLINT: test support
@@ -506,4 +506,4 @@ TEST(BatchNormReferenceTest, GradientsAreTheDerivatives) {
 }
 
 }  // namespace
-}  // namespace bantam::kernels
+}  // namespace bantam::kernels::batch_norm_test

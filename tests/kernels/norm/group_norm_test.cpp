@@ -7,7 +7,7 @@
 #include "tests/kernels/guarded_buffer.h"
 #include "tests/kernels/norm/group_norm_oracle.h"
 
-namespace bantam::kernels {
+namespace bantam::kernels::group_norm_test {
 namespace {
 
 using namespace bantam::testing;  // NOLINT: test support
@@ -430,4 +430,4 @@ TEST(GroupNormReferenceTest, GradientsAreTheDerivatives) {
 }
 
 }  // namespace
-}  // namespace bantam::kernels
+}  // namespace bantam::kernels::group_norm_test

@@ -9,7 +9,7 @@
 #include "tests/kernels/arrays.h"
 #include "tests/kernels/guarded_buffer.h"
 
-namespace bantam::kernels {
+namespace bantam::kernels::sync_norm_test {
 namespace {
 
 using namespace bantam::testing;  // NOLINT: test support
@@ -163,4 +163,4 @@ TEST_P(SyncNormTest, PartsHaveTheInputGradientOfTheWhole) {
 }
 
 }  // namespace
-}  // namespace bantam::kernels
+}  // namespace bantam::kernels::sync_norm_test

@@ -8,7 +8,7 @@
 #include "tests/kernels/arrays.h"
 #include "tests/kernels/guarded_buffer.h"
 
-namespace bantam::kernels {
+namespace bantam::kernels::pointwise_norm_test {
 namespace {
 
 using namespace bantam::testing;  // NOLINT: test support
@@ -268,4 +268,4 @@ TEST(PointwiseNormShapes, AreThoseThatTheKernelsSupport) {
 }
 
 }  // namespace
-}  // namespace bantam::kernels
+}  // namespace bantam::kernels::pointwise_norm_test

@@ -6,7 +6,7 @@
 #include "bantam/kernels/reference/pool2d.h"
 #include "tests/kernels/image/image_values.h"
 
-namespace bantam::kernels {
+namespace bantam::kernels::pool2d_test {
 namespace {
 
 using namespace bantam::testing;  // NOLINT: test support
@@ -238,4 +238,4 @@ TEST(Pool2dReferenceTest, GradientsAreTheDerivatives) {
 }
 
 }  // namespace
-}  // namespace bantam::kernels
+}  // namespace bantam::kernels::pool2d_test

@@ -9,7 +9,7 @@
 
 #if defined(BANTAM_WITH_CUDA)
 
-namespace bantam::kernels {
+namespace bantam::kernels::separable_block_backward_test {
 namespace {
 
 using namespace bantam::testing;  // NOLINT: test support
@@ -242,6 +242,6 @@ TEST_P(SeparableBlockBackwardTest, EmptyBatch) {
 }
 
 }  // namespace
-}  // namespace bantam::kernels
+}  // namespace bantam::kernels::separable_block_backward_test
 
 #endif

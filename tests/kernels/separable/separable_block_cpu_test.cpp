@@ -7,7 +7,7 @@
 #include "tests/kernels/guarded_buffer.h"
 #include "tests/kernels/separable/separable_block_shapes.h"
 
-namespace bantam::kernels {
+namespace bantam::kernels::separable_block_cpu_test {
 namespace {
 
 using namespace bantam::testing;  // NOLINT: test support
@@ -140,4 +140,4 @@ TEST(SeparableBlockCpuBackwardTest, AnEmptyBatchStoresZerosOrKeepsSums) {
 }
 
 }  // namespace
-}  // namespace bantam::kernels
+}  // namespace bantam::kernels::separable_block_cpu_test

@@ -6,7 +6,7 @@
 #include "bantam/kernels/contracts/separable/separable_block.h"
 #include "bantam/kernels/tiling/separable/separable_backward_tiles.h"
 
-namespace bantam::kernels {
+namespace bantam::kernels::separable_block_sizes_test {
 namespace {
 
 using S = SeparableBlockShape;
@@ -48,4 +48,4 @@ TEST(SeparableBlockSizesTest, TheWorkspaceHoldsThePartsOfEveryDevice) {
 }
 
 }  // namespace
-}  // namespace bantam::kernels
+}  // namespace bantam::kernels::separable_block_sizes_test

@@ -10,7 +10,7 @@
 #include "tests/kernels/guarded_buffer.h"
 #include "tests/kernels/separable/separable_block_shapes.h"
 
-namespace bantam::kernels {
+namespace bantam::kernels::separable_block_test {
 namespace {
 
 using namespace bantam::testing;  // NOLINT: test support
@@ -273,4 +273,4 @@ TEST(SeparableBlockReferenceTest, CodesAreUnpackedAsTheyWerePacked) {
 }
 
 }  // namespace
-}  // namespace bantam::kernels
+}  // namespace bantam::kernels::separable_block_test

@@ -8,7 +8,7 @@
 
 #include "tests/kernels/update/update_arena.h"
 
-namespace bantam::testing {
+namespace bantam::testing::muon_test {
 namespace {
 
 using kernels::MuonMatrices;
@@ -319,4 +319,4 @@ TEST(SpanChunks, CoverEachWantedSpanOnce) {
 }
 
 }  // namespace
-}  // namespace bantam::testing
+}  // namespace bantam::testing::muon_test

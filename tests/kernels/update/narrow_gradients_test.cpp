@@ -8,7 +8,7 @@
 #include "bantam/base/error.h"
 #include "tests/kernels/update/update_arena.h"
 
-namespace bantam::testing {
+namespace bantam::testing::narrow_gradients_test {
 namespace {
 
 using kernels::kSpanGranule;
@@ -169,4 +169,4 @@ TEST_P(NarrowGradientsTest, WhatIsNotFiniteInThemIsFound) {
 }
 
 }  // namespace
-}  // namespace bantam::testing
+}  // namespace bantam::testing::narrow_gradients_test

@@ -8,7 +8,7 @@
 #include "bantam/base/error.h"
 #include "tests/kernels/update/update_arena.h"
 
-namespace bantam::testing {
+namespace bantam::testing::partial_sums_test {
 namespace {
 
 using kernels::OptimizerKind;
@@ -185,4 +185,4 @@ TEST_P(PartialSumsTest, MustBelongToTheArena) {
 }
 
 }  // namespace
-}  // namespace bantam::testing
+}  // namespace bantam::testing::partial_sums_test

@@ -7,7 +7,7 @@
 #include "bantam/kernels/tiling/update/pruning_rules.h"
 #include "tests/kernels/arrays.h"
 
-namespace bantam::testing {
+namespace bantam::testing::pruning_test {
 namespace {
 
 using kernels::kSpanGranule;
@@ -222,4 +222,4 @@ TEST(PruneRules, MasksChangeFromBeginToEnd) {
 }
 
 }  // namespace
-}  // namespace bantam::testing
+}  // namespace bantam::testing::pruning_test

@@ -10,7 +10,7 @@
 #include "bantam/kernels/reference/update.h"
 #include "tests/kernels/arrays.h"
 
-namespace bantam::testing {
+namespace bantam::testing::tree_sum_test {
 namespace {
 
 using kernels::TreeTerms;
@@ -161,4 +161,4 @@ TEST_P(TreeSumTest, ARootIsStoredInItsSlot) {
 }
 
 }  // namespace
-}  // namespace bantam::testing
+}  // namespace bantam::testing::tree_sum_test

@@ -9,7 +9,7 @@
 #include "bantam/kernels/reference/update.h"
 #include "tests/kernels/update/update_arena.h"
 
-namespace bantam::testing {
+namespace bantam::testing::update_test {
 namespace {
 
 using kernels::OptimizerKind;
@@ -637,4 +637,4 @@ TEST(UpdateCpu, BitsDoNotDependOnThreads) {
 }
 
 }  // namespace
-}  // namespace bantam::testing
+}  // namespace bantam::testing::update_test

@@ -8,7 +8,7 @@
 
 #include "tests/kernels/arrays.h"
 
-namespace bantam::testing {
+namespace bantam::testing::weight_average_test {
 namespace {
 
 using kernels::AverageRule;
@@ -102,4 +102,4 @@ TEST_P(WeightAverageTest, SwappingTwiceIsExact) {
 }
 
 }  // namespace
-}  // namespace bantam::testing
+}  // namespace bantam::testing::weight_average_test

@@ -5,7 +5,7 @@
 
 #include <gtest/gtest.h>
 
-namespace bantam {
+namespace bantam::accounting_test {
 namespace {
 
 TEST(Accounting, every_category_has_its_own_name) {
@@ -35,4 +35,4 @@ TEST(Accounting, fragmentation_is_the_share_of_free_bytes_outside_the_largest_ch
 }
 
 }  // namespace
-}  // namespace bantam
+}  // namespace bantam::accounting_test

@@ -9,7 +9,7 @@
 #include "bantam/memory/allocator/accounting.h"
 #include "bantam/memory/allocator/allocator.h"
 
-namespace bantam::testing {
+namespace bantam::testing::allocation_trace_test {
 namespace {
 
 std::unique_ptr<BfcAllocator> fake_allocator() {
@@ -123,4 +123,4 @@ TEST(AllocationTrace, ARefusedAllocationLeavesNoTrace) {
 }
 
 }  // namespace
-}  // namespace bantam::testing
+}  // namespace bantam::testing::allocation_trace_test

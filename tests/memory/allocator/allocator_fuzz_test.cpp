@@ -13,7 +13,7 @@
 #include "tests/memory/test_pages.h"
 #include "tests/memory/test_source.h"
 
-namespace bantam {
+namespace bantam::allocator_fuzz_test {
 namespace {
 
 using testing::fuzz_steps;
@@ -280,4 +280,4 @@ TEST(AllocatorFuzz, the_same_requests_give_the_same_addresses) {
 }
 
 }  // namespace
-}  // namespace bantam
+}  // namespace bantam::allocator_fuzz_test

@@ -5,7 +5,7 @@
 #include "bantam/memory/allocator/allocator.h"
 #include "tests/memory/test_source.h"
 
-namespace bantam {
+namespace bantam::allocator_growth_test {
 namespace {
 
 using testing::SourceLog;
@@ -218,4 +218,4 @@ TEST(AllocatorGrowth, a_misaligned_source_is_refused_and_loses_nothing) {
 }
 
 }  // namespace
-}  // namespace bantam
+}  // namespace bantam::allocator_growth_test

@@ -48,7 +48,7 @@ void operator delete[](void* memory, std::align_val_t) noexcept { std::free(memo
 void operator delete(void* memory, std::size_t, std::align_val_t) noexcept { std::free(memory); }
 void operator delete[](void* memory, std::size_t, std::align_val_t) noexcept { std::free(memory); }
 
-namespace bantam {
+namespace bantam::allocator_heap_test {
 namespace {
 
 constexpr AllocationTag kTag{Category::activation, "test"};
@@ -100,4 +100,4 @@ TEST(AllocatorHeap, frees_take_no_heap_memory_where_they_are_traced) {
 }
 
 }  // namespace
-}  // namespace bantam
+}  // namespace bantam::allocator_heap_test

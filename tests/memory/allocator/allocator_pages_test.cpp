@@ -9,7 +9,7 @@
 #include "tests/memory/simulated_streams.h"
 #include "tests/memory/test_pages.h"
 
-namespace bantam {
+namespace bantam::allocator_pages_test {
 namespace {
 
 using testing::PageLog;
@@ -285,4 +285,4 @@ TEST(AllocatorPages, pages_of_unfinished_work_are_unmapped_only_when_it_is_done)
 }
 
 }  // namespace
-}  // namespace bantam
+}  // namespace bantam::allocator_pages_test

@@ -6,7 +6,7 @@
 #include "bantam/memory/allocator/allocator.h"
 #include "tests/memory/test_source.h"
 
-namespace bantam {
+namespace bantam::allocator_report_test {
 namespace {
 
 constexpr std::size_t kMiB = 1u << 20;
@@ -67,4 +67,4 @@ TEST(AllocatorReport, advice_fits_the_case) {
 }
 
 }  // namespace
-}  // namespace bantam
+}  // namespace bantam::allocator_report_test

@@ -14,7 +14,7 @@
 #include "tests/memory/test_pages.h"
 #include "tests/memory/test_source.h"
 
-namespace bantam {
+namespace bantam::allocator_streams_fuzz_test {
 namespace {
 
 using testing::fuzz_steps;
@@ -248,4 +248,4 @@ TEST(AllocatorStreamsFuzz, long_runs) {
 }
 
 }  // namespace
-}  // namespace bantam
+}  // namespace bantam::allocator_streams_fuzz_test

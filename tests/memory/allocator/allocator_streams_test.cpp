@@ -6,7 +6,7 @@
 #include "tests/memory/simulated_streams.h"
 #include "tests/memory/test_source.h"
 
-namespace bantam {
+namespace bantam::allocator_streams_test {
 namespace {
 
 using testing::SimulatedOracle;
@@ -241,4 +241,4 @@ TEST_F(AllocatorStreamsTest, an_arena_is_released_in_order_however_many_streams_
 }
 
 }  // namespace
-}  // namespace bantam
+}  // namespace bantam::allocator_streams_test

@@ -10,7 +10,7 @@
 
 #include "bantam/base/error.h"
 
-namespace bantam {
+namespace bantam::allocator_test {
 namespace {
 
 constexpr AllocationTag kTag{Category::activation, "test"};
@@ -190,4 +190,4 @@ TEST_F(AllocatorTest, host_memory_can_be_written_end_to_end) {
 }
 
 }  // namespace
-}  // namespace bantam
+}  // namespace bantam::allocator_test

@@ -7,7 +7,7 @@
 
 #include "bantam/memory/allocator/allocator.h"
 
-namespace bantam {
+namespace bantam::allocator_threads_test {
 namespace {
 
 constexpr int kThreads = 4;
@@ -74,4 +74,4 @@ TEST(AllocatorThreads, totals_are_those_of_serial_work) {
 }
 
 }  // namespace
-}  // namespace bantam
+}  // namespace bantam::allocator_threads_test

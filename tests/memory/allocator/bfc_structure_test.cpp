@@ -7,7 +7,7 @@
 
 #include <gtest/gtest.h>
 
-namespace bantam {
+namespace bantam::bfc_structure_test {
 namespace {
 
 TEST(AddressMap, agrees_with_a_standard_map) {
@@ -219,4 +219,4 @@ TEST(BfcStructure, the_check_notices_a_misused_structure) {
 }
 
 }  // namespace
-}  // namespace bantam
+}  // namespace bantam::bfc_structure_test

@@ -6,7 +6,7 @@
 
 #include <gtest/gtest.h>
 
-namespace bantam {
+namespace bantam::page_window_test {
 namespace {
 
 constexpr std::size_t kPage = 4096;
@@ -66,4 +66,4 @@ TEST(PageWindow, agrees_with_trying_every_granule) {
 }
 
 }  // namespace
-}  // namespace bantam
+}  // namespace bantam::page_window_test

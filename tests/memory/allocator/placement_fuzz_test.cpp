@@ -14,7 +14,7 @@
 #include "tests/memory/simulated_streams.h"
 #include "tests/memory/test_source.h"
 
-namespace bantam {
+namespace bantam::placement_fuzz_test {
 namespace {
 
 using testing::Program;
@@ -141,4 +141,4 @@ TEST(PlacementThreads, others_may_allocate_while_a_plan_is_followed) {
 }
 
 }  // namespace
-}  // namespace bantam
+}  // namespace bantam::placement_fuzz_test

@@ -14,7 +14,7 @@
 #include "bantam/memory/pages/paged_source.h"
 #include "tests/memory/planned_program.h"
 
-namespace bantam {
+namespace bantam::placement_test {
 namespace {
 
 using testing::Program;
@@ -401,4 +401,4 @@ TEST_F(PlacementTest, a_scope_that_departed_is_no_longer_concerned) {
 }
 
 }  // namespace
-}  // namespace bantam
+}  // namespace bantam::placement_test

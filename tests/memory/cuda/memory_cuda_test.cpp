@@ -18,7 +18,7 @@
 #include "bantam/memory/device/trace_range.h"
 #include "bantam/memory/pages/paged_source.h"
 
-namespace bantam {
+namespace bantam::memory_cuda_test {
 namespace {
 
 constexpr AllocationTag kTag{Category::other, "test"};
@@ -426,4 +426,4 @@ TEST_F(MemoryCuda, what_cannot_be_recorded_leaves_the_stream_as_it_was) {
 }
 
 }  // namespace
-}  // namespace bantam
+}  // namespace bantam::memory_cuda_test

@@ -10,7 +10,7 @@
 #include "bantam/base/error.h"
 #include "bantam/memory/device/known_gpus.h"
 
-namespace bantam {
+namespace bantam::device_profile_test {
 namespace {
 
 constexpr std::uint64_t kMiB = 1u << 20;
@@ -151,4 +151,4 @@ TEST(DeviceProfile, FilesAreReadBackAndCheckedByLine) {
 }
 
 }  // namespace
-}  // namespace bantam
+}  // namespace bantam::device_profile_test

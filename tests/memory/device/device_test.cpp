@@ -6,7 +6,7 @@
 #include "bantam/base/error.h"
 #include "bantam/memory/pages/region_source.h"
 
-namespace bantam {
+namespace bantam::device_test {
 namespace {
 
 TEST(Device, names_are_read_back) {
@@ -74,4 +74,4 @@ TEST(Device, devices_that_do_not_exist_are_refused_with_the_reason) {
 }
 
 }  // namespace
-}  // namespace bantam
+}  // namespace bantam::device_test

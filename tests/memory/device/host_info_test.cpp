@@ -8,7 +8,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
-namespace bantam {
+namespace bantam::host_info_test {
 namespace {
 
 class HostInfoTest : public ::testing::Test {
@@ -144,4 +144,4 @@ TEST_F(HostInfoTest, reads_what_this_process_holds) {
 }
 
 }  // namespace
-}  // namespace bantam
+}  // namespace bantam::host_info_test

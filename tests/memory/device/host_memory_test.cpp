@@ -4,7 +4,7 @@
 
 #include <gtest/gtest.h>
 
-namespace bantam {
+namespace bantam::host_memory_test {
 namespace {
 
 TEST(HostMemory, APlanIsRefusedForWhatTheHostLeaves) {
@@ -24,4 +24,4 @@ TEST(HostMemory, APlanIsRefusedForWhatTheHostLeaves) {
 }
 
 }  // namespace
-}  // namespace bantam
+}  // namespace bantam::host_memory_test

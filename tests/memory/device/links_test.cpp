@@ -8,7 +8,7 @@
 #include "bantam/base/error.h"
 #include "bantam/memory/device/device.h"
 
-namespace bantam {
+namespace bantam::links_test {
 namespace {
 
 TEST(GpuLinks, InWords) {
@@ -38,4 +38,4 @@ TEST(GpuLinks, IdentitiesDiffer) {
 }
 
 }  // namespace
-}  // namespace bantam
+}  // namespace bantam::links_test

@@ -8,7 +8,7 @@
 #include "bantam/base/error.h"
 #include "bantam/memory/device/device.h"
 
-namespace bantam {
+namespace bantam::process_memory_test {
 namespace {
 
 constexpr std::uint64_t kMiB = 1u << 20;
@@ -55,4 +55,4 @@ TEST(ProcessMemory, LinesAddUp) {
 }
 
 }  // namespace
-}  // namespace bantam
+}  // namespace bantam::process_memory_test

@@ -6,7 +6,7 @@
 
 #include <gtest/gtest.h>
 
-namespace bantam {
+namespace bantam::stream_clock_test {
 namespace {
 
 TEST(StreamClock, MarksAreNumberedAndTimesPass) {
@@ -25,4 +25,4 @@ TEST(StreamClock, MarksAreNumberedAndTimesPass) {
 }
 
 }  // namespace
-}  // namespace bantam
+}  // namespace bantam::stream_clock_test

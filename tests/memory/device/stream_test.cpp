@@ -6,7 +6,7 @@
 
 #include "bantam/memory/device/device.h"
 
-namespace bantam {
+namespace bantam::stream_test {
 namespace {
 
 TEST(Stream, live_streams_have_distinct_ids) {
@@ -63,4 +63,4 @@ TEST(Stream, cpu_events_are_always_done) {
 }
 
 }  // namespace
-}  // namespace bantam
+}  // namespace bantam::stream_test

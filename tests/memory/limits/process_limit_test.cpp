@@ -14,7 +14,7 @@
 
 #include "bantam/base/error.h"
 
-namespace bantam {
+namespace bantam::process_limit_test {
 namespace {
 
 constexpr std::uint64_t kMiB = 1u << 20;
@@ -455,4 +455,4 @@ TEST_F(ProcessLimitTest, AReservationHasANameOfItsOwn) {
 }
 
 }  // namespace
-}  // namespace bantam
+}  // namespace bantam::process_limit_test

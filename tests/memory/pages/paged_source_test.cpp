@@ -14,7 +14,7 @@
 
 #include "bantam/base/error.h"
 
-namespace bantam {
+namespace bantam::paged_source_test {
 namespace {
 
 constexpr std::size_t kMiB = 1u << 20;
@@ -175,4 +175,4 @@ TEST(PagedSource, devices_and_their_stand_ins_have_the_same_pages) {
 }
 
 }  // namespace
-}  // namespace bantam
+}  // namespace bantam::paged_source_test

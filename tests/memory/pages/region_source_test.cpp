@@ -8,7 +8,7 @@
 
 #include <gtest/gtest.h>
 
-namespace bantam {
+namespace bantam::region_source_test {
 namespace {
 
 std::uintptr_t number(void* address) { return reinterpret_cast<std::uintptr_t>(address); }
@@ -58,4 +58,4 @@ TEST(RegionSource, names_say_what_it_is) {
 }
 
 }  // namespace
-}  // namespace bantam
+}  // namespace bantam::region_source_test

@@ -9,7 +9,7 @@
 #include "bantam/base/json.h"
 #include "bantam/base/philox.h"
 
-namespace bantam::testing {
+namespace bantam::testing::memory_report_test {
 namespace {
 
 constexpr Device kMeta = Device::meta_of(Device::cpu());
@@ -126,4 +126,4 @@ TEST_F(MemoryReportTest, NamesOfAnyBytesAreReported) {
 }
 
 }  // namespace
-}  // namespace bantam::testing
+}  // namespace bantam::testing::memory_report_test

@@ -6,7 +6,7 @@
 #include "tests/engine/engine_fixture.h"
 #include "tests/models/infer/random_weights.h"
 
-namespace bantam {
+namespace bantam::fold_batch_norm_test {
 namespace {
 
 using testing::evaluated;
@@ -136,4 +136,4 @@ TEST_P(FoldBatchNorm, AMissingTensorIsNamed) {
 BANTAM_INSTANTIATE_ON_DEVICES(FoldBatchNorm);
 
 }  // namespace
-}  // namespace bantam
+}  // namespace bantam::fold_batch_norm_test

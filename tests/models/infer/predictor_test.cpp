@@ -7,7 +7,7 @@
 #include "tests/engine/engine_fixture.h"
 #include "tests/models/infer/random_weights.h"
 
-namespace bantam {
+namespace bantam::predictor_test {
 namespace {
 
 using testing::evaluated;
@@ -252,4 +252,4 @@ TEST(PredictorOnCpu, ASamplesBitsDoNotDependOnHowManyCameWithIt) {
 }
 
 }  // namespace
-}  // namespace bantam
+}  // namespace bantam::predictor_test

@@ -12,7 +12,7 @@
 #include "bantam/base/protobuf.h"
 #include "bantam/models/onnx/onnx_model.h"
 
-namespace bantam::onnx {
+namespace bantam::onnx::external_data_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -143,4 +143,4 @@ TEST_F(ExternalDataTest, ASmallFileDoesNotBecomeMuchMemory) {
 }
 
 }  // namespace
-}  // namespace bantam::onnx
+}  // namespace bantam::onnx::external_data_test

@@ -14,7 +14,7 @@
 #include "tests/models/onnx/random_network.h"
 #include "tests/models/yaml/model_text.h"
 
-namespace bantam::onnx {
+namespace bantam::onnx::onnx_export_test {
 namespace {
 
 using models::host_tensor;
@@ -302,4 +302,4 @@ TEST(ExportOnnx, NamesTensorsThatDoNotFit) {
 }
 
 }  // namespace
-}  // namespace bantam::onnx
+}  // namespace bantam::onnx::onnx_export_test

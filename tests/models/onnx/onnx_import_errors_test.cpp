@@ -9,7 +9,7 @@
 #include "tests/cpu_seconds.h"
 #include "tests/models/onnx/small_models.h"
 
-namespace bantam::onnx {
+namespace bantam::onnx::onnx_import_errors_test {
 namespace {
 
 using namespace std::string_literals;
@@ -440,4 +440,4 @@ TEST(ImportOnnxErrors, ConstantNodesMayBeLarge) {
 }
 
 }  // namespace
-}  // namespace bantam::onnx
+}  // namespace bantam::onnx::onnx_import_errors_test

@@ -13,7 +13,7 @@
 #include "tests/models/onnx/imported_model.h"
 #include "tests/models/onnx/small_models.h"
 
-namespace bantam::onnx {
+namespace bantam::onnx::onnx_import_test {
 namespace {
 
 using namespace std::string_literals;
@@ -631,4 +631,4 @@ TEST(ImportOnnx, WeightsOfOtherTypesAreFloat32) {
 }
 
 }  // namespace
-}  // namespace bantam::onnx
+}  // namespace bantam::onnx::onnx_import_test

@@ -7,7 +7,7 @@
 
 #include "bantam/base/error.h"
 
-namespace bantam::onnx {
+namespace bantam::onnx::onnx_model_test {
 namespace {
 
 using namespace std::string_literals;
@@ -124,4 +124,4 @@ TEST(SerializeOnnx, NamesOtherDomains) {
 }
 
 }  // namespace
-}  // namespace bantam::onnx
+}  // namespace bantam::onnx::onnx_model_test

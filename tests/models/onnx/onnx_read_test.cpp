@@ -10,7 +10,7 @@
 #include "bantam/models/onnx/onnx_model.h"
 #include "tests/models/onnx/small_models.h"
 
-namespace bantam::onnx {
+namespace bantam::onnx::onnx_read_test {
 namespace {
 
 using namespace std::string_literals;
@@ -331,4 +331,4 @@ TEST(ReadOnnx, ExchangedNamesAndNumbersAreErrorsOrNetworks) {
 }
 
 }  // namespace
-}  // namespace bantam::onnx
+}  // namespace bantam::onnx::onnx_read_test

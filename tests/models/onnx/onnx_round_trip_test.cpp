@@ -13,7 +13,7 @@
 #include "tests/models/onnx/random_network.h"
 #include "tests/models/yaml/model_text.h"
 
-namespace bantam::onnx {
+namespace bantam::onnx::onnx_round_trip_test {
 namespace {
 
 constexpr std::int64_t kImages = 2;
@@ -241,4 +241,4 @@ std::vector<std::string> layers() {
 INSTANTIATE_TEST_SUITE_P(Layers, LayerRoundTrip, ::testing::ValuesIn(layers()));
 
 }  // namespace
-}  // namespace bantam::onnx
+}  // namespace bantam::onnx::onnx_round_trip_test

@@ -9,7 +9,7 @@
 #include "bantam/engine/step/random_batch.h"
 #include "tests/models/yaml/model_text.h"
 
-namespace bantam::models {
+namespace bantam::models::architectures_test {
 namespace {
 
 ModelSpec architecture(const std::string& name,
@@ -110,4 +110,4 @@ INSTANTIATE_TEST_SUITE_P(Networks, ArchitectureStep,
                          [](const auto& info) { return info.param; });
 
 }  // namespace
-}  // namespace bantam::models
+}  // namespace bantam::models::architectures_test

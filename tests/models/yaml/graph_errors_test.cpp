@@ -5,7 +5,7 @@
 #include "tests/cpu_seconds.h"
 #include "tests/models/yaml/error_case.h"
 
-namespace bantam::models {
+namespace bantam::models::graph_errors_test {
 namespace {
 
 class BadGraphs : public ::testing::TestWithParam<Case> {};
@@ -193,4 +193,4 @@ TEST(BadGraphs, TooManyLayersAreRefusedSoon) {
 }
 
 }  // namespace
-}  // namespace bantam::models
+}  // namespace bantam::models::graph_errors_test

@@ -4,7 +4,7 @@
 #include "bantam/engine/graph/lower.h"
 #include "tests/models/yaml/model_text.h"
 
-namespace bantam::models {
+namespace bantam::models::graph_test {
 namespace {
 
 /// "name(inputs) shape" of each node but the input.
@@ -220,4 +220,4 @@ TEST(NamedBlocks, ALeftOutEntryNeedsNoValues) {
 }
 
 }  // namespace
-}  // namespace bantam::models
+}  // namespace bantam::models::graph_test

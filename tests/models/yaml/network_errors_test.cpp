@@ -3,7 +3,7 @@
 
 #include "tests/models/yaml/error_case.h"
 
-namespace bantam::models {
+namespace bantam::models::network_errors_test {
 namespace {
 
 class BadModels : public testing::TestWithParam<Case> {};
@@ -111,4 +111,4 @@ INSTANTIATE_TEST_SUITE_P(
     name_of_case);
 
 }  // namespace
-}  // namespace bantam::models
+}  // namespace bantam::models::network_errors_test

@@ -11,7 +11,7 @@
 #include "tests/cpu_seconds.h"
 #include "tests/models/yaml/model_text.h"
 
-namespace bantam::models {
+namespace bantam::models::network_test {
 namespace {
 
 struct Case {
@@ -275,4 +275,4 @@ TEST(Layers, NumbersGoRoundNamesThatAreTaken) {
 }
 
 }  // namespace
-}  // namespace bantam::models
+}  // namespace bantam::models::network_test

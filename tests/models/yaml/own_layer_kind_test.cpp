@@ -6,7 +6,7 @@
 #include "bantam/models/yaml/network.h"
 #include "tests/models/yaml/model_text.h"
 
-namespace bantam::models {
+namespace bantam::models::own_layer_kind_test {
 namespace {
 
 /// Drops the last rows of an image.
@@ -68,4 +68,4 @@ TEST_F(OwnLayerKind, IsCheckedAsTheBuiltInOnesAre) {
 }
 
 }  // namespace
-}  // namespace bantam::models
+}  // namespace bantam::models::own_layer_kind_test

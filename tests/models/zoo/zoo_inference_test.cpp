@@ -11,7 +11,7 @@
 #include "tests/engine/engine_fixture.h"
 #include "tests/models/infer/random_weights.h"
 
-namespace bantam::models {
+namespace bantam::models::zoo_inference_test {
 namespace {
 
 /// A small version of a network, for small images.
@@ -76,4 +76,4 @@ INSTANTIATE_TEST_SUITE_P(Networks, ZooInference, ::testing::ValuesIn(names()),
                          [](const auto& info) { return std::string(info.param); });
 
 }  // namespace
-}  // namespace bantam::models
+}  // namespace bantam::models::zoo_inference_test

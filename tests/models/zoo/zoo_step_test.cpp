@@ -12,7 +12,7 @@
 #include "bantam/engine/step/random_batch.h"
 #include "bantam/models/zoo/zoo.h"
 
-namespace bantam::models {
+namespace bantam::models::zoo_step_test {
 namespace {
 
 /// 64x64 pixels where the network halves them five times, 32x32 else; the least width that keeps all layers different.
@@ -101,4 +101,4 @@ TEST_P(ZooStep, InMixedPrecisionIsFiniteAndPlanned) {
 }
 
 }  // namespace
-}  // namespace bantam::models
+}  // namespace bantam::models::zoo_step_test

@@ -6,7 +6,7 @@
 #include "bantam/engine/step/training_step.h"
 #include "tests/models/yaml/model_text.h"
 
-namespace bantam::models {
+namespace bantam::models::zoo_test {
 namespace {
 
 struct Case {
@@ -142,4 +142,4 @@ TEST(ZooOptionsTest, AModelMayHaveANameOfItsOwn) {
 }
 
 }  // namespace
-}  // namespace bantam::models
+}  // namespace bantam::models::zoo_test

@@ -8,7 +8,7 @@
 #include "bantam/run/begin/first_config.h"
 #include "tests/run/run_fixture.h"
 
-namespace bantam::run {
+namespace bantam::run::found_masks_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -223,4 +223,4 @@ TEST_F(FoundMasksTest, ClassFoldersAreNoMasks) {
 }
 
 }  // namespace
-}  // namespace bantam::run
+}  // namespace bantam::run::found_masks_test

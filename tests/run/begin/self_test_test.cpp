@@ -5,7 +5,7 @@
 
 #include <gtest/gtest.h>
 
-namespace bantam::run {
+namespace bantam::run::self_test_test {
 namespace {
 
 void expect_sound(Device device) {
@@ -34,4 +34,4 @@ TEST(SelfTest, TellsWrongResults) {
 }
 
 }  // namespace
-}  // namespace bantam::run
+}  // namespace bantam::run::self_test_test

@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-namespace bantam::run {
+namespace bantam::run::allocator_subjects_test {
 namespace {
 
 TEST(AllocatorSubjects, HostAllocatorsHoldWhatIsAlive) {
@@ -26,4 +26,4 @@ TEST(AllocatorSubjects, AGpuThatIsNotThereIsSaidInItsRows) {
 }
 
 }  // namespace
-}  // namespace bantam::run
+}  // namespace bantam::run::allocator_subjects_test

@@ -5,7 +5,7 @@
 
 #include <gtest/gtest.h>
 
-namespace bantam::run {
+namespace bantam::run::allocator_workload_test {
 namespace {
 
 /// Replays the calls; fails where one frees an empty slot, fills a full one, or ends with a full one.
@@ -51,4 +51,4 @@ TEST(AllocatorWorkload, AStepOfResNet50) {
 }
 
 }  // namespace
-}  // namespace bantam::run
+}  // namespace bantam::run::allocator_workload_test

@@ -4,7 +4,7 @@
 #include "bantam/base/error.h"
 #include "tests/run/run_fixture.h"
 
-namespace bantam::run {
+namespace bantam::run::buffer_trace_test {
 namespace {
 
 class BufferTraceTest : public RunTest {
@@ -44,4 +44,4 @@ TEST_F(BufferTraceTest, ErrorsNameTheLine) {
 }
 
 }  // namespace
-}  // namespace bantam::run
+}  // namespace bantam::run::buffer_trace_test

@@ -3,7 +3,7 @@
 
 #include "tests/run/run_fixture.h"
 
-namespace bantam::run {
+namespace bantam::run::measure_rates_test {
 namespace {
 
 TEST(MeasureRates, AreOfThisMachine) {
@@ -26,4 +26,4 @@ TEST(MeasureRates, NeedMemory) {
 }
 
 }  // namespace
-}  // namespace bantam::run
+}  // namespace bantam::run::measure_rates_test

@@ -8,7 +8,7 @@
 #include "tests/engine/comm/on_ranks.h"
 #include "tests/run/run_fixture.h"
 
-namespace bantam::run {
+namespace bantam::run::measure_test {
 namespace {
 
 using MeasureTest = RunTest;
@@ -99,4 +99,4 @@ TEST_F(MeasureTest, ExtraIsAgainstTheStepThatFits) {
 }
 
 }  // namespace
-}  // namespace bantam::run
+}  // namespace bantam::run::measure_test

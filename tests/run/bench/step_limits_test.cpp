@@ -3,7 +3,7 @@
 
 #include "tests/run/run_fixture.h"
 
-namespace bantam::run {
+namespace bantam::run::step_limits_test {
 namespace {
 
 using StepLimitsTest = RunTest;
@@ -33,4 +33,4 @@ TEST_F(StepLimitsTest, RatesDivideTheWork) {
 }
 
 }  // namespace
-}  // namespace bantam::run
+}  // namespace bantam::run::step_limits_test

@@ -2,7 +2,7 @@
 #include "bantam/base/error.h"
 #include "tests/run/run_fixture.h"
 
-namespace bantam::run {
+namespace bantam::run::checkpoint_config_test {
 namespace {
 
 class CheckpointConfigTest : public RunTest {
@@ -85,4 +85,4 @@ TEST_F(CheckpointConfigTest, TheBest) {
 }
 
 }  // namespace
-}  // namespace bantam::run
+}  // namespace bantam::run::checkpoint_config_test

@@ -4,7 +4,7 @@
 #include "bantam/base/error.h"
 #include "tests/run/run_fixture.h"
 
-namespace bantam::run {
+namespace bantam::run::pruning_config_test {
 namespace {
 
 class PruningConfigTest : public RunTest {
@@ -77,4 +77,4 @@ TEST_F(PruningConfigTest, ErrorsOfPruning) {
 }
 
 }  // namespace
-}  // namespace bantam::run
+}  // namespace bantam::run::pruning_config_test

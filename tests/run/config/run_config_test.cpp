@@ -9,7 +9,7 @@
 
 #include "bantam/base/error.h"
 
-namespace bantam::run {
+namespace bantam::run::run_config_test {
 namespace {
 
 class RunConfigTest : public testing::Test {
@@ -307,4 +307,4 @@ TEST_F(RunConfigTest, Errors) {
 }
 
 }  // namespace
-}  // namespace bantam::run
+}  // namespace bantam::run::run_config_test

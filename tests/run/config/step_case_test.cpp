@@ -3,7 +3,7 @@
 
 #include "tests/run/run_fixture.h"
 
-namespace bantam::run {
+namespace bantam::run::step_case_test {
 namespace {
 
 using StepCaseTest = RunTest;
@@ -23,4 +23,4 @@ TEST_F(StepCaseTest, TakesTheRestFromTheConfiguration) {
 }
 
 }  // namespace
-}  // namespace bantam::run
+}  // namespace bantam::run::step_case_test

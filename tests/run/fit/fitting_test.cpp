@@ -13,7 +13,7 @@
 #include "bantam/run/fit/run_plan.h"
 #include "bantam/run/fit/settle.h"
 
-namespace bantam::run {
+namespace bantam::run::fitting_test {
 namespace {
 
 class FittingTest : public testing::Test {
@@ -268,4 +268,4 @@ TEST_F(FittingTest, RatesAreTheNamedDevices) {
 }
 
 }  // namespace
-}  // namespace bantam::run
+}  // namespace bantam::run::fitting_test

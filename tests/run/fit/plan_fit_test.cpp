@@ -4,7 +4,7 @@
 #include "bantam/base/error.h"
 #include "tests/run/run_fixture.h"
 
-namespace bantam::run {
+namespace bantam::run::plan_fit_test {
 namespace {
 
 using PlanFitTest = RunTest;
@@ -90,4 +90,4 @@ TEST_F(PlanFitTest, ABatchThatIsGivenIsTaken) {
 }
 
 }  // namespace
-}  // namespace bantam::run
+}  // namespace bantam::run::plan_fit_test

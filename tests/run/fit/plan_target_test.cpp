@@ -3,7 +3,7 @@
 
 #include "tests/run/run_fixture.h"
 
-namespace bantam::run {
+namespace bantam::run::plan_target_test {
 namespace {
 
 using PlanTargetTest = RunTest;
@@ -47,4 +47,4 @@ TEST_F(PlanTargetTest, TheLeastLimitLeavesThePool) {
 }
 
 }  // namespace
-}  // namespace bantam::run
+}  // namespace bantam::run::plan_target_test

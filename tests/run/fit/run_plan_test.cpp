@@ -4,7 +4,7 @@
 #include "bantam/base/error.h"
 #include "tests/run/run_fixture.h"
 
-namespace bantam::run {
+namespace bantam::run::run_plan_test {
 namespace {
 
 using RunPlanTest = RunTest;
@@ -44,4 +44,4 @@ TEST_F(RunPlanTest, DataMustFitTheModel) {
 }
 
 }  // namespace
-}  // namespace bantam::run
+}  // namespace bantam::run::run_plan_test

@@ -4,7 +4,7 @@
 #include "bantam/base/error.h"
 #include "tests/run/run_fixture.h"
 
-namespace bantam::run {
+namespace bantam::run::step_grid_test {
 namespace {
 
 using StepGridTest = RunTest;
@@ -59,4 +59,4 @@ TEST_F(StepGridTest, RefusesWhatTrainRefuses) {
 }
 
 }  // namespace
-}  // namespace bantam::run
+}  // namespace bantam::run::step_grid_test

@@ -6,7 +6,7 @@
 #include "bantam/base/error.h"
 #include "tests/run/run_fixture.h"
 
-namespace bantam::run {
+namespace bantam::run::appended_file_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -139,4 +139,4 @@ TEST_F(AppendedFileTest, FoldersWithinTheRunAreMade) {
 }
 
 }  // namespace
-}  // namespace bantam::run
+}  // namespace bantam::run::appended_file_test

@@ -7,7 +7,7 @@
 #include "bantam/run/log/hparams.h"
 #include "bantam/run/log/matrix_picture.h"
 
-namespace bantam::run {
+namespace bantam::run::event_records_test {
 namespace {
 
 TEST(EventRecords, ChecksumsAreCastagnolis) {
@@ -66,4 +66,4 @@ TEST(Hparams, AreWhatDecidesAResult) {
 }
 
 }  // namespace
-}  // namespace bantam::run
+}  // namespace bantam::run::event_records_test

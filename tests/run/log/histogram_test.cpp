@@ -10,7 +10,7 @@
 #include "bantam/base/json.h"
 #include "bantam/run/log/histogram_lines.h"
 
-namespace bantam::run {
+namespace bantam::run::histogram_test {
 namespace {
 
 std::int64_t total(const Histogram& histogram) {
@@ -93,4 +93,4 @@ TEST(HistogramLines, EdgesStayAscendingInANarrowRange) {
 }
 
 }  // namespace
-}  // namespace bantam::run
+}  // namespace bantam::run::histogram_test

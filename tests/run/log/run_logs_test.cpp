@@ -12,7 +12,7 @@
 #include "bantam/run/train.h"
 #include "tests/run/run_fixture.h"
 
-namespace bantam::run {
+namespace bantam::run::run_logs_test {
 namespace {
 
 class RunLogsTest : public RunTest {
@@ -218,4 +218,4 @@ TEST_F(RunLogsTest, MayBeginWithASessionAndEndWithOne) {
 }
 
 }  // namespace
-}  // namespace bantam::run
+}  // namespace bantam::run::run_logs_test

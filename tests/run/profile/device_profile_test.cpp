@@ -7,7 +7,7 @@
 #include "bantam/run/profile/measure_profile.h"
 #include "bantam/run/session/library_versions.h"
 
-namespace bantam::run {
+namespace bantam::run::device_profile_test {
 namespace {
 
 TEST(LibraryVersions, EachHasOneOrAReason) {
@@ -22,4 +22,4 @@ TEST(MeasureProfile, IsOfWholeGpus) {
 }
 
 }  // namespace
-}  // namespace bantam::run
+}  // namespace bantam::run::device_profile_test

@@ -6,7 +6,7 @@
 #include "bantam/memory/device/device_profile.h"
 #include "tests/run/run_fixture.h"
 
-namespace bantam::run {
+namespace bantam::run::explain_test {
 namespace {
 
 class ExplainTest : public RunTest {
@@ -102,4 +102,4 @@ TEST_F(ExplainTest, MeasuredTimesArePartsOfTheUpdate) {
 }
 
 }  // namespace
-}  // namespace bantam::run
+}  // namespace bantam::run::explain_test

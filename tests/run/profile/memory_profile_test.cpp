@@ -7,7 +7,7 @@
 #include "bantam/run/profile/profile_headline.h"
 #include "tests/run/run_fixture.h"
 
-namespace bantam::run {
+namespace bantam::run::memory_profile_test {
 namespace {
 
 using MemoryProfileTest = RunTest;
@@ -80,4 +80,4 @@ TEST(ProfileHeadline, NamesTheLargestPartAndWhatSaves) {
 }
 
 }  // namespace
-}  // namespace bantam::run
+}  // namespace bantam::run::memory_profile_test

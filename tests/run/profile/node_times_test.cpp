@@ -7,7 +7,7 @@
 #include "bantam/engine/step/random_batch.h"
 #include "tests/engine/engine_fixture.h"
 
-namespace bantam::run {
+namespace bantam::run::node_times_test {
 namespace {
 
 using kernels::KernelPhase;
@@ -59,4 +59,4 @@ TEST_P(NodeTimesTest, LeaveNoLogBehind) {
 }
 
 }  // namespace
-}  // namespace bantam::run
+}  // namespace bantam::run::node_times_test

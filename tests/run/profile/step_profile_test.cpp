@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-namespace bantam::run {
+namespace bantam::run::step_profile_test {
 namespace {
 
 using kernels::KernelPhase;
@@ -131,4 +131,4 @@ TEST(ReadableKernel, HasNoNamespacesAndArguments) {
 }
 
 }  // namespace
-}  // namespace bantam::run
+}  // namespace bantam::run::step_profile_test

@@ -7,7 +7,7 @@
 #include "bantam/engine/step/random_batch.h"
 #include "tests/engine/engine_fixture.h"
 
-namespace bantam::run {
+namespace bantam::run::step_recording_test {
 namespace {
 
 using kernels::KernelPhase;
@@ -124,4 +124,4 @@ TEST_P(StepRecordingTest, RefusesMoreThanTheMetricsHaveRoomFor) {
 }
 
 }  // namespace
-}  // namespace bantam::run
+}  // namespace bantam::run::step_recording_test

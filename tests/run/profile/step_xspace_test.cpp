@@ -14,7 +14,7 @@
 #include "bantam/run/session/run_lock.h"
 #include "tests/run/run_fixture.h"
 
-namespace bantam::run {
+namespace bantam::run::step_xspace_test {
 namespace {
 
 using kernels::KernelPhase;
@@ -176,4 +176,4 @@ TEST_F(StepXSpaceFile, IsWrittenWhereThePluginLooks) {
 }
 
 }  // namespace
-}  // namespace bantam::run
+}  // namespace bantam::run::step_xspace_test

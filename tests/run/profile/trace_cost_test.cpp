@@ -5,7 +5,7 @@
 
 #include <gtest/gtest.h>
 
-namespace bantam::run {
+namespace bantam::run::trace_cost_test {
 namespace {
 
 /// Two updates of 1,000 ns: kernels of 400, 100 and 300, gaps of 100, 50, 0 and 50 around them.
@@ -61,4 +61,4 @@ TEST(TraceCost, NothingComesOffWhereTracingWasFree) {
 }
 
 }  // namespace
-}  // namespace bantam::run
+}  // namespace bantam::run::trace_cost_test

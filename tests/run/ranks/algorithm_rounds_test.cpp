@@ -11,7 +11,7 @@
 
 #include "tests/engine/comm/on_ranks.h"
 
-namespace bantam::run {
+namespace bantam::run::algorithm_rounds_test {
 namespace {
 
 using testing::nothing_thrown;
@@ -113,4 +113,4 @@ TEST(AlgorithmRounds, ChoicesAreOfOneModelOfGpu) {
 }
 
 }  // namespace
-}  // namespace bantam::run
+}  // namespace bantam::run::algorithm_rounds_test

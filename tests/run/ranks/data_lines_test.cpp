@@ -7,7 +7,7 @@
 
 #include "bantam/base/error.h"
 
-namespace bantam::run {
+namespace bantam::run::data_lines_test {
 namespace {
 
 /// Samples of two bytes with a name each, and a key that they decide.
@@ -68,4 +68,4 @@ TEST(DataLines, ASampleThatCannotBeReadIsALine) {
 }
 
 }  // namespace
-}  // namespace bantam::run
+}  // namespace bantam::run::data_lines_test

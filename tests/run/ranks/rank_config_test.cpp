@@ -16,7 +16,7 @@
 #include "bantam/memory/device/device.h"
 #include "tests/run/run_fixture.h"
 
-namespace bantam::run {
+namespace bantam::run::rank_config_test {
 namespace {
 
 constexpr std::int64_t kSampleBytes = 32 * 32 * 3 + 4, kHeldOut = 10;
@@ -122,4 +122,4 @@ TEST_F(RankCacheTest, AllRanksHaveTheCacheThatRankZeroHasChosen) {
 }
 
 }  // namespace
-}  // namespace bantam::run
+}  // namespace bantam::run::rank_config_test

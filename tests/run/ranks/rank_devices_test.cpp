@@ -15,7 +15,7 @@
 #include "tests/engine/message_of.h"
 #include "tests/run/run_fixture.h"
 
-namespace bantam::run {
+namespace bantam::run::rank_devices_test {
 namespace {
 
 using testing::message_of;
@@ -150,4 +150,4 @@ TEST_F(RanksOnGpus, HaveTheirOwnLimits) {
 }
 
 }  // namespace
-}  // namespace bantam::run
+}  // namespace bantam::run::rank_devices_test

@@ -17,7 +17,7 @@
 #include "bantam/run/train.h"
 #include "tests/run/run_fixture.h"
 
-namespace bantam::run {
+namespace bantam::run::run_ranks_test {
 namespace {
 
 /// Calls `work` on a thread for each rank; the messages of what they throw, by rank.
@@ -147,4 +147,4 @@ TEST(RunRanks, RefuseTextsThatDiffer) {
 }
 
 }  // namespace
-}  // namespace bantam::run
+}  // namespace bantam::run::run_ranks_test

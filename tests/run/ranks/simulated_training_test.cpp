@@ -12,7 +12,7 @@
 #include "bantam/run/train.h"
 #include "tests/run/run_fixture.h"
 
-namespace bantam::run {
+namespace bantam::run::simulated_training_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -80,4 +80,4 @@ TEST_F(SimulatedTraining, EveryRunEndsAndGoesOnToTheSameBits) {
 }
 
 }  // namespace
-}  // namespace bantam::run
+}  // namespace bantam::run::simulated_training_test

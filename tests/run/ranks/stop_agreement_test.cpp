@@ -7,7 +7,7 @@
 
 #include "tests/engine/comm/on_ranks.h"
 
-namespace bantam::run {
+namespace bantam::run::stop_agreement_test {
 namespace {
 
 using testing::nothing_thrown;
@@ -71,4 +71,4 @@ TEST(StopAgreement, IsHeardByAllAtTheSameCall) {
 }
 
 }  // namespace
-}  // namespace bantam::run
+}  // namespace bantam::run::stop_agreement_test

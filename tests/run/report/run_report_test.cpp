@@ -13,7 +13,7 @@
 #include "bantam/run/use/evaluation.h"
 #include "tests/run/run_fixture.h"
 
-namespace bantam::run {
+namespace bantam::run::run_report_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -265,4 +265,4 @@ TEST_F(RunReportTest, AFolderWithoutARunIsRefused) {
 }
 
 }  // namespace
-}  // namespace bantam::run
+}  // namespace bantam::run::run_report_test

@@ -9,7 +9,7 @@
 #include "bantam/base/error.h"
 #include "tests/run/run_fixture.h"
 
-namespace bantam::run {
+namespace bantam::run::tensor_histogram_test {
 namespace {
 
 class TensorHistogramTest : public RunTest {
@@ -79,4 +79,4 @@ TEST_F(TensorHistogramTest, ADamagedLineIsNamed) {
 }
 
 }  // namespace
-}  // namespace bantam::run
+}  // namespace bantam::run::tensor_histogram_test

@@ -5,7 +5,7 @@
 
 #include <gtest/gtest.h>
 
-namespace bantam::run {
+namespace bantam::run::algorithm_cache_test {
 namespace {
 
 /// The environment as a test sets it; what was there before comes back.
@@ -63,4 +63,4 @@ TEST_F(AlgorithmCacheTest, TimesDoNotCountUnderTools) {
 }
 
 }  // namespace
-}  // namespace bantam::run
+}  // namespace bantam::run::algorithm_cache_test

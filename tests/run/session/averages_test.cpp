@@ -11,7 +11,7 @@
 #include "bantam/run/train.h"
 #include "tests/run/run_fixture.h"
 
-namespace bantam::run {
+namespace bantam::run::averages_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -140,4 +140,4 @@ TEST_F(AveragesTest, CompressedSizes) {
 }
 
 }  // namespace
-}  // namespace bantam::run
+}  // namespace bantam::run::averages_test

@@ -8,7 +8,7 @@
 
 #include <gtest/gtest.h>
 
-namespace bantam::run {
+namespace bantam::run::background_task_test {
 namespace {
 
 TEST(BackgroundTaskTest, RunsOneAfterAnotherOnItsOwnThread) {
@@ -72,4 +72,4 @@ TEST(BackgroundTaskTest, TheDestructorWaits) {
 }
 
 }  // namespace
-}  // namespace bantam::run
+}  // namespace bantam::run::background_task_test

@@ -10,7 +10,7 @@
 #include "bantam/base/sha256.h"
 #include "tests/run/run_fixture.h"
 
-namespace bantam::run {
+namespace bantam::run::checkpoint_folder_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -316,4 +316,4 @@ TEST_F(CheckpointFolderTest, NoLinkIsFollowed) {
 }
 
 }  // namespace
-}  // namespace bantam::run
+}  // namespace bantam::run::checkpoint_folder_test

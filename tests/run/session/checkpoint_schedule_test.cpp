@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-namespace bantam::run {
+namespace bantam::run::checkpoint_schedule_test {
 namespace {
 
 using Clock = CheckpointSchedule::Clock;
@@ -81,4 +81,4 @@ TEST(CheckpointScheduleTest, OffIsNever) {
 }
 
 }  // namespace
-}  // namespace bantam::run
+}  // namespace bantam::run::checkpoint_schedule_test

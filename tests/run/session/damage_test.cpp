@@ -18,7 +18,7 @@
 #include "bantam/run/use/trained_model.h"
 #include "tests/run/run_fixture.h"
 
-namespace bantam::run {
+namespace bantam::run::damage_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -261,4 +261,4 @@ TEST_F(DamageTest, NoneIsSilent) {
 }
 
 }  // namespace
-}  // namespace bantam::run
+}  // namespace bantam::run::damage_test

@@ -4,7 +4,7 @@
 #include "bantam/run/train.h"
 #include "tests/run/run_fixture.h"
 
-namespace bantam::run {
+namespace bantam::run::disk_room_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -85,4 +85,4 @@ TEST_F(DiskRoomTest, TheSystemSaysWhatIsFree) {
 }
 
 }  // namespace
-}  // namespace bantam::run
+}  // namespace bantam::run::disk_room_test

@@ -3,7 +3,7 @@
 
 #include "tests/run/run_fixture.h"
 
-namespace bantam::run {
+namespace bantam::run::fingerprint_test {
 namespace {
 
 class FingerprintTest : public RunTest {
@@ -124,4 +124,4 @@ TEST_F(FingerprintTest, KeysThatComeAndGoAreNamed) {
 }
 
 }  // namespace
-}  // namespace bantam::run
+}  // namespace bantam::run::fingerprint_test

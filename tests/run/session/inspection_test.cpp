@@ -9,7 +9,7 @@
 #include "bantam/run/train.h"
 #include "tests/run/run_fixture.h"
 
-namespace bantam::run {
+namespace bantam::run::inspection_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -93,4 +93,4 @@ TEST_F(InspectionTest, DamageIsNamed) {
 }
 
 }  // namespace
-}  // namespace bantam::run
+}  // namespace bantam::run::inspection_test

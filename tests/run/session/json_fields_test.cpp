@@ -5,7 +5,7 @@
 
 #include "bantam/base/error.h"
 
-namespace bantam::run {
+namespace bantam::run::json_fields_test {
 namespace {
 
 template <class Call>
@@ -47,4 +47,4 @@ TEST(JsonFields, WhatIsNoJsonIsNamedByItsPlace) {
 }
 
 }  // namespace
-}  // namespace bantam::run
+}  // namespace bantam::run::json_fields_test

@@ -7,7 +7,7 @@
 #include "bantam/base/error.h"
 #include "tests/run/run_fixture.h"
 
-namespace bantam::run {
+namespace bantam::run::metrics_history_test {
 namespace {
 
 class MetricsHistoryTest : public RunTest {
@@ -113,4 +113,4 @@ TEST_F(MetricsHistoryTest, ThinningKeepsEndsAndExtremes) {
 }
 
 }  // namespace
-}  // namespace bantam::run
+}  // namespace bantam::run::metrics_history_test

@@ -7,7 +7,7 @@
 #include "bantam/base/json.h"
 #include "tests/run/run_fixture.h"
 
-namespace bantam::run {
+namespace bantam::run::metrics_log_test {
 namespace {
 
 class MetricsLogTest : public RunTest {
@@ -152,4 +152,4 @@ TEST_F(MetricsLogTest, LinesWaitUntilThereIsRoom) {
 }
 
 }  // namespace
-}  // namespace bantam::run
+}  // namespace bantam::run::metrics_log_test

@@ -4,7 +4,7 @@
 #include "bantam/base/error.h"
 #include "tests/run/run_fixture.h"
 
-namespace bantam::run {
+namespace bantam::run::position_test {
 namespace {
 
 using PositionTest = RunTest;
@@ -49,4 +49,4 @@ TEST_F(PositionTest, IsPartOfTheState) {
 }
 
 }  // namespace
-}  // namespace bantam::run
+}  // namespace bantam::run::position_test

@@ -11,7 +11,7 @@
 #include "bantam/run/train.h"
 #include "tests/run/run_fixture.h"
 
-namespace bantam::run {
+namespace bantam::run::recovery_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -481,4 +481,4 @@ TEST_F(RecoveryTest, OtherMetricsInMidEpochAreRefusedBeforeAnythingIsWritten) {
 }
 
 }  // namespace
-}  // namespace bantam::run
+}  // namespace bantam::run::recovery_test

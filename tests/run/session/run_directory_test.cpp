@@ -6,7 +6,7 @@
 #include "bantam/base/error.h"
 #include "tests/run/run_fixture.h"
 
-namespace bantam::run {
+namespace bantam::run::run_directory_test {
 namespace {
 
 using RunDirectoryTest = RunTest;
@@ -64,4 +64,4 @@ TEST_F(RunDirectoryTest, AFileIsNoFolder) {
 }
 
 }  // namespace
-}  // namespace bantam::run
+}  // namespace bantam::run::run_directory_test

@@ -8,7 +8,7 @@
 #include "bantam/run/session/run_lock.h"
 #include "tests/run/run_fixture.h"
 
-namespace bantam::run {
+namespace bantam::run::run_list_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -142,4 +142,4 @@ TEST_F(RunListTest, AFolderThatIsNotThereIsAnError) {
 }
 
 }  // namespace
-}  // namespace bantam::run
+}  // namespace bantam::run::run_list_test

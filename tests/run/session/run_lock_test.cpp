@@ -6,7 +6,7 @@
 #include "tests/base/failing_flock.h"
 #include "tests/run/run_fixture.h"
 
-namespace bantam::run {
+namespace bantam::run::run_lock_test {
 namespace {
 
 using RunLockTest = RunTest;
@@ -67,4 +67,4 @@ TEST_F(RunLockTest, LeavesWhatTheFileLeadsTo) {
 TEST_F(RunLockTest, NeedsAFolder) { EXPECT_THROW(RunLock(path("none")), DataError); }
 
 }  // namespace
-}  // namespace bantam::run
+}  // namespace bantam::run::run_lock_test

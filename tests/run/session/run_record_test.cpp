@@ -6,7 +6,7 @@
 #include "bantam/base/error.h"
 #include "tests/run/run_fixture.h"
 
-namespace bantam::run {
+namespace bantam::run::run_record_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -122,4 +122,4 @@ TEST_F(RunRecordTest, TheCommitOfAnotherWorkTree) {
 }
 
 }  // namespace
-}  // namespace bantam::run
+}  // namespace bantam::run::run_record_test

@@ -7,7 +7,7 @@
 
 #include <gtest/gtest.h>
 
-namespace bantam::run {
+namespace bantam::run::tensor_statistics_test {
 namespace {
 
 template <class T>
@@ -72,4 +72,4 @@ TEST(TensorStatistics, WithoutAFiniteValueAllIsZero) {
 }
 
 }  // namespace
-}  // namespace bantam::run
+}  // namespace bantam::run::tensor_statistics_test

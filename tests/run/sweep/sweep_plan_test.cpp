@@ -4,7 +4,7 @@
 #include "bantam/base/error.h"
 #include "tests/run/run_fixture.h"
 
-namespace bantam::run {
+namespace bantam::run::sweep_plan_test {
 namespace {
 
 using Values = std::vector<std::string>;
@@ -112,4 +112,4 @@ TEST_F(SweepConfig, ASettingsConfigurationHasItsValues) {
 }
 
 }  // namespace
-}  // namespace bantam::run
+}  // namespace bantam::run::sweep_plan_test

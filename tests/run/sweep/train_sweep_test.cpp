@@ -13,7 +13,7 @@
 #include "bantam/run/sweep/sweep_summary.h"
 #include "tests/run/run_fixture.h"
 
-namespace bantam::run {
+namespace bantam::run::train_sweep_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -287,4 +287,4 @@ TEST(Spread, OfNoneOneAndMore) {
 }
 
 }  // namespace
-}  // namespace bantam::run
+}  // namespace bantam::run::train_sweep_test

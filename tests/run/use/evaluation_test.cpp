@@ -11,7 +11,7 @@
 #include "bantam/run/use/class_report.h"
 #include "tests/run/run_fixture.h"
 
-namespace bantam::run {
+namespace bantam::run::evaluation_test {
 namespace {
 
 class EvaluationTest : public RunTest {
@@ -292,4 +292,4 @@ TEST_F(EvaluationTest, AStopEndsItWithoutAResult) {
 }
 
 }  // namespace
-}  // namespace bantam::run
+}  // namespace bantam::run::evaluation_test

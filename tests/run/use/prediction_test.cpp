@@ -13,7 +13,7 @@
 #include "bantam/run/use/evaluation.h"
 #include "tests/run/run_fixture.h"
 
-namespace bantam::run {
+namespace bantam::run::prediction_test {
 namespace {
 
 class PredictionTest : public RunTest {
@@ -189,4 +189,4 @@ TEST_F(PredictionTest, AStopKeepsWhatWasAnswered) {
 }
 
 }  // namespace
-}  // namespace bantam::run
+}  // namespace bantam::run::prediction_test

@@ -10,7 +10,7 @@
 #include "bantam/run/train.h"
 #include "tests/run/run_fixture.h"
 
-namespace bantam::run {
+namespace bantam::run::trained_model_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -229,4 +229,4 @@ TEST_F(TrainedModelTest, HalfPrecisionFilesAreRead) {
 }
 
 }  // namespace
-}  // namespace bantam::run
+}  // namespace bantam::run::trained_model_test

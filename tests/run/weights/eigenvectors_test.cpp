@@ -10,7 +10,7 @@
 #include "bantam/base/error.h"
 #include "bantam/base/philox.h"
 
-namespace bantam::run {
+namespace bantam::run::eigenvectors_test {
 namespace {
 
 double entry(const std::vector<double>& matrix, std::int64_t n, std::int64_t i, std::int64_t j) {
@@ -95,4 +95,4 @@ TEST(Eigenvectors, RefuseWhatIsNotFinite) {
 }
 
 }  // namespace
-}  // namespace bantam::run
+}  // namespace bantam::run::eigenvectors_test

@@ -12,7 +12,7 @@
 #include "bantam/run/weights/initial_weights.h"
 #include "tests/run/run_fixture.h"
 
-namespace bantam::run {
+namespace bantam::run::model_weights_test {
 namespace {
 
 struct Told : RunObserver {
@@ -195,4 +195,4 @@ TEST_F(ModelWeightsTest, TheYamlReadsBack) {
 }
 
 }  // namespace
-}  // namespace bantam::run
+}  // namespace bantam::run::model_weights_test

@@ -14,7 +14,7 @@
 #include "tests/data/formats/array_files.h"
 #include "tests/run/run_fixture.h"
 
-namespace bantam::run {
+namespace bantam::run::torch_file_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -388,4 +388,4 @@ TEST_F(TorchFileTest, MutatedPicklesAreRefusedOrMeanSomething) {
 }
 
 }  // namespace
-}  // namespace bantam::run
+}  // namespace bantam::run::torch_file_test

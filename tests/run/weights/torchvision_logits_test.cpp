@@ -14,7 +14,7 @@
 #include "tests/run/run_fixture.h"
 #include "tests/run/weights/zoo_network.h"
 
-namespace bantam::run {
+namespace bantam::run::torchvision_logits_test {
 namespace {
 
 constexpr std::size_t kClasses = 7;  // as the script has them
@@ -107,4 +107,4 @@ TEST_F(TorchvisionLogitsTest, LogitsAreTorchvisionsAndComeBack) {
 }
 
 }  // namespace
-}  // namespace bantam::run
+}  // namespace bantam::run::torchvision_logits_test

@@ -18,7 +18,7 @@
 #include "tests/run/run_fixture.h"
 #include "tests/run/weights/zoo_network.h"
 
-namespace bantam::run {
+namespace bantam::run::torchvision_test {
 namespace {
 
 class TorchvisionTest : public RunTest {
@@ -531,4 +531,4 @@ TEST_F(TorchvisionTest, WhatDoesNotFitIsNamed) {
 }
 
 }  // namespace
-}  // namespace bantam::run
+}  // namespace bantam::run::torchvision_test

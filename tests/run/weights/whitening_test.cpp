@@ -15,7 +15,7 @@
 #include "bantam/run/weights/patch_covariance.h"
 #include "tests/run/run_fixture.h"
 
-namespace bantam::run {
+namespace bantam::run::whitening_test {
 namespace {
 
 std::vector<float> random_images(std::int64_t values) {
@@ -231,4 +231,4 @@ TEST_F(WhitenedRunTest, ConfigurationsThatCannotBeAreRefused) {
 }
 
 }  // namespace
-}  // namespace bantam::run
+}  // namespace bantam::run::whitening_test

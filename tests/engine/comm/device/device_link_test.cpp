@@ -17,7 +17,7 @@
 #include "tests/engine/comm/on_ranks.h"
 #include "tests/engine/comm/tree_sums.h"
 
-namespace bantam {
+namespace bantam::device_link_test {
 namespace {
 
 using testing::nothing_thrown;
@@ -157,4 +157,4 @@ TEST(SharedPagesTest, AreOfGpusAlone) {
 }
 
 }  // namespace
-}  // namespace bantam
+}  // namespace bantam::device_link_test

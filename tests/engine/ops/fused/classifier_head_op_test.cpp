@@ -4,7 +4,7 @@
 #include "bantam/engine/ops/fused/classifier_head.h"
 #include "tests/engine/engine_fixture.h"
 
-namespace bantam {
+namespace bantam::classifier_head_op_test {
 namespace {
 
 using testing::EngineTest;
@@ -170,4 +170,4 @@ TEST_P(ClassifierHeadOpTest, RecomputeChangesNoBit) {
 }
 
 }  // namespace
-}  // namespace bantam
+}  // namespace bantam::classifier_head_op_test

@@ -9,7 +9,7 @@
 #include "bantam/engine/ops/fused/conv2d_pool.h"
 #include "tests/engine/engine_fixture.h"
 
-namespace bantam {
+namespace bantam::conv2d_pool_op_test {
 namespace {
 
 using testing::EngineTest;
@@ -211,4 +211,4 @@ TEST_P(ConvPoolOpTest, ModelsTrainAsWithoutIt) {
 }
 
 }  // namespace
-}  // namespace bantam
+}  // namespace bantam::conv2d_pool_op_test

@@ -3,7 +3,7 @@
 #include "bantam/engine/ops/fused/inference.h"
 #include "tests/engine/engine_fixture.h"
 
-namespace bantam {
+namespace bantam::inference_op_test {
 namespace {
 
 using testing::random_tensor;
@@ -51,4 +51,4 @@ TEST_P(InferenceOpTest, AnOperandThatWantsAGradientIsRefusedAndNothingIsRecorded
 }
 
 }  // namespace
-}  // namespace bantam
+}  // namespace bantam::inference_op_test

@@ -7,7 +7,7 @@
 #include "tests/engine/engine_fixture.h"
 #include "tests/engine/fixed_norm.h"
 
-namespace bantam {
+namespace bantam::norm_depthwise_op_test {
 namespace {
 
 using testing::EngineTest;
@@ -150,4 +150,4 @@ TEST_P(NormDepthwiseOpTest, RecomputeChangesNoBit) {
 }
 
 }  // namespace
-}  // namespace bantam
+}  // namespace bantam::norm_depthwise_op_test

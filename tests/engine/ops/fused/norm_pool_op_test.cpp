@@ -16,7 +16,7 @@
 #include "tests/kernels/arrays.h"
 #include "tests/kernels/guarded_buffer.h"
 
-namespace bantam {
+namespace bantam::norm_pool_op_test {
 namespace {
 
 using kernels::Pool2dShape;
@@ -393,4 +393,4 @@ TEST_P(NormPoolOpTest, EvaluationIsThatOfTheTwoLayers) {
 }
 
 }  // namespace
-}  // namespace bantam
+}  // namespace bantam::norm_pool_op_test

@@ -4,7 +4,7 @@
 #include "bantam/engine/ops/fused/separable_block.h"
 #include "tests/engine/engine_fixture.h"
 
-namespace bantam {
+namespace bantam::separable_block_op_test {
 namespace {
 
 using kernels::SeparableBlockShape;
@@ -223,4 +223,4 @@ TEST(SeparableBlockFusionTest, DoesNotChangeOtherLayers) {
 }
 
 }  // namespace
-}  // namespace bantam
+}  // namespace bantam::separable_block_op_test

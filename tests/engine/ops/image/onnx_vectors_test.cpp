@@ -5,7 +5,7 @@
 
 #include "tests/engine/engine_fixture.h"
 
-namespace bantam {
+namespace bantam::onnx_vectors_test {
 namespace {
 
 using testing::EngineTest;
@@ -113,4 +113,4 @@ TEST_P(OnnxVectorsTest, AreComputed) {
 }
 
 }  // namespace
-}  // namespace bantam
+}  // namespace bantam::onnx_vectors_test

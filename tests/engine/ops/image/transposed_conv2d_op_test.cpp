@@ -6,7 +6,7 @@
 #include "tests/engine/finite_differences.h"
 #include "tests/kernels/image/image_values.h"
 
-namespace bantam {
+namespace bantam::transposed_conv2d_op_test {
 namespace {
 
 using testing::EngineTest;
@@ -172,4 +172,4 @@ TEST_P(TransposedConv2dOpTest, RefusesWhatDoesNotFit) {
 }
 
 }  // namespace
-}  // namespace bantam
+}  // namespace bantam::transposed_conv2d_op_test

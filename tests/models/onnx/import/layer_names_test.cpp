@@ -3,7 +3,7 @@
 
 #include "bantam/models/onnx/import/layer_list.h"
 
-namespace bantam::onnx {
+namespace bantam::onnx::layer_names_test {
 namespace {
 
 TEST(OnnxLayerNames, ArePathsOfModules) {
@@ -30,4 +30,4 @@ TEST(OnnxLayerNames, AreNoWordsOfYaml) {
 }
 
 }  // namespace
-}  // namespace bantam::onnx
+}  // namespace bantam::onnx::layer_names_test

@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-namespace bantam::onnx {
+namespace bantam::onnx::view_test {
 namespace {
 
 using Extents = std::vector<std::int64_t>;
@@ -64,4 +64,4 @@ TEST(OnnxView, ShuffledChannelsAreNotInOrder) {
 }
 
 }  // namespace
-}  // namespace bantam::onnx
+}  // namespace bantam::onnx::view_test
