@@ -1,4 +1,4 @@
-// Compressed files: how much of them comes into memory.
+// Files of data: how much of compressed ones comes into memory, and files that change beside the reader.
 #include "bantam/data/files/file_bytes.h"
 
 #include "tests/data/formats/array_files.h"
@@ -32,6 +32,20 @@ TEST(FileBytes, WhatIsNoMoreIsRead) {
   const auto file = open_file_bytes(folder.path() / "some.gz");
   file->fetch(std::int64_t{1} << 40);
   EXPECT_EQ(file->size(), 64 << 20);
+}
+
+/// Files are read, not mapped: the bytes that another program cuts off are an error of who asks for them, and no signal.
+TEST(FileBytes, AFileThatShrinksBesideItsReaderIsAnError) {
+  const testing::TemporaryFolder folder;
+  const auto path = folder.path() / "samples";
+  testing::write_file(path, std::string(1 << 20, 'a'));
+  const auto file = open_file_bytes(path);
+  std::vector<std::uint8_t> bytes(4096);
+  file->read((1 << 20) - 4096, bytes);
+  std::filesystem::resize_file(path, 1 << 19);
+  file->read(0, bytes);
+  EXPECT_EQ(message_of<DataError>([&] { file->read((1 << 20) - 4096, bytes); }),
+            path.string() + ": cannot be read: it ends before byte 1048576");
 }
 
 }  // namespace
