@@ -24,7 +24,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-class AtomicFileTest : public testing::Test {
+class AtomicFileTest : public ::testing::Test {
  protected:
   AtomicFileTest() : folder_(fs::temp_directory_path() / ("bantam_atomic_" + std::to_string(std::random_device()()))) {
     fs::create_directories(folder_);

@@ -19,7 +19,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-class FolderFileTest : public testing::Test {
+class FolderFileTest : public ::testing::Test {
  protected:
   FolderFileTest() : folder_(make_temporary_folder("bantam-folder-file-")) {
     fs::create_directories(folder_ / "run/a/b");

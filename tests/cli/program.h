@@ -33,7 +33,7 @@ struct Outcome {
 };
 
 /// A temporary folder, removed at the end; programs run in it.
-class ProgramTest : public testing::Test {
+class ProgramTest : public ::testing::Test {
  protected:
   ProgramTest() {
     std::string pattern = (std::filesystem::temp_directory_path() / "bantam-cli-XXXXXX").string();

@@ -51,7 +51,7 @@ struct Case {
 /// What a failing case is called in GoogleTest's output.
 void PrintTo(const Case& bad, std::ostream* out) { *out << bad.text; }
 
-class BadYaml : public testing::TestWithParam<Case> {};
+class BadYaml : public ::testing::TestWithParam<Case> {};
 
 TEST_P(BadYaml, IsRefusedWithPositionAndReason) {
   try {
@@ -67,7 +67,7 @@ Case with_layers(const std::string& text, const std::string& message) { return {
 
 INSTANTIATE_TEST_SUITE_P(
     Keys, BadYaml,
-    testing::Values(
+    ::testing::Values(
         with_layers("train:\n  adam:\n      learning_rat: 0.1\n",
                     "t.yaml:3:7: error: unknown key 'learning_rat' in train.adam; did you mean 'learning_rate'?\n"
                     "   learning_rat: 0.1\n"
@@ -117,7 +117,7 @@ INSTANTIATE_TEST_SUITE_P(
 
 INSTANTIATE_TEST_SUITE_P(
     Values, BadYaml,
-    testing::Values(
+    ::testing::Values(
         with_layers("train:\n  epochs: many\n",
                     "t.yaml:2:11: error: train.epochs: expected an integer ≥ 1, got 'many'\n"
                     "   epochs: many\n"
@@ -238,7 +238,7 @@ INSTANTIATE_TEST_SUITE_P(
 
 INSTANTIATE_TEST_SUITE_P(
     Syntax, BadYaml,
-    testing::Values(
+    ::testing::Values(
         Case{"a: [1, 2", "t.yaml:1:4: error: this bracket is never closed\n   a: [1, 2\n      ^"},
         Case{"a: {b: [1, 2]\n", "t.yaml:1:4: error: this bracket is never closed\n   a: {b: [1, 2]\n      ^"},
         Case{"a: {b: 1}}\n", "t.yaml:1:10: error: YAML syntax: illegal flow end\n   a: {b: 1}}\n            ^"},

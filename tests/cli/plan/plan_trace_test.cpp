@@ -22,16 +22,16 @@ class PlanTraceTest : public run::RunTest {
     std::string text;
   };
   static Printed printed(const TraceOptions& options) {
-    testing::internal::CaptureStdout();
+    ::testing::internal::CaptureStdout();
     Printed out;
     try {
       out.code = plan_trace(options);
       std::fflush(stdout);
     } catch (...) {
-      (void)testing::internal::GetCapturedStdout();
+      (void)::testing::internal::GetCapturedStdout();
       throw;
     }
-    out.text = testing::internal::GetCapturedStdout();
+    out.text = ::testing::internal::GetCapturedStdout();
     return out;
   }
 };

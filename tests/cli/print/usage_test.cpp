@@ -9,7 +9,7 @@
 namespace bantam::cli::usage_test {
 namespace {
 
-class UsageTest : public testing::Test {
+class UsageTest : public ::testing::Test {
  protected:
   UsageTest() {
     app_.require_subcommand(1);
@@ -68,9 +68,9 @@ TEST_F(UsageTest, HelpIsASubcommand) {
   std::vector<std::string> words = {"help"};
   app_.parse(words);
   ASSERT_TRUE(action_);
-  testing::internal::CaptureStdout();
+  ::testing::internal::CaptureStdout();
   EXPECT_EQ(action_(), 0);
-  const std::string text = testing::internal::GetCapturedStdout();
+  const std::string text = ::testing::internal::GetCapturedStdout();
   expect_in(text, "train");
   expect_in(text, "bench");
 }

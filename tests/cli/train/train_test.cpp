@@ -238,7 +238,7 @@ TEST_F(Train, AFinishedRunGoesOnToMoreEpochs) {
 }
 
 /// Signals a run that is under way; returns its outcome.
-class Stop : public Train, public testing::WithParamInterface<int> {};
+class Stop : public Train, public ::testing::WithParamInterface<int> {};
 
 TEST_P(Stop, FinishesTheUpdateAndSavesAndResumesToTheSameBits) {
   const pid_t child =
@@ -266,7 +266,7 @@ TEST_P(Stop, FinishesTheUpdateAndSavesAndResumesToTheSameBits) {
   EXPECT_EQ(parts, whole);
 }
 
-INSTANTIATE_TEST_SUITE_P(Signals, Stop, testing::Values(SIGINT, SIGTERM, SIGUSR1, SIGHUP), [](const auto& info) {
+INSTANTIATE_TEST_SUITE_P(Signals, Stop, ::testing::Values(SIGINT, SIGTERM, SIGUSR1, SIGHUP), [](const auto& info) {
   return info.param == SIGINT    ? "interrupt"
          : info.param == SIGTERM ? "terminate"
          : info.param == SIGUSR1 ? "user"

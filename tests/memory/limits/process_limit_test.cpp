@@ -20,7 +20,7 @@ namespace {
 constexpr std::uint64_t kMiB = 1u << 20;
 
 /// A device that counts a process: what its pools hold, and an overhead that the test moves.
-class ProcessLimitTest : public testing::Test {
+class ProcessLimitTest : public ::testing::Test {
  protected:
   ProcessLimitTest() : reserved_([this] { return pool_bytes(); }) {}
 

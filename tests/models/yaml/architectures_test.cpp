@@ -89,7 +89,7 @@ Outcome trained(const Graph& graph, const ModelOptions& options) {
   return {to_host<float>(model.parameters().master(), fresh.stream(device)), loss, fresh.allocator(device).stats()};
 }
 
-class ArchitectureStep : public testing::TestWithParam<std::string> {};
+class ArchitectureStep : public ::testing::TestWithParam<std::string> {};
 
 TEST_P(ArchitectureStep, IsFiniteAndPlannedAndRecomputeChangesNoBit) {
   const Graph graph = architecture(GetParam(), {"model.input=[32,32,3]", "model.parameters.classes=5"}).graph;
@@ -106,7 +106,7 @@ TEST_P(ArchitectureStep, IsFiniteAndPlannedAndRecomputeChangesNoBit) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Networks, ArchitectureStep,
-                         testing::Values("resnet50", "mobilenet_v2", "efficientnet_b0", "unet"),
+                         ::testing::Values("resnet50", "mobilenet_v2", "efficientnet_b0", "unet"),
                          [](const auto& info) { return info.param; });
 
 }  // namespace

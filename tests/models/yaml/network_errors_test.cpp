@@ -6,7 +6,7 @@
 namespace bantam::models::network_errors_test {
 namespace {
 
-class BadModels : public testing::TestWithParam<Case> {};
+class BadModels : public ::testing::TestWithParam<Case> {};
 
 TEST_P(BadModels, AreReportedWhereTheyStand) { expect_reported(GetParam()); }
 
@@ -15,7 +15,7 @@ std::string layer(const std::string& text) { return "model:\n  input: [9, 9, 4]\
 
 INSTANTIATE_TEST_SUITE_P(
     Structure, BadModels,
-    testing::Values(
+    ::testing::Values(
         Case{"no_input", "model:\n  layers: [relu]\n", "1:1", "missing key 'input' in model"},
         Case{"no_layers", "model:\n  input: [4, 4, 1]\n", "1:1", "missing key 'layers' in model"},
         Case{"empty_layers", "model:\n  input: [4, 4, 1]\n  layers: []\n", "3:3", "at least one layer"},
@@ -61,7 +61,7 @@ INSTANTIATE_TEST_SUITE_P(
 
 INSTANTIATE_TEST_SUITE_P(
     Options, BadModels,
-    testing::Values(
+    ::testing::Values(
         Case{"unknown_option", layer("conv2d: {filters: 4, kernl: 3}"), "4:28",
              "unknown key 'kernl' in model.layers.0.conv2d; did you mean 'kernel'?"},
         Case{"misspelt_option", layer("conv2d: {filters: 4, kernel: 3, stirde: 2}"), "4:39", "did you mean 'stride'?"},
@@ -97,17 +97,17 @@ INSTANTIATE_TEST_SUITE_P(
 
 INSTANTIATE_TEST_SUITE_P(
     Shapes, BadModels,
-    testing::Values(Case{"kernel_too_large", layer("conv2d: {filters: 1, kernel: 11}"), "4:7", "layer 'conv2d'"},
-                    Case{"groups", layer("conv2d: {filters: 4, kernel: 3, groups: 3}"), "4:7",
-                         "do not divide into 3 groups"},
-                    Case{"dense_on_image", layer("dense: {units: 4}"), "4:7", "layer 'dense'"},
-                    Case{"pool_on_vector", layer("flatten\n    - max_pool"), "5:7", "layer 'max_pool'"},
-                    Case{"residual_shapes", layer("residual: {body: [conv2d: {filters: 5, kernel: 1}]}"), "4:7",
-                         "layer 'residual/add'"},
-                    Case{"residual_without_body", layer("residual: {activation: relu}"), "4:7", "missing key 'body'"},
-                    Case{"residual_empty_body", layer("residual: {body: []}"), "4:18", "empty"},
-                    Case{"inside_a_body", layer("block:\n        body:\n          - dense: {units: 2, unit: 3}"),
-                         "6:31", "did you mean 'units'?"}),
+    ::testing::Values(Case{"kernel_too_large", layer("conv2d: {filters: 1, kernel: 11}"), "4:7", "layer 'conv2d'"},
+                      Case{"groups", layer("conv2d: {filters: 4, kernel: 3, groups: 3}"), "4:7",
+                           "do not divide into 3 groups"},
+                      Case{"dense_on_image", layer("dense: {units: 4}"), "4:7", "layer 'dense'"},
+                      Case{"pool_on_vector", layer("flatten\n    - max_pool"), "5:7", "layer 'max_pool'"},
+                      Case{"residual_shapes", layer("residual: {body: [conv2d: {filters: 5, kernel: 1}]}"), "4:7",
+                           "layer 'residual/add'"},
+                      Case{"residual_without_body", layer("residual: {activation: relu}"), "4:7", "missing key 'body'"},
+                      Case{"residual_empty_body", layer("residual: {body: []}"), "4:18", "empty"},
+                      Case{"inside_a_body", layer("block:\n        body:\n          - dense: {units: 2, unit: 3}"),
+                           "6:31", "did you mean 'units'?"}),
     name_of_case);
 
 }  // namespace

@@ -29,7 +29,7 @@ class Cropped : public Layer {
   std::int64_t rows_;
 };
 
-class OwnLayerKind : public testing::Test {
+class OwnLayerKind : public ::testing::Test {
  protected:
   static void SetUpTestSuite() {
     layer_kinds().add("crop_rows", [](ConfigMap& options) -> LayerPtr {

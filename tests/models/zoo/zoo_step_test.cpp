@@ -53,7 +53,7 @@ StepPlan expect_planned(const Outcome& run, const Graph& graph, const StepPlanOp
   return plan;
 }
 
-class ZooStep : public testing::TestWithParam<std::tuple<Device, std::string>> {
+class ZooStep : public ::testing::TestWithParam<std::tuple<Device, std::string>> {
  protected:
   void SetUp() override {
     if (device().is_cuda() && cuda_device_count() == 0) GTEST_SKIP() << "no CUDA device: skipped";
@@ -62,13 +62,13 @@ class ZooStep : public testing::TestWithParam<std::tuple<Device, std::string>> {
   Graph network() const { return small_network(*find_zoo_model(std::get<std::string>(GetParam()))); }
 };
 
-std::string name_of(const testing::TestParamInfo<std::tuple<Device, std::string>>& info) {
+std::string name_of(const ::testing::TestParamInfo<std::tuple<Device, std::string>>& info) {
   const auto& [device, name] = info.param;
   return name + (device.is_cuda() ? "_cuda" : "_cpu");
 }
 INSTANTIATE_TEST_SUITE_P(Networks, ZooStep,
-                         testing::Combine(testing::Values(Device::cpu(), Device::cuda(0)),
-                                          testing::ValuesIn(zoo_names())),
+                         ::testing::Combine(::testing::Values(Device::cpu(), Device::cuda(0)),
+                                            ::testing::ValuesIn(zoo_names())),
                          name_of);
 
 TEST_P(ZooStep, IsFiniteAndPlannedAndRecomputeChangesNoBit) {

@@ -24,7 +24,7 @@ Shape labels_of(const Graph& graph) {
   return Shape(extents.first(extents.size() - 1));
 }
 
-class Zoo : public testing::TestWithParam<Case> {};
+class Zoo : public ::testing::TestWithParam<Case> {};
 
 TEST_P(Zoo, ParametersAndOutputAreThePeers) {
   const ModelSpec spec = model_from("model: {zoo: " + GetParam().name + "}");
@@ -60,16 +60,16 @@ TEST_P(Zoo, TrainsOnTheMetaDevice) {
 
 INSTANTIATE_TEST_SUITE_P(
     Networks, Zoo,
-    testing::Values(Case{"separable_cnn", 695493, 0, {10}}, Case{"resnet18_cifar", 11173962, 9600, {10}},
-                    Case{"resnet20", 272474, 1568, {10}}, Case{"resnet56", 855770, 4256, {10}},
-                    Case{"wide_resnet28_10", 36479194, 17952, {10}}, Case{"vgg11", 132863336, 0, {1000}},
-                    Case{"vgg16", 138357544, 0, {1000}}, Case{"resnet18", 11689512, 9600, {1000}},
-                    Case{"resnet34", 21797672, 17024, {1000}}, Case{"resnet50", 25557032, 53120, {1000}},
-                    Case{"resnet101", 44549160, 105344, {1000}}, Case{"mobilenet_v1", 4231976, 21888, {1000}},
-                    Case{"mobilenet_v2", 3504872, 34112, {1000}}, Case{"mobilenet_v3_small", 2542856, 12112, {1000}},
-                    Case{"mobilenet_v3_large", 5483032, 24400, {1000}}, Case{"efficientnet_b0", 5288548, 42016, {1000}},
-                    Case{"convnext_tiny", 28589128, 0, {1000}}, Case{"densenet121", 7978856, 83648, {1000}},
-                    Case{"unet", 31037698, 11776, {256, 256, 2}}),
+    ::testing::Values(Case{"separable_cnn", 695493, 0, {10}}, Case{"resnet18_cifar", 11173962, 9600, {10}},
+                      Case{"resnet20", 272474, 1568, {10}}, Case{"resnet56", 855770, 4256, {10}},
+                      Case{"wide_resnet28_10", 36479194, 17952, {10}}, Case{"vgg11", 132863336, 0, {1000}},
+                      Case{"vgg16", 138357544, 0, {1000}}, Case{"resnet18", 11689512, 9600, {1000}},
+                      Case{"resnet34", 21797672, 17024, {1000}}, Case{"resnet50", 25557032, 53120, {1000}},
+                      Case{"resnet101", 44549160, 105344, {1000}}, Case{"mobilenet_v1", 4231976, 21888, {1000}},
+                      Case{"mobilenet_v2", 3504872, 34112, {1000}}, Case{"mobilenet_v3_small", 2542856, 12112, {1000}},
+                      Case{"mobilenet_v3_large", 5483032, 24400, {1000}},
+                      Case{"efficientnet_b0", 5288548, 42016, {1000}}, Case{"convnext_tiny", 28589128, 0, {1000}},
+                      Case{"densenet121", 7978856, 83648, {1000}}, Case{"unet", 31037698, 11776, {256, 256, 2}}),
     [](const auto& info) { return info.param.name; });
 
 TEST(ZooOptionsTest, ClassesInputAndWidthCanBeSaid) {

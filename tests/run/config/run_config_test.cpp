@@ -12,7 +12,7 @@
 namespace bantam::run::run_config_test {
 namespace {
 
-class RunConfigTest : public testing::Test {
+class RunConfigTest : public ::testing::Test {
  protected:
   RunConfigTest()
       : path_(std::filesystem::temp_directory_path() / ("bantam-config-" + std::to_string(getpid()) + ".yaml")) {}

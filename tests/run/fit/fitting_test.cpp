@@ -16,7 +16,7 @@
 namespace bantam::run::fitting_test {
 namespace {
 
-class FittingTest : public testing::Test {
+class FittingTest : public ::testing::Test {
  protected:
   FittingTest()
       : path_(std::filesystem::temp_directory_path() / ("bantam-fitting-" + std::to_string(getpid()) + ".yaml")) {}

@@ -54,9 +54,9 @@ class TrainedModelTest : public RunTest {
   static constexpr const char* kAverages = "train.ema={decay: 0.5, evaluate: false}";
 };
 
-testing::AssertionResult has(const std::string& text, const std::string& part) {
-  if (!part.empty() && text.find(part) != std::string::npos) return testing::AssertionSuccess();
-  return testing::AssertionFailure() << "'" << text << "' lacks '" << part << "'";
+::testing::AssertionResult has(const std::string& text, const std::string& part) {
+  if (!part.empty() && text.find(part) != std::string::npos) return ::testing::AssertionSuccess();
+  return ::testing::AssertionFailure() << "'" << text << "' lacks '" << part << "'";
 }
 
 TEST_F(TrainedModelTest, EveryPlaceOfARunIsFound) {
