@@ -25,8 +25,8 @@ inline double processor_seconds_of(const std::function<void()>& call) {
   return static_cast<double>(std::clock() - begin) / CLOCKS_PER_SEC;
 }
 
-/// How many times as long as on the machine that the bounds were set on work with strings and maps takes here and now: a
-/// shared machine's processors are slower at times. At least 1.
+/// How many times as long as on the machine that the bounds were set on work with strings and maps takes here and now:
+/// a shared machine's processors are slower at times. At least 1.
 inline double slowness() {
   constexpr double kUsual = 0.008;
   std::size_t sum = 0;

@@ -34,7 +34,8 @@ TEST(FileBytes, WhatIsNoMoreIsRead) {
   EXPECT_EQ(file->size(), 64 << 20);
 }
 
-/// Files are read, not mapped: the bytes that another program cuts off are an error of who asks for them, and no signal.
+/// Files are read, not mapped: the bytes that another program cuts off are an error of who asks for them, and no
+/// signal.
 TEST(FileBytes, AFileThatShrinksBesideItsReaderIsAnError) {
   const testing::TemporaryFolder folder;
   const auto path = folder.path() / "samples";
