@@ -287,8 +287,8 @@ void ProcessLimit::require(int share, std::uint64_t pool_bytes) const {
   check_share(share);
   const auto budget = options_.budgets.find(share);
   if (budget != options_.budgets.end() && budget->second != 0 && pool_bytes > budget->second)
-    throw OutOfMemory(fmt::format("the budget for {} is too small: {}\n  needed: {}", name_of(share),
-                                  size_text(budget->second), size_text(pool_bytes)),
+    throw OutOfMemory(fmt::format("the budget for {} is too small: {}\n  needed: {}. Make it larger (memory: budget).",
+                                  name_of(share), size_text(budget->second), size_text(pool_bytes)),
                       {.requested_bytes = pool_bytes, .limit_bytes = budget->second});
   if (share == Device::kWhole) return check_fits(pool_bytes);
   const std::uint64_t most = options_.shares[static_cast<std::size_t>(share)];

@@ -178,9 +178,12 @@ class DamageTest : public RunTest {
       }
     }
   }
-  /// Checks that an error names a path in the damaged folder, in no library's words.
-  void check_message(const std::string& message, const std::string& damage) const {
-    EXPECT_NE(message.find(path("r").string()), std::string::npos) << damage << ": " << message;
+  /// Checks that an error names a path in the damaged folder, in no library's words. One of memory may be right: a bit
+  /// of config.yaml asks for another budget.
+  void check_message(const Error& error, const std::string& damage) const {
+    const std::string message = error.what();
+    if (dynamic_cast<const OutOfMemory*>(&error) == nullptr)
+      EXPECT_NE(message.find(path("r").string()), std::string::npos) << damage << ": " << message;
     for (const char* words :
          {"json.exception", "filesystem error", "yaml-cpp", "basic_string", "stoi", "stod", "vector::"})
       EXPECT_EQ(message.find(words), std::string::npos) << damage << ": " << message;
@@ -193,7 +196,7 @@ class DamageTest : public RunTest {
       for (const auto& [name, tensor] : model.weights.tensors) tensors.emplace(name, tensor.bytes);
       EXPECT_TRUE(sound_.contains(tensors)) << damage << ": other weights are used (" << options.checkpoint << ")";
     } catch (const Error& error) {
-      check_message(error.what(), damage);
+      check_message(error, damage);
     }
   }
   std::string difference() const {
@@ -218,7 +221,7 @@ class DamageTest : public RunTest {
       const std::vector<std::string> overrides = {"train.max_updates=0", "checkpoint.every=off"};
       train(read_run_config(folder.config(), overrides), {.threads = 1, .resume = &folder, .observer = &warnings});
     } catch (const Error& error) {
-      check_message(error.what(), damage);
+      check_message(error, damage);
       Contents after = contents("r");
       EXPECT_EQ(after.size(), before.size()) << damage;
       for (const auto& [name, text] : before) EXPECT_TRUE(after[name] == text) << damage << ": " << name << " is lost";
