@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "bantam/engine/losses/loss.h"
-#include "bantam/kernels/contracts/loss/loss_outputs.h"
+#include "bantam/kernels/loss/loss_outputs.h"
 
 namespace bantam::layers {
 
