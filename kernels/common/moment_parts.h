@@ -1,5 +1,5 @@
-// Memory of the moments that CUDA kernels write of their output, part by part (kernels/common/cuda/reduce/part_moments.h);
-// known also where there is no CUDA.
+// Memory of the moments that CUDA kernels write of their output, part by part
+// (kernels/common/cuda/reduce/part_moments.h); known also where there is no CUDA.
 #pragma once
 
 #include <cstddef>

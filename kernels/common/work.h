@@ -1,11 +1,9 @@
 // Internal: noting the work of a call, and the sums that several families count.
 #pragma once
 
-#include "bantam/kernels/elementwise/epilogue.h"
-#include "bantam/kernels/common/exec.h"
-#include "bantam/kernels/norm/batch_norm.h"
-#include "bantam/kernels/common/statistics_output.h"
+#include "bantam/kernels/common/dispatch.h"
 #include "bantam/kernels/common/parameter_target.h"
+#include "bantam/kernels/common/statistics_output.h"
 
 namespace bantam::kernels::meta {
 
@@ -25,10 +23,6 @@ template <class... Pointers>
 std::int64_t vector_bytes(std::int64_t channels, const Pointers*... vectors) {
   return (unless_null(vectors, 4 * channels) + ... + 0);
 }
-/// The vectors that a normalised operand is read with.
-inline std::int64_t norm_bytes(const NormOperand& norm, std::int64_t channels) {
-  return vector_bytes(channels, norm.affine.scale, norm.affine.shift, norm.mean, norm.inv_std);
-}
 /// Statistics are written; running ones are read and written.
 inline std::int64_t statistics_bytes(const StatisticsOutput& statistics, std::int64_t channels) {
   return vector_bytes(channels, statistics.mean, statistics.inv_std) +
@@ -40,10 +34,6 @@ inline std::int64_t gradient_bytes(const float* gradient, bool accumulate, std::
 }
 inline std::int64_t gradient_bytes(const ParameterTarget& target, std::int64_t elements) {
   return gradient_bytes(target.data, target.accumulate, elements);
-}
-/// What an epilogue reads, of an output of so many elements and channels.
-inline std::int64_t epilogue_elements(const Epilogue& epilogue, std::int64_t elements, std::int64_t channels) {
-  return unless_null(epilogue.bias, channels) + unless_null(epilogue.residual, elements);
 }
 
 }  // namespace bantam::kernels::meta

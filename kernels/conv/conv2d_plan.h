@@ -4,9 +4,9 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "bantam/kernels/common/workspace_layout.h"
 #include "bantam/kernels/conv/conv2d.h"
 #include "bantam/kernels/matmul/matmul_plan.h"
-#include "bantam/kernels/common/workspace_layout.h"
 
 namespace bantam::kernels::cpu {
 

@@ -1,8 +1,8 @@
 // Convolution with pooling: which kernels do both, and scratch memory.
 #include "bantam/kernels/conv/conv2d_pool.h"
 
-#include "bantam/kernels/conv/few_channels_parts.h"
 #include "bantam/kernels/common/workspace_layout.h"
+#include "bantam/kernels/conv/few_channels_parts.h"
 
 namespace bantam::kernels {
 

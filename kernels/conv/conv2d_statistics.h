@@ -2,8 +2,8 @@
 // writes, no further pass reads the output for them.
 #pragma once
 
-#include "bantam/kernels/conv/conv2d.h"
 #include "bantam/kernels/common/statistics_output.h"
+#include "bantam/kernels/conv/conv2d.h"
 
 namespace bantam::kernels {
 

@@ -5,9 +5,9 @@
 #include <cstdint>
 
 #include "bantam/base/dtype.h"
+#include "bantam/kernels/common/workspace_layout.h"
 #include "bantam/kernels/conv/conv2d.h"
 #include "bantam/kernels/conv/window_conv.h"
-#include "bantam/kernels/common/workspace_layout.h"
 
 namespace bantam::kernels::cpu {
 

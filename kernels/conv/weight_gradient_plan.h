@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "bantam/kernels/conv/window_conv.h"
 #include "bantam/kernels/common/workspace_layout.h"
+#include "bantam/kernels/conv/window_conv.h"
 
 namespace bantam::kernels::cpu {
 

@@ -1,11 +1,13 @@
 // Work of convolutions. 1x1 convolutions without groups are matrix products.
+#include "bantam/kernels/common/work.h"
+
 #include <algorithm>
 
 #include "bantam/kernels/conv/conv2d.h"
 #include "bantam/kernels/conv/conv2d_inference.h"
-#include "bantam/kernels/conv/conv2d_statistics.h"
 #include "bantam/kernels/conv/conv2d_pool.h"
-#include "bantam/kernels/common/work.h"
+#include "bantam/kernels/conv/conv2d_statistics.h"
+#include "bantam/kernels/elementwise/epilogue_work.h"
 
 namespace bantam::kernels::meta {
 namespace {

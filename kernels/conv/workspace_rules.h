@@ -4,11 +4,11 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "bantam/kernels/common/workspace_layout.h"
 #include "bantam/kernels/conv/conv2d.h"
 #include "bantam/kernels/conv/few_channels_parts.h"
 #include "bantam/kernels/conv/image_parts.h"
 #include "bantam/kernels/matmul/workspace_rules.h"
-#include "bantam/kernels/common/workspace_layout.h"
 
 namespace bantam::kernels::cuda {
 

@@ -3,10 +3,10 @@
 
 #include <algorithm>
 
-#include "bantam/kernels/depthwise/norm_depthwise_parts.h"
-#include "bantam/kernels/depthwise/norm_depthwise_plan.h"
 #include "bantam/kernels/common/moment_parts.h"
 #include "bantam/kernels/common/workspace_layout.h"
+#include "bantam/kernels/depthwise/norm_depthwise_parts.h"
+#include "bantam/kernels/depthwise/norm_depthwise_plan.h"
 
 namespace bantam::kernels {
 namespace {

@@ -2,9 +2,9 @@
 // reads, the second's statistics come of what it writes, and backward makes the gradients between them as it goes.
 #pragma once
 
+#include "bantam/kernels/common/statistics_output.h"
 #include "bantam/kernels/depthwise/depthwise_conv2d.h"
 #include "bantam/kernels/norm/batch_norm_add.h"
-#include "bantam/kernels/common/statistics_output.h"
 
 namespace bantam::kernels {
 

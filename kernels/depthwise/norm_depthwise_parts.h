@@ -1,8 +1,8 @@
 // How the fused depthwise convolution is cut into parts, and what its workspace holds: by shape only.
 #pragma once
 
-#include "bantam/kernels/norm/batch_norm.h"
 #include "bantam/kernels/depthwise/depthwise_parts.h"
+#include "bantam/kernels/norm/batch_norm.h"
 
 namespace bantam::kernels {
 

@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "bantam/kernels/depthwise/norm_depthwise_parts.h"
 #include "bantam/kernels/common/partial_sums.h"
+#include "bantam/kernels/depthwise/norm_depthwise_parts.h"
 
 namespace bantam::kernels::cpu {
 

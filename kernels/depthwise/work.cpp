@@ -1,8 +1,11 @@
 // Work of depthwise convolutions, alone and between two norms.
+#include "bantam/kernels/common/work.h"
+
 #include "bantam/kernels/depthwise/depthwise_conv2d.h"
 #include "bantam/kernels/depthwise/depthwise_inference.h"
 #include "bantam/kernels/depthwise/norm_depthwise.h"
-#include "bantam/kernels/common/work.h"
+#include "bantam/kernels/elementwise/epilogue_work.h"
+#include "bantam/kernels/norm/norm_work.h"
 
 namespace bantam::kernels::meta {
 namespace {

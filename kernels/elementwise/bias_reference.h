@@ -4,9 +4,9 @@
 #include <cstdint>
 #include <vector>
 
+#include "bantam/kernels/elementwise/activation_reference.h"
 #include "bantam/kernels/elementwise/bias.h"
 #include "bantam/kernels/elementwise/bias_activation.h"
-#include "bantam/kernels/elementwise/activation_reference.h"
 
 namespace bantam::kernels::reference {
 

@@ -4,8 +4,8 @@
 #include <cstdint>
 #include <vector>
 
-#include "bantam/kernels/elementwise/masked_activation.h"
 #include "bantam/kernels/elementwise/activation_reference.h"
+#include "bantam/kernels/elementwise/masked_activation.h"
 
 namespace bantam::kernels::reference {
 

@@ -1,14 +1,15 @@
 // Work of element-wise kernels: each operand once.
-#include "bantam/kernels/elementwise/elementwise.h"
+#include "bantam/kernels/common/work.h"
 
 #include "bantam/kernels/elementwise/activation.h"
 #include "bantam/kernels/elementwise/bias.h"
 #include "bantam/kernels/elementwise/bias_activation.h"
 #include "bantam/kernels/elementwise/channel_factor.h"
 #include "bantam/kernels/elementwise/dropout.h"
+#include "bantam/kernels/elementwise/elementwise.h"
 #include "bantam/kernels/elementwise/epilogue.h"
+#include "bantam/kernels/elementwise/epilogue_work.h"
 #include "bantam/kernels/elementwise/masked_activation.h"
-#include "bantam/kernels/common/work.h"
 
 namespace bantam::kernels::meta {
 namespace {

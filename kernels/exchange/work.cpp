@@ -1,7 +1,8 @@
 // Work of sums finished among ranks. What crosses the links is counted as bytes of this device: each partial sum of a
 // share is read once, and its root written to every rank.
-#include "bantam/kernels/exchange/rank_sums.h"
 #include "bantam/kernels/common/work.h"
+
+#include "bantam/kernels/exchange/rank_sums.h"
 
 namespace bantam::kernels::meta {
 

@@ -6,8 +6,8 @@
 
 #include "bantam/base/dtype.h"
 #include "bantam/kernels/common/dispatch.h"
-#include "bantam/kernels/head/softmax_cross_entropy.h"
 #include "bantam/kernels/common/parameter_target.h"
+#include "bantam/kernels/head/softmax_cross_entropy.h"
 
 namespace bantam::kernels {
 

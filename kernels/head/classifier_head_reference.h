@@ -4,8 +4,8 @@
 #include <vector>
 
 #include "bantam/kernels/head/classifier_head.h"
-#include "bantam/kernels/matmul/matmul_reference.h"
 #include "bantam/kernels/head/softmax_cross_entropy_reference.h"
+#include "bantam/kernels/matmul/matmul_reference.h"
 
 namespace bantam::kernels::reference {
 

@@ -5,9 +5,9 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "bantam/kernels/common/workspace_layout.h"
 #include "bantam/kernels/head/classifier_head.h"
 #include "bantam/kernels/matmul/matmul.h"
-#include "bantam/kernels/common/workspace_layout.h"
 #include "bantam/memory/device/reference_gpu.h"
 
 namespace bantam::kernels {

@@ -1,8 +1,9 @@
 // Work of softmax, and of the loss, alone and as the end of a fused head.
+#include "bantam/kernels/common/work.h"
+
 #include "bantam/kernels/head/classifier_head.h"
 #include "bantam/kernels/head/softmax.h"
 #include "bantam/kernels/head/softmax_cross_entropy.h"
-#include "bantam/kernels/common/work.h"
 
 namespace bantam::kernels::meta {
 namespace {

@@ -1,10 +1,11 @@
 // Work of padding, resizing and depth to space: what is read and written, once.
+#include "bantam/kernels/common/work.h"
+
 #include <algorithm>
 
 #include "bantam/kernels/image/depth_to_space.h"
 #include "bantam/kernels/image/pad2d.h"
 #include "bantam/kernels/image/resize2d.h"
-#include "bantam/kernels/common/work.h"
 
 namespace bantam::kernels::meta {
 namespace {

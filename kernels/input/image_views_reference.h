@@ -8,9 +8,9 @@
 #include <numeric>
 #include <vector>
 
+#include "bantam/kernels/input/image_batch_reference.h"
 #include "bantam/kernels/input/image_views.h"
 #include "bantam/kernels/metric/view_outputs.h"
-#include "bantam/kernels/input/image_batch_reference.h"
 
 namespace bantam::kernels::reference {
 

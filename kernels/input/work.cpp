@@ -1,11 +1,12 @@
 // Work of making a batch: pixels that a crop can show, and what is written of them; of mixing its samples; and of
 // views.
+#include "bantam/kernels/common/work.h"
+
 #include <algorithm>
 
 #include "bantam/kernels/input/image_batch.h"
 #include "bantam/kernels/input/image_views.h"
 #include "bantam/kernels/input/mix_batch.h"
-#include "bantam/kernels/common/work.h"
 
 namespace bantam::kernels::meta {
 namespace {

@@ -1,8 +1,8 @@
 // How sums over the positions of each sample are cut into parts, by shapes and target only.
 #pragma once
 
-#include "bantam/kernels/join/channel_scale.h"
 #include "bantam/kernels/common/partial_sums.h"
+#include "bantam/kernels/join/channel_scale.h"
 
 namespace bantam::kernels {
 

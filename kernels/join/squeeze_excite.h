@@ -5,8 +5,8 @@
 #include <cstdint>
 
 #include "bantam/base/activation.h"
-#include "bantam/kernels/join/channel_scale.h"
 #include "bantam/kernels/common/parameter_target.h"
+#include "bantam/kernels/join/channel_scale.h"
 
 namespace bantam::kernels {
 

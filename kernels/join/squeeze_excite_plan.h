@@ -1,8 +1,8 @@
 // What the gate's gradient keeps between its kernels.
 #pragma once
 
-#include "bantam/kernels/join/squeeze_excite.h"
 #include "bantam/kernels/common/workspace_layout.h"
+#include "bantam/kernels/join/squeeze_excite.h"
 
 namespace bantam::kernels {
 

@@ -3,8 +3,8 @@
 
 #include <vector>
 
-#include "bantam/kernels/join/squeeze_excite.h"
 #include "bantam/kernels/elementwise/activation_reference.h"
+#include "bantam/kernels/join/squeeze_excite.h"
 
 namespace bantam::kernels::reference {
 

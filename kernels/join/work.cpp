@@ -1,10 +1,11 @@
 // Work of kernels that join and weigh arrays: each operand once.
+#include "bantam/kernels/common/work.h"
+
 #include "bantam/kernels/join/channel_scale.h"
 #include "bantam/kernels/join/concat.h"
 #include "bantam/kernels/join/mean.h"
 #include "bantam/kernels/join/multiply.h"
 #include "bantam/kernels/join/squeeze_excite.h"
-#include "bantam/kernels/common/work.h"
 
 namespace bantam::kernels::meta {
 

@@ -5,10 +5,10 @@
 #include <cstdint>
 
 #include "bantam/base/philox.h"  // BANTAM_HOST_DEVICE
+#include "bantam/kernels/common/workspace_layout.h"
 #include "bantam/kernels/loss/class_loss.h"
 #include "bantam/kernels/loss/dice_loss.h"
 #include "bantam/kernels/loss/value_loss.h"
-#include "bantam/kernels/common/workspace_layout.h"
 
 namespace bantam::kernels {
 

@@ -6,8 +6,8 @@
 
 #include "bantam/base/philox.h"  // BANTAM_HOST_DEVICE
 #include "bantam/kernels/loss/class_loss.h"
-#include "bantam/kernels/loss/value_loss.h"
 #include "bantam/kernels/loss/loss_parts.h"
+#include "bantam/kernels/loss/value_loss.h"
 
 namespace bantam::kernels {
 

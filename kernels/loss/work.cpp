@@ -1,8 +1,9 @@
 // Work of the losses.
+#include "bantam/kernels/common/work.h"
+
 #include "bantam/kernels/loss/class_loss.h"
 #include "bantam/kernels/loss/dice_loss.h"
 #include "bantam/kernels/loss/value_loss.h"
-#include "bantam/kernels/common/work.h"
 
 namespace bantam::kernels::meta {
 namespace {

@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "bantam/kernels/matmul/matmul.h"
 #include "bantam/kernels/common/workspace_layout.h"
+#include "bantam/kernels/matmul/matmul.h"
 
 namespace bantam::kernels::cpu {
 

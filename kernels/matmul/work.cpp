@@ -1,7 +1,7 @@
 // Work of matrix products.
-#include "bantam/kernels/matmul/matmul.h"
-
 #include "bantam/kernels/common/work.h"
+
+#include "bantam/kernels/matmul/matmul.h"
 
 namespace bantam::kernels::meta {
 namespace {

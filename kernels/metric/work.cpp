@@ -1,7 +1,8 @@
 // Work of the counts and sums of metrics, and of the outputs of views.
+#include "bantam/kernels/common/work.h"
+
 #include "bantam/kernels/metric/metric_counts.h"
 #include "bantam/kernels/metric/view_outputs.h"
-#include "bantam/kernels/common/work.h"
 
 namespace bantam::kernels::meta {
 namespace {

@@ -7,8 +7,8 @@
 
 #include "bantam/base/dtype.h"
 #include "bantam/kernels/common/dispatch.h"
-#include "bantam/kernels/elementwise/activation.h"
 #include "bantam/kernels/common/statistics_output.h"
+#include "bantam/kernels/elementwise/activation.h"
 
 namespace bantam::kernels {
 

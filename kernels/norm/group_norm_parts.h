@@ -1,8 +1,8 @@
 // How group norms are cut into parts, for planning and for kernels alike: by shapes and target only.
 #pragma once
 
-#include "bantam/kernels/norm/group_norm.h"
 #include "bantam/kernels/common/partial_sums.h"
+#include "bantam/kernels/norm/group_norm.h"
 
 namespace bantam::kernels {
 

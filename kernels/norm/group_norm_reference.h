@@ -5,8 +5,8 @@
 #include <cstdint>
 #include <vector>
 
-#include "bantam/kernels/norm/group_norm.h"
 #include "bantam/kernels/norm/batch_norm_reference.h"
+#include "bantam/kernels/norm/group_norm.h"
 
 namespace bantam::kernels::reference {
 

@@ -1,10 +1,12 @@
 // Work of norms: what needs a sum over all rows, or over the positions of a sample, first reads its operands twice.
+#include "bantam/kernels/common/work.h"
+
 #include "bantam/kernels/elementwise/masked_activation.h"
 #include "bantam/kernels/norm/batch_norm.h"
 #include "bantam/kernels/norm/batch_norm_add.h"
 #include "bantam/kernels/norm/group_norm.h"
+#include "bantam/kernels/norm/norm_work.h"
 #include "bantam/kernels/norm/sync_norm.h"
-#include "bantam/kernels/common/work.h"
 
 namespace bantam::kernels::meta {
 namespace {

@@ -1,10 +1,10 @@
 // Pointwise convolution after a norm: which shapes, and scratch memory.
 #include "bantam/kernels/pointwise/pointwise_norm.h"
 
-#include "bantam/kernels/matmul/matmul.h"
 #include "bantam/kernels/common/moment_parts.h"
-#include "bantam/kernels/pointwise/warpgroup_parts.h"
 #include "bantam/kernels/common/workspace_layout.h"
+#include "bantam/kernels/matmul/matmul.h"
+#include "bantam/kernels/pointwise/warpgroup_parts.h"
 
 namespace bantam::kernels {
 

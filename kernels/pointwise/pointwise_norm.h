@@ -2,8 +2,8 @@
 // batch statistics of its output, and both gradients. The convolution's input is never written to memory.
 #pragma once
 
-#include "bantam/kernels/norm/batch_norm_add.h"
 #include "bantam/kernels/common/statistics_output.h"
+#include "bantam/kernels/norm/batch_norm_add.h"
 
 namespace bantam::kernels {
 

@@ -5,9 +5,9 @@
 #include <cstdint>
 
 #include "bantam/base/dtype.h"
+#include "bantam/kernels/common/workspace_layout.h"
 #include "bantam/kernels/matmul/matmul.h"
 #include "bantam/kernels/pointwise/pointwise_norm.h"
-#include "bantam/kernels/common/workspace_layout.h"
 #include "bantam/memory/device/reference_gpu.h"
 
 namespace bantam::kernels {

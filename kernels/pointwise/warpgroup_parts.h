@@ -5,7 +5,6 @@
 #include <cstdint>
 
 #include "bantam/base/dtype.h"
-#include "bantam/kernels/conv/conv2d.h"
 #include "bantam/kernels/pointwise/pointwise_parts.h"
 #include "bantam/memory/device/reference_gpu.h"
 
@@ -38,24 +37,6 @@ struct WarpgroupProduct {
 /// The convolution after a norm as a wgmma problem; no rows where the mma.sync kernel is faster.
 inline WarpgroupProduct warpgroup_product_of(const PointwiseShape& s) {
   return s.in >= WarpgroupProduct::kLeastIn ? WarpgroupProduct{s.rows, s.in, s.out} : WarpgroupProduct{};
-}
-
-/// The convolution as a wgmma problem; no rows where it is none: float16 or bfloat16, channels in eights, without
-/// padding and groups, at stride 1, or 2 where images are of even height and at most 128 wide; 64 to 256 channels in,
-/// or 512 at stride 1 where no more than eight columns of blocks read each tile of x (else cuDNN and a pass after it
-/// are faster).
-inline WarpgroupProduct warpgroup_product_of(const Conv2dShape& s, DType dtype) {
-  const bool plain = s.kernel_h == 1 && s.kernel_w == 1 && s.groups == 1 && s.stride_h == s.stride_w &&
-                     s.pad_top == 0 && s.pad_bottom == 0 && s.pad_left == 0 && s.pad_right == 0;
-  const bool strided = s.stride_h == 2 && s.in_h % 2 == 0 && s.out_w() <= WarpgroupProduct::kTileRows;
-  const bool half = dtype == DType::float16 || dtype == DType::bfloat16;
-  if (!plain || !half || (s.stride_h != 1 && !strided)) return {};
-  if (s.in_channels % 8 != 0 || s.out_channels % 8 != 0 || s.x_elements() <= 0 || s.y_elements() <= 0) return {};
-  const WarpgroupProduct product{
-      s.batch * s.out_h() * s.out_w(), s.in_channels, s.out_channels, s.stride_h, s.in_w, s.out_w()};
-  const bool deep = s.in_channels > 256, wins = !deep || (s.stride_h == 1 && product.column_blocks() <= 8);
-  const bool fits = s.in_channels >= WarpgroupProduct::kLeastIn && s.in_channels <= WarpgroupProduct::kMostIn;
-  return wins && fits ? product : WarpgroupProduct{};
 }
 
 }  // namespace bantam::kernels

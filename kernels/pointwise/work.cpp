@@ -1,6 +1,8 @@
 // Work of pointwise convolutions that apply a norm as they read.
-#include "bantam/kernels/pointwise/pointwise_norm.h"
 #include "bantam/kernels/common/work.h"
+
+#include "bantam/kernels/norm/norm_work.h"
+#include "bantam/kernels/pointwise/pointwise_norm.h"
 
 namespace bantam::kernels::meta {
 namespace {

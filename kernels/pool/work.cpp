@@ -1,6 +1,8 @@
 // Work of pooling: input and output once, and the winners' places.
-#include "bantam/kernels/pool/norm_pool.h"
 #include "bantam/kernels/common/work.h"
+
+#include "bantam/kernels/norm/norm_work.h"
+#include "bantam/kernels/pool/norm_pool.h"
 
 namespace bantam::kernels::meta {
 namespace {

@@ -4,10 +4,10 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "bantam/kernels/depthwise/depthwise_conv2d.h"
-#include "bantam/kernels/separable/separable_block.h"
-#include "bantam/kernels/matmul/matmul_plan.h"
 #include "bantam/kernels/common/workspace_layout.h"
+#include "bantam/kernels/depthwise/depthwise_conv2d.h"
+#include "bantam/kernels/matmul/matmul_plan.h"
+#include "bantam/kernels/separable/separable_block.h"
 
 namespace bantam::kernels::cpu {
 

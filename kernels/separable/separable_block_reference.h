@@ -4,9 +4,9 @@
 #include <cstdint>
 #include <vector>
 
-#include "bantam/kernels/separable/separable_block.h"
 #include "bantam/kernels/depthwise/depthwise_conv2d_reference.h"
 #include "bantam/kernels/matmul/matmul_reference.h"
+#include "bantam/kernels/separable/separable_block.h"
 
 namespace bantam::kernels::reference {
 

@@ -5,8 +5,8 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "bantam/kernels/separable/separable_block.h"
 #include "bantam/kernels/separable/separable_backward_tiles.h"
+#include "bantam/kernels/separable/separable_block.h"
 
 namespace bantam::kernels::cuda {
 

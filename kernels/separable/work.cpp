@@ -1,6 +1,7 @@
 // Work of separable blocks: nothing between the convolutions is written.
-#include "bantam/kernels/separable/separable_block.h"
 #include "bantam/kernels/common/work.h"
+
+#include "bantam/kernels/separable/separable_block.h"
 
 namespace bantam::kernels::meta {
 namespace {

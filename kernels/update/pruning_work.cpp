@@ -1,7 +1,6 @@
 // Work of pruning at an update that changes no mask: masks are read, weights read and written, copies written.
-#include "bantam/kernels/update/pruning.h"
-
 #include "bantam/kernels/common/work.h"
+#include "bantam/kernels/update/pruning.h"
 
 namespace bantam::kernels::meta {
 

@@ -1,7 +1,6 @@
 // Work of sums of a tree over replicas: each term is read once, the sum written.
-#include "bantam/kernels/update/tree_sum.h"
-
 #include "bantam/kernels/common/work.h"
+#include "bantam/kernels/update/tree_sum.h"
 
 namespace bantam::kernels::meta {
 

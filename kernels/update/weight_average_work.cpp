@@ -1,7 +1,6 @@
 // Work of averaging weights: an update's share of it, where an average moves every few updates.
-#include "bantam/kernels/update/weight_average.h"
-
 #include "bantam/kernels/common/work.h"
+#include "bantam/kernels/update/weight_average.h"
 
 namespace bantam::kernels::meta {
 

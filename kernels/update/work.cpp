@@ -1,10 +1,10 @@
 // Work of the update: the arena's slots, once in each of its two passes.
-#include "bantam/kernels/update/update.h"
+#include "bantam/kernels/common/work.h"
 
 #include <algorithm>
 
 #include "bantam/kernels/update/muon.h"
-#include "bantam/kernels/common/work.h"
+#include "bantam/kernels/update/update.h"
 
 namespace bantam::kernels::meta {
 namespace {

@@ -10,9 +10,9 @@
 #include "bantam/engine/ops/ops.h"
 #include "bantam/kernels/conv/conv2d_reference.h"
 #include "bantam/kernels/depthwise/depthwise_conv2d_reference.h"
+#include "bantam/kernels/head/softmax_cross_entropy_reference.h"
 #include "bantam/kernels/matmul/matmul_reference.h"
 #include "bantam/kernels/norm/batch_norm_reference.h"
-#include "bantam/kernels/head/softmax_cross_entropy_reference.h"
 
 namespace bantam::run {
 namespace {

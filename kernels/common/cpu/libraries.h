@@ -6,8 +6,8 @@
 #include <memory>
 #include <mutex>
 
-#include "bantam/kernels/common/dispatch.h"
 #include "bantam/kernels/common/cpu/conv_library.h"
+#include "bantam/kernels/common/dispatch.h"
 
 namespace bantam::kernels::cpu {
 

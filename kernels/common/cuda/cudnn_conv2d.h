@@ -11,8 +11,8 @@
 
 #include "bantam/base/shared_library.h"
 #include "bantam/kernels/common/algorithm_choices.h"
-#include "bantam/kernels/conv/conv2d.h"
 #include "bantam/kernels/common/cuda/cudnn_plans.h"
+#include "bantam/kernels/conv/conv2d.h"
 
 namespace bantam::kernels::cuda {
 

@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
-#include "bantam/kernels/conv/conv2d.h"
 #include "bantam/kernels/common/cuda/cudnn_backend.h"
+#include "bantam/kernels/conv/conv2d.h"
 
 namespace bantam::kernels::cuda {
 

@@ -5,11 +5,11 @@
 #include <memory>
 #include <mutex>
 
-#include "bantam/kernels/common/dispatch.h"
 #include "bantam/kernels/common/cuda/block_counters.h"
 #include "bantam/kernels/common/cuda/cublaslt.h"
 #include "bantam/kernels/common/cuda/cudnn_conv2d.h"
 #include "bantam/kernels/common/cuda/kernel_limits.h"
+#include "bantam/kernels/common/dispatch.h"
 
 namespace bantam::kernels::cuda {
 

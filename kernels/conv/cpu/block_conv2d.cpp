@@ -5,8 +5,8 @@
 #include <algorithm>
 
 #include "bantam/base/parallel.h"
-#include "bantam/kernels/conv/cpu/patches.h"
 #include "bantam/kernels/common/cpu/convert.h"
+#include "bantam/kernels/conv/cpu/patches.h"
 
 namespace bantam::kernels::cpu {
 namespace {

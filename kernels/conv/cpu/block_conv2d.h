@@ -1,8 +1,8 @@
 // Convolutions by blocks of images: a library's kernels, or patches, one thread a block.
 #pragma once
 
-#include "bantam/kernels/conv/conv2d.h"
 #include "bantam/kernels/common/cpu/conv_library.h"
+#include "bantam/kernels/conv/conv2d.h"
 
 namespace bantam::kernels::cpu {
 

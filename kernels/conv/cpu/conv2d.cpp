@@ -3,11 +3,11 @@
 
 #include <algorithm>
 
-#include "bantam/kernels/conv/cpu/block_conv2d.h"
-#include "bantam/kernels/conv/cpu/own_conv2d.h"
 #include "bantam/kernels/common/cpu/libraries.h"
 #include "bantam/kernels/conv/conv2d_path.h"
 #include "bantam/kernels/conv/conv2d_pointwise.h"
+#include "bantam/kernels/conv/cpu/block_conv2d.h"
+#include "bantam/kernels/conv/cpu/own_conv2d.h"
 
 namespace bantam::kernels::cpu {
 namespace {

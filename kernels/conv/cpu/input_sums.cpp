@@ -1,6 +1,6 @@
 // Sums of input gradients by channel, from weights and weight gradients, on the CPU.
-#include "bantam/kernels/conv/conv2d.h"
 #include "bantam/kernels/common/cpu/convert.h"
+#include "bantam/kernels/conv/conv2d.h"
 
 namespace bantam::kernels::cpu {
 

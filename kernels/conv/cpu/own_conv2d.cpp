@@ -6,10 +6,10 @@
 #include <cstring>
 
 #include "bantam/base/parallel.h"
+#include "bantam/kernels/common/cpu/convert.h"
 #include "bantam/kernels/conv/cpu/packed_conv.h"
 #include "bantam/kernels/conv/cpu/packed_panels.h"
 #include "bantam/kernels/conv/cpu/weight_gradient.h"
-#include "bantam/kernels/common/cpu/convert.h"
 #include "bantam/kernels/conv/own_conv2d_plan.h"
 
 namespace bantam::kernels::cpu {

@@ -1,8 +1,8 @@
 // A convolution over packed weights, on all threads: pixels' patches, read where they lie, times panels of filters.
 #pragma once
 
-#include "bantam/kernels/elementwise/epilogue.h"
 #include "bantam/kernels/conv/packed_plan.h"
+#include "bantam/kernels/elementwise/epilogue.h"
 
 namespace bantam::kernels::cpu {
 

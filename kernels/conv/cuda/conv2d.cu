@@ -2,15 +2,15 @@
 // GEMMs.
 #include <algorithm>
 
-#include "bantam/kernels/conv/conv2d.h"
-#include "bantam/kernels/conv/cuda/few_channels.h"
-#include "bantam/kernels/conv/cuda/im2col.cuh"
-#include "bantam/kernels/conv/cuda/small_channels.h"
 #include "bantam/kernels/common/cuda/check.h"
 #include "bantam/kernels/common/cuda/gemm.h"
 #include "bantam/kernels/common/cuda/libraries.h"
 #include "bantam/kernels/common/cuda/numeric.cuh"
+#include "bantam/kernels/conv/conv2d.h"
 #include "bantam/kernels/conv/conv2d_pointwise.h"
+#include "bantam/kernels/conv/cuda/few_channels.h"
+#include "bantam/kernels/conv/cuda/im2col.cuh"
+#include "bantam/kernels/conv/cuda/small_channels.h"
 #include "bantam/kernels/conv/workspace_rules.h"
 
 namespace bantam::kernels::cuda {

@@ -1,12 +1,12 @@
 // Convolutions for inference on a GPU: 1x1 ones are GEMMs whose library adds bias and sum and clips at 0; those of
 // images add the bias and apply any activation as they store; others get their epilogue in one pass after the
 // convolution.
-#include "bantam/kernels/conv/conv2d_inference.h"
-#include "bantam/kernels/conv/cuda/small_channels.h"
 #include "bantam/kernels/common/cuda/gemm.h"
-#include "bantam/kernels/conv/conv2d_pointwise.h"
-#include "bantam/kernels/matmul/workspace_rules.h"
 #include "bantam/kernels/common/workspace_layout.h"
+#include "bantam/kernels/conv/conv2d_inference.h"
+#include "bantam/kernels/conv/conv2d_pointwise.h"
+#include "bantam/kernels/conv/cuda/small_channels.h"
+#include "bantam/kernels/matmul/workspace_rules.h"
 
 namespace bantam::kernels::cuda {
 namespace {

@@ -1,11 +1,11 @@
 // Convolution with pooling on a GPU: kernels of few channels, and plain loops where the device or an address has none.
 #include <algorithm>
 
-#include "bantam/kernels/conv/conv2d_pool.h"
-#include "bantam/kernels/conv/cuda/few_channels.h"
 #include "bantam/kernels/common/cuda/check.h"
 #include "bantam/kernels/common/cuda/numeric.cuh"
 #include "bantam/kernels/common/workspace_layout.h"
+#include "bantam/kernels/conv/conv2d_pool.h"
+#include "bantam/kernels/conv/cuda/few_channels.h"
 
 namespace bantam::kernels::cuda {
 namespace {

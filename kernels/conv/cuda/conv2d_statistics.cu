@@ -1,12 +1,12 @@
 // Convolutions with statistics on a GPU: computed by the kernel that writes the output where that supports it, else in
 // a pass after it.
+#include "bantam/kernels/common/workspace_layout.h"
 #include "bantam/kernels/conv/conv2d_statistics.h"
+#include "bantam/kernels/conv/conv2d_statistics_parts.h"
 #include "bantam/kernels/conv/cuda/small_channels.h"
+#include "bantam/kernels/norm/statistics_pass.h"
 #include "bantam/kernels/pointwise/cuda/pointwise_products.h"
 #include "bantam/kernels/pointwise/cuda/warpgroup_product.h"
-#include "bantam/kernels/conv/conv2d_statistics_parts.h"
-#include "bantam/kernels/norm/statistics_pass.h"
-#include "bantam/kernels/common/workspace_layout.h"
 
 namespace bantam::kernels::cuda {
 namespace {

@@ -1,10 +1,10 @@
 // 3x3 convolution of 8 to 32 input channels: each warp multiplies the patches of 64 pixels, read from a tile of the
 // image in shared memory, with all weights, whose fragments lie ready beside it, while the next tile is on its way.
 // With pooling, the 2x2 maxima of its pixels are stored in their place.
-#include "bantam/kernels/conv/cuda/few_channels_tile.cuh"
 #include "bantam/kernels/common/cuda/check.h"
-#include "bantam/kernels/common/cuda/shared_bytes.h"
 #include "bantam/kernels/common/cuda/mma/half_pair.cuh"
+#include "bantam/kernels/common/cuda/shared_bytes.h"
+#include "bantam/kernels/conv/cuda/few_channels_tile.cuh"
 
 namespace bantam::kernels::cuda {
 namespace {

@@ -1,10 +1,10 @@
 // Weight gradient of a 3x3 convolution of 8 to 32 input channels: dyᵀ · patches, a partial sum a thread block over its
 // tiles, added in order. dy may be that of the outputs' 2x2 maxima.
-#include "bantam/kernels/conv/cuda/few_channels_tile.cuh"
 #include "bantam/kernels/common/cuda/check.h"
-#include "bantam/kernels/common/cuda/shared_bytes.h"
 #include "bantam/kernels/common/cuda/mma/half_pair.cuh"
 #include "bantam/kernels/common/cuda/reduce/row_tiles.cuh"
+#include "bantam/kernels/common/cuda/shared_bytes.h"
+#include "bantam/kernels/conv/cuda/few_channels_tile.cuh"
 
 namespace bantam::kernels::cuda {
 namespace {

@@ -3,11 +3,11 @@
 
 #include <cstdint>
 
+#include "bantam/kernels/common/cuda/mma/warp_mma.cuh"
+#include "bantam/kernels/common/fast_divide.h"
 #include "bantam/kernels/conv/cuda/few_channels.h"
 #include "bantam/kernels/conv/cuda/image_tile.cuh"
 #include "bantam/kernels/conv/cuda/pixel_fragments.cuh"
-#include "bantam/kernels/common/cuda/mma/warp_mma.cuh"
-#include "bantam/kernels/common/fast_divide.h"
 
 namespace bantam::kernels::cuda {
 

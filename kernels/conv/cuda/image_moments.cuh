@@ -1,11 +1,11 @@
 // The moments of the output of a thread block of an image convolution, tile by tile, for the batch norm that reads it.
 #pragma once
 
-#include "bantam/kernels/conv/cuda/image_tile.cuh"
 #include "bantam/kernels/common/cuda/numeric.cuh"
-#include "bantam/kernels/common/cuda/vectorized.cuh"
 #include "bantam/kernels/common/cuda/reduce/part_moments.h"
 #include "bantam/kernels/common/cuda/reduce/pixel_sums.cuh"
+#include "bantam/kernels/common/cuda/vectorized.cuh"
+#include "bantam/kernels/conv/cuda/image_tile.cuh"
 
 namespace bantam::kernels::cuda {
 

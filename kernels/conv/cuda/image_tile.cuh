@@ -3,10 +3,10 @@
 
 #include <cstdint>
 
-#include "bantam/kernels/conv/cuda/small_channels.h"
 #include "bantam/kernels/common/cuda/libraries.h"
 #include "bantam/kernels/common/cuda/mma/warp_mma.cuh"
 #include "bantam/kernels/common/fast_divide.h"
+#include "bantam/kernels/conv/cuda/small_channels.h"
 
 namespace bantam::kernels::cuda {
 

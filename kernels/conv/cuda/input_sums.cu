@@ -1,7 +1,7 @@
 // Sums of input gradients by channel, from weights and weight gradients: a block a channel.
-#include "bantam/kernels/conv/conv2d.h"
 #include "bantam/kernels/common/cuda/check.h"
 #include "bantam/kernels/common/cuda/numeric.cuh"
+#include "bantam/kernels/conv/conv2d.h"
 
 namespace bantam::kernels::cuda {
 namespace {

@@ -1,9 +1,9 @@
 // Convolutions of images (at most 4 input channels) on tensor cores by kernels of our own.
 #pragma once
 
-#include "bantam/kernels/elementwise/epilogue.h"
 #include "bantam/kernels/common/cuda/reduce/part_moments.h"
 #include "bantam/kernels/conv/image_parts.h"
+#include "bantam/kernels/elementwise/epilogue.h"
 
 namespace bantam::kernels::cuda {
 

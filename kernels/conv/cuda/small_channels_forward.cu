@@ -1,10 +1,10 @@
 // Convolution of an image: each warp multiplies the patches of 64 pixels, read from a tile of the image in shared
 // memory, with all weights, whose fragments lie ready beside it.
+#include "bantam/kernels/common/cuda/check.h"
+#include "bantam/kernels/common/cuda/shared_bytes.h"
 #include "bantam/kernels/conv/cuda/image_moments.cuh"
 #include "bantam/kernels/conv/cuda/image_tile.cuh"
 #include "bantam/kernels/conv/cuda/pixel_fragments.cuh"
-#include "bantam/kernels/common/cuda/check.h"
-#include "bantam/kernels/common/cuda/shared_bytes.h"
 #include "bantam/kernels/elementwise/cuda/activation_functions.cuh"
 
 namespace bantam::kernels::cuda {

@@ -1,10 +1,10 @@
 // Weight gradient of a convolution of an image: dyᵀ · patches, a partial sum a thread block over its tiles, added in
 // order.
+#include "bantam/kernels/common/cuda/check.h"
+#include "bantam/kernels/common/cuda/reduce/row_tiles.cuh"
+#include "bantam/kernels/common/cuda/shared_bytes.h"
 #include "bantam/kernels/conv/cuda/image_tile.cuh"
 #include "bantam/kernels/conv/cuda/pixel_fragments.cuh"
-#include "bantam/kernels/common/cuda/check.h"
-#include "bantam/kernels/common/cuda/shared_bytes.h"
-#include "bantam/kernels/common/cuda/reduce/row_tiles.cuh"
 
 namespace bantam::kernels::cuda {
 namespace {

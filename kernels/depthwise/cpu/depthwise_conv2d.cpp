@@ -1,10 +1,10 @@
 // Depthwise convolution on the CPU: forward and input gradient gather over taps; dw is summed part by part.
 #include "bantam/kernels/depthwise/depthwise_conv2d.h"
 
-#include "bantam/kernels/depthwise/cpu/depthwise_weights.h"
 #include "bantam/kernels/common/cpu/convert.h"
-#include "bantam/kernels/depthwise/depthwise_parts.h"
 #include "bantam/kernels/common/workspace_layout.h"
+#include "bantam/kernels/depthwise/cpu/depthwise_weights.h"
+#include "bantam/kernels/depthwise/depthwise_parts.h"
 
 namespace bantam::kernels::cpu {
 

@@ -4,12 +4,12 @@
 
 #include <limits>
 
-#include "bantam/kernels/depthwise/cpu/depthwise_strip.h"
-#include "bantam/kernels/depthwise/cpu/depthwise_weights.h"
 #include "bantam/kernels/common/cpu/convert.h"
 #include "bantam/kernels/common/cpu/instruction_set.h"
-#include "bantam/kernels/elementwise/cpu/activation_math.h"
+#include "bantam/kernels/depthwise/cpu/depthwise_strip.h"
+#include "bantam/kernels/depthwise/cpu/depthwise_weights.h"
 #include "bantam/kernels/depthwise/depthwise_parts.h"
+#include "bantam/kernels/elementwise/cpu/activation_math.h"
 
 namespace bantam::kernels::cpu {
 namespace {

@@ -1,9 +1,9 @@
 // The weight gradient of a depthwise convolution on the CPU: rows of dy, one after the other, added to one set of sums.
 #pragma once
 
-#include "bantam/kernels/depthwise/depthwise_conv2d.h"
-#include "bantam/kernels/depthwise/cpu/depthwise_gather.h"
 #include "bantam/kernels/common/cpu/column_sums.h"
+#include "bantam/kernels/depthwise/cpu/depthwise_gather.h"
+#include "bantam/kernels/depthwise/depthwise_conv2d.h"
 
 namespace bantam::kernels::cpu {
 

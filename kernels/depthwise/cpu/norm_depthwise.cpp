@@ -2,11 +2,11 @@
 // cache, and no tensor between the norms is written except the convolution's result.
 #include "bantam/kernels/depthwise/norm_depthwise.h"
 
+#include "bantam/kernels/common/cpu/convert.h"
+#include "bantam/kernels/common/workspace_layout.h"
 #include "bantam/kernels/depthwise/cpu/norm_depthwise_ring.h"
 #include "bantam/kernels/depthwise/cpu/norm_depthwise_targets.h"
-#include "bantam/kernels/common/cpu/convert.h"
 #include "bantam/kernels/norm/cpu/batch_norm_passes.h"
-#include "bantam/kernels/common/workspace_layout.h"
 
 namespace bantam::kernels::cpu {
 namespace {

@@ -4,8 +4,8 @@
 #include <algorithm>
 
 #include "bantam/base/parallel.h"
-#include "bantam/kernels/common/exec.h"
 #include "bantam/kernels/common/cpu/thread_scratch.h"
+#include "bantam/kernels/common/exec.h"
 #include "bantam/kernels/depthwise/norm_depthwise_plan.h"
 
 namespace bantam::kernels::cpu {

@@ -5,8 +5,8 @@
 #include <limits>
 #include <type_traits>
 
-#include "bantam/kernels/norm/cpu/affine8.h"
 #include "bantam/kernels/depthwise/norm_depthwise_plan.h"
+#include "bantam/kernels/norm/cpu/affine8.h"
 
 // Vectors wider than the build's are passed by inlined functions only.
 #pragma GCC diagnostic ignored "-Wpsabi"

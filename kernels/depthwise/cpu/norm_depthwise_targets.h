@@ -4,9 +4,9 @@
 
 #include <array>
 
-#include "bantam/kernels/depthwise/depthwise_conv2d.h"
-#include "bantam/kernels/depthwise/cpu/norm_depthwise_rows.h"
 #include "bantam/kernels/common/cpu/instruction_set.h"
+#include "bantam/kernels/depthwise/cpu/norm_depthwise_rows.h"
+#include "bantam/kernels/depthwise/depthwise_conv2d.h"
 
 namespace bantam::kernels::cpu {
 

@@ -1,12 +1,12 @@
 // Depthwise convolution on CUDA: 3x3, 5x5 and 7x7 kernels walk down strips of columns, all others gather over taps; dw
 // is summed in ordered stages.
-#include "bantam/kernels/depthwise/depthwise_conv2d.h"
+#include "bantam/kernels/common/workspace_layout.h"
 #include "bantam/kernels/depthwise/cuda/depthwise_3x3.cuh"
 #include "bantam/kernels/depthwise/cuda/depthwise_3x3_grad_weight.cuh"
 #include "bantam/kernels/depthwise/cuda/depthwise_gather.cuh"
 #include "bantam/kernels/depthwise/cuda/depthwise_wide.h"
+#include "bantam/kernels/depthwise/depthwise_conv2d.h"
 #include "bantam/kernels/depthwise/depthwise_parts.h"
-#include "bantam/kernels/common/workspace_layout.h"
 
 namespace bantam::kernels::cuda {
 namespace {

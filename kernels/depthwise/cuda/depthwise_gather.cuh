@@ -1,9 +1,9 @@
 // Depthwise forward and input gradient of any kernel on CUDA: a thread gathers N channels of one position.
 #pragma once
 
-#include "bantam/kernels/depthwise/depthwise_conv2d.h"
 #include "bantam/kernels/common/cuda/reduce/image_chunks.cuh"
 #include "bantam/kernels/common/cuda/reduce/row_tiles.cuh"
+#include "bantam/kernels/depthwise/depthwise_conv2d.h"
 
 namespace bantam::kernels::cuda {
 

@@ -1,9 +1,9 @@
 // Depthwise convolution for inference on CUDA: 3x3 kernels with bias and activation as they write; others, and sums, in
 // a pass after the convolution.
-#include "bantam/kernels/depthwise/depthwise_inference.h"
 #include "bantam/kernels/depthwise/cuda/depthwise_3x3.cuh"
-#include "bantam/kernels/elementwise/cuda/activation_math.cuh"
+#include "bantam/kernels/depthwise/depthwise_inference.h"
 #include "bantam/kernels/depthwise/depthwise_parts.h"
+#include "bantam/kernels/elementwise/cuda/activation_math.cuh"
 
 namespace bantam::kernels::cuda {
 namespace {

@@ -5,9 +5,9 @@
 #include <cstdint>
 #include <type_traits>
 
-#include "bantam/kernels/depthwise/depthwise_conv2d.h"
 #include "bantam/kernels/common/cuda/reduce/image_chunks.cuh"
 #include "bantam/kernels/common/cuda/reduce/row_tiles.cuh"
+#include "bantam/kernels/depthwise/depthwise_conv2d.h"
 #include "bantam/kernels/depthwise/depthwise_parts.h"
 
 namespace bantam::kernels::cuda {

@@ -1,13 +1,13 @@
 // Depthwise convolution between batch norms on CUDA: one pass over strips each way, ordered sums after it, and the
 // first norm's own input gradient.
-#include "bantam/kernels/depthwise/norm_depthwise.h"
+#include "bantam/kernels/common/cuda/reduce/part_moments.h"
+#include "bantam/kernels/common/workspace_layout.h"
 #include "bantam/kernels/depthwise/cuda/norm_depthwise_backward.cuh"
 #include "bantam/kernels/depthwise/cuda/norm_depthwise_forward.cuh"
+#include "bantam/kernels/depthwise/norm_depthwise.h"
+#include "bantam/kernels/depthwise/norm_depthwise_parts.h"
 #include "bantam/kernels/norm/cuda/batch_norm_gradient.cuh"
 #include "bantam/kernels/norm/cuda/norm_statistics.cuh"
-#include "bantam/kernels/common/cuda/reduce/part_moments.h"
-#include "bantam/kernels/depthwise/norm_depthwise_parts.h"
-#include "bantam/kernels/common/workspace_layout.h"
 
 namespace bantam::kernels::cuda {
 namespace {

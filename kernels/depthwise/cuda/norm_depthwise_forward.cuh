@@ -3,8 +3,8 @@
 #pragma once
 
 #include "bantam/kernels/depthwise/cuda/depthwise_3x3.cuh"
-#include "bantam/kernels/norm/cuda/clamped_norm.cuh"
 #include "bantam/kernels/depthwise/norm_depthwise_parts.h"
+#include "bantam/kernels/norm/cuda/clamped_norm.cuh"
 
 namespace bantam::kernels::cuda {
 

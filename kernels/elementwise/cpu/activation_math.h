@@ -4,9 +4,9 @@
 
 #include <cmath>
 
-#include "bantam/kernels/elementwise/piecewise.h"
 #include "bantam/kernels/common/cpu/float8.h"
 #include "bantam/kernels/common/cpu/vector_math.h"
+#include "bantam/kernels/elementwise/piecewise.h"
 
 namespace bantam::kernels::cpu {
 

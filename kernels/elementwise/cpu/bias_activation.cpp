@@ -5,13 +5,13 @@
 #include <algorithm>
 
 #include "bantam/base/parallel.h"
-#include "bantam/kernels/elementwise/piecewise.h"
 #include "bantam/kernels/common/cpu/convert.h"
 #include "bantam/kernels/common/cpu/float8.h"
-#include "bantam/kernels/elementwise/cpu/activation_blocks.h"
-#include "bantam/kernels/elementwise/cpu/activation_math.h"
 #include "bantam/kernels/common/partial_sums.h"
 #include "bantam/kernels/common/workspace_layout.h"
+#include "bantam/kernels/elementwise/cpu/activation_blocks.h"
+#include "bantam/kernels/elementwise/cpu/activation_math.h"
+#include "bantam/kernels/elementwise/piecewise.h"
 
 namespace bantam::kernels::cpu {
 namespace {

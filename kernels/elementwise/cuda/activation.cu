@@ -1,6 +1,6 @@
 // Activations on CUDA: one kernel a direction and type.
-#include "bantam/kernels/elementwise/activation.h"
 #include "bantam/kernels/common/cuda/vectorized.cuh"
+#include "bantam/kernels/elementwise/activation.h"
 #include "bantam/kernels/elementwise/cuda/activation_functions.cuh"
 
 namespace bantam::kernels::cuda {

@@ -1,8 +1,8 @@
 // Activations and their derivatives on the device, for kernels that apply them to what they compute.
 #pragma once
 
-#include "bantam/kernels/elementwise/piecewise.h"
 #include "bantam/kernels/elementwise/cuda/curve_math.cuh"
+#include "bantam/kernels/elementwise/piecewise.h"
 
 namespace bantam::kernels::cuda {
 

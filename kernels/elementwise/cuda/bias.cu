@@ -1,8 +1,8 @@
 // Bias and its gradient on CUDA: channels in vectors, sums over rows in parts.
-#include "bantam/kernels/elementwise/bias.h"
-#include "bantam/kernels/elementwise/elementwise.h"
 #include "bantam/kernels/common/cuda/reduce/row_sums.cuh"
 #include "bantam/kernels/common/workspace_layout.h"
+#include "bantam/kernels/elementwise/bias.h"
+#include "bantam/kernels/elementwise/elementwise.h"
 
 namespace bantam::kernels::cuda {
 namespace {

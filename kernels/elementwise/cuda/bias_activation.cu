@@ -1,11 +1,11 @@
 // Bias and activation in one pass on CUDA: piecewise ones eight elements a thread, with their byte of the mask, others
 // by rows of packs; the bias' gradient is summed in the pass that writes dx.
-#include "bantam/kernels/elementwise/bias_activation.h"
-#include "bantam/kernels/elementwise/elementwise.h"
-#include "bantam/kernels/elementwise/cuda/activation_functions.cuh"
-#include "bantam/kernels/elementwise/cuda/eights.cuh"
 #include "bantam/kernels/common/cuda/reduce/row_sums.cuh"
 #include "bantam/kernels/common/workspace_layout.h"
+#include "bantam/kernels/elementwise/bias_activation.h"
+#include "bantam/kernels/elementwise/cuda/activation_functions.cuh"
+#include "bantam/kernels/elementwise/cuda/eights.cuh"
+#include "bantam/kernels/elementwise/elementwise.h"
 
 namespace bantam::kernels::cuda {
 namespace {

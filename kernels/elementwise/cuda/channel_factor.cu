@@ -1,8 +1,8 @@
 // A factor a channel on CUDA: channels in vectors; its gradient's sums over rows are made in the pass that writes dx.
-#include "bantam/kernels/elementwise/channel_factor.h"
-#include "bantam/kernels/elementwise/elementwise.h"
 #include "bantam/kernels/common/cuda/reduce/row_sums.cuh"
 #include "bantam/kernels/common/workspace_layout.h"
+#include "bantam/kernels/elementwise/channel_factor.h"
+#include "bantam/kernels/elementwise/elementwise.h"
 
 namespace bantam::kernels::cuda {
 namespace {

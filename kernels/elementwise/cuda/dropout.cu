@@ -1,7 +1,7 @@
 // Dropout on CUDA. Of elements, a thread draws the four words of one Philox counter, and eight threads make a mask
 // word; of channels and of samples, each thread draws what it needs once and walks over positions.
-#include "bantam/kernels/elementwise/dropout.h"
 #include "bantam/kernels/common/cuda/reduce/row_tiles.cuh"
+#include "bantam/kernels/elementwise/dropout.h"
 
 namespace bantam::kernels::cuda {
 namespace {

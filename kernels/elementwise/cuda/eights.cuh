@@ -2,8 +2,8 @@
 // CUDA.
 #pragma once
 
-#include "bantam/kernels/elementwise/piecewise.h"
 #include "bantam/kernels/common/cuda/vectorized.cuh"
+#include "bantam/kernels/elementwise/piecewise.h"
 
 namespace bantam::kernels::cuda {
 

@@ -1,6 +1,6 @@
 // Add, scale, cast and fill on CUDA.
-#include "bantam/kernels/elementwise/elementwise.h"
 #include "bantam/kernels/common/cuda/vectorized.cuh"
+#include "bantam/kernels/elementwise/elementwise.h"
 
 namespace bantam::kernels::cuda {
 namespace {

@@ -1,7 +1,7 @@
 // The epilogue of a layer on CUDA as a pass of its own: bias, sum and activation, channels in vectors.
-#include "bantam/kernels/elementwise/epilogue.h"
-#include "bantam/kernels/elementwise/cuda/activation_math.cuh"
 #include "bantam/kernels/common/cuda/reduce/row_tiles.cuh"
+#include "bantam/kernels/elementwise/cuda/activation_math.cuh"
+#include "bantam/kernels/elementwise/epilogue.h"
 
 namespace bantam::kernels::cuda {
 namespace {

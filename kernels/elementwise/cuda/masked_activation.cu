@@ -1,6 +1,6 @@
 // Masked activations on CUDA: a thread does eight elements and their byte of the mask.
-#include "bantam/kernels/elementwise/masked_activation.h"
 #include "bantam/kernels/elementwise/cuda/eights.cuh"
+#include "bantam/kernels/elementwise/masked_activation.h"
 
 namespace bantam::kernels::cuda {
 namespace {

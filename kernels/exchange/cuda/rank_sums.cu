@@ -2,10 +2,10 @@
 // block b of every other: blocks need not run at once, but begin in the same order everywhere.
 #include <algorithm>
 
-#include "bantam/kernels/exchange/rank_sums.h"
 #include "bantam/kernels/common/cuda/check.h"
 #include "bantam/kernels/common/cuda/numeric.cuh"
 #include "bantam/kernels/common/cuda/vectorized.cuh"
+#include "bantam/kernels/exchange/rank_sums.h"
 
 namespace bantam::kernels::cuda {
 namespace {

@@ -1,9 +1,9 @@
 // The fused head backward. For batches where own_backward is true: one kernel, whose blocks compute dw1 and dx of a
 // slab of the inputs each, beside a few that add up the small parameters' parts. Larger ones: the sums by the same
 // kernel, the two products by cuBLASLt.
+#include "bantam/kernels/head/classifier_head_rules.h"
 #include "bantam/kernels/head/cuda/classifier_head_launch.cuh"
 #include "bantam/kernels/head/cuda/classifier_head_slab.cuh"
-#include "bantam/kernels/head/classifier_head_rules.h"
 
 namespace bantam::kernels::cuda {
 namespace {

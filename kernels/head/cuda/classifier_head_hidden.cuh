@@ -3,9 +3,9 @@
 
 #include "bantam/kernels/common/cuda/check.h"
 #include "bantam/kernels/common/cuda/cluster.cuh"
-#include "bantam/kernels/head/cuda/classifier_head_launch.cuh"
 #include "bantam/kernels/common/cuda/mma/tile_products.cuh"
 #include "bantam/kernels/head/classifier_head_rules.h"
+#include "bantam/kernels/head/cuda/classifier_head_launch.cuh"
 
 namespace bantam::kernels::cuda {
 

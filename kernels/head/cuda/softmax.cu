@@ -1,7 +1,7 @@
 // Softmax on CUDA: a row is read by neighbouring lanes of a warp, few for short rows, or by a block where it is long.
 // What is read twice is in the caches the second time.
-#include "bantam/kernels/head/softmax.h"
 #include "bantam/kernels/common/cuda/vectorized.cuh"
+#include "bantam/kernels/head/softmax.h"
 
 namespace bantam::kernels::cuda {
 namespace {

@@ -3,9 +3,9 @@
 #include <climits>
 #include <cmath>
 
-#include "bantam/kernels/head/softmax_cross_entropy.h"
 #include "bantam/kernels/common/cuda/check.h"
 #include "bantam/kernels/common/cuda/numeric.cuh"
+#include "bantam/kernels/head/softmax_cross_entropy.h"
 
 namespace bantam::kernels::cuda {
 namespace {

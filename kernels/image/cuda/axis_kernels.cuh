@@ -1,8 +1,8 @@
 // Padding and resizing on CUDA: outputs that are copies of inputs, and gradients that gather over an input's readers.
 #pragma once
 
-#include "bantam/kernels/image/cuda/image_places.cuh"
 #include "bantam/kernels/image/axis_maps.h"
+#include "bantam/kernels/image/cuda/image_places.cuh"
 
 namespace bantam::kernels::cuda {
 

@@ -1,8 +1,8 @@
 // Depth to space on CUDA. With the channel last in the deep image's channel axis, rows of blocks are runs of memory,
 // copied in packs; with the channel first a thread moves a few channels of a whole block: 2x2 blocks from and to packs,
 // others value by value.
-#include "bantam/kernels/image/depth_to_space.h"
 #include "bantam/kernels/image/cuda/image_places.cuh"
+#include "bantam/kernels/image/depth_to_space.h"
 
 namespace bantam::kernels::cuda {
 namespace {

@@ -1,6 +1,6 @@
 // Padding and cropping on CUDA.
-#include "bantam/kernels/image/pad2d.h"
 #include "bantam/kernels/image/cuda/axis_kernels.cuh"
+#include "bantam/kernels/image/pad2d.h"
 
 namespace bantam::kernels::cuda {
 

@@ -1,6 +1,6 @@
 // Resizing on CUDA: a thread blends the four pixels around a pack of channels.
-#include "bantam/kernels/image/resize2d.h"
 #include "bantam/kernels/image/cuda/axis_kernels.cuh"
+#include "bantam/kernels/image/resize2d.h"
 
 namespace bantam::kernels::cuda {
 namespace {

@@ -3,8 +3,8 @@
 #include <limits>
 
 #include "bantam/base/error.h"
-#include "bantam/kernels/input/image_batch.h"
 #include "bantam/kernels/common/cuda/vectorized.cuh"
+#include "bantam/kernels/input/image_batch.h"
 #include "bantam/kernels/input/source_position.h"
 
 namespace bantam::kernels::cuda {

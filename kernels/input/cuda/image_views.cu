@@ -3,8 +3,8 @@
 #include <string>
 
 #include "bantam/base/error.h"
-#include "bantam/kernels/input/image_views.h"
 #include "bantam/kernels/common/cuda/vectorized.cuh"
+#include "bantam/kernels/input/image_views.h"
 #include "bantam/kernels/input/source_position.h"
 
 namespace bantam::kernels::cuda {

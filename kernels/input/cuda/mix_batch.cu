@@ -1,7 +1,7 @@
 // Mixed pairs on CUDA: a thread reads and writes the same values of both images of a pair; multiplications and the
 // addition round apart, as on the CPU.
-#include "bantam/kernels/input/mix_batch.h"
 #include "bantam/kernels/common/cuda/vectorized.cuh"
+#include "bantam/kernels/input/mix_batch.h"
 
 namespace bantam::kernels::cuda {
 namespace {

@@ -1,11 +1,11 @@
 // A factor for each sample and channel on the CPU: rows in parallel, partial sums added in part order.
 #include "bantam/kernels/join/channel_scale.h"
 
-#include "bantam/kernels/join/squeeze_excite.h"
 #include "bantam/kernels/common/cpu/column_sums.h"
 #include "bantam/kernels/common/cpu/convert.h"
-#include "bantam/kernels/join/position_parts.h"
 #include "bantam/kernels/common/workspace_layout.h"
+#include "bantam/kernels/join/position_parts.h"
+#include "bantam/kernels/join/squeeze_excite.h"
 
 namespace bantam::kernels::cpu {
 namespace {

@@ -1,9 +1,9 @@
 // Means and products of whole arrays on the CPU, eight elements at a time.
 #include "bantam/kernels/join/multiply.h"
 
-#include "bantam/kernels/join/mean.h"
 #include "bantam/kernels/common/cpu/blocks.h"
 #include "bantam/kernels/common/cpu/float8.h"
+#include "bantam/kernels/join/mean.h"
 
 namespace bantam::kernels::cpu {
 

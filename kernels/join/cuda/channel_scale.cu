@@ -1,9 +1,9 @@
 // A factor for each sample and channel on CUDA: blocks keep a sample and a column of channels, and walk down its
 // positions.
-#include "bantam/kernels/join/channel_scale.h"
 #include "bantam/kernels/common/cuda/reduce/row_tiles.cuh"
-#include "bantam/kernels/join/position_parts.h"
 #include "bantam/kernels/common/workspace_layout.h"
+#include "bantam/kernels/join/channel_scale.h"
+#include "bantam/kernels/join/position_parts.h"
 
 namespace bantam::kernels::cuda {
 namespace {

@@ -1,6 +1,6 @@
 // Concat and its gradient on CUDA: a thread keeps a few columns, finds once whose they are, and walks down rows.
-#include "bantam/kernels/join/concat.h"
 #include "bantam/kernels/common/cuda/reduce/row_tiles.cuh"
+#include "bantam/kernels/join/concat.h"
 
 namespace bantam::kernels::cuda {
 namespace {

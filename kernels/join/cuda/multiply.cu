@@ -1,7 +1,7 @@
 // Means and products of whole arrays on CUDA: vectors of 16 bytes in grid-stride loops.
+#include "bantam/kernels/common/cuda/vectorized.cuh"
 #include "bantam/kernels/join/mean.h"
 #include "bantam/kernels/join/multiply.h"
-#include "bantam/kernels/common/cuda/vectorized.cuh"
 
 namespace bantam::kernels::cuda {
 namespace {

@@ -2,8 +2,8 @@
 // dense layers too small for GEMMs of their own. float32 sums in a fixed order.
 #pragma once
 
-#include "bantam/kernels/common/parameter_target.h"
 #include "bantam/kernels/common/cuda/reduce/row_tiles.cuh"
+#include "bantam/kernels/common/parameter_target.h"
 
 namespace bantam::kernels::cuda {
 

@@ -1,7 +1,7 @@
 // Squeeze-and-excitation's gate on CUDA: one kernel forward; backward one for the samples and one for the weights.
-#include "bantam/kernels/join/squeeze_excite.h"
 #include "bantam/kernels/elementwise/cuda/activation_math.cuh"
 #include "bantam/kernels/join/cuda/sample_products.cuh"
+#include "bantam/kernels/join/squeeze_excite.h"
 #include "bantam/kernels/join/squeeze_excite_plan.h"
 
 namespace bantam::kernels::cuda {

@@ -1,7 +1,7 @@
 // Dice loss on CUDA: sums of parts by a block each, of a sample by a block, then the gradient by a group of lanes a
 // position.
-#include "bantam/kernels/loss/dice_loss.h"
 #include "bantam/kernels/loss/cuda/row_softmax.cuh"
+#include "bantam/kernels/loss/dice_loss.h"
 
 namespace bantam::kernels::cuda {
 namespace {

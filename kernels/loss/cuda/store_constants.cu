@@ -1,8 +1,8 @@
 // Constants of a loss as arguments of launches, a block of them each: nothing on the host has to outlive the call.
 #include <algorithm>
 
-#include "bantam/kernels/loss/loss_outputs.h"
 #include "bantam/kernels/common/cuda/check.h"
+#include "bantam/kernels/loss/loss_outputs.h"
 
 namespace bantam::kernels::cuda {
 namespace {

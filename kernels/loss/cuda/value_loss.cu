@@ -1,7 +1,7 @@
 // Losses of each value on CUDA: a warp a part of a sample.
-#include "bantam/kernels/loss/value_loss.h"
 #include "bantam/kernels/common/cuda/numeric.cuh"
 #include "bantam/kernels/loss/cuda/loss_sums.cuh"
+#include "bantam/kernels/loss/value_loss.h"
 
 namespace bantam::kernels::cuda {
 namespace {

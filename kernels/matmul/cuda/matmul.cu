@@ -2,13 +2,13 @@
 #include <algorithm>
 #include <cstddef>
 
-#include "bantam/kernels/matmul/matmul.h"
 #include "bantam/kernels/common/cuda/check.h"
 #include "bantam/kernels/common/cuda/gemm.h"
 #include "bantam/kernels/common/cuda/libraries.h"
 #include "bantam/kernels/common/cuda/numeric.cuh"
-#include "bantam/kernels/matmul/workspace_rules.h"
 #include "bantam/kernels/common/workspace_layout.h"
+#include "bantam/kernels/matmul/matmul.h"
+#include "bantam/kernels/matmul/workspace_rules.h"
 
 namespace bantam::kernels::cuda {
 namespace {

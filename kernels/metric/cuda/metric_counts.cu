@@ -4,9 +4,9 @@
 #include <climits>
 #include <cmath>
 
-#include "bantam/kernels/metric/metric_counts.h"
 #include "bantam/kernels/common/cuda/check.h"
 #include "bantam/kernels/common/cuda/numeric.cuh"
+#include "bantam/kernels/metric/metric_counts.h"
 
 namespace bantam::kernels::cuda {
 namespace {

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
-#include "bantam/kernels/metric/view_outputs.h"
 #include "bantam/kernels/common/cuda/vectorized.cuh"
+#include "bantam/kernels/metric/view_outputs.h"
 
 namespace bantam::kernels::cuda {
 namespace {

@@ -1,8 +1,8 @@
 // What a batch norm does to eight values, for the kernels that must get the same bits of it.
 #pragma once
 
-#include "bantam/kernels/norm/batch_norm.h"
 #include "bantam/kernels/common/cpu/float8.h"
+#include "bantam/kernels/norm/batch_norm.h"
 
 namespace bantam::kernels::cpu {
 

@@ -5,10 +5,10 @@
 #include <cmath>
 
 #include "bantam/kernels/common/cpu/convert.h"
+#include "bantam/kernels/common/workspace_layout.h"
 #include "bantam/kernels/elementwise/cpu/activation_math.h"
 #include "bantam/kernels/norm/cpu/batch_norm_passes.h"
 #include "bantam/kernels/norm/cpu/channel_moments.h"
-#include "bantam/kernels/common/workspace_layout.h"
 
 namespace bantam::kernels::cpu {
 namespace {

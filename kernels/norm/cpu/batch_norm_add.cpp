@@ -3,10 +3,10 @@
 
 #include <cstring>
 
-#include "bantam/kernels/elementwise/elementwise.h"
-#include "bantam/kernels/elementwise/masked_activation.h"
 #include "bantam/kernels/common/cpu/convert.h"
 #include "bantam/kernels/elementwise/cpu/activation_math.h"
+#include "bantam/kernels/elementwise/elementwise.h"
+#include "bantam/kernels/elementwise/masked_activation.h"
 #include "bantam/kernels/norm/cpu/affine8.h"
 
 namespace bantam::kernels::cpu {

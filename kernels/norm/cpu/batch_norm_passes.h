@@ -5,8 +5,8 @@
 #include <cmath>
 #include <functional>
 
-#include "bantam/kernels/depthwise/norm_depthwise.h"
 #include "bantam/kernels/common/cpu/column_sums.h"
+#include "bantam/kernels/depthwise/norm_depthwise.h"
 #include "bantam/kernels/elementwise/cpu/activation_math.h"
 #include "bantam/kernels/norm/cpu/affine8.h"
 

@@ -3,8 +3,8 @@
 // Source of the merge: Chan, Golub and LeVeque 1983, "Algorithms for computing the sample variance".
 #pragma once
 
-#include "bantam/kernels/norm/batch_norm.h"
 #include "bantam/kernels/common/cpu/column_sums.h"
+#include "bantam/kernels/norm/batch_norm.h"
 
 namespace bantam::kernels::cpu {
 

@@ -4,10 +4,10 @@
 
 #include <cmath>
 
-#include "bantam/kernels/norm/group_norm.h"
 #include "bantam/kernels/common/cpu/column_sums.h"
 #include "bantam/kernels/elementwise/cpu/activation_math.h"
 #include "bantam/kernels/norm/cpu/affine8.h"
+#include "bantam/kernels/norm/group_norm.h"
 
 namespace bantam::kernels::cpu {
 

@@ -1,8 +1,8 @@
 // Batch normalisation on CUDA: one pass over x for the statistics, and one that normalises; backward the same way.
+#include "bantam/kernels/common/workspace_layout.h"
 #include "bantam/kernels/norm/batch_norm.h"
 #include "bantam/kernels/norm/cuda/batch_norm_gradient.cuh"
 #include "bantam/kernels/norm/cuda/norm_statistics.cuh"
-#include "bantam/kernels/common/workspace_layout.h"
 
 namespace bantam::kernels::cuda {
 namespace {

@@ -1,10 +1,10 @@
 // The sum over batch norms on CUDA: a thread keeps what eight channels need and walks down rows, a byte of the mask
 // each. Backward, the gradient is summed and masked by the pass that sums over rows.
+#include "bantam/kernels/common/workspace_layout.h"
 #include "bantam/kernels/elementwise/piecewise.h"
 #include "bantam/kernels/norm/batch_norm_add.h"
 #include "bantam/kernels/norm/cuda/batch_norm_gradient.cuh"
 #include "bantam/kernels/norm/cuda/clamped_norm.cuh"
-#include "bantam/kernels/common/workspace_layout.h"
 
 namespace bantam::kernels::cuda {
 namespace {

@@ -1,10 +1,10 @@
 // Backward of batch norm on CUDA: the two sums over rows, then dx in a second pass over its inputs.
 #pragma once
 
-#include "bantam/kernels/norm/batch_norm.h"
-#include "bantam/kernels/elementwise/cuda/activation_math.cuh"
-#include "bantam/kernels/norm/cuda/batch_norm_affine.cuh"
 #include "bantam/kernels/common/cuda/reduce/row_sums.cuh"
+#include "bantam/kernels/elementwise/cuda/activation_math.cuh"
+#include "bantam/kernels/norm/batch_norm.h"
+#include "bantam/kernels/norm/cuda/batch_norm_affine.cuh"
 
 namespace bantam::kernels::cuda {
 

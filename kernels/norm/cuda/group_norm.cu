@@ -1,10 +1,10 @@
 // Group normalisation on CUDA: moments of each channel of a sample, merged to those of groups, then one pass that
 // normalises; backward the same way. Groups that are rows of memory have kernels of their own (row_norm.cuh).
+#include "bantam/kernels/common/workspace_layout.h"
 #include "bantam/kernels/elementwise/elementwise.h"
-#include "bantam/kernels/norm/group_norm.h"
 #include "bantam/kernels/norm/cuda/row_norm.h"
 #include "bantam/kernels/norm/cuda/sample_norm.cuh"
-#include "bantam/kernels/common/workspace_layout.h"
+#include "bantam/kernels/norm/group_norm.h"
 
 namespace bantam::kernels::cuda {
 namespace {

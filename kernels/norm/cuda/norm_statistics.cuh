@@ -1,8 +1,8 @@
 // What batch norm keeps of a channel's moments: mean, inverse deviation, and the running statistics they move.
 #pragma once
 
-#include "bantam/kernels/norm/batch_norm.h"
 #include "bantam/kernels/common/cuda/reduce/moments.cuh"
+#include "bantam/kernels/norm/batch_norm.h"
 
 namespace bantam::kernels::cuda {
 

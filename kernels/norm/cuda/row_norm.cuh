@@ -2,9 +2,9 @@
 // statistics to its output. Backward sums dscale and dshift in the registers of blocks that iterate over rows.
 #pragma once
 
+#include "bantam/kernels/common/cuda/reduce/row_sums.cuh"
 #include "bantam/kernels/elementwise/cuda/activation_math.cuh"
 #include "bantam/kernels/norm/cuda/row_norm.h"
-#include "bantam/kernels/common/cuda/reduce/row_sums.cuh"
 
 namespace bantam::kernels::cuda {
 

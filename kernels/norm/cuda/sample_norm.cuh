@@ -2,8 +2,8 @@
 // differ from group to group. Blocks read whole rows, of many groups where those are narrow.
 #pragma once
 
-#include "bantam/kernels/norm/cuda/batch_norm_gradient.cuh"
 #include "bantam/kernels/common/cuda/reduce/moments.cuh"
+#include "bantam/kernels/norm/cuda/batch_norm_gradient.cuh"
 #include "bantam/kernels/norm/group_norm_parts.h"
 
 namespace bantam::kernels::cuda {

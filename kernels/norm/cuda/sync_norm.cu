@@ -1,7 +1,7 @@
 // Batch norm over the batches of several ranks on CUDA.
-#include "bantam/kernels/norm/sync_norm.h"
 #include "bantam/kernels/norm/cuda/batch_norm_gradient.cuh"
 #include "bantam/kernels/norm/cuda/norm_statistics.cuh"
+#include "bantam/kernels/norm/sync_norm.h"
 
 namespace bantam::kernels::cuda {
 namespace {

@@ -1,10 +1,10 @@
 // Launches of the pointwise gradients: which tile, then the parts' sums in order.
-#include "bantam/kernels/depthwise/cuda/depthwise_3x3_grad_weight.cuh"
 #include "bantam/kernels/common/cuda/check.h"
+#include "bantam/kernels/common/cuda/reduce/row_tiles.cuh"
 #include "bantam/kernels/common/cuda/shared_bytes.h"
+#include "bantam/kernels/depthwise/cuda/depthwise_3x3_grad_weight.cuh"
 #include "bantam/kernels/pointwise/cuda/pointwise_backward.cuh"
 #include "bantam/kernels/pointwise/cuda/pointwise_products.h"
-#include "bantam/kernels/common/cuda/reduce/row_tiles.cuh"
 
 namespace bantam::kernels::cuda {
 namespace {

@@ -3,8 +3,8 @@
 #pragma once
 
 #include "bantam/kernels/common/cuda/mma/warp_mma.cuh"
-#include "bantam/kernels/pointwise/cuda/shared_norm.cuh"
 #include "bantam/kernels/common/cuda/reduce/pixel_sums.cuh"
+#include "bantam/kernels/pointwise/cuda/shared_norm.cuh"
 #include "bantam/kernels/pointwise/pointwise_parts.h"
 
 namespace bantam::kernels::cuda {

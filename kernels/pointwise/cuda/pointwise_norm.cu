@@ -1,11 +1,11 @@
 // Pointwise convolution after a norm on CUDA: our own GEMMs where the device has what they need, else the normalised
 // input a few rows at a time, and cuBLASLt.
-#include "bantam/kernels/pointwise/pointwise_norm.h"
 #include "bantam/kernels/norm/cuda/batch_norm_gradient.cuh"
 #include "bantam/kernels/norm/cuda/clamped_norm.cuh"
+#include "bantam/kernels/norm/statistics_pass.h"
 #include "bantam/kernels/pointwise/cuda/pointwise_products.h"
 #include "bantam/kernels/pointwise/cuda/warpgroup_product.h"
-#include "bantam/kernels/norm/statistics_pass.h"
+#include "bantam/kernels/pointwise/pointwise_norm.h"
 
 namespace bantam::kernels::cuda {
 namespace {

@@ -2,8 +2,8 @@
 // output.
 #pragma once
 
-#include "bantam/kernels/pointwise/pointwise_norm.h"
 #include "bantam/kernels/common/cuda/reduce/part_moments.h"
+#include "bantam/kernels/pointwise/pointwise_norm.h"
 
 namespace bantam::kernels::cuda {
 

@@ -4,8 +4,8 @@
 #pragma once
 
 #include "bantam/kernels/common/cuda/early_launch.cuh"
-#include "bantam/kernels/common/cuda/vectorized.cuh"
 #include "bantam/kernels/common/cuda/mma/half_pair.cuh"
+#include "bantam/kernels/common/cuda/vectorized.cuh"
 #include "bantam/kernels/pointwise/cuda/warpgroup_ring.cuh"
 
 namespace bantam::kernels::cuda {

@@ -1,8 +1,8 @@
 // Pointwise convolutions with wgmma (compute capability 9.0), which compute the moments of their output.
 #pragma once
 
-#include "bantam/kernels/norm/batch_norm_add.h"
 #include "bantam/kernels/common/cuda/reduce/part_moments.h"
+#include "bantam/kernels/norm/batch_norm_add.h"
 #include "bantam/kernels/pointwise/warpgroup_parts.h"
 
 namespace bantam::kernels::cuda {

@@ -5,9 +5,9 @@
 #include <vector>
 
 #include "bantam/kernels/common/cpu/convert.h"
+#include "bantam/kernels/common/workspace_layout.h"
 #include "bantam/kernels/norm/cpu/batch_norm_passes.h"
 #include "bantam/kernels/pool/cpu/pool_windows.h"
-#include "bantam/kernels/common/workspace_layout.h"
 
 namespace bantam::kernels::cpu {
 namespace {

@@ -1,8 +1,8 @@
 // Index arithmetic of pooling on the CPU: positions of a window, windows of a position, and a window's maximum.
 #pragma once
 
-#include "bantam/kernels/pool/pool2d.h"
 #include "bantam/kernels/common/cpu/float8.h"
+#include "bantam/kernels/pool/pool2d.h"
 
 namespace bantam::kernels::cpu {
 

@@ -1,6 +1,6 @@
 // Pooling on CUDA: a thread computes one position of a pack of channels; gradients gather over its windows.
-#include "bantam/kernels/pool/pool2d.h"
 #include "bantam/kernels/pool/cuda/pool3x3.cuh"
+#include "bantam/kernels/pool/pool2d.h"
 
 namespace bantam::kernels::cuda {
 namespace {

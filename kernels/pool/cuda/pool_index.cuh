@@ -1,9 +1,9 @@
 // Index arithmetic of pooling on CUDA: a thread computes one position of a pack of channels.
 #pragma once
 
-#include "bantam/kernels/pool/pool2d.h"
 #include "bantam/kernels/common/cuda/reduce/image_chunks.cuh"
 #include "bantam/kernels/common/cuda/reduce/row_tiles.cuh"
+#include "bantam/kernels/pool/pool2d.h"
 
 namespace bantam::kernels::cuda {
 

@@ -3,8 +3,8 @@
 #include "bantam/kernels/separable/separable_block.h"
 
 #include "bantam/base/parallel.h"
-#include "bantam/kernels/depthwise/cpu/depthwise_weights.h"
 #include "bantam/kernels/common/cpu/convert.h"
+#include "bantam/kernels/depthwise/cpu/depthwise_weights.h"
 #include "bantam/kernels/matmul/cpu/gemm.h"
 #include "bantam/kernels/separable/cpu/separable_pool.h"
 #include "bantam/kernels/separable/separable_block_plan.h"

@@ -5,9 +5,9 @@
 #include <array>
 #include <cstring>
 
-#include "bantam/kernels/separable/separable_block.h"
 #include "bantam/kernels/common/cpu/float8.h"
 #include "bantam/kernels/elementwise/cpu/activation_math.h"
+#include "bantam/kernels/separable/separable_block.h"
 
 namespace bantam::kernels::cpu {
 

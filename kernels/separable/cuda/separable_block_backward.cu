@@ -1,8 +1,8 @@
 // Backward of a separable block: partial gradients of bands and runs of images by one kernel (tiles, or moments for few
 // input channels), and their sums by another, or by the update.
-#include "bantam/kernels/separable/separable_block.h"
-#include "bantam/kernels/separable/cuda/separable_backward.cuh"
 #include "bantam/kernels/common/workspace_layout.h"
+#include "bantam/kernels/separable/cuda/separable_backward.cuh"
+#include "bantam/kernels/separable/separable_block.h"
 
 namespace bantam::kernels::cuda {
 namespace {

@@ -1,8 +1,8 @@
 // The separable block's forward pass on CUDA: which kernel runs for a shape, its shared memory and its grid.
-#include "bantam/kernels/separable/separable_block.h"
 #include "bantam/kernels/common/cuda/shared_bytes.h"
 #include "bantam/kernels/separable/cuda/separable_forward_float.cuh"
 #include "bantam/kernels/separable/cuda/separable_forward_half.cuh"
+#include "bantam/kernels/separable/separable_block.h"
 #include "bantam/kernels/separable/separable_block_rules.h"
 #include "bantam/memory/device/reference_gpu.h"
 

@@ -5,9 +5,9 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "bantam/kernels/separable/separable_block.h"
 #include "bantam/kernels/common/cuda/check.h"
 #include "bantam/kernels/common/fast_divide.h"
+#include "bantam/kernels/separable/separable_block.h"
 #include "bantam/memory/device/reference_gpu.h"
 
 namespace bantam::kernels::cuda {

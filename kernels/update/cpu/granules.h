@@ -5,8 +5,8 @@
 #include <cmath>
 #include <cstdint>
 
-#include "bantam/kernels/update/update.h"
 #include "bantam/kernels/common/cpu/convert.h"
+#include "bantam/kernels/update/update.h"
 #include "bantam/kernels/update/update_rules.h"
 
 #if defined(__AVX__)

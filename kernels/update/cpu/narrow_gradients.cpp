@@ -1,8 +1,8 @@
 // Widening in place on the CPU: from a span's end, so that no value is overwritten before it was read.
 #include "bantam/kernels/update/narrow_gradients.h"
 
-#include "bantam/kernels/update/update.h"
 #include "bantam/kernels/common/cpu/convert.h"
+#include "bantam/kernels/update/update.h"
 
 namespace bantam::kernels::cpu {
 

@@ -1,8 +1,8 @@
 // What kernels of the update share beside the rules: sums over a block in a fixed order, and running statistics.
 #pragma once
 
-#include "bantam/kernels/update/update.h"
 #include "bantam/kernels/common/cuda/vectorized.cuh"
+#include "bantam/kernels/update/update.h"
 
 namespace bantam::kernels::cuda {
 

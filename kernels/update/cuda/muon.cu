@@ -1,8 +1,8 @@
 // Muon's kernels on CUDA: a block a chunk of a weight matrix, and the polynomial of Gram matrices.
-#include "bantam/kernels/update/muon.h"
 #include "bantam/kernels/common/cuda/early_launch.cuh"
 #include "bantam/kernels/update/cuda/block_sums.cuh"
 #include "bantam/kernels/update/cuda/rules.cuh"
+#include "bantam/kernels/update/muon.h"
 
 namespace bantam::kernels::cuda {
 namespace {

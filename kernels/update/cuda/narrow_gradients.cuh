@@ -1,8 +1,8 @@
 // Four gradients at once as they lie in the arena, float32 or narrow.
 #pragma once
 
-#include "bantam/kernels/update/update.h"
 #include "bantam/kernels/common/cuda/vectorized.cuh"
+#include "bantam/kernels/update/update.h"
 
 namespace bantam::kernels::cuda {
 

@@ -1,8 +1,8 @@
 // Masks and pruned weights on CUDA in one kernel: at most updates a pass over masks and weights; where masks change, a
 // block a tensor, which finds the tensor's threshold by counting magnitudes digit by digit in shared memory.
-#include "bantam/kernels/update/pruning.h"
 #include "bantam/kernels/common/cuda/early_launch.cuh"
 #include "bantam/kernels/update/cuda/quads.cuh"
+#include "bantam/kernels/update/pruning.h"
 #include "bantam/kernels/update/pruning_rules.h"
 
 namespace bantam::kernels::cuda {

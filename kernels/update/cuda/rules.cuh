@@ -1,9 +1,9 @@
 // The rules of CUDA's update: how each moves four elements. A rule is a struct with its number of moments and a `move`.
 #pragma once
 
-#include "bantam/kernels/update/update.h"
 #include "bantam/kernels/common/cuda/vectorized.cuh"
 #include "bantam/kernels/update/cuda/narrow_gradients.cuh"
+#include "bantam/kernels/update/update.h"
 #include "bantam/kernels/update/update_rules.h"
 
 namespace bantam::kernels::cuda {

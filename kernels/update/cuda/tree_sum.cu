@@ -1,8 +1,8 @@
 // Sums of a tree over replicas on CUDA: all terms of 16 bytes are loaded before the first is added, so that the pass
 // takes what its bytes take.
-#include "bantam/kernels/update/tree_sum.h"
 #include "bantam/kernels/common/cuda/early_launch.cuh"
 #include "bantam/kernels/common/cuda/vectorized.cuh"
+#include "bantam/kernels/update/tree_sum.h"
 
 namespace bantam::kernels::cuda {
 namespace {

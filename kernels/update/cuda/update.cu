@@ -1,6 +1,5 @@
 // The weight update on CUDA in two kernels: a norm in double that its last block adds up, and one pass over all
 // parameters.
-#include "bantam/kernels/update/update.h"
 #include "bantam/kernels/common/cuda/early_launch.cuh"
 #include "bantam/kernels/common/cuda/last_block.cuh"
 #include "bantam/kernels/common/cuda/libraries.h"
@@ -8,6 +7,7 @@
 #include "bantam/kernels/update/cuda/lamb.h"
 #include "bantam/kernels/update/cuda/partial_sums.cuh"
 #include "bantam/kernels/update/cuda/rules.cuh"
+#include "bantam/kernels/update/update.h"
 #include "bantam/kernels/update/update_rules.h"
 
 namespace bantam::kernels::cuda {

@@ -1,9 +1,9 @@
 // The weights' average on CUDA: one pass over weights and running statistics, which ends at once where an update does
 // not move it; and the exchange of two arrays.
-#include "bantam/kernels/update/weight_average.h"
 #include "bantam/kernels/common/cuda/early_launch.cuh"
 #include "bantam/kernels/update/cuda/quads.cuh"
 #include "bantam/kernels/update/pruning_rules.h"
+#include "bantam/kernels/update/weight_average.h"
 
 namespace bantam::kernels::cuda {
 namespace {

@@ -4,10 +4,10 @@
 
 #include <gtest/gtest.h>
 
-#include "bantam/kernels/depthwise/depthwise_inference.h"
-#include "bantam/kernels/elementwise/activation_reference.h"
 #include "bantam/kernels/conv/conv2d_reference.h"
 #include "bantam/kernels/depthwise/depthwise_conv2d_reference.h"
+#include "bantam/kernels/depthwise/depthwise_inference.h"
+#include "bantam/kernels/elementwise/activation_reference.h"
 #include "tests/kernels/arrays.h"
 #include "tests/kernels/conv/conv2d_shapes.h"
 #include "tests/kernels/device_buffer.h"

@@ -8,8 +8,8 @@
 #include <gtest/gtest.h>
 
 #include "bantam/kernels/conv/conv2d_reference.h"
-#include "bantam/kernels/pool/pool2d_reference.h"
 #include "bantam/kernels/conv/few_channels_parts.h"
+#include "bantam/kernels/pool/pool2d_reference.h"
 #include "tests/kernels/arrays.h"
 #include "tests/kernels/conv/conv2d_shapes.h"
 #include "tests/kernels/device_buffer.h"

@@ -4,10 +4,10 @@
 #include <gtest/gtest.h>
 
 #include "bantam/kernels/common/algorithm_choices.h"
-#include "bantam/kernels/conv/cpu/own_conv2d.h"
-#include "bantam/kernels/conv/cpu/patches.h"
 #include "bantam/kernels/common/cuda/code_architecture.h"
 #include "bantam/kernels/conv/conv2d_reference.h"
+#include "bantam/kernels/conv/cpu/own_conv2d.h"
+#include "bantam/kernels/conv/cpu/patches.h"
 #include "bantam/kernels/conv/own_conv2d_plan.h"
 #include "tests/kernels/arrays.h"
 #include "tests/kernels/conv/conv2d_shapes.h"

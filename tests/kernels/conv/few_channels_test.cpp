@@ -9,8 +9,8 @@
 #include "tests/kernels/guarded_workspace.h"
 
 #if defined(BANTAM_WITH_CUDA)
-#include "bantam/kernels/conv/cuda/few_channels.h"
 #include "bantam/kernels/common/cuda/code_architecture.h"
+#include "bantam/kernels/conv/cuda/few_channels.h"
 
 namespace bantam::testing::few_channels_test {
 namespace {

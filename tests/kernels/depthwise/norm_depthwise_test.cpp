@@ -3,8 +3,8 @@
 #include "bantam/kernels/depthwise/norm_depthwise.h"
 
 #include "bantam/kernels/depthwise/depthwise_conv2d_reference.h"
-#include "bantam/kernels/norm/batch_norm_reference.h"
 #include "bantam/kernels/depthwise/norm_depthwise_parts.h"
+#include "bantam/kernels/norm/batch_norm_reference.h"
 #include "tests/kernels/arrays.h"
 #include "tests/kernels/guarded_buffer.h"
 

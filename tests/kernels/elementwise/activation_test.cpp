@@ -6,8 +6,8 @@
 
 #include <gtest/gtest.h>
 
-#include "bantam/kernels/elementwise/masked_activation.h"
 #include "bantam/kernels/elementwise/activation_reference.h"
+#include "bantam/kernels/elementwise/masked_activation.h"
 #include "tests/kernels/arrays.h"
 
 namespace bantam::testing::activation_test {

@@ -5,9 +5,9 @@
 #include <cstring>
 #include <string>
 
+#include "bantam/kernels/elementwise/bias_reference.h"
 #include "bantam/kernels/elementwise/masked_activation.h"
 #include "bantam/kernels/elementwise/piecewise.h"
-#include "bantam/kernels/elementwise/bias_reference.h"
 #include "tests/kernels/arrays.h"
 #include "tests/kernels/guarded_buffer.h"
 

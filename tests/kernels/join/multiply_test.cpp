@@ -3,8 +3,8 @@
 
 #include <memory>
 
-#include "bantam/kernels/join/mean.h"
 #include "bantam/kernels/join/join_reference.h"
+#include "bantam/kernels/join/mean.h"
 #include "tests/kernels/arrays.h"
 #include "tests/kernels/guarded_buffer.h"
 

@@ -4,8 +4,8 @@
 
 #include <cstdint>
 
-#include "bantam/kernels/common/cuda/numeric.cuh"
 #include "bantam/kernels/common/cuda/mma/pipelined_tiles.cuh"
+#include "bantam/kernels/common/cuda/numeric.cuh"
 
 namespace bantam::kernels::cuda {
 

@@ -5,8 +5,8 @@
 #include <cstdint>
 
 #include "bantam/kernels/common/exec.h"
-#include "bantam/kernels/common/statistics_output.h"
 #include "bantam/kernels/common/moment_parts.h"
+#include "bantam/kernels/common/statistics_output.h"
 
 namespace bantam::kernels::cuda {
 
