@@ -1,4 +1,4 @@
-// Internal: KernelLoss, a loss that a kernel of kernels/contracts/loss computes together with its gradient; and what
+// Internal: KernelLoss, a loss that a kernel of kernels/loss computes together with its gradient; and what
 // such losses read of a configuration alike.
 #pragma once
 
