@@ -100,9 +100,10 @@ if(TARGET bantam)
 endif()
 
 # For size is compiled what no step waits for. For speed as ever: kernels, allocators, the planner's search, samples on their way.
-set(_for_speed "^(cpu|cuda|contracts|tiling|images|augment|allocator|pages)/|^(checksum|parallel|boxes|ejection|placement|search)[.]cpp$"
+set(_for_speed "^(cuda|images|augment|allocator|pages)/|^(checksum|parallel|boxes|ejection|placement|search)[.]cpp$"
   "|^pipeline/(batch_plan|epoch_order)[.]|^delivery/(batch_mixer|direct_delivery|encoded_cache|sample_gather|sample_path)[.]")
 string(CONCAT _for_speed ${_for_speed})
+set(_kernels_for_size "^libraries[.]cpp$|/([a-z_]+_)?work[.]cpp$")  # handles, and what notes the work of a call
 # IPA-SRA makes local copies of shared template instances, in every object that has one: without them the linker keeps one for all.
 set(_one_copy -ffunction-sections -fdata-sections $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-fno-ipa-sra>)
 set(_small -Oz)
@@ -119,7 +120,12 @@ foreach(_target bantam_base bantam_packing bantam_memory bantam_kernels bantam_e
   # Our sources have no assert(); those of header-only libraries, nlohmann's above all, carry their texts and every instance's name.
   target_compile_definitions(${_target} PRIVATE $<$<AND:$<CONFIG:Release>,$<COMPILE_LANGUAGE:CXX>>:NDEBUG>)
   get_target_property(_sources ${_target} SOURCES)
-  list(FILTER _sources INCLUDE REGEX "${_for_speed}")
+  if(_target STREQUAL "bantam_kernels")
+    list(FILTER _sources INCLUDE REGEX "[.]cpp$")
+    list(FILTER _sources EXCLUDE REGEX "${_kernels_for_size}")
+  else()
+    list(FILTER _sources INCLUDE REGEX "${_for_speed}")
+  endif()
   get_target_property(_folder ${_target} SOURCE_DIR)
   list(TRANSFORM _sources PREPEND "${_folder}/")
   list(FILTER _sources EXCLUDE REGEX "[.]cu$")

@@ -16,7 +16,7 @@ set(BANTAM_PUBLIC_HEADERS
   engine/runtime/runtime.h
   engine/interop/external_memory.h
   engine/interop/pool_functions.h
-  kernels/contracts/exec.h
+  kernels/common/exec.h
   memory/allocator/accounting.h
   memory/allocator/allocator.h
   memory/device/device.h

@@ -1,11 +1,11 @@
 // Which libraries a device uses.
-#include "bantam/kernels/cpu/device/libraries.h"
+#include "bantam/kernels/common/cpu/libraries.h"
 
 #include "bantam/base/error.h"
-#include "bantam/kernels/contracts/algorithm_choices.h"
-#include "bantam/kernels/contracts/dispatch.h"
+#include "bantam/kernels/common/algorithm_choices.h"
+#include "bantam/kernels/common/dispatch.h"
 #if defined(BANTAM_WITH_CUDA)
-#include "bantam/kernels/cuda/device/libraries.h"
+#include "bantam/kernels/common/cuda/libraries.h"
 #endif
 
 namespace bantam::kernels {

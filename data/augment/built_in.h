@@ -2,7 +2,7 @@
 #pragma once
 
 #include "bantam/data/augment/augmentation.h"
-#include "bantam/kernels/contracts/input/image_batch.h"
+#include "bantam/kernels/input/image_batch.h"
 
 namespace bantam {
 

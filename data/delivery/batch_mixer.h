@@ -7,7 +7,7 @@
 
 #include "bantam/data/pipeline/mix.h"
 #include "bantam/engine/autograd/tensor.h"
-#include "bantam/kernels/contracts/input/image_batch.h"
+#include "bantam/kernels/input/image_batch.h"
 
 namespace bantam {
 

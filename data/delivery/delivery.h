@@ -14,7 +14,7 @@
 #include "bantam/data/formats/dataset.h"
 #include "bantam/data/pipeline/pipeline.h"
 #include "bantam/engine/step/batch_source.h"
-#include "bantam/kernels/contracts/input/image_batch.h"
+#include "bantam/kernels/input/image_batch.h"
 
 namespace bantam {
 

@@ -6,7 +6,7 @@
 #include <cstddef>
 
 #include "bantam/base/error.h"
-#include "bantam/kernels/contracts/input/image_batch.h"
+#include "bantam/kernels/input/image_batch.h"
 
 namespace bantam {
 namespace {

@@ -8,7 +8,7 @@
 
 #include "bantam/data/pipeline/pipeline.h"
 #include "bantam/engine/train/device_batches.h"
-#include "bantam/kernels/contracts/input/image_batch.h"
+#include "bantam/kernels/input/image_batch.h"
 #include "bantam/memory/device/device.h"
 
 namespace bantam {

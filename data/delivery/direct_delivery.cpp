@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "bantam/data/delivery/delivery.h"
-#include "bantam/kernels/contracts/input/image_batch.h"
+#include "bantam/kernels/input/image_batch.h"
 
 namespace bantam {
 namespace {

@@ -22,7 +22,7 @@
 #include "bantam/data/delivery/packed_file.h"
 #include "bantam/data/delivery/sample_weights.h"
 #include "bantam/data/delivery/worker_pool.h"
-#include "bantam/kernels/contracts/input/image_batch.h"
+#include "bantam/kernels/input/image_batch.h"
 
 namespace bantam {
 namespace {

@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "bantam/data/delivery/delivery.h"
-#include "bantam/kernels/contracts/input/image_batch.h"
+#include "bantam/kernels/input/image_batch.h"
 
 namespace bantam {
 namespace {

@@ -9,7 +9,7 @@
 #include "bantam/base/error.h"
 #include "bantam/base/philox.h"
 #include "bantam/data/pipeline/pipeline.h"
-#include "bantam/kernels/contracts/input/image_batch.h"
+#include "bantam/kernels/input/image_batch.h"
 
 namespace bantam {
 namespace {

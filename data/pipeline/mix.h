@@ -10,7 +10,7 @@
 #include "bantam/base/config/config.h"
 #include "bantam/base/philox.h"
 #include "bantam/data/formats/sample_reader.h"
-#include "bantam/kernels/contracts/input/mix_batch.h"
+#include "bantam/kernels/input/mix_batch.h"
 
 namespace bantam {
 

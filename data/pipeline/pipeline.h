@@ -15,7 +15,7 @@
 #include "bantam/data/pipeline/epoch_order.h"
 #include "bantam/data/pipeline/mix.h"
 #include "bantam/data/pipeline/stage_forms.h"
-#include "bantam/kernels/contracts/input/image_batch.h"
+#include "bantam/kernels/input/image_batch.h"
 
 namespace bantam {
 

@@ -14,7 +14,7 @@
 #include "bantam/base/parallel.h"
 #include "bantam/base/stable_sort.h"
 #include "bantam/data/images/decode.h"
-#include "bantam/kernels/contracts/input/image_batch.h"
+#include "bantam/kernels/input/image_batch.h"
 
 namespace bantam {
 namespace {

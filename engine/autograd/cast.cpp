@@ -1,7 +1,7 @@
 // Cast: the gradient goes back in x's type.
 #include "bantam/engine/autograd/context.h"
 #include "bantam/engine/autograd/tape.h"
-#include "bantam/kernels/contracts/elementwise/elementwise.h"
+#include "bantam/kernels/elementwise/elementwise.h"
 
 namespace bantam::ops {
 

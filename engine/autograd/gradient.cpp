@@ -3,8 +3,8 @@
 
 #include "bantam/engine/autograd/gradient_operands.h"
 #include "bantam/engine/autograd/tape.h"
-#include "bantam/kernels/contracts/elementwise/elementwise.h"
-#include "bantam/kernels/contracts/elementwise/masked_activation.h"
+#include "bantam/kernels/elementwise/elementwise.h"
+#include "bantam/kernels/elementwise/masked_activation.h"
 
 namespace bantam {
 namespace {

@@ -3,7 +3,7 @@
 
 #include "bantam/engine/autograd/norm.h"
 #include "bantam/engine/autograd/tape.h"
-#include "bantam/kernels/contracts/pointwise/pointwise_norm.h"
+#include "bantam/kernels/pointwise/pointwise_norm.h"
 
 namespace bantam {
 
@@ -20,7 +20,7 @@ struct Gradient::NormInput {
 struct Gradient::Operands {
   Tensor value;
   Tensor other;          ///< to be added; undefined: nothing
-  Tensor mask;           ///< bits of f' (kernels/contracts/elementwise/masked_activation.h); undefined: 1 everywhere
+  Tensor mask;           ///< bits of f' (kernels/elementwise/masked_activation.h); undefined: 1 everywhere
   ActivationFunction f;  ///< what the mask is of
   NormInput norm;        ///< `value` is its dz, and there are no other operands
 };

@@ -3,7 +3,7 @@
 
 #include "bantam/engine/autograd/context.h"
 #include "bantam/engine/autograd/tensor.h"
-#include "bantam/kernels/contracts/norm/batch_norm.h"
+#include "bantam/kernels/norm/batch_norm.h"
 
 namespace bantam {
 

@@ -9,8 +9,8 @@
 #include "bantam/base/error.h"
 #include "bantam/engine/autograd/host_floats.h"
 #include "bantam/engine/autograd/partial_gradients.h"
-#include "bantam/kernels/contracts/elementwise/elementwise.h"
-#include "bantam/kernels/contracts/update/update.h"
+#include "bantam/kernels/elementwise/elementwise.h"
+#include "bantam/kernels/update/update.h"
 
 namespace bantam {
 namespace {

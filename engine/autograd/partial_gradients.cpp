@@ -6,7 +6,7 @@
 
 #include "bantam/engine/autograd/context.h"
 #include "bantam/engine/autograd/parameters.h"
-#include "bantam/kernels/contracts/update/update.h"
+#include "bantam/kernels/update/update.h"
 
 namespace bantam {
 namespace {

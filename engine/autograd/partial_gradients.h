@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "bantam/engine/autograd/tensor.h"
-#include "bantam/kernels/contracts/update/narrow_gradients.h"
-#include "bantam/kernels/contracts/update/partial_sums.h"
+#include "bantam/kernels/update/narrow_gradients.h"
+#include "bantam/kernels/update/partial_sums.h"
 
 namespace bantam {
 

@@ -7,7 +7,7 @@
 
 #include "bantam/engine/autograd/context.h"
 #include "bantam/engine/autograd/parameters.h"
-#include "bantam/kernels/contracts/update/span_chunks.h"
+#include "bantam/kernels/update/span_chunks.h"
 
 namespace bantam {
 

@@ -10,7 +10,7 @@
 #include "bantam/engine/autograd/context.h"
 #include "bantam/engine/autograd/parameters.h"
 #include "bantam/engine/autograd/tensor_notes.h"
-#include "bantam/kernels/contracts/elementwise/elementwise.h"
+#include "bantam/kernels/elementwise/elementwise.h"
 #include "bantam/memory/device/trace_range.h"
 
 namespace bantam {

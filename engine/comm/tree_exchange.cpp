@@ -8,7 +8,7 @@
 #include <string>
 
 #include "bantam/engine/comm/span_shares.h"
-#include "bantam/kernels/contracts/elementwise/elementwise.h"
+#include "bantam/kernels/elementwise/elementwise.h"
 
 namespace bantam {
 namespace {

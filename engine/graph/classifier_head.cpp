@@ -8,7 +8,7 @@
 #include "bantam/engine/layers/layers.h"
 #include "bantam/engine/losses/loss.h"
 #include "bantam/engine/ops/ops.h"
-#include "bantam/kernels/contracts/head/classifier_head.h"
+#include "bantam/kernels/head/classifier_head.h"
 
 namespace bantam::fusion {
 namespace {

@@ -3,7 +3,7 @@
 #include "bantam/engine/graph/patterns.h"
 #include "bantam/engine/layers/layers.h"
 #include "bantam/engine/ops/conv2d.h"
-#include "bantam/kernels/contracts/conv/conv2d_statistics.h"
+#include "bantam/kernels/conv/conv2d_statistics.h"
 
 namespace bantam::fusion {
 namespace {

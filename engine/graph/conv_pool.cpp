@@ -8,7 +8,7 @@
 #include "bantam/engine/ops/conv2d.h"
 #include "bantam/engine/ops/fused/conv2d_pool.h"
 #include "bantam/engine/ops/pool2d.h"
-#include "bantam/kernels/contracts/pool/conv2d_pool.h"
+#include "bantam/kernels/conv/conv2d_pool.h"
 
 namespace bantam::fusion {
 namespace {

@@ -11,7 +11,7 @@
 #include "bantam/engine/ops/conv2d.h"
 #include "bantam/engine/ops/fused/inference.h"
 #include "bantam/engine/ops/image/pad2d.h"
-#include "bantam/kernels/contracts/conv/conv2d_inference.h"
+#include "bantam/kernels/conv/conv2d_inference.h"
 
 namespace bantam::fusion {
 namespace {

@@ -8,9 +8,9 @@
 #include "bantam/engine/ops/depthwise_conv2d.h"
 #include "bantam/engine/ops/fused/norm_depthwise.h"
 #include "bantam/engine/ops/pool2d.h"
-#include "bantam/kernels/contracts/depthwise/norm_depthwise.h"
-#include "bantam/kernels/contracts/pointwise/pointwise_norm.h"
-#include "bantam/kernels/contracts/pool/norm_pool.h"
+#include "bantam/kernels/depthwise/norm_depthwise.h"
+#include "bantam/kernels/pointwise/pointwise_norm.h"
+#include "bantam/kernels/pool/norm_pool.h"
 
 namespace bantam::fusion {
 namespace {
@@ -94,7 +94,7 @@ ops::PoolWindow window_of(const PoolOptions& options) {
 }
 
 NodeId match_norm_pool(const Graph& graph, NodeId first, const FusionTarget& target) {
-  if (target.device != DeviceKind::cpu) return 0;  // kernels/contracts/pool/norm_pool.h says why
+  if (target.device != DeviceKind::cpu) return 0;  // kernels/pool/norm_pool.h says why
   const auto* norm = options_at<BatchNormOptions>(graph, first);
   const auto* pool = options_at<PoolOptions>(graph, first + 1);
   if (norm == nullptr || pool == nullptr || graph.node(first + 1).layer->kind() != "max_pool") return 0;

@@ -9,7 +9,7 @@
 #include <fmt/format.h>
 
 #include "bantam/base/error.h"
-#include "bantam/kernels/contracts/norm/sync_norm.h"
+#include "bantam/kernels/norm/sync_norm.h"
 
 namespace bantam {
 namespace {

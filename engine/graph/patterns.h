@@ -26,7 +26,7 @@ extern const std::span<const FusionPattern> kFrozenLayers;
 
 /// No chain of its own: the batch norm whose batch statistics the convolution `node` computes as it writes its output
 /// (NodePlan::statistics_for); 0 where there is none. On CUDA, of convolutions without bias and activation whose only
-/// reader is a batch norm, where the kernel can (kernels/contracts/conv/conv2d_statistics.h). Each of the two may run
+/// reader is a batch norm, where the kernel can (kernels/conv/conv2d_statistics.h). Each of the two may run
 /// alone, within another fusion, deferred or recomputed, with the same bits.
 NodeId norm_after_conv(const Graph& graph, NodeId node, const FusionTarget& target);
 

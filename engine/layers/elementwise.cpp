@@ -1,6 +1,6 @@
 // Layers that keep the shape: activation, softmax, dropout, and the sum that ends a residual block.
 #include "bantam/engine/layers/support.h"
-#include "bantam/kernels/contracts/elementwise/piecewise.h"
+#include "bantam/kernels/elementwise/piecewise.h"
 
 namespace bantam {
 namespace {

@@ -12,7 +12,7 @@
 #include "bantam/engine/layers/layers.h"
 #include "bantam/engine/ops/ops.h"
 #include "bantam/engine/program/node_plan.h"
-#include "bantam/kernels/contracts/window.h"
+#include "bantam/kernels/common/window.h"
 
 namespace bantam::layers {
 

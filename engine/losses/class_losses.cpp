@@ -5,7 +5,7 @@
 
 #include "bantam/base/error.h"
 #include "bantam/engine/losses/kernel_loss.h"
-#include "bantam/kernels/contracts/loss/class_loss.h"
+#include "bantam/kernels/loss/class_loss.h"
 
 namespace bantam {
 namespace {

@@ -1,5 +1,5 @@
 // Dice loss, of a class a pixel or of masks.
-#include "bantam/kernels/contracts/loss/dice_loss.h"
+#include "bantam/kernels/loss/dice_loss.h"
 
 #include <cmath>
 #include <utility>

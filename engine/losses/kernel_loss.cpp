@@ -9,7 +9,7 @@
 
 #include "bantam/base/error.h"
 #include "bantam/engine/autograd/tape.h"
-#include "bantam/kernels/contracts/dispatch.h"
+#include "bantam/kernels/common/dispatch.h"
 
 namespace bantam::layers {
 namespace {

@@ -1,4 +1,4 @@
-// Internal: KernelLoss, a loss that a kernel of kernels/contracts/loss computes together with its gradient; and what
+// Internal: KernelLoss, a loss that a kernel of kernels/loss computes together with its gradient; and what
 // such losses read of a configuration alike.
 #pragma once
 
@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "bantam/engine/losses/loss.h"
-#include "bantam/kernels/contracts/loss/loss_outputs.h"
+#include "bantam/kernels/loss/loss_outputs.h"
 
 namespace bantam::layers {
 

@@ -3,7 +3,7 @@
 
 #include "bantam/engine/losses/kernel_loss.h"
 #include "bantam/engine/losses/loss.h"
-#include "bantam/kernels/contracts/head/softmax_cross_entropy.h"
+#include "bantam/kernels/head/softmax_cross_entropy.h"
 
 namespace bantam {
 

@@ -6,7 +6,7 @@
 
 #include "bantam/base/error.h"
 #include "bantam/engine/losses/kernel_loss.h"
-#include "bantam/kernels/contracts/loss/value_loss.h"
+#include "bantam/kernels/loss/value_loss.h"
 
 namespace bantam {
 namespace {

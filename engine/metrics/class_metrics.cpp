@@ -9,8 +9,8 @@
 
 #include "bantam/base/error.h"
 #include "bantam/engine/metrics/metric_readers.h"
-#include "bantam/kernels/contracts/loss/class_loss.h"
-#include "bantam/kernels/contracts/metric/metric_counts.h"
+#include "bantam/kernels/loss/class_loss.h"
+#include "bantam/kernels/metric/metric_counts.h"
 
 namespace bantam {
 namespace {

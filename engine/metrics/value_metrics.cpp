@@ -3,7 +3,7 @@
 
 #include "bantam/base/error.h"
 #include "bantam/engine/metrics/metric_readers.h"
-#include "bantam/kernels/contracts/metric/metric_counts.h"
+#include "bantam/kernels/metric/metric_counts.h"
 
 namespace bantam {
 namespace {

@@ -3,7 +3,7 @@
 #include "bantam/engine/autograd/saved_tensor.h"
 #include "bantam/engine/ops/masked_activation.h"
 #include "bantam/engine/ops/ops.h"
-#include "bantam/kernels/contracts/elementwise/piecewise.h"
+#include "bantam/kernels/elementwise/piecewise.h"
 
 namespace bantam::ops {
 namespace {

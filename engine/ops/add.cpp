@@ -6,8 +6,8 @@
 #include "bantam/engine/autograd/tensor_notes.h"
 #include "bantam/engine/ops/masked_activation.h"
 #include "bantam/engine/ops/ops.h"
-#include "bantam/kernels/contracts/elementwise/elementwise.h"
-#include "bantam/kernels/contracts/elementwise/piecewise.h"
+#include "bantam/kernels/elementwise/elementwise.h"
+#include "bantam/kernels/elementwise/piecewise.h"
 
 namespace bantam::ops {
 

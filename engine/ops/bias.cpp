@@ -1,5 +1,5 @@
 // Bias, alone and with an activation after it: db is a sum over rows of what dx is.
-#include "bantam/kernels/contracts/elementwise/bias.h"
+#include "bantam/kernels/elementwise/bias.h"
 
 #include <fmt/format.h>
 
@@ -9,8 +9,8 @@
 #include "bantam/engine/autograd/tape.h"
 #include "bantam/engine/autograd/tensor_notes.h"
 #include "bantam/engine/ops/ops.h"
-#include "bantam/kernels/contracts/elementwise/bias_activation.h"
-#include "bantam/kernels/contracts/elementwise/masked_activation.h"
+#include "bantam/kernels/elementwise/bias_activation.h"
+#include "bantam/kernels/elementwise/masked_activation.h"
 
 namespace bantam::ops {
 namespace {

@@ -12,8 +12,8 @@
 #include "bantam/engine/ops/pointwise_norm.h"
 #include "bantam/engine/ops/statistics_after.h"
 #include "bantam/engine/ops/window.h"
-#include "bantam/kernels/contracts/conv/conv2d.h"
-#include "bantam/kernels/contracts/conv/conv2d_statistics.h"
+#include "bantam/kernels/conv/conv2d.h"
+#include "bantam/kernels/conv/conv2d_statistics.h"
 
 namespace bantam::ops {
 namespace {

@@ -5,7 +5,7 @@
 #include "bantam/engine/autograd/tape.h"
 #include "bantam/engine/autograd/tensor.h"
 #include "bantam/engine/ops/ops.h"
-#include "bantam/kernels/contracts/conv/conv2d.h"
+#include "bantam/kernels/conv/conv2d.h"
 
 namespace bantam::ops {
 

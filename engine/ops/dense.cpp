@@ -6,7 +6,7 @@
 #include "bantam/engine/autograd/saved_tensor.h"
 #include "bantam/engine/autograd/tape.h"
 #include "bantam/engine/ops/ops.h"
-#include "bantam/kernels/contracts/matmul/matmul.h"
+#include "bantam/kernels/matmul/matmul.h"
 
 namespace bantam::ops {
 namespace {

@@ -9,7 +9,7 @@
 #include "bantam/engine/autograd/tape.h"
 #include "bantam/engine/ops/ops.h"
 #include "bantam/engine/ops/window.h"
-#include "bantam/kernels/contracts/depthwise/depthwise_conv2d.h"
+#include "bantam/kernels/depthwise/depthwise_conv2d.h"
 
 namespace bantam::ops {
 

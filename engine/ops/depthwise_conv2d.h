@@ -4,7 +4,7 @@
 #include "bantam/engine/autograd/context.h"
 #include "bantam/engine/autograd/tensor.h"
 #include "bantam/engine/ops/ops.h"
-#include "bantam/kernels/contracts/depthwise/depthwise_conv2d.h"
+#include "bantam/kernels/depthwise/depthwise_conv2d.h"
 
 namespace bantam::ops {
 

@@ -1,5 +1,5 @@
 // Dropout of elements, channels and samples: backward keeps one bit a random number.
-#include "bantam/kernels/contracts/elementwise/dropout.h"
+#include "bantam/kernels/elementwise/dropout.h"
 
 #include <fmt/format.h>
 

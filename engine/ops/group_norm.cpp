@@ -1,6 +1,6 @@
 // Norms of each sample by itself: group norm over images and the like, layer norm over the last axis. Backward keeps x
 // (or its recipe) and the statistics; the output is rebuilt from them in one pass.
-#include "bantam/kernels/contracts/norm/group_norm.h"
+#include "bantam/kernels/norm/group_norm.h"
 
 #include <fmt/format.h>
 

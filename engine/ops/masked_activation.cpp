@@ -4,8 +4,8 @@
 #include "bantam/engine/autograd/gradient_target.h"
 #include "bantam/engine/autograd/saved_tensor.h"
 #include "bantam/engine/autograd/tensor_notes.h"
-#include "bantam/kernels/contracts/elementwise/masked_activation.h"
-#include "bantam/kernels/contracts/norm/batch_norm_add.h"
+#include "bantam/kernels/elementwise/masked_activation.h"
+#include "bantam/kernels/norm/batch_norm_add.h"
 
 namespace bantam::ops {
 namespace {

@@ -3,7 +3,7 @@
 
 #include "bantam/engine/autograd/context.h"
 #include "bantam/engine/autograd/tensor.h"
-#include "bantam/kernels/contracts/elementwise/activation.h"
+#include "bantam/kernels/elementwise/activation.h"
 
 namespace bantam::ops {
 

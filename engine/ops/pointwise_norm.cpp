@@ -11,7 +11,7 @@
 #include "bantam/engine/autograd/tape.h"
 #include "bantam/engine/autograd/tensor_notes.h"
 #include "bantam/engine/ops/statistics_after.h"
-#include "bantam/kernels/contracts/pointwise/pointwise_norm.h"
+#include "bantam/kernels/pointwise/pointwise_norm.h"
 
 namespace bantam::ops {
 namespace {

@@ -8,7 +8,7 @@
 #include "bantam/base/error.h"
 #include "bantam/engine/autograd/tape.h"
 #include "bantam/engine/ops/ops.h"
-#include "bantam/kernels/contracts/pool/pool2d.h"
+#include "bantam/kernels/pool/pool2d.h"
 
 namespace bantam::ops {
 namespace {

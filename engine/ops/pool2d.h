@@ -5,7 +5,7 @@
 #include "bantam/engine/autograd/norm.h"
 #include "bantam/engine/autograd/tensor.h"
 #include "bantam/engine/ops/ops.h"
-#include "bantam/kernels/contracts/pool/pool2d.h"
+#include "bantam/kernels/pool/pool2d.h"
 
 namespace bantam::ops {
 

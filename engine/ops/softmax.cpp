@@ -1,5 +1,5 @@
 // Softmax over the last axis: backward keeps y.
-#include "bantam/kernels/contracts/head/softmax.h"
+#include "bantam/kernels/head/softmax.h"
 
 #include "bantam/base/error.h"
 #include "bantam/engine/autograd/gradient_target.h"

@@ -9,8 +9,8 @@
 #include "bantam/engine/autograd/saved_tensor.h"
 #include "bantam/engine/autograd/tape.h"
 #include "bantam/engine/ops/batch_norm.h"
-#include "bantam/kernels/contracts/norm/sync_norm.h"
-#include "bantam/kernels/contracts/update/tree_sum.h"
+#include "bantam/kernels/norm/sync_norm.h"
+#include "bantam/kernels/update/tree_sum.h"
 
 namespace bantam::ops {
 namespace {

@@ -4,7 +4,7 @@
 #include <string>
 
 #include "bantam/engine/runtime/runtime.h"
-#include "bantam/kernels/contracts/kernel_log.h"
+#include "bantam/kernels/common/kernel_log.h"
 #include "bantam/memory/device/device.h"
 #include "bantam/memory/device/device_profile.h"
 

@@ -13,7 +13,7 @@
 #include "bantam/engine/step/step_placements.h"
 #include "bantam/engine/step/training_session.h"
 #include "bantam/engine/step/training_step.h"
-#include "bantam/kernels/contracts/kernel_log.h"
+#include "bantam/kernels/common/kernel_log.h"
 #include "bantam/memory/allocator/accounting.h"
 
 namespace bantam {

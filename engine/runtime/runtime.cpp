@@ -12,7 +12,7 @@
 
 #include "bantam/base/byte_size.h"
 #include "bantam/base/error.h"
-#include "bantam/kernels/contracts/dispatch.h"
+#include "bantam/kernels/common/dispatch.h"
 #include "bantam/memory/limits/process_limit.h"
 #include "bantam/memory/pages/paged_source.h"
 

@@ -12,7 +12,7 @@
 
 #include "bantam/base/api.h"
 #include "bantam/base/dtype.h"
-#include "bantam/kernels/contracts/exec.h"
+#include "bantam/kernels/common/exec.h"
 #include "bantam/memory/allocator/allocator.h"
 #include "bantam/memory/device/device.h"
 #include "bantam/memory/pages/region_source.h"

@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "bantam/kernels/contracts/update/narrow_gradients.h"
+#include "bantam/kernels/update/narrow_gradients.h"
 #include "bantam/memory/device/captured_work.h"
 
 namespace bantam {

@@ -9,8 +9,8 @@
 
 #include "bantam/base/error.h"
 #include "bantam/engine/step/training_step.h"
-#include "bantam/kernels/contracts/input/image_views.h"
-#include "bantam/kernels/contracts/metric/view_outputs.h"
+#include "bantam/kernels/input/image_views.h"
+#include "bantam/kernels/metric/view_outputs.h"
 
 namespace bantam {
 namespace {

@@ -7,7 +7,7 @@
 
 #include "bantam/base/error.h"
 #include "bantam/engine/step/training_step.h"
-#include "bantam/kernels/contracts/update/tree_sum.h"
+#include "bantam/kernels/update/tree_sum.h"
 
 namespace bantam {
 namespace {

@@ -7,8 +7,8 @@
 
 #include "bantam/engine/graph/model.h"
 #include "bantam/engine/metrics/metric.h"
-#include "bantam/kernels/contracts/head/softmax_cross_entropy.h"
-#include "bantam/kernels/contracts/update/update.h"
+#include "bantam/kernels/head/softmax_cross_entropy.h"
+#include "bantam/kernels/update/update.h"
 #include "bantam/memory/device/device.h"
 
 namespace bantam {

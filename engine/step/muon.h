@@ -11,8 +11,8 @@
 
 #include "bantam/engine/autograd/span_table.h"
 #include "bantam/engine/step/optimizer.h"
-#include "bantam/kernels/contracts/matmul/matmul.h"
-#include "bantam/kernels/contracts/update/muon.h"
+#include "bantam/kernels/matmul/matmul.h"
+#include "bantam/kernels/update/muon.h"
 
 namespace bantam {
 

@@ -14,7 +14,7 @@
 #include "bantam/engine/step/pruning.h"
 #include "bantam/engine/step/rule_values.h"
 #include "bantam/engine/step/weight_average.h"
-#include "bantam/kernels/contracts/update/update.h"
+#include "bantam/kernels/update/update.h"
 
 namespace bantam {
 namespace {

@@ -7,7 +7,7 @@
 
 #include "bantam/base/error.h"
 #include "bantam/base/text.h"
-#include "bantam/kernels/contracts/update/pruning.h"
+#include "bantam/kernels/update/pruning.h"
 
 namespace bantam {
 namespace {

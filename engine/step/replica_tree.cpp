@@ -11,8 +11,8 @@
 
 #include "bantam/base/error.h"
 #include "bantam/engine/comm/collectives.h"
-#include "bantam/kernels/contracts/elementwise/elementwise.h"
-#include "bantam/kernels/contracts/update/tree_sum.h"
+#include "bantam/kernels/elementwise/elementwise.h"
+#include "bantam/kernels/update/tree_sum.h"
 
 namespace bantam {
 namespace {

@@ -12,7 +12,7 @@
 #include "bantam/engine/step/metric_ring.h"
 #include "bantam/engine/step/rank_exchange.h"
 #include "bantam/engine/step/training_step.h"
-#include "bantam/kernels/contracts/update/tree_sum.h"
+#include "bantam/kernels/update/tree_sum.h"
 
 namespace bantam {
 

@@ -8,7 +8,7 @@
 #include <fmt/format.h>
 
 #include "bantam/base/error.h"
-#include "bantam/kernels/contracts/update/muon.h"
+#include "bantam/kernels/update/muon.h"
 
 namespace bantam {
 namespace {

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "bantam/engine/step/optimizer.h"
-#include "bantam/kernels/contracts/update/update.h"
+#include "bantam/kernels/update/update.h"
 
 namespace bantam {
 

@@ -19,9 +19,9 @@
 #include "bantam/engine/step/random_batch.h"
 #include "bantam/engine/step/replica_tree.h"
 #include "bantam/engine/step/step_placements.h"
-#include "bantam/kernels/contracts/head/softmax_cross_entropy.h"
-#include "bantam/kernels/contracts/metric/view_outputs.h"
-#include "bantam/kernels/contracts/update/update.h"
+#include "bantam/kernels/head/softmax_cross_entropy.h"
+#include "bantam/kernels/metric/view_outputs.h"
+#include "bantam/kernels/update/update.h"
 #include "bantam/memory/device/trace_range.h"
 
 namespace bantam {

@@ -4,7 +4,7 @@
 #include <fmt/format.h>
 
 #include "bantam/base/error.h"
-#include "bantam/kernels/contracts/update/weight_average.h"
+#include "bantam/kernels/update/weight_average.h"
 
 namespace bantam {
 namespace {

@@ -16,7 +16,7 @@
 #include "bantam/engine/step/replica_tree.h"
 #include "bantam/engine/train/captured_steps.h"
 #include "bantam/engine/train/not_finite.h"
-#include "bantam/kernels/contracts/update/update.h"
+#include "bantam/kernels/update/update.h"
 
 namespace bantam {
 

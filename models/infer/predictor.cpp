@@ -11,7 +11,7 @@
 #include <fmt/format.h>
 
 #include "bantam/base/error.h"
-#include "bantam/kernels/contracts/algorithm_choices.h"
+#include "bantam/kernels/common/algorithm_choices.h"
 #include "bantam/models/infer/fold_batch_norm.h"
 #include "bantam/models/infer/lane.h"
 

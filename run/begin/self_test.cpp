@@ -8,11 +8,11 @@
 #include "bantam/base/error.h"
 #include "bantam/base/philox.h"
 #include "bantam/engine/ops/ops.h"
-#include "bantam/kernels/reference/conv2d.h"
-#include "bantam/kernels/reference/depthwise_conv2d.h"
-#include "bantam/kernels/reference/matmul.h"
-#include "bantam/kernels/reference/norm/batch_norm.h"
-#include "bantam/kernels/reference/softmax_cross_entropy.h"
+#include "bantam/kernels/conv/conv2d_reference.h"
+#include "bantam/kernels/depthwise/depthwise_conv2d_reference.h"
+#include "bantam/kernels/head/softmax_cross_entropy_reference.h"
+#include "bantam/kernels/matmul/matmul_reference.h"
+#include "bantam/kernels/norm/batch_norm_reference.h"
 
 namespace bantam::run {
 namespace {

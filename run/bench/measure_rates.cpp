@@ -10,8 +10,8 @@
 #include "bantam/base/clock.h"
 #include "bantam/base/philox.h"
 #include "bantam/engine/ops/ops.h"
-#include "bantam/kernels/contracts/elementwise/elementwise.h"
-#include "bantam/kernels/contracts/matmul/matmul.h"
+#include "bantam/kernels/elementwise/elementwise.h"
+#include "bantam/kernels/matmul/matmul.h"
 #include "bantam/memory/device/captured_work.h"
 
 namespace bantam::run {

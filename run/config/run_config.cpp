@@ -20,7 +20,7 @@
 #include "bantam/engine/graph/synchronise.h"
 #include "bantam/engine/step/muon.h"
 #include "bantam/engine/step/rule_values.h"
-#include "bantam/kernels/contracts/input/image_batch.h"
+#include "bantam/kernels/input/image_batch.h"
 #include "bantam/models/yaml/graph_building.h"
 #include "bantam/run/config/aliases.h"
 #include "bantam/run/config/config_text.h"

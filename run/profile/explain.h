@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "bantam/engine/plan/kernel_cost.h"
-#include "bantam/kernels/contracts/kernel_log.h"
+#include "bantam/kernels/common/kernel_log.h"
 #include "bantam/run/config/step_case.h"
 #include "bantam/run/profile/node_times.h"
 

@@ -8,7 +8,7 @@
 
 #include "bantam/base/part_recorder.h"
 #include "bantam/engine/step/training_step.h"
-#include "bantam/kernels/contracts/kernel_log.h"
+#include "bantam/kernels/common/kernel_log.h"
 
 namespace bantam::run {
 

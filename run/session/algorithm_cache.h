@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "bantam/engine/runtime/algorithm_file.h"
-#include "bantam/kernels/contracts/algorithm_choices.h"
+#include "bantam/kernels/common/algorithm_choices.h"
 #include "bantam/run/config/run_config.h"
 #include "bantam/run/ranks/run_ranks.h"
 

@@ -6,7 +6,7 @@
 #include <dlfcn.h>
 #include <fmt/format.h>
 
-#include "bantam/kernels/cpu/device/conv_library.h"
+#include "bantam/kernels/common/cpu/conv_library.h"
 
 namespace bantam::run {
 namespace {

@@ -8,7 +8,7 @@
 
 #include "bantam/base/error.h"
 #include "bantam/base/parallel.h"
-#include "bantam/kernels/contracts/window.h"
+#include "bantam/kernels/common/window.h"
 #include "bantam/run/weights/eigenvectors.h"
 
 namespace bantam::run {

@@ -24,7 +24,8 @@ using Files = std::map<std::string, std::string>;
 
 /// A floor with its rooms, from the bottom up. A room is a folder; a floor's own folder is a room, too ("" here) where
 /// files lie in it. A room includes rooms before it on its floor, and whatever lies on floors before its own, except
-/// for those in `not_below`.
+/// for those in `not_below`. Of kernels/, the rooms cpu/ and cuda/ of all families come after the families' own, and
+/// neither includes the other.
 struct Floor {
   std::string name;
   std::vector<std::string> rooms;
@@ -36,79 +37,61 @@ const std::vector<Floor> kHouse = {
     {"packing", {""}, {}},
     {"memory", {"device", "cuda", "no_cuda", "pages", "allocator", "limits", "reports"}, {}},
     {"kernels",
-     {"contracts",
-      "contracts/elementwise",
-      "contracts/norm",
-      "contracts/matmul",
-      "contracts/conv",
-      "contracts/depthwise",
-      "contracts/pointwise",
-      "contracts/update",
-      "contracts/separable",
-      "contracts/head",
-      "contracts/loss",
-      "contracts/metric",
-      "contracts/pool",
-      "contracts/image",
-      "contracts/input",
-      "contracts/exchange",
-      "contracts/join",
-      "tiling",
-      "tiling/elementwise",
-      "tiling/norm",
-      "tiling/matmul",
-      "tiling/pointwise",
-      "tiling/conv",
-      "tiling/depthwise",
-      "tiling/separable",
-      "tiling/head",
-      "tiling/loss",
-      "tiling/image",
-      "tiling/update",
-      "tiling/join",
-      "reference",
-      "reference/join",
-      "reference/norm",
-      "reference/image",
-      "meta",
-      "cpu/device",
-      "cpu/onednn",
-      "cpu/no_onednn",
-      "cpu/elementwise",
-      "cpu/norm",
-      "cpu/matmul",
-      "cpu/pointwise",
-      "cpu/conv",
-      "cpu/depthwise",
-      "cpu/separable",
-      "cpu/head",
-      "cpu/loss",
-      "cpu/metric",
-      "cpu/pool",
-      "cpu/image",
-      "cpu/update",
-      "cpu/input",
-      "cpu/exchange",
-      "cpu/join",
-      "cuda/device",
-      "cuda/mma",
-      "cuda/reduce",
-      "cuda/elementwise",
-      "cuda/norm",
-      "cuda/matmul",
-      "cuda/depthwise",
-      "cuda/pointwise",
-      "cuda/conv",
-      "cuda/separable",
-      "cuda/head",
-      "cuda/loss",
-      "cuda/metric",
-      "cuda/pool",
-      "cuda/image",
-      "cuda/update",
-      "cuda/input",
-      "cuda/exchange",
-      "cuda/join",
+     {"common",
+      "elementwise",
+      "exchange",
+      "image",
+      "join",
+      "matmul",
+      "head",
+      "loss",
+      "metric",
+      "input",
+      "norm",
+      "depthwise",
+      "pointwise",
+      "pool",
+      "conv",
+      "update",
+      "separable",
+      "common/cpu",
+      "common/cuda",
+      "common/cuda/mma",
+      "common/cuda/reduce",
+      "conv/cpu/no_onednn",
+      "conv/cpu/onednn",
+      "elementwise/cpu",
+      "norm/cpu",
+      "matmul/cpu",
+      "pointwise/cpu",
+      "conv/cpu",
+      "depthwise/cpu",
+      "separable/cpu",
+      "head/cpu",
+      "loss/cpu",
+      "metric/cpu",
+      "pool/cpu",
+      "image/cpu",
+      "update/cpu",
+      "input/cpu",
+      "exchange/cpu",
+      "join/cpu",
+      "elementwise/cuda",
+      "norm/cuda",
+      "matmul/cuda",
+      "depthwise/cuda",
+      "pointwise/cuda",
+      "conv/cuda",
+      "separable/cuda",
+      "head/cuda",
+      "loss/cuda",
+      "metric/cuda",
+      "pool/cuda",
+      "image/cuda",
+      "update/cuda",
+      "input/cuda",
+      "exchange/cuda",
+      "join/cuda",
       ""},
      {}},
     {"engine",
@@ -148,6 +131,11 @@ std::string own_path(const std::string& include) {
   return include.starts_with("bantam/") ? include.substr(7) : std::string();
 }
 
+/// Whether `path` lies in a folder `name` of kernels/.
+bool is_kernel_of(const std::string& path, const std::string& name) {
+  return path.starts_with("kernels/") && path.find("/" + name + "/") != std::string::npos;
+}
+
 bool is_cuda_header(const std::string& include) {
   for (const char* prefix : {"cuda", "cudnn", "cublas", "cub/", "thrust/", "nccl", "nvml", "nvrtc", "curand", "mma.h",
                              "cooperative_groups", "device_launch", "sm_"})
@@ -162,6 +150,9 @@ std::string fault_of(const Files& files, const std::set<std::string>& installed,
   const Place to = place_of(include);
   if (to.floor > from.floor || (to.floor == from.floor && to.room > from.room))
     return path + " points up to " + include;
+  if ((is_kernel_of(path, "cpu") && is_kernel_of(include, "cuda")) ||
+      (is_kernel_of(path, "cuda") && is_kernel_of(include, "cpu")))
+    return path + " includes " + include + " of the other backend";
   const auto& not_below = kHouse[static_cast<std::size_t>(from.floor)].not_below;
   if (not_below.contains(kHouse[static_cast<std::size_t>(to.floor)].name))
     return path + " points sideways to " + include;
@@ -186,7 +177,7 @@ std::vector<std::string> wall_faults(const Files& files, const std::set<std::str
                                "std::putchar(", "std::cout", "std::cerr"})
         if (text.find(call) != std::string::npos)
           bad.push_back(path + " has " + call + ": write by cli/print/output.h, which escapes names");
-    const bool cuda_allowed = path.starts_with("memory/cuda/") || path.starts_with("kernels/cuda/");
+    const bool cuda_allowed = path.starts_with("memory/cuda/") || is_kernel_of(path, "cuda");
     for (const std::string& include : includes_of(text)) {
       if (is_cuda_header(include) && !cuda_allowed) bad.push_back(path + " includes the CUDA header " + include);
       if (include == "nlohmann/json.hpp" && path != "base/json.h")
@@ -276,10 +267,10 @@ TEST(Walls, ListedRoomsExist) {
 
 TEST(WallChecker, AcceptsDownwardIncludes) {
   const Files good = {{"base/a.h", "#include <vector>\n"},
-                      {"kernels/cuda/head/k.cu", "#include <cuda_runtime.h>\n#include \"bantam/base/a.h\"\n"},
-                      {"kernels/contracts/head/k.h", "// #include \"bantam/cli/main.h\"\n"},
-                      {"kernels/cpu/head/k.cpp", "#include \"bantam/kernels/contracts/head/k.h\"\n"},
-                      {"data/formats/d.cpp", "#include \"bantam/kernels/contracts/head/k.h\"\n"}};
+                      {"kernels/head/cuda/k.cu", "#include <cuda_runtime.h>\n#include \"bantam/base/a.h\"\n"},
+                      {"kernels/head/k.h", "// #include \"bantam/cli/main.h\"\n"},
+                      {"kernels/head/cpu/k.cpp", "#include \"bantam/kernels/head/k.h\"\n"},
+                      {"data/formats/d.cpp", "#include \"bantam/kernels/head/k.h\"\n"}};
   EXPECT_EQ(wall_faults(good, {}), std::vector<std::string>{});
 }
 
@@ -292,8 +283,11 @@ TEST(WallChecker, FindsEachFault) {
                      {"cli/see/p.cpp", "#include <nlohmann/json.hpp>\nfmt::print(\"{}\", name);\n"},
                      {"engine/ops/o.h", "#include \"bantam/engine/train/t.h\"\n"},
                      {"engine/train/t.h", "std::call_once(flag, work);\n"},
-                     {"kernels/cpu/norm/n.h", ""},
-                     {"kernels/libraries.h", "#include \"bantam/kernels/cpu/norm/n.h\"\n"},
+                     {"kernels/norm/cpu/n.h", ""},
+                     {"kernels/norm/cuda/n.cu", "#include \"bantam/kernels/norm/cpu/n.h\"\n"},
+                     {"kernels/norm/n.h", "#include \"bantam/kernels/norm/cpu/n.h\"\n"},
+                     {"kernels/pool/p.h", "#include <cuda_fp16.h>\n"},
+                     {"kernels/libraries.h", "#include \"bantam/kernels/norm/cpu/n.h\"\n"},
                      {"engine/attic/x.h", ""}};
   EXPECT_EQ(wall_faults(bad, {"kernels/libraries.h"}),
             (std::vector<std::string>{
@@ -305,7 +299,10 @@ TEST(WallChecker, FindsEachFault) {
                 "engine/attic/x.h is in no known room",
                 "engine/ops/o.h points up to engine/train/t.h",
                 "engine/train/t.h calls std::call_once: use Once",
-                "kernels/libraries.h is installed, and includes kernels/cpu/norm/n.h, which is not",
+                "kernels/libraries.h is installed, and includes kernels/norm/cpu/n.h, which is not",
+                "kernels/norm/cuda/n.cu includes kernels/norm/cpu/n.h of the other backend",
+                "kernels/norm/n.h points up to kernels/norm/cpu/n.h",
+                "kernels/pool/p.h includes the CUDA header cuda_fp16.h",
                 "memory/device/b.h includes the CUDA header cudnn.h",
                 "models/zoo/m.h points sideways to data/formats/d.h",
                 "models/zoo/m.h includes by a relative path ../x.h",

@@ -19,8 +19,8 @@
 #include "bantam/engine/step/batch_source.h"
 #include "bantam/engine/step/optimizer.h"
 #include "bantam/engine/step/training_step.h"
-#include "bantam/kernels/contracts/elementwise/elementwise.h"
-#include "bantam/kernels/contracts/update/update.h"
+#include "bantam/kernels/elementwise/elementwise.h"
+#include "bantam/kernels/update/update.h"
 
 namespace bantam::testing {
 

@@ -11,7 +11,7 @@
 
 #include "bantam/base/dtype.h"
 #include "bantam/base/philox.h"
-#include "bantam/kernels/contracts/dispatch.h"
+#include "bantam/kernels/common/dispatch.h"
 #include "bantam/memory/allocator/allocator.h"
 
 namespace bantam::testing {

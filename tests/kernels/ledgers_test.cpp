@@ -78,11 +78,15 @@ std::vector<Row> rows_of(const std::string& ledger) {
   return rows;
 }
 
+/// A backend's folders: cpu/ and cuda/ of each family, and what lies in them.
 std::vector<fs::path> families() {
+  const fs::path kernels = fs::path(BANTAM_SOURCE_DIR) / "kernels";
   std::vector<fs::path> found;
-  for (const char* backend : {"cpu", "cuda"})
-    for (const auto& entry : fs::directory_iterator(fs::path(BANTAM_SOURCE_DIR) / "kernels" / backend))
-      if (entry.is_directory()) found.push_back(entry.path());
+  for (const auto& entry : fs::recursive_directory_iterator(kernels)) {
+    const std::string path = "/" + entry.path().lexically_relative(kernels).generic_string() + "/";
+    if (entry.is_directory() && (path.find("/cpu/") != std::string::npos || path.find("/cuda/") != std::string::npos))
+      found.push_back(entry.path());
+  }
   return found;
 }
 
@@ -110,6 +114,7 @@ TEST(Ledgers, NameEverySourceOfTheirFamily) {
     std::set<std::string> named;
     for (const Row& row : rows_of(read_file(family / "README.md"))) named.insert(row.files.begin(), row.files.end());
     for (const auto& entry : fs::directory_iterator(family)) {
+      if (entry.is_directory()) continue;  // has a ledger of its own
       const std::string file = entry.path().filename().string();
       EXPECT_TRUE(file == "README.md" || named.contains(file))
           << entry.path() << " is in no row of its family's ledger";

@@ -35,7 +35,7 @@ print("""// PyTorch's norms and their gradients: written by tests/oracles/norms.
 #include <string>
 #include <vector>
 
-#include "bantam/kernels/contracts/norm/group_norm.h"
+#include "bantam/kernels/norm/group_norm.h"
 
 namespace bantam::testing {
 

@@ -11,7 +11,7 @@
 
 #include "bantam/engine/comm/communicator.h"
 #include "bantam/engine/comm/replica_shares.h"
-#include "bantam/kernels/contracts/exchange/rank_sums.h"
+#include "bantam/kernels/exchange/rank_sums.h"
 
 namespace bantam {
 

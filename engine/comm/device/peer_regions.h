@@ -8,7 +8,7 @@
 #include <string>
 
 #include "bantam/engine/comm/communicator.h"
-#include "bantam/kernels/contracts/exchange/rank_sums.h"
+#include "bantam/kernels/exchange/rank_sums.h"
 #include "bantam/memory/device/device.h"
 
 namespace bantam {

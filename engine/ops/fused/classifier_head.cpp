@@ -9,8 +9,8 @@
 #include "bantam/engine/autograd/gradient_target.h"
 #include "bantam/engine/autograd/saved_tensor.h"
 #include "bantam/engine/autograd/tape.h"
-#include "bantam/kernels/contracts/head/classifier_head.h"
-#include "bantam/kernels/contracts/head/softmax_cross_entropy.h"
+#include "bantam/kernels/head/classifier_head.h"
+#include "bantam/kernels/head/softmax_cross_entropy.h"
 
 namespace bantam::ops {
 namespace {

@@ -7,8 +7,8 @@
 #include "bantam/engine/autograd/tensor_notes.h"
 #include "bantam/engine/ops/conv2d.h"
 #include "bantam/engine/ops/pool2d.h"
-#include "bantam/kernels/contracts/elementwise/bias_activation.h"
-#include "bantam/kernels/contracts/pool/conv2d_pool.h"
+#include "bantam/kernels/conv/conv2d_pool.h"
+#include "bantam/kernels/elementwise/bias_activation.h"
 
 namespace bantam::ops {
 namespace {

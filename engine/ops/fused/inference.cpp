@@ -7,8 +7,8 @@
 #include "bantam/engine/autograd/tape.h"
 #include "bantam/engine/ops/conv2d.h"
 #include "bantam/engine/ops/depthwise_conv2d.h"
-#include "bantam/kernels/contracts/conv/conv2d_inference.h"
-#include "bantam/kernels/contracts/depthwise/depthwise_inference.h"
+#include "bantam/kernels/conv/conv2d_inference.h"
+#include "bantam/kernels/depthwise/depthwise_inference.h"
 
 namespace bantam::ops {
 namespace {

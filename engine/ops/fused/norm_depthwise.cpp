@@ -11,8 +11,8 @@
 #include "bantam/engine/autograd/tensor_notes.h"
 #include "bantam/engine/ops/depthwise_conv2d.h"
 #include "bantam/engine/ops/ops.h"
-#include "bantam/kernels/contracts/depthwise/norm_depthwise.h"
-#include "bantam/kernels/tiling/depthwise/norm_depthwise_parts.h"
+#include "bantam/kernels/depthwise/norm_depthwise.h"
+#include "bantam/kernels/depthwise/norm_depthwise_parts.h"
 
 namespace bantam::ops {
 namespace {

@@ -1,5 +1,5 @@
 // Max pooling of a batch norm's output: backward keeps x, the windows' winners and the batch's mean and deviation.
-#include "bantam/kernels/contracts/pool/norm_pool.h"
+#include "bantam/kernels/pool/norm_pool.h"
 
 #include "bantam/base/error.h"
 #include "bantam/engine/autograd/gradient_target.h"

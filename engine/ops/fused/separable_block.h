@@ -3,7 +3,7 @@
 
 #include "bantam/engine/autograd/context.h"
 #include "bantam/engine/autograd/tensor.h"
-#include "bantam/kernels/contracts/separable/separable_block.h"
+#include "bantam/kernels/separable/separable_block.h"
 
 namespace bantam::ops {
 

@@ -1,5 +1,5 @@
 // Cross-entropy: backward keeps logits and each row's log-sum-exp, in two parts.
-#include "bantam/kernels/contracts/head/softmax_cross_entropy.h"
+#include "bantam/kernels/head/softmax_cross_entropy.h"
 
 #include <fmt/format.h>
 

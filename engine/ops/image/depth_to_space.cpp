@@ -1,5 +1,5 @@
 // Channels to pixels: backward is the inverse and keeps nothing.
-#include "bantam/kernels/contracts/image/depth_to_space.h"
+#include "bantam/kernels/image/depth_to_space.h"
 
 #include <fmt/format.h>
 

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "bantam/engine/ops/ops.h"
-#include "bantam/kernels/contracts/image/resize2d.h"
+#include "bantam/kernels/image/resize2d.h"
 
 namespace bantam::ops {
 

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "bantam/engine/ops/ops.h"
-#include "bantam/kernels/contracts/conv/conv2d.h"
+#include "bantam/kernels/conv/conv2d.h"
 
 namespace bantam::ops {
 

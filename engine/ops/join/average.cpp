@@ -8,8 +8,8 @@
 #include "bantam/engine/autograd/gradient_target.h"
 #include "bantam/engine/autograd/tape.h"
 #include "bantam/engine/ops/ops.h"
-#include "bantam/kernels/contracts/elementwise/elementwise.h"
-#include "bantam/kernels/contracts/join/mean.h"
+#include "bantam/kernels/elementwise/elementwise.h"
+#include "bantam/kernels/join/mean.h"
 
 namespace bantam::ops {
 namespace {

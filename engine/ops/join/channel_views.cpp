@@ -10,7 +10,7 @@
 #include "bantam/base/error.h"
 #include "bantam/engine/autograd/tape.h"
 #include "bantam/engine/ops/ops.h"
-#include "bantam/kernels/contracts/join/concat.h"
+#include "bantam/kernels/join/concat.h"
 
 namespace bantam::ops {
 namespace {

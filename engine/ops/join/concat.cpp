@@ -1,5 +1,5 @@
 // Concat: backward writes each input's part of dy, added to the gradient that is there already.
-#include "bantam/kernels/contracts/join/concat.h"
+#include "bantam/kernels/join/concat.h"
 
 #include <algorithm>
 #include <utility>

@@ -1,5 +1,5 @@
 // Multiply: da = dy·b and db = dy·a, summed over positions where b is a factor a channel and sample.
-#include "bantam/kernels/contracts/join/multiply.h"
+#include "bantam/kernels/join/multiply.h"
 
 #include <algorithm>
 #include <utility>
@@ -11,7 +11,7 @@
 #include "bantam/engine/autograd/saved_tensor.h"
 #include "bantam/engine/autograd/tape.h"
 #include "bantam/engine/ops/ops.h"
-#include "bantam/kernels/contracts/join/channel_scale.h"
+#include "bantam/kernels/join/channel_scale.h"
 
 namespace bantam::ops {
 namespace {

@@ -1,6 +1,6 @@
 // Squeeze-and-excitation: backward sums over dy and x for the factors' gradient, and writes dx = dy·factor +
 // dmean/(H·W) in a second pass.
-#include "bantam/kernels/contracts/join/squeeze_excite.h"
+#include "bantam/kernels/join/squeeze_excite.h"
 
 #include <utility>
 

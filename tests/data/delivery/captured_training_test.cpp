@@ -9,7 +9,7 @@
 #include "bantam/data/augment/built_in.h"
 #include "bantam/engine/train/safetensors.h"
 #include "bantam/engine/train/trainer.h"
-#include "bantam/kernels/contracts/update/update.h"
+#include "bantam/kernels/update/update.h"
 #include "tests/data/support.h"
 #include "tests/engine/engine_fixture.h"
 

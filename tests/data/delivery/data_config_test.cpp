@@ -5,7 +5,7 @@
 
 #include "bantam/base/error.h"
 #include "bantam/data/formats/generated.h"
-#include "bantam/kernels/contracts/input/image_batch.h"
+#include "bantam/kernels/input/image_batch.h"
 #include "tests/data/support.h"
 
 namespace bantam::data_config_test {

@@ -2,7 +2,7 @@
 #include "bantam/base/error.h"
 #include "bantam/data/pipeline/mix.h"
 #include "bantam/engine/losses/loss.h"
-#include "bantam/kernels/reference/mix_batch.h"
+#include "bantam/kernels/input/mix_batch_reference.h"
 #include "tests/data/delivery/loader_fixture.h"
 
 namespace bantam::mixed_batches_test {

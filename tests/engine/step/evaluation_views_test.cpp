@@ -6,7 +6,7 @@
 #include <cmath>
 
 #include "bantam/base/error.h"
-#include "bantam/kernels/reference/image/views.h"
+#include "bantam/kernels/input/image_views_reference.h"
 #include "tests/engine/engine_fixture.h"
 #include "tests/engine/message_of.h"
 

@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "bantam/engine/step/rule_values.h"
-#include "bantam/kernels/contracts/update/muon.h"
+#include "bantam/kernels/update/muon.h"
 #include "tests/engine/engine_fixture.h"
 #include "tests/engine/message_of.h"
 

@@ -14,7 +14,7 @@
 #include "bantam/engine/step/replica_tree.h"
 #include "bantam/engine/train/captured_steps.h"
 #include "bantam/engine/train/trainer.h"
-#include "bantam/kernels/reference/update.h"
+#include "bantam/kernels/update/update_reference.h"
 #include "tests/engine/engine_fixture.h"
 #include "tests/engine/shared_source.h"
 

@@ -1,13 +1,13 @@
 // Convolutions with packed weights and their epilogues: against plain loops in double over shapes, types and
 // epilogues; bits over batches and thread counts.
-#include "bantam/kernels/contracts/conv/conv2d_inference.h"
+#include "bantam/kernels/conv/conv2d_inference.h"
 
 #include <gtest/gtest.h>
 
-#include "bantam/kernels/contracts/depthwise/depthwise_inference.h"
-#include "bantam/kernels/reference/activation.h"
-#include "bantam/kernels/reference/conv2d.h"
-#include "bantam/kernels/reference/depthwise_conv2d.h"
+#include "bantam/kernels/conv/conv2d_reference.h"
+#include "bantam/kernels/depthwise/depthwise_conv2d_reference.h"
+#include "bantam/kernels/depthwise/depthwise_inference.h"
+#include "bantam/kernels/elementwise/activation_reference.h"
 #include "tests/kernels/arrays.h"
 #include "tests/kernels/conv/conv2d_shapes.h"
 #include "tests/kernels/device_buffer.h"

@@ -1,15 +1,15 @@
 // Convolution with 2x2 max pooling against plain loops in double and against the two kernels one after the other, on
 // every device: odd sizes, padding that differs by side, ties, values that are not finite, added gradients, refusals.
-#include "bantam/kernels/contracts/pool/conv2d_pool.h"
+#include "bantam/kernels/conv/conv2d_pool.h"
 
 #include <cmath>
 #include <limits>
 
 #include <gtest/gtest.h>
 
-#include "bantam/kernels/reference/conv2d.h"
-#include "bantam/kernels/reference/pool2d.h"
-#include "bantam/kernels/tiling/conv/few_channels_parts.h"
+#include "bantam/kernels/conv/conv2d_reference.h"
+#include "bantam/kernels/conv/few_channels_parts.h"
+#include "bantam/kernels/pool/pool2d_reference.h"
 #include "tests/kernels/arrays.h"
 #include "tests/kernels/conv/conv2d_shapes.h"
 #include "tests/kernels/device_buffer.h"

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "bantam/kernels/contracts/conv/conv2d.h"
+#include "bantam/kernels/conv/conv2d.h"
 
 namespace bantam::testing {
 

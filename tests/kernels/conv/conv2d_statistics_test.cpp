@@ -1,9 +1,9 @@
 // Convolutions that compute the batch statistics of their output: the output against plain loops in double, the
 // statistics against what the output holds; means that are large beside the deviation; bits from call to call.
-#include "bantam/kernels/contracts/conv/conv2d_statistics.h"
+#include "bantam/kernels/conv/conv2d_statistics.h"
 
-#include "bantam/kernels/contracts/algorithm_choices.h"
-#include "bantam/kernels/reference/conv2d.h"
+#include "bantam/kernels/common/algorithm_choices.h"
+#include "bantam/kernels/conv/conv2d_reference.h"
 #include "tests/kernels/conv/conv2d_shapes.h"
 #include "tests/kernels/device_buffer.h"
 #include "tests/kernels/guarded_workspace.h"

@@ -1,14 +1,14 @@
 // Convolutions: a hand value, each pass against plain loops in double over odd shapes, bits over thread counts.
-#include "bantam/kernels/contracts/conv/conv2d.h"
+#include "bantam/kernels/conv/conv2d.h"
 
 #include <gtest/gtest.h>
 
-#include "bantam/kernels/contracts/algorithm_choices.h"
-#include "bantam/kernels/cpu/conv/own_conv2d.h"
-#include "bantam/kernels/cpu/conv/patches.h"
-#include "bantam/kernels/cuda/device/code_architecture.h"
-#include "bantam/kernels/reference/conv2d.h"
-#include "bantam/kernels/tiling/conv/own_conv2d_plan.h"
+#include "bantam/kernels/common/algorithm_choices.h"
+#include "bantam/kernels/common/cuda/code_architecture.h"
+#include "bantam/kernels/conv/conv2d_reference.h"
+#include "bantam/kernels/conv/cpu/own_conv2d.h"
+#include "bantam/kernels/conv/cpu/patches.h"
+#include "bantam/kernels/conv/own_conv2d_plan.h"
 #include "tests/kernels/arrays.h"
 #include "tests/kernels/conv/conv2d_shapes.h"
 #include "tests/kernels/device_buffer.h"

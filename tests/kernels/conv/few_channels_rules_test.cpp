@@ -2,8 +2,8 @@
 // on any machine.
 #include <gtest/gtest.h>
 
-#include "bantam/kernels/tiling/conv/few_channels_parts.h"
-#include "bantam/kernels/tiling/conv/workspace_rules.h"
+#include "bantam/kernels/conv/few_channels_parts.h"
+#include "bantam/kernels/conv/workspace_rules.h"
 #include "tests/kernels/conv/conv2d_shapes.h"
 
 namespace bantam::testing::few_channels_rules_test {

@@ -2,15 +2,15 @@
 // types, groups of output channels, added gradients, the same bits every time, refusals, values that are not finite.
 #include <gtest/gtest.h>
 
-#include "bantam/kernels/reference/conv2d.h"
+#include "bantam/kernels/conv/conv2d_reference.h"
 #include "tests/kernels/arrays.h"
 #include "tests/kernels/conv/conv2d_shapes.h"
 #include "tests/kernels/device_buffer.h"
 #include "tests/kernels/guarded_workspace.h"
 
 #if defined(BANTAM_WITH_CUDA)
-#include "bantam/kernels/cuda/conv/few_channels.h"
-#include "bantam/kernels/cuda/device/code_architecture.h"
+#include "bantam/kernels/common/cuda/code_architecture.h"
+#include "bantam/kernels/conv/cuda/few_channels.h"
 
 namespace bantam::testing::few_channels_test {
 namespace {

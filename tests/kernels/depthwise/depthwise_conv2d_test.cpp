@@ -1,8 +1,8 @@
 // Depthwise convolution: hand values, every device against the reference in double, accumulation, guards, determinism.
-#include "bantam/kernels/contracts/depthwise/depthwise_conv2d.h"
+#include "bantam/kernels/depthwise/depthwise_conv2d.h"
 
-#include "bantam/kernels/reference/depthwise_conv2d.h"
-#include "bantam/kernels/tiling/fast_divide.h"
+#include "bantam/kernels/common/fast_divide.h"
+#include "bantam/kernels/depthwise/depthwise_conv2d_reference.h"
 #include "tests/kernels/guarded_buffer.h"
 
 namespace bantam::kernels::depthwise_conv2d_test {

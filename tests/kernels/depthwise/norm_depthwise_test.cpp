@@ -1,10 +1,10 @@
 // Depthwise convolution between batch norms: every device against the unfused composition of references in double,
 // forward and all gradients; large means; accumulation, missing gradients, determinism, on any number of threads.
-#include "bantam/kernels/contracts/depthwise/norm_depthwise.h"
+#include "bantam/kernels/depthwise/norm_depthwise.h"
 
-#include "bantam/kernels/reference/depthwise_conv2d.h"
-#include "bantam/kernels/reference/norm/batch_norm.h"
-#include "bantam/kernels/tiling/depthwise/norm_depthwise_parts.h"
+#include "bantam/kernels/depthwise/depthwise_conv2d_reference.h"
+#include "bantam/kernels/depthwise/norm_depthwise_parts.h"
+#include "bantam/kernels/norm/batch_norm_reference.h"
 #include "tests/kernels/arrays.h"
 #include "tests/kernels/guarded_buffer.h"
 

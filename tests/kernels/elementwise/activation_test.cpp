@@ -1,13 +1,13 @@
 // Activations: values by hand, backends against the reference, its derivative against finite differences, edges.
-#include "bantam/kernels/contracts/elementwise/activation.h"
+#include "bantam/kernels/elementwise/activation.h"
 
 #include <limits>
 #include <string>
 
 #include <gtest/gtest.h>
 
-#include "bantam/kernels/contracts/elementwise/masked_activation.h"
-#include "bantam/kernels/reference/activation.h"
+#include "bantam/kernels/elementwise/activation_reference.h"
+#include "bantam/kernels/elementwise/masked_activation.h"
 #include "tests/kernels/arrays.h"
 
 namespace bantam::testing::activation_test {

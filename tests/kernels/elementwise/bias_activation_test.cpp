@@ -1,13 +1,13 @@
 // Bias and activation in one pass: by hand, against the reference on every device, masks, in place, determinism.
-#include "bantam/kernels/contracts/elementwise/bias_activation.h"
+#include "bantam/kernels/elementwise/bias_activation.h"
 
 #include <cmath>
 #include <cstring>
 #include <string>
 
-#include "bantam/kernels/contracts/elementwise/masked_activation.h"
-#include "bantam/kernels/contracts/elementwise/piecewise.h"
-#include "bantam/kernels/reference/bias.h"
+#include "bantam/kernels/elementwise/bias_reference.h"
+#include "bantam/kernels/elementwise/masked_activation.h"
+#include "bantam/kernels/elementwise/piecewise.h"
 #include "tests/kernels/arrays.h"
 #include "tests/kernels/guarded_buffer.h"
 

@@ -1,7 +1,7 @@
 // Bias and its gradient against hand values and the reference, on every device.
-#include "bantam/kernels/contracts/elementwise/bias.h"
+#include "bantam/kernels/elementwise/bias.h"
 
-#include "bantam/kernels/reference/bias.h"
+#include "bantam/kernels/elementwise/bias_reference.h"
 #include "tests/kernels/guarded_buffer.h"
 
 namespace bantam::kernels::bias_test {

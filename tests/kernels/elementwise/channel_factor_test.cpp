@@ -1,10 +1,10 @@
 // A factor a channel and PReLU: by hand, PyTorch's values, the reference, finite differences, in place, determinism.
-#include "bantam/kernels/contracts/elementwise/channel_factor.h"
+#include "bantam/kernels/elementwise/channel_factor.h"
 
 #include <cmath>
 #include <limits>
 
-#include "bantam/kernels/reference/channel_factor.h"
+#include "bantam/kernels/elementwise/channel_factor_reference.h"
 #include "tests/kernels/arrays.h"
 #include "tests/kernels/guarded_buffer.h"
 

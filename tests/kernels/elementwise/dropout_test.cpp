@@ -1,9 +1,9 @@
 // Dropout: the mask by hand and against the formula, the same bits on every device and for every split of the batch.
-#include "bantam/kernels/contracts/elementwise/dropout.h"
+#include "bantam/kernels/elementwise/dropout.h"
 
 #include <gtest/gtest.h>
 
-#include "bantam/kernels/reference/dropout.h"
+#include "bantam/kernels/elementwise/dropout_reference.h"
 #include "tests/kernels/arrays.h"
 
 namespace bantam::testing::dropout_test {

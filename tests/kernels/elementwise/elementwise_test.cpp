@@ -1,12 +1,12 @@
 // Add, scale, cast and fill: by hand, against the reference, casts bit for bit, unaligned addresses, aliases.
-#include "bantam/kernels/contracts/elementwise/elementwise.h"
+#include "bantam/kernels/elementwise/elementwise.h"
 
 #include <limits>
 #include <string>
 
 #include <gtest/gtest.h>
 
-#include "bantam/kernels/reference/elementwise.h"
+#include "bantam/kernels/elementwise/elementwise_reference.h"
 #include "tests/kernels/arrays.h"
 
 namespace bantam::testing::elementwise_test {

@@ -1,9 +1,9 @@
 // Masked activations: by hand, every device against the reference, bits at every length, gradients from bits, aliasing.
-#include "bantam/kernels/contracts/elementwise/masked_activation.h"
+#include "bantam/kernels/elementwise/masked_activation.h"
 
 #include <limits>
 
-#include "bantam/kernels/reference/masked_activation.h"
+#include "bantam/kernels/elementwise/masked_activation_reference.h"
 #include "tests/kernels/arrays.h"
 #include "tests/kernels/guarded_buffer.h"
 

@@ -1,6 +1,6 @@
 // Sums finished among ranks, here threads with a stream each: a hand-computed one, trees of all kinds against their
 // definition, many exchanges in a row, and what a failed rank leaves.
-#include "bantam/kernels/contracts/exchange/rank_sums.h"
+#include "bantam/kernels/exchange/rank_sums.h"
 
 #include <algorithm>
 #include <array>
@@ -14,7 +14,7 @@
 #include <gtest/gtest.h>
 
 #include "bantam/base/error.h"
-#include "bantam/kernels/reference/update.h"
+#include "bantam/kernels/update/update_reference.h"
 #include "tests/kernels/arrays.h"
 
 namespace bantam::testing::rank_sums_test {

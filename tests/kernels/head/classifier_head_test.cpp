@@ -1,12 +1,12 @@
 // The fused head against its reference, forward and all gradients, over odd shapes; sums, targets and bits.
-#include "bantam/kernels/contracts/head/classifier_head.h"
+#include "bantam/kernels/head/classifier_head.h"
 
 #include <optional>
 #include <string>
 
 #include <gtest/gtest.h>
 
-#include "bantam/kernels/reference/classifier_head.h"
+#include "bantam/kernels/head/classifier_head_reference.h"
 #include "tests/kernels/arrays.h"
 #include "tests/kernels/guarded_workspace.h"
 

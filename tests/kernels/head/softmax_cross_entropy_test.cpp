@@ -1,12 +1,12 @@
 // Softmax cross-entropy: by hand, against the reference and finite differences, extreme logits, bad labels, metrics.
-#include "bantam/kernels/contracts/head/softmax_cross_entropy.h"
+#include "bantam/kernels/head/softmax_cross_entropy.h"
 
 #include <limits>
 #include <string>
 
 #include <gtest/gtest.h>
 
-#include "bantam/kernels/reference/softmax_cross_entropy.h"
+#include "bantam/kernels/head/softmax_cross_entropy_reference.h"
 #include "tests/kernels/arrays.h"
 
 namespace bantam::testing::softmax_cross_entropy_test {

@@ -1,10 +1,10 @@
 // Softmax: by hand, ONNX' and PyTorch's values, the reference, finite differences, extreme rows, in place.
-#include "bantam/kernels/contracts/head/softmax.h"
+#include "bantam/kernels/head/softmax.h"
 
 #include <cmath>
 #include <limits>
 
-#include "bantam/kernels/reference/softmax.h"
+#include "bantam/kernels/head/softmax_reference.h"
 #include "tests/kernels/arrays.h"
 #include "tests/kernels/guarded_buffer.h"
 

@@ -1,8 +1,7 @@
 // Padding, resizing and depth to space: hand values, PyTorch's values, every device against the reference, gradients
 // against differences in double, determinism, guards.
-#include "bantam/kernels/reference/image/image_ops.h"
-
-#include "bantam/kernels/tiling/image/axis_maps.h"
+#include "bantam/kernels/image/axis_maps.h"
+#include "bantam/kernels/image/image_ops_reference.h"
 #include "tests/kernels/image/image_values.h"
 
 namespace bantam::kernels::image_ops_test {

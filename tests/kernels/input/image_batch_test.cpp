@@ -1,11 +1,11 @@
 // Image batches: by hand, and the same bits as the reference for every crop, pad, flip and shape.
-#include "bantam/kernels/contracts/input/image_batch.h"
+#include "bantam/kernels/input/image_batch.h"
 
 #include <cmath>
 
 #include <gtest/gtest.h>
 
-#include "bantam/kernels/reference/image_batch.h"
+#include "bantam/kernels/input/image_batch_reference.h"
 #include "tests/kernels/arrays.h"
 
 namespace bantam::testing::image_batch_test {

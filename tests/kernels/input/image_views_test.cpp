@@ -1,11 +1,11 @@
 // Views of images: by hand, and the same bits as the reference for every size, type, place and border.
-#include "bantam/kernels/contracts/input/image_views.h"
+#include "bantam/kernels/input/image_views.h"
 
 #include <numeric>
 
 #include <gtest/gtest.h>
 
-#include "bantam/kernels/reference/image/views.h"
+#include "bantam/kernels/input/image_views_reference.h"
 #include "tests/kernels/arrays.h"
 
 namespace bantam::testing::image_views_test {

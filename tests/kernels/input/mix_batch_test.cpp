@@ -1,11 +1,11 @@
 // Mixed pairs: by hand, and the same bits as the reference for every size, type, share and window.
-#include "bantam/kernels/contracts/input/mix_batch.h"
+#include "bantam/kernels/input/mix_batch.h"
 
 #include <cmath>
 
 #include <gtest/gtest.h>
 
-#include "bantam/kernels/reference/mix_batch.h"
+#include "bantam/kernels/input/mix_batch_reference.h"
 #include "tests/kernels/arrays.h"
 
 namespace bantam::testing::mix_batch_test {

@@ -1,7 +1,7 @@
 // Factors a sample and channel against hand values and the reference, on every device.
-#include "bantam/kernels/contracts/join/channel_scale.h"
+#include "bantam/kernels/join/channel_scale.h"
 
-#include "bantam/kernels/reference/join/join.h"
+#include "bantam/kernels/join/join_reference.h"
 #include "tests/kernels/guarded_buffer.h"
 
 namespace bantam::kernels::channel_scale_test {

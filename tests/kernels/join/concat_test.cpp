@@ -1,9 +1,9 @@
 // Concat and its gradient against hand values and the reference, on every device.
-#include "bantam/kernels/contracts/join/concat.h"
+#include "bantam/kernels/join/concat.h"
 
 #include <memory>
 
-#include "bantam/kernels/reference/join/join.h"
+#include "bantam/kernels/join/join_reference.h"
 #include "tests/kernels/arrays.h"
 #include "tests/kernels/guarded_buffer.h"
 

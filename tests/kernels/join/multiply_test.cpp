@@ -1,10 +1,10 @@
 // Means and products of whole arrays against hand values and the reference, on every device.
-#include "bantam/kernels/contracts/join/multiply.h"
+#include "bantam/kernels/join/multiply.h"
 
 #include <memory>
 
-#include "bantam/kernels/contracts/join/mean.h"
-#include "bantam/kernels/reference/join/join.h"
+#include "bantam/kernels/join/join_reference.h"
+#include "bantam/kernels/join/mean.h"
 #include "tests/kernels/arrays.h"
 #include "tests/kernels/guarded_buffer.h"
 

@@ -1,12 +1,12 @@
 // Squeeze-and-excitation's mean and gate against hand values and the reference, on every device.
-#include "bantam/kernels/contracts/join/squeeze_excite.h"
+#include "bantam/kernels/join/squeeze_excite.h"
 
 #include <array>
 #include <cmath>
 #include <memory>
 #include <numeric>
 
-#include "bantam/kernels/reference/join/squeeze_excite.h"
+#include "bantam/kernels/join/squeeze_excite_reference.h"
 #include "tests/kernels/guarded_buffer.h"
 
 namespace bantam::kernels::squeeze_excite_test {

@@ -1,12 +1,11 @@
 // The losses' kernels: PyTorch's values, the reference over shapes and types, finite differences, hand cases, labels
 // that are ignored or wrong, NaN, metric sums, and the same bits with any number of threads.
-#include "bantam/kernels/reference/losses.h"
-
 #include <limits>
 #include <string>
 
 #include <gtest/gtest.h>
 
+#include "bantam/kernels/loss/losses_reference.h"
 #include "tests/kernels/arrays.h"
 #include "tests/kernels/loss/loss_oracle.h"
 

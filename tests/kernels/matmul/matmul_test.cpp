@@ -1,9 +1,9 @@
 // Matrix products: a hand value, every type and transposition against plain loops in double, bits over thread counts.
-#include "bantam/kernels/contracts/matmul/matmul.h"
+#include "bantam/kernels/matmul/matmul.h"
 
 #include <gtest/gtest.h>
 
-#include "bantam/kernels/reference/matmul.h"
+#include "bantam/kernels/matmul/matmul_reference.h"
 #include "tests/kernels/device_buffer.h"
 #include "tests/kernels/guarded_workspace.h"
 

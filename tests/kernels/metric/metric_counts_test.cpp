@@ -1,5 +1,5 @@
 // Counts and sums of metrics: by hand, against the reference in all types, slots of a ring, labels that do not count.
-#include "bantam/kernels/contracts/metric/metric_counts.h"
+#include "bantam/kernels/metric/metric_counts.h"
 
 #include <functional>
 #include <limits>
@@ -7,7 +7,7 @@
 
 #include <gtest/gtest.h>
 
-#include "bantam/kernels/reference/metric_counts.h"
+#include "bantam/kernels/metric/metric_counts_reference.h"
 #include "tests/kernels/arrays.h"
 
 namespace bantam::testing::metric_counts_test {

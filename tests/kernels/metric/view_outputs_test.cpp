@@ -1,12 +1,12 @@
 // Means over views, and the least certain rows: by hand, and as the reference has them.
-#include "bantam/kernels/contracts/metric/view_outputs.h"
+#include "bantam/kernels/metric/view_outputs.h"
 
 #include <cmath>
 #include <limits>
 
 #include <gtest/gtest.h>
 
-#include "bantam/kernels/reference/image/views.h"
+#include "bantam/kernels/input/image_views_reference.h"
 #include "tests/kernels/arrays.h"
 
 namespace bantam::testing::view_outputs_test {

@@ -1,7 +1,7 @@
 // Backward from a residual sum into a batch norm: by hand, and the bits of the kernels that it stands for.
-#include "bantam/kernels/contracts/elementwise/elementwise.h"
-#include "bantam/kernels/contracts/elementwise/masked_activation.h"
-#include "bantam/kernels/contracts/norm/batch_norm_add.h"
+#include "bantam/kernels/elementwise/elementwise.h"
+#include "bantam/kernels/elementwise/masked_activation.h"
+#include "bantam/kernels/norm/batch_norm_add.h"
 #include "tests/kernels/guarded_buffer.h"
 
 namespace bantam::kernels::batch_norm_add_grad_test {

@@ -1,9 +1,9 @@
 // The sum over batch norms: by hand, the bits of the kernels it stands for, every device against the reference,
 // aliasing.
-#include "bantam/kernels/contracts/norm/batch_norm_add.h"
+#include "bantam/kernels/norm/batch_norm_add.h"
 
-#include "bantam/kernels/contracts/elementwise/masked_activation.h"
-#include "bantam/kernels/reference/norm/batch_norm_add.h"
+#include "bantam/kernels/elementwise/masked_activation.h"
+#include "bantam/kernels/norm/batch_norm_add_reference.h"
 #include "tests/kernels/guarded_buffer.h"
 
 namespace bantam::kernels::batch_norm_add_test {

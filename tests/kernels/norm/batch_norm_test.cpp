@@ -1,7 +1,7 @@
 // Batch normalisation: hand values, every device and activation against the reference in double, large means, aliasing.
-#include "bantam/kernels/contracts/norm/batch_norm.h"
+#include "bantam/kernels/norm/batch_norm.h"
 
-#include "bantam/kernels/reference/norm/batch_norm.h"
+#include "bantam/kernels/norm/batch_norm_reference.h"
 #include "tests/kernels/guarded_buffer.h"
 
 namespace bantam::kernels::batch_norm_test {

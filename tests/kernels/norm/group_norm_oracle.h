@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "bantam/kernels/contracts/norm/group_norm.h"
+#include "bantam/kernels/norm/group_norm.h"
 
 namespace bantam::testing {
 

@@ -1,8 +1,8 @@
 // Group, instance and layer norms: hand values, PyTorch's, every device and activation against the reference in double,
 // large means, aliasing.
-#include "bantam/kernels/contracts/norm/group_norm.h"
+#include "bantam/kernels/norm/group_norm.h"
 
-#include "bantam/kernels/reference/norm/group_norm.h"
+#include "bantam/kernels/norm/group_norm_reference.h"
 #include "tests/kernels/arrays.h"
 #include "tests/kernels/guarded_buffer.h"
 #include "tests/kernels/norm/group_norm_oracle.h"

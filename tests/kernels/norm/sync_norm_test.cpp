@@ -1,11 +1,11 @@
 // Batch norm over several ranks' batches, here parts of one: hand values, statistics and input gradients of the parts
 // against the reference over the whole.
-#include "bantam/kernels/contracts/norm/sync_norm.h"
+#include "bantam/kernels/norm/sync_norm.h"
 
 #include <cmath>
 #include <numeric>
 
-#include "bantam/kernels/reference/norm/batch_norm.h"
+#include "bantam/kernels/norm/batch_norm_reference.h"
 #include "tests/kernels/arrays.h"
 #include "tests/kernels/guarded_buffer.h"
 

@@ -1,10 +1,10 @@
 // Pointwise convolution after a norm: every device against the norm and the products of references in double, forward,
 // statistics and both gradients, after a norm and not; large means, accumulation, missing outputs, determinism.
-#include "bantam/kernels/contracts/pointwise/pointwise_norm.h"
+#include "bantam/kernels/pointwise/pointwise_norm.h"
 
-#include "bantam/kernels/reference/matmul.h"
-#include "bantam/kernels/reference/norm/batch_norm.h"
-#include "bantam/kernels/tiling/pointwise/pointwise_parts.h"
+#include "bantam/kernels/matmul/matmul_reference.h"
+#include "bantam/kernels/norm/batch_norm_reference.h"
+#include "bantam/kernels/pointwise/pointwise_parts.h"
 #include "tests/kernels/arrays.h"
 #include "tests/kernels/guarded_buffer.h"
 

@@ -1,9 +1,9 @@
 // Pooling: hand values, ties and NaN, every device against the reference in double, guards, determinism.
-#include "bantam/kernels/contracts/pool/pool2d.h"
+#include "bantam/kernels/pool/pool2d.h"
 
 #include <limits>
 
-#include "bantam/kernels/reference/pool2d.h"
+#include "bantam/kernels/pool/pool2d_reference.h"
 #include "tests/kernels/image/image_values.h"
 
 namespace bantam::kernels::pool2d_test {

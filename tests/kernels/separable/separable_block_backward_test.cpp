@@ -2,8 +2,8 @@
 // accumulation, gradients nobody wants, guards, the same bits every time.
 #include <array>
 
-#include "bantam/kernels/reference/separable_block.h"
-#include "bantam/kernels/tiling/separable/separable_backward_tiles.h"
+#include "bantam/kernels/separable/separable_backward_tiles.h"
+#include "bantam/kernels/separable/separable_block_reference.h"
 #include "tests/kernels/arrays.h"
 #include "tests/kernels/guarded_buffer.h"
 

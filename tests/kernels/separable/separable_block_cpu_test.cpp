@@ -2,7 +2,7 @@
 // of both kinds, accumulation, gradients nobody wants, the same bits on any number of threads.
 #include <array>
 
-#include "bantam/kernels/reference/separable_block.h"
+#include "bantam/kernels/separable/separable_block_reference.h"
 #include "tests/kernels/arrays.h"
 #include "tests/kernels/guarded_buffer.h"
 #include "tests/kernels/separable/separable_block_shapes.h"

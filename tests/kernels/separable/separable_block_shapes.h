@@ -6,7 +6,7 @@
 
 #include <gtest/gtest.h>
 
-#include "bantam/kernels/contracts/separable/separable_block.h"
+#include "bantam/kernels/separable/separable_block.h"
 
 namespace bantam::testing {
 

@@ -3,8 +3,8 @@
 
 #include <gtest/gtest.h>
 
-#include "bantam/kernels/contracts/separable/separable_block.h"
-#include "bantam/kernels/tiling/separable/separable_backward_tiles.h"
+#include "bantam/kernels/separable/separable_backward_tiles.h"
+#include "bantam/kernels/separable/separable_block.h"
 
 namespace bantam::kernels::separable_block_sizes_test {
 namespace {

@@ -1,12 +1,12 @@
 // The separable block's forward pass: hand values, every device against the reference in double, codes, ties, guards.
-#include "bantam/kernels/contracts/separable/separable_block.h"
+#include "bantam/kernels/separable/separable_block.h"
 
 #include <bit>
 #include <cmath>
 #include <string>
 #include <thread>
 
-#include "bantam/kernels/reference/separable_block.h"
+#include "bantam/kernels/separable/separable_block_reference.h"
 #include "tests/kernels/guarded_buffer.h"
 #include "tests/kernels/separable/separable_block_shapes.h"
 

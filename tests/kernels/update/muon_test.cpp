@@ -1,6 +1,6 @@
 // Muon's kernels: momentum, norm, polynomial and step by the textbook in double, of one matrix and of several, in every
 // type; skipped updates and frozen spans.
-#include "bantam/kernels/contracts/update/muon.h"
+#include "bantam/kernels/update/muon.h"
 
 #include <string>
 

@@ -1,5 +1,5 @@
 // Narrow gradients: the list of spans, widening in place, and an update that reads them: the bits of wide ones.
-#include "bantam/kernels/contracts/update/narrow_gradients.h"
+#include "bantam/kernels/update/narrow_gradients.h"
 
 #include <cmath>
 #include <limits>

@@ -1,5 +1,5 @@
 // Partial sums: added up by themselves against the reference in double, and by the update to the same bits.
-#include "bantam/kernels/contracts/update/partial_sums.h"
+#include "bantam/kernels/update/partial_sums.h"
 
 #include <array>
 #include <cmath>

@@ -1,10 +1,10 @@
 // Masks by hand and against sorting, when they change, and what of weights, copies and averages becomes zero.
-#include "bantam/kernels/contracts/update/pruning.h"
+#include "bantam/kernels/update/pruning.h"
 
 #include <gtest/gtest.h>
 
-#include "bantam/kernels/reference/pruning.h"
-#include "bantam/kernels/tiling/update/pruning_rules.h"
+#include "bantam/kernels/update/pruning_reference.h"
+#include "bantam/kernels/update/pruning_rules.h"
 #include "tests/kernels/arrays.h"
 
 namespace bantam::testing::pruning_test {

@@ -1,13 +1,13 @@
 // Sums of a tree over replicas: a hand-computed one, chains of every length against the tree's definition, results that
 // lie on a term, trees of float16, and a root in its update's slot.
-#include "bantam/kernels/contracts/update/tree_sum.h"
+#include "bantam/kernels/update/tree_sum.h"
 
 #include <limits>
 
 #include <gtest/gtest.h>
 
 #include "bantam/base/error.h"
-#include "bantam/kernels/reference/update.h"
+#include "bantam/kernels/update/update_reference.h"
 #include "tests/kernels/arrays.h"
 
 namespace bantam::testing::tree_sum_test {

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "bantam/kernels/contracts/update/update.h"
+#include "bantam/kernels/update/update.h"
 #include "tests/kernels/arrays.h"
 
 namespace bantam::testing {

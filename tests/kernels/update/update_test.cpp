@@ -1,12 +1,12 @@
 // The weight update: every optimizer by hand and against the textbook in double, frozen spans, copies, padding,
 // threads.
-#include "bantam/kernels/contracts/update/update.h"
+#include "bantam/kernels/update/update.h"
 
 #include <string>
 
 #include <gtest/gtest.h>
 
-#include "bantam/kernels/reference/update.h"
+#include "bantam/kernels/update/update_reference.h"
 #include "tests/kernels/update/update_arena.h"
 
 namespace bantam::testing::update_test {

@@ -1,6 +1,6 @@
 // The weights' average against its formula in double: decay, warm-up, every n-th update, skipped ones; and the
 // exchange.
-#include "bantam/kernels/contracts/update/weight_average.h"
+#include "bantam/kernels/update/weight_average.h"
 
 #include <cmath>
 

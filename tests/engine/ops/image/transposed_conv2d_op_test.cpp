@@ -2,7 +2,7 @@
 // by PyTorch's formula and Keras' "same", and what is refused.
 #include "bantam/base/error.h"
 #include "bantam/engine/ops/image/transposed_conv2d.h"
-#include "bantam/kernels/reference/conv2d.h"
+#include "bantam/kernels/conv/conv2d_reference.h"
 #include "tests/engine/finite_differences.h"
 #include "tests/kernels/image/image_values.h"
 

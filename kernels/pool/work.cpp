@@ -1,0 +1,49 @@
+// Work of pooling: input and output once, and the winners' places.
+#include "bantam/kernels/common/work.h"
+
+#include "bantam/kernels/norm/norm_work.h"
+#include "bantam/kernels/pool/norm_pool.h"
+
+namespace bantam::kernels::meta {
+namespace {
+
+KernelWork pass(const Pool2dShape& s, DType dtype, const std::uint16_t* winner = nullptr) {
+  return {.bytes = bytes_of(s.x_elements() + s.y_elements(), dtype) + unless_null(winner, 2 * s.y_elements())};
+}
+
+}  // namespace
+
+void max_pool2d_forward(const Exec& exec, const Pool2dShape& s, DType dtype, const void*, void*,
+                        std::uint16_t* winner) {
+  note(exec, "max_pool2d_forward", pass(s, dtype, winner));
+}
+void max_pool2d_grad_input(const Exec& exec, const Pool2dShape& s, DType dtype, const void*,
+                           const std::uint16_t* winner, void*) {
+  note(exec, "max_pool2d_grad_input", pass(s, dtype, winner));
+}
+void avg_pool2d_forward(const Exec& exec, const Pool2dShape& s, DType dtype, bool, const void*, void*) {
+  note(exec, "avg_pool2d_forward", pass(s, dtype));
+}
+void avg_pool2d_grad_input(const Exec& exec, const Pool2dShape& s, DType dtype, bool, const void*, void*) {
+  note(exec, "avg_pool2d_grad_input", pass(s, dtype));
+}
+
+void norm_pool_forward(const Exec& exec, const Pool2dShape& s, DType dtype, const NormOperand& x, void*,
+                       std::uint16_t* winner, Workspace) {
+  KernelWork work = pass(s, dtype, winner);
+  work.bytes += norm_bytes(x, s.channels);
+  note(exec, "norm_pool_forward", work);
+}
+
+/// dy and winners to dx, which lies between and is in the cache while x and it are summed; then x and dx for dx.
+void norm_pool_backward(const Exec& exec, const Pool2dShape& s, DType dtype, const NormOperand& x, const void*,
+                        const std::uint16_t*, const NormGradients& to, Workspace) {
+  const std::int64_t full = bytes_of(s.x_elements(), dtype),
+                     pooled = bytes_of(s.y_elements(), dtype) + 2 * s.y_elements();
+  note(exec, "norm_pool_backward",
+       {.bytes = 5 * full + pooled + norm_bytes(x, s.channels) +
+                 vector_bytes(s.channels, to.dscale, to.dshift) * (to.accumulate ? 2 : 1),
+        .passes = 3});
+}
+
+}  // namespace bantam::kernels::meta

@@ -1,0 +1,111 @@
+// LAMB in two kernels of a block a chunk: the step is computed twice, so that it needs no memory.
+#include <algorithm>
+
+#include "bantam/kernels/common/cuda/early_launch.cuh"
+#include "bantam/kernels/update/cuda/block_sums.cuh"
+#include "bantam/kernels/update/cuda/lamb.h"
+#include "bantam/kernels/update/cuda/rules.cuh"
+
+namespace bantam::kernels::cuda {
+namespace {
+
+constexpr int kBlocks = 4;  // at once on a multiprocessor
+
+/// Values of the chunk's group, for all threads of its block; in shared memory.
+__device__ const StepValues& values_of(const UpdateArena& arena, ArenaSpan span, const UpdateControl& control) {
+  __shared__ StepValues values;
+  if (threadIdx.x == 0)
+    values = step_values(OptimizerKind::lamb, arena.groups[span.group],
+                         static_cast<float>(updates_of_group(arena, span.group, control.updates)));
+  __syncthreads();
+  return values;
+}
+
+/// Moves the moments of chunk blockIdx.x; writes its Σw² and Σu².
+template <GradientForm kForm>
+__global__ void __launch_bounds__(kUpdateThreads, kBlocks)
+    lamb_moments_kernel(const __grid_constant__ UpdateArena arena, const UpdateControl* control) {
+  const SpanChunk chunk = arena.chunks.list[blockIdx.x];
+  const ArenaSpan span = arena.spans[arena.span_of_granule[chunk.granule]];
+  wait_then_let_next_start();
+  if (control->found_nonfinite != 0 || !moves(arena, span, control->updates)) return;
+  const StepValues& s = values_of(arena, span, *control);
+  const float factor = control->gradient_factor, limit = limit_of<kForm>(arena, factor);
+  const std::int64_t end = (std::int64_t{chunk.granule} + chunk.granules) * kQuadsOfGranule;
+  double weights = 0, steps = 0;
+  for (std::int64_t i = chunk.granule * kQuadsOfGranule + threadIdx.x; i < end; i += kUpdateThreads) {
+    QuadState<2> q{};
+    q.load(arena, i);
+    q.widen_weights(arena, i);
+    const Quad gradient =
+        wide_gradient<kForm>(load_gradient<kForm != GradientForm::wide>(arena, i), arena.compute_dtype, limit);
+#pragma unroll
+    for (int k = 0; k < kQuad; ++k) {
+      Adam::move_moments(q, gradient, s, factor, k);
+      const auto w = static_cast<double>(q.w.v[k]), u = static_cast<double>(Adam::step(q, s, k));
+      weights += w * w;
+      steps += u * u;
+    }
+    q.store_moments(arena, i);
+  }
+  weights = block_sum(weights);
+  __syncthreads();
+  steps = block_sum(steps);
+  if (threadIdx.x == 0) reinterpret_cast<double2*>(arena.chunks.sums)[blockIdx.x] = {weights, steps};
+}
+
+/// The trust ratio of the chunk's span, for all threads of its block.
+__device__ float ratio_of(const SpanChunks& chunks, const SpanChunk& chunk) {
+  static_assert(kMostChunksOfSpan <= kUpdateThreads);
+  __shared__ float ratio;
+  double2 sums{};
+  if (threadIdx.x < chunk.chunks)
+    sums = __ldcg(reinterpret_cast<const double2*>(chunks.sums) + chunk.first + threadIdx.x);
+  const double weights = block_sum(sums.x);
+  __syncthreads();
+  const double steps = block_sum(sums.y);
+  if (threadIdx.x == 0) ratio = trust_ratio(weights, steps);
+  __syncthreads();
+  return ratio;
+}
+
+/// Moves the weights of chunk blockIdx.x, by the moments that lamb_moments_kernel wrote. One block at least, for the
+/// running statistics.
+__global__ void __launch_bounds__(kUpdateThreads, kBlocks)
+    lamb_weights_kernel(const __grid_constant__ UpdateArena arena, UpdateBuffers buffers,
+                        const UpdateControl* control) {
+  wait_then_let_next_start();
+  const bool skip = control->found_nonfinite != 0;
+  publish_buffers(buffers, skip);
+  if (skip || blockIdx.x >= arena.chunks.count) return;
+  const SpanChunk chunk = arena.chunks.list[blockIdx.x];
+  const ArenaSpan span = arena.spans[arena.span_of_granule[chunk.granule]];
+  if (!moves(arena, span, control->updates)) return;
+  const StepValues& s = values_of(arena, span, *control);
+  const float rate = s.lr * ratio_of(arena.chunks, chunk);
+  const std::int64_t end = (std::int64_t{chunk.granule} + chunk.granules) * kQuadsOfGranule;
+  for (std::int64_t i = chunk.granule * kQuadsOfGranule + threadIdx.x; i < end; i += kUpdateThreads) {
+    QuadState<2> q{};
+    q.load(arena, i);
+    q.widen_weights(arena, i);
+#pragma unroll
+    for (int k = 0; k < kQuad; ++k) q.w.v[k] -= rate * Adam::step(q, s, k);
+    store_weights(arena, span, i, q.w);
+  }
+}
+
+}  // namespace
+
+void lamb_update(const Exec& exec, const UpdateArena& arena, const UpdateBuffers& buffers,
+                 const UpdateControl* control) {
+  using Kernel = void (*)(const UpdateArena, const UpdateControl*);
+  constexpr Kernel kMoments[] = {lamb_moments_kernel<GradientForm::wide>, lamb_moments_kernel<GradientForm::mixed>,
+                                 lamb_moments_kernel<GradientForm::clipped>};
+  const auto chunks = static_cast<unsigned>(arena.chunks.count);
+  if (chunks > 0)
+    launch_early(exec, kMoments[static_cast<std::size_t>(form_of(arena))], dim3(chunks), dim3(kUpdateThreads), arena,
+                 control);
+  launch_early(exec, lamb_weights_kernel, dim3(std::max(chunks, 1u)), dim3(kUpdateThreads), arena, buffers, control);
+}
+
+}  // namespace bantam::kernels::cuda

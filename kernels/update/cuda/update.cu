@@ -1,0 +1,237 @@
+// The weight update on CUDA in two kernels: a norm in double that its last block adds up, and one pass over all
+// parameters.
+#include "bantam/kernels/common/cuda/early_launch.cuh"
+#include "bantam/kernels/common/cuda/last_block.cuh"
+#include "bantam/kernels/common/cuda/libraries.h"
+#include "bantam/kernels/update/cuda/block_sums.cuh"
+#include "bantam/kernels/update/cuda/lamb.h"
+#include "bantam/kernels/update/cuda/partial_sums.cuh"
+#include "bantam/kernels/update/cuda/rules.cuh"
+#include "bantam/kernels/update/update.h"
+#include "bantam/kernels/update/update_rules.h"
+
+namespace bantam::kernels::cuda {
+namespace {
+
+constexpr int kThreads = kUpdateThreads;
+constexpr int kWarps = kUpdateWarps;
+constexpr int kPartials =
+    static_cast<int>(gradient_sum_blocks(std::int64_t{1} << 40) + kMostSumBlocks) / kThreads;  // at most, a thread
+// Blocks of apply_update at once on a multiprocessor: as many as a small model has; fewer, with the registers that
+// narrow gradients need. 7.5 holds 1,024 threads.
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 800
+constexpr int kApplyBlocks = 4, kNarrowApplyBlocks = 4;
+#else
+constexpr int kApplyBlocks = 6, kNarrowApplyBlocks = 5;
+#endif
+static_assert(kQuadsOfGranule == kWarp, "a warp reads one granule");
+
+/// What `begin_update` adds up, and by how many of the grid's blocks.
+struct GradientSums {
+  PartialSums partial;
+  PartialSumGranules granules;  // of the partial sums
+  int shares, share_blocks;     // the last blocks of the grid add the shares up in turn
+};
+
+/// Whether a span moves in the update that begins; of most it is known without reading how many were done.
+__device__ inline bool moves(const UpdateArena& arena, const ArenaSpan& span, const UpdateControl* control) {
+  return span.frozen == 0 || (span.frozen == kFrozenForNow && moves(arena, span, control->updates + 1));
+}
+
+/// Σg² of this thread's elements in the granules that lie in memory.
+template <bool kNarrow>
+__device__ double sum_of_granules(const UpdateArena& arena, const GradientSums& sums, const UpdateControl* control) {
+  constexpr int kTogether = 4;  // granules read at once
+  const std::int64_t warps = static_cast<std::int64_t>(gridDim.x - sums.share_blocks) * kWarps;
+  double sum = 0;
+  for (std::int64_t first = grid_thread() / kWarp; first < arena.granules; first += warps * kTogether) {
+    GradientQuad g[kTogether];
+    bool counts[kTogether];
+#pragma unroll
+    for (int k = 0; k < kTogether; ++k) {
+      const std::int64_t granule = first + k * warps;
+      counts[k] = granule < arena.granules && !sums.granules.contain(granule);
+      if (!counts[k]) continue;
+      g[k] = load_gradient<kNarrow>(arena, granule * kQuadsOfGranule + threadIdx.x % kWarp);
+      counts[k] = moves(arena, arena.spans[arena.span_of_granule[granule]], control);
+    }
+#pragma unroll
+    for (int k = 0; k < kTogether; ++k) {
+      if (!counts[k]) continue;
+      const Quad wide = g[k].wide(arena.compute_dtype);
+#pragma unroll
+      for (int i = 0; i < kQuad; ++i) sum += static_cast<double>(wide.v[i]) * static_cast<double>(wide.v[i]);
+    }
+  }
+  return sum;
+}
+
+/// Σg² of the gradients that this thread added up.
+__device__ double sum_of_shares(const GradientSums& sums, int block) {
+  double sum = 0;
+  for (int share = block; share < sums.shares; share += sums.share_blocks) {
+    const auto g = static_cast<double>(make_share(sums.partial, share));
+    sum += g * g;
+  }
+  return sum;
+}
+
+/// partials[block] = Σg² over its granules or added-up partial sums; the last block adds them in order, and counts the
+/// update. In double no finite float overflows, so the sum is finite exactly where every g is.
+template <bool kNarrow>
+__global__ void __launch_bounds__(kThreads)
+    begin_update_kernel(const __grid_constant__ UpdateArena arena, const __grid_constant__ GradientSums sums,
+                        double* partials, unsigned* counter, UpdateControl* control) {
+  wait_for_kernel_before();  // it may write gradients
+  const int granule_blocks = static_cast<int>(gridDim.x) - sums.share_blocks;
+  const int block = static_cast<int>(blockIdx.x);
+  double sum = block < granule_blocks ? sum_of_granules<kNarrow>(arena, sums, control)
+                                      : sum_of_shares(sums, block - granule_blocks);
+  let_next_kernel_start();  // after the loads above, which apply_update's would slow down
+  UpdateControl now{};
+  float learning_rate = 0;
+  if (threadIdx.x == 0) {  // on their way while the blocks' sums come together
+    now = *control;
+    learning_rate = noted_learning_rate(arena);
+  }
+  sum = block_sum(sum);
+  if (threadIdx.x == 0) partials[blockIdx.x] = sum;
+  if (!last_of_grid(counter)) return;
+  double parts[kPartials];
+#pragma unroll
+  for (int k = 0; k < kPartials; ++k) {
+    const unsigned i = threadIdx.x + k * kThreads;
+    parts[k] = i < gridDim.x ? __ldcg(partials + i) : 0.0;
+  }
+  sum = 0;
+#pragma unroll
+  for (int k = 0; k < kPartials; ++k) sum += parts[k];
+  sum = block_sum(sum);
+  if (threadIdx.x != 0) return;
+  finish_begin_update(sum, learning_rate, arena, now);
+  *control = now;
+}
+
+/// The first loads of each thread are on their way while `begin_update`, which writes gradients at most, ends; those of
+/// gradients while the block works out the groups' values.
+template <class Rule, GradientForm kForm>
+__global__ void __launch_bounds__(kThreads, kForm == GradientForm::wide ? kApplyBlocks : kNarrowApplyBlocks)
+    apply_update_kernel(OptimizerKind kind, const __grid_constant__ UpdateArena arena, UpdateBuffers buffers,
+                        const UpdateControl* control) {
+  constexpr bool kNarrow = kForm != GradientForm::wide;
+  __shared__ StepValues values[kMostUpdateGroups];
+  __shared__ bool still[kMostUpdateGroups];  // a group that is frozen for now
+  const std::int64_t quads = arena.granules * kQuadsOfGranule;
+  std::int64_t i = grid_thread();
+  QuadState<Rule::kMoments> state{};
+  ArenaSpan span{};
+  const auto load = [&] {
+    state.load(arena, i);
+    span = arena.spans[arena.span_of_granule[i / kQuadsOfGranule]];
+  };
+  if (i < quads) load();
+  wait_then_let_next_start();  // for control, and partial sums
+  if (i < quads) state.g = load_gradient<kNarrow>(arena, i);
+  if (threadIdx.x < arena.group_count) {
+    const std::int64_t t = updates_of_group(arena, static_cast<std::int32_t>(threadIdx.x), control->updates);
+    values[threadIdx.x] = step_values(kind, arena.groups[threadIdx.x], static_cast<float>(t));
+    still[threadIdx.x] = t <= 0;
+  }
+  const bool skip = control->found_nonfinite != 0;
+  const float factor = control->gradient_factor, limit = limit_of<kForm>(arena, factor);
+  __syncthreads();
+  publish_buffers(buffers, skip);
+  if (skip) return;
+  while (i < quads) {
+    if (span.frozen == 0 || (span.frozen == kFrozenForNow && !still[span.group])) {
+      state.widen_weights(arena, i);
+      Rule::move(state, wide_gradient<kForm>(state.g, arena.compute_dtype, limit), values[span.group], factor);
+      state.store_moments(arena, i);
+      store_weights(arena, span, i, state.w);
+    }
+    i += grid_threads();
+    if (i >= quads) break;
+    load();
+    state.g = load_gradient<kNarrow>(arena, i);
+  }
+}
+
+using ApplyKernel = void (*)(OptimizerKind, const UpdateArena, UpdateBuffers, const UpdateControl*);
+
+/// A kind's kernels, by GradientForm.
+struct RuleRow {
+  OptimizerKind kind;
+  bool momentum;  // whether there is a first moment: only the sgd kinds may have none
+  ApplyKernel forms[3];
+};
+
+template <class Rule>
+constexpr RuleRow row(OptimizerKind kind) {
+  return {kind,
+          Rule::kMoments > 0,
+          {apply_update_kernel<Rule, GradientForm::wide>, apply_update_kernel<Rule, GradientForm::mixed>,
+           apply_update_kernel<Rule, GradientForm::clipped>}};
+}
+
+/// Of the kinds that need no norms of spans.
+const RuleRow& rule_of(OptimizerKind kind, bool momentum) {
+  using enum OptimizerKind;
+  static const RuleRow kRules[] = {row<Adam>(adam),
+                                   row<Adam>(adamw),
+                                   row<Momentum<false>>(sgd),
+                                   row<Momentum<true>>(sgd_nesterov),
+                                   row<DampenedMomentum>(sgd_dampened),
+                                   row<PlainSgd>(sgd),
+                                   row<PlainSgd>(sgd_nesterov),
+                                   row<PlainSgd>(sgd_dampened),
+                                   row<RmsProp<false, false>>(rmsprop),
+                                   row<RmsProp<false, true>>(rmsprop_momentum),
+                                   row<RmsProp<true, false>>(rmsprop_centered),
+                                   row<RmsProp<true, true>>(rmsprop_centered_momentum),
+                                   row<Lion>(lion)};
+  for (const RuleRow& rule : kRules)
+    if (rule.kind == kind && rule.momentum == momentum) return rule;
+  throw Error("update: this kind of optimizer needs a first moment");
+}
+
+__global__ void __launch_bounds__(kThreads)
+    clip_gradients_kernel(std::int64_t quads, const __grid_constant__ UpdateArena arena, const UpdateControl* control,
+                          float* out) {
+  wait_then_let_next_start();
+  const float limit = gradient_limit(arena, control->gradient_factor);
+  for (std::int64_t i = grid_thread(); i < quads; i += grid_threads())
+    quad_at(out, i) = wide_gradient<GradientForm::clipped>(load_gradient<false>(arena, i), arena.compute_dtype, limit);
+}
+
+}  // namespace
+
+void begin_update(const Exec& exec, const UpdateArena& arena, const PartialSums& partial, UpdateControl* control,
+                  Workspace workspace) {
+  static_assert(kThreads == kPartSumThreads);
+  GradientSums sums{.partial = partial, .granules = partial_sum_granules(arena, partial), .shares = shares_of(partial)};
+  sums.share_blocks = std::min(sums.shares, static_cast<int>(kMostSumBlocks));
+  const auto blocks = static_cast<unsigned>(gradient_sum_blocks(arena.granules) + sums.share_blocks);
+  const auto kernel = arena.narrow.count > 0 ? begin_update_kernel<true> : begin_update_kernel<false>;
+  launch_early(exec, kernel, dim3(blocks), dim3(kThreads), arena, sums, static_cast<double*>(workspace.data),
+               Libraries::of(exec).block_counters(exec.stream), control);
+}
+
+void apply_update(const Exec& exec, OptimizerKind kind, const UpdateArena& arena, const UpdateBuffers& buffers,
+                  const UpdateControl* control) {
+  require_group_count(arena);
+  const std::int64_t items = std::max(arena.granules * kQuadsOfGranule, buffers.elements);
+  if (items <= 0) return;
+  if (kind == OptimizerKind::lamb) return lamb_update(exec, arena, buffers, control);
+  const bool moments = arena.moment1 != nullptr || arena.granules == 0;  // of no parameters any rule will do
+  const ApplyKernel kernel = rule_of(kind, moments).forms[static_cast<std::size_t>(form_of(arena))];
+  launch_early(exec, kernel, dim3(stride_blocks(items, kThreads)), dim3(kThreads), kind, arena, buffers, control);
+}
+
+void clip_gradients(const Exec& exec, const UpdateArena& arena, const UpdateControl* control, float* out) {
+  const std::int64_t quads = arena.granules * kQuadsOfGranule;
+  if (quads == 0) return;
+  launch_early(exec, clip_gradients_kernel, dim3(stride_blocks(quads, kThreads)), dim3(kThreads), quads, arena, control,
+               out);
+}
+
+}  // namespace bantam::kernels::cuda
