@@ -1,4 +1,4 @@
-// report.html: the page of cli/report/ with a run's data in it, as columns to keep it small.
+// report.html: the page of cli/pages/ with a run's data in it, as columns to keep it small.
 #include <map>
 #include <string>
 

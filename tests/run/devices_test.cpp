@@ -8,7 +8,7 @@
 #include "bantam/base/error.h"
 #include "bantam/run/train/library_versions.h"
 
-namespace bantam::run::device_profile_test {
+namespace bantam::run::devices_test {
 namespace {
 
 TEST(LibraryVersions, EachHasOneOrAReason) {
@@ -23,4 +23,4 @@ TEST(MeasureProfile, IsOfWholeGpus) {
 }
 
 }  // namespace
-}  // namespace bantam::run::device_profile_test
+}  // namespace bantam::run::devices_test

@@ -8,7 +8,7 @@
 #include "bantam/run/train/train.h"
 #include "tests/run/run_fixture.h"
 
-namespace bantam::run::range_test_test {
+namespace bantam::run::find_lr_test {
 namespace {
 
 using RangeTestTest = RunTest;
@@ -108,4 +108,4 @@ TEST_F(RangeTestTest, RefusesRangesThatAreNone) {
 }
 
 }  // namespace
-}  // namespace bantam::run::range_test_test
+}  // namespace bantam::run::find_lr_test

@@ -8,7 +8,7 @@
 #include "bantam/run/train/run_lock.h"
 #include "tests/run/run_fixture.h"
 
-namespace bantam::run::run_list_test {
+namespace bantam::run::runs_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -142,4 +142,4 @@ TEST_F(RunListTest, AFolderThatIsNotThereIsAnError) {
 }
 
 }  // namespace
-}  // namespace bantam::run::run_list_test
+}  // namespace bantam::run::runs_test

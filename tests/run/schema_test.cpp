@@ -15,7 +15,7 @@
 #include "bantam/engine/train/trainer.h"
 #include "bantam/run/config/run_config.h"
 
-namespace bantam::run::config_reference_test {
+namespace bantam::run::schema_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -175,4 +175,4 @@ TEST(ConfigReference, KeysOfModelAndDataHaveTheirConditions) {
 }
 
 }  // namespace
-}  // namespace bantam::run::config_reference_test
+}  // namespace bantam::run::schema_test

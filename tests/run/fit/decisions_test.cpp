@@ -4,7 +4,7 @@
 #include "bantam/base/error.h"
 #include "tests/run/run_fixture.h"
 
-namespace bantam::run::settle_test {
+namespace bantam::run::decisions_test {
 namespace {
 
 class SettleTest : public RunTest {
@@ -156,4 +156,4 @@ TEST_F(SettleTest, ABudgetThatCannotBeMetIsRefused) {
 }
 
 }  // namespace
-}  // namespace bantam::run::settle_test
+}  // namespace bantam::run::decisions_test
