@@ -8,7 +8,7 @@
 
 #include "bantam/base/plain_words.h"
 #include "bantam/base/text.h"
-#include "bantam/run/session/training_run.h"
+#include "bantam/run/train/training_run.h"
 
 namespace bantam::capi {
 namespace {

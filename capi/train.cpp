@@ -1,5 +1,5 @@
 // Whole runs: run::train, its events and its outcome.
-#include "bantam/run/train.h"
+#include "bantam/run/train/train.h"
 
 #include <optional>
 #include <string>
@@ -7,7 +7,7 @@
 #include "bantam/capi/events.h"
 #include "bantam/capi/handles.h"
 #include "bantam/capi/status.h"
-#include "bantam/run/session/run_directory.h"
+#include "bantam/run/train/run_directory.h"
 
 using namespace bantam;
 using namespace bantam::capi;

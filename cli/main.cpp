@@ -15,9 +15,9 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include "bantam/cli/config/expanded_arguments.h"
-#include "bantam/cli/config/options.h"
-#include "bantam/cli/print/failure.h"
+#include "bantam/cli/failure.h"
+#include "bantam/cli/options/expanded_arguments.h"
+#include "bantam/cli/options/options.h"
 #include "bantam/cli/print/help.h"
 #include "bantam/cli/print/terminal.h"
 #include "bantam/cli/print/usage.h"

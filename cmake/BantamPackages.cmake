@@ -129,7 +129,7 @@ foreach(_target bantam_base bantam_packing bantam_memory bantam_kernels bantam_e
   get_target_property(_folder ${_target} SOURCE_DIR)
   list(TRANSFORM _sources PREPEND "${_folder}/")
   list(FILTER _sources EXCLUDE REGEX "[.]cu$")
-  if(_sources)
+  if(_sources AND NOT _target STREQUAL "bantam_cli")  # whose pages/ are those of reports
     set_source_files_properties(${_sources} TARGET_DIRECTORY ${_target} PROPERTIES COMPILE_OPTIONS "$<$<CONFIG:Release>:${_fast}>")
   endif()
 endforeach()

@@ -3,12 +3,12 @@
 
 #include <utility>
 
-#include "bantam/run/config/config_reference.h"
 #include "bantam/run/config/run_config.h"
 #include "bantam/run/plan.h"
-#include "bantam/run/session/run_directory.h"
-#include "bantam/run/session/run_observer.h"
-#include "bantam/run/train.h"
+#include "bantam/run/schema.h"
+#include "bantam/run/train/run_directory.h"
+#include "bantam/run/train/run_observer.h"
+#include "bantam/run/train/train.h"
 
 namespace bantam::run {
 

@@ -9,7 +9,7 @@ build=$1 archive=$2
 stage=$(mktemp -d)
 trap 'rm -rf "$stage"' EXIT
 mkdir -p "$stage/pack/bin" "$stage/pack/lib"
-for program in "$build"/bantam "$build"/examples/embed/embed "$build"/tests/stress/limits_stress $(find "$build"/tests/{kernels,engine,data} "$build"/tests/memory/tests_memory_cuda "$build"/tests/cli/tests_cli_see -type f -perm -u+x -name 'tests_*'); do
+for program in "$build"/bantam "$build"/examples/embed/embed "$build"/tests/stress/limits_stress $(find "$build"/tests/{kernels,engine,data} "$build"/tests/memory/tests_memory_cuda "$build"/tests/cli/tests_cli -type f -perm -u+x -name 'tests_*'); do
   [ -f "$program" ] || continue
   strip -o "$stage/pack/bin/$(basename "$program")" "$program"
 done
@@ -29,7 +29,7 @@ for test in bin/tests_*; do
   filter='*cuda' sources=
   case $test in
     *tests_memory_cuda) filter='*' ;;
-    *tests_cli_see) filter='*' sources=--source=gpu_test,gpu_memory_test ;;
+    *tests_cli) filter='*' sources=--source=gpu_test,gpu_memory_test ;;
   esac
   GTEST_FILTER=$filter "$test" --gtest_list_tests | grep -q '^ ' || continue  # no test of the kind in this program
   out=$(GTEST_FILTER=$filter timeout "${TEST_SECONDS:-300}" "$@" "$test" $sources 2>&1); rc=$?

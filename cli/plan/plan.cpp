@@ -18,7 +18,7 @@
 #include "bantam/base/json.h"
 #include "bantam/base/printable.h"
 #include "bantam/base/text.h"
-#include "bantam/cli/config/profile_flag.h"
+#include "bantam/cli/options/profile_flag.h"
 #include "bantam/cli/plan/plan_ranks.h"
 #include "bantam/cli/plan/plan_trace.h"
 #include "bantam/cli/print/bench.h"

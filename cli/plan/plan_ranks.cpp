@@ -12,7 +12,7 @@
 #include "bantam/base/json.h"
 #include "bantam/base/printable.h"
 #include "bantam/base/text.h"
-#include "bantam/cli/config/options.h"
+#include "bantam/cli/options/options.h"
 #include "bantam/cli/print/output.h"
 #include "bantam/run/fit/fitting.h"
 #include "bantam/run/plan.h"

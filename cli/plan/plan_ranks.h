@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "bantam/cli/config/run_names.h"
+#include "bantam/cli/options/run_names.h"
 #include "bantam/run/config/run_config.h"
 
 namespace bantam::cli {

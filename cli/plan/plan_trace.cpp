@@ -5,7 +5,7 @@
 
 #include "bantam/base/atomic_file.h"
 #include "bantam/base/json.h"
-#include "bantam/cli/config/run_names.h"
+#include "bantam/cli/options/run_names.h"
 #include "bantam/cli/print/output.h"
 #include "bantam/packing/planner.h"
 #include "bantam/run/bench/buffer_trace.h"

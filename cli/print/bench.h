@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "bantam/base/json.h"
-#include "bantam/cli/config/options.h"
+#include "bantam/cli/options/options.h"
 #include "bantam/run/bench/measure.h"
 #include "bantam/run/fit/step_grid.h"
 

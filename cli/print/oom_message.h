@@ -4,7 +4,7 @@
 #include <string>
 
 #include "bantam/base/error.h"
-#include "bantam/cli/config/run_names.h"
+#include "bantam/cli/options/run_names.h"
 #include "bantam/engine/plan/oom_advice.h"
 #include "bantam/run/config/step_case.h"
 

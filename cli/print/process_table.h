@@ -5,7 +5,7 @@
 #include <optional>
 #include <string>
 
-#include "bantam/cli/config/run_names.h"
+#include "bantam/cli/options/run_names.h"
 #include "bantam/run/fit/plan_target.h"
 
 namespace bantam::cli {

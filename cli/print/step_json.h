@@ -2,7 +2,7 @@
 #pragma once
 
 #include "bantam/base/json.h"
-#include "bantam/cli/config/run_names.h"
+#include "bantam/cli/options/run_names.h"
 #include "bantam/memory/device/device_profile.h"
 #include "bantam/run/bench/measure.h"
 #include "bantam/run/bench/step_limits.h"

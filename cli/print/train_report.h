@@ -7,10 +7,10 @@
 #include <string_view>
 
 #include "bantam/base/json.h"
-#include "bantam/cli/config/run_names.h"
+#include "bantam/cli/options/run_names.h"
 #include "bantam/cli/print/progress.h"
 #include "bantam/engine/train/trainer.h"
-#include "bantam/run/train.h"
+#include "bantam/run/train/train.h"
 
 namespace bantam::cli {
 

@@ -5,7 +5,7 @@
 #include <span>
 #include <string>
 
-#include "bantam/cli/config/options.h"
+#include "bantam/cli/options/options.h"
 
 namespace CLI {
 class ParseError;

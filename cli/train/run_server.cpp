@@ -16,7 +16,7 @@
 
 #include "bantam/base/error.h"
 #include "bantam/base/json.h"
-#include "bantam/cli/report/run_page.h"
+#include "bantam/cli/pages/run_page.h"
 #include "bantam/cli/train/http_server.h"
 #include "bantam/run/report/run_report.h"
 

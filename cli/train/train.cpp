@@ -1,5 +1,5 @@
 // `bantam train`: from a configuration to trained weights in a run directory.
-#include "bantam/run/train.h"
+#include "bantam/run/train/train.h"
 
 #include <algorithm>
 #include <chrono>
@@ -19,22 +19,22 @@
 #include "bantam/base/json.h"
 #include "bantam/base/plain_words.h"
 #include "bantam/base/text.h"
-#include "bantam/cli/config/options.h"
-#include "bantam/cli/print/failure.h"
+#include "bantam/cli/failure.h"
+#include "bantam/cli/options/options.h"
 #include "bantam/cli/print/oom_message.h"
 #include "bantam/cli/print/output.h"
 #include "bantam/cli/print/terminal.h"
 #include "bantam/cli/print/train_report.h"
+#include "bantam/cli/signals.h"
+#include "bantam/cli/sweep/sweep_session.h"
 #include "bantam/cli/train/run_server.h"
-#include "bantam/cli/train/signals.h"
-#include "bantam/cli/train/sweep_session.h"
-#include "bantam/cli/train/train_printer.h"
 #include "bantam/cli/train/train_ranks.h"
 #include "bantam/cli/train/trial.h"
+#include "bantam/cli/train_printer.h"
 #include "bantam/run/ranks/rank_config.h"
 #include "bantam/run/ranks/rank_devices.h"
-#include "bantam/run/session/run_record.h"
-#include "bantam/run/session/training_run.h"
+#include "bantam/run/train/run_record.h"
+#include "bantam/run/train/training_run.h"
 
 namespace bantam::cli {
 namespace {

@@ -15,14 +15,14 @@
 #include "bantam/base/error.h"
 #include "bantam/base/printable.h"
 #include "bantam/base/text.h"
-#include "bantam/cli/print/failure.h"
+#include "bantam/cli/failure.h"
 #include "bantam/cli/print/output.h"
-#include "bantam/cli/train/signals.h"
+#include "bantam/cli/signals.h"
 #include "bantam/engine/comm/handshake.h"
 #include "bantam/memory/device/host_info.h"
 #include "bantam/run/ranks/rank_devices.h"
-#include "bantam/run/session/checkpoint_folder.h"
-#include "bantam/run/session/training_run.h"
+#include "bantam/run/train/checkpoint_folder.h"
+#include "bantam/run/train/training_run.h"
 
 namespace bantam::cli {
 namespace {

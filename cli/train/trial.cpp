@@ -17,7 +17,7 @@
 #include "bantam/base/plain_words.h"
 #include "bantam/base/text.h"
 #include "bantam/data/delivery/data_config.h"
-#include "bantam/run/fit/settle.h"
+#include "bantam/run/fit/decisions.h"
 
 namespace bantam::cli {
 

@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "bantam/cli/config/run_names.h"
-#include "bantam/run/train.h"
+#include "bantam/cli/options/run_names.h"
+#include "bantam/run/train/train.h"
 
 namespace bantam::cli {
 

@@ -13,7 +13,7 @@
 #include "bantam/base/error.h"
 #include "bantam/engine/comm/collectives.h"
 #include "bantam/run/ranks/rank_config.h"
-#include "bantam/run/session/algorithm_cache.h"
+#include "bantam/run/train/algorithm_cache.h"
 
 namespace bantam::run {
 namespace {

@@ -11,7 +11,7 @@
 #include "bantam/engine/autograd/parameters.h"
 #include "bantam/engine/graph/frozen_norms.h"
 #include "bantam/models/infer/predictor.h"
-#include "bantam/run/session/algorithm_cache.h"
+#include "bantam/run/train/algorithm_cache.h"
 
 namespace bantam::run {
 namespace {

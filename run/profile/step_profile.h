@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "bantam/run/bench/step_limits.h"
-#include "bantam/run/profile/explain.h"
+#include "bantam/run/explain/explain.h"
+#include "bantam/run/explain/step_recording.h"
 #include "bantam/run/profile/step_advice.h"
-#include "bantam/run/profile/step_recording.h"
 
 namespace bantam::run {
 

@@ -14,7 +14,7 @@
 
 #include "bantam/base/atomic_file.h"
 #include "bantam/base/protobuf.h"
-#include "bantam/run/session/run_lock.h"
+#include "bantam/run/train/run_lock.h"
 
 namespace bantam::run {
 namespace {

@@ -19,8 +19,8 @@
 #include "bantam/engine/comm/replica_shares.h"
 #include "bantam/engine/graph/norm_exchange.h"
 #include "bantam/engine/step/training_session.h"
+#include "bantam/run/fit/decisions.h"
 #include "bantam/run/fit/fitting.h"
-#include "bantam/run/fit/settle.h"
 #include "bantam/run/ranks/rank_devices.h"
 
 namespace bantam::run {

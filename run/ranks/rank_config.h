@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "bantam/run/config/run_config.h"
-#include "bantam/run/fit/settle.h"
+#include "bantam/run/fit/decisions.h"
 #include "bantam/run/ranks/run_ranks.h"
 
 namespace bantam::run {

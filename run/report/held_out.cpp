@@ -16,10 +16,10 @@
 #include "bantam/data/survey/sample_views.h"
 #include "bantam/engine/graph/model.h"
 #include "bantam/engine/ops/ops.h"
-#include "bantam/run/session/algorithm_cache.h"
-#include "bantam/run/use/evaluation.h"
-#include "bantam/run/use/output_reading.h"
-#include "bantam/run/use/reserved_runtime.h"
+#include "bantam/run/evaluate/evaluation.h"
+#include "bantam/run/predict/output_reading.h"
+#include "bantam/run/train/algorithm_cache.h"
+#include "bantam/run/trained/reserved_runtime.h"
 
 namespace bantam::run {
 namespace {

@@ -12,8 +12,8 @@
 
 #include "bantam/data/images/image.h"
 #include "bantam/engine/metrics/metric.h"
-#include "bantam/run/use/task.h"
-#include "bantam/run/use/trained_model.h"
+#include "bantam/run/trained/task.h"
+#include "bantam/run/trained/trained_model.h"
 
 namespace bantam::run {
 

@@ -11,8 +11,8 @@
 #include "bantam/base/error.h"
 #include "bantam/base/text.h"
 #include "bantam/run/config/run_config.h"
-#include "bantam/run/use/class_report.h"
-#include "bantam/run/use/evaluation.h"
+#include "bantam/run/evaluate/class_report.h"
+#include "bantam/run/evaluate/evaluation.h"
 
 namespace bantam::run {
 namespace fs = std::filesystem;

@@ -13,8 +13,8 @@
 
 #include "bantam/run/report/held_out.h"
 #include "bantam/run/report/tensor_histogram.h"
-#include "bantam/run/session/metrics_history.h"
-#include "bantam/run/session/run_list.h"
+#include "bantam/run/runs.h"
+#include "bantam/run/train/metrics_history.h"
 
 namespace bantam::run {
 

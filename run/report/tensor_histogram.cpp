@@ -13,8 +13,8 @@
 #include "bantam/base/error.h"
 #include "bantam/base/folder_file.h"
 #include "bantam/base/json.h"
-#include "bantam/run/session/json_fields.h"
-#include "bantam/run/session/tensor_statistics.h"
+#include "bantam/run/inspect/tensor_statistics.h"
+#include "bantam/run/train/json_fields.h"
 
 namespace bantam::run {
 namespace {

@@ -12,8 +12,8 @@
 #include "bantam/base/error.h"
 #include "bantam/base/json.h"
 #include "bantam/base/text.h"
-#include "bantam/run/session/json_fields.h"
-#include "bantam/run/session/run_directory.h"
+#include "bantam/run/train/json_fields.h"
+#include "bantam/run/train/run_directory.h"
 
 namespace bantam::run {
 namespace fs = std::filesystem;

@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "bantam/run/session/run_lock.h"
 #include "bantam/run/sweep/sweep_plan.h"
+#include "bantam/run/train/run_lock.h"
 
 namespace bantam::run {
 

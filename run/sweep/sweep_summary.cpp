@@ -12,8 +12,8 @@
 #include "bantam/base/folder_file.h"
 #include "bantam/base/json.h"
 #include "bantam/base/stable_sort.h"
-#include "bantam/run/session/run_list.h"
-#include "bantam/run/session/run_record.h"
+#include "bantam/run/runs.h"
+#include "bantam/run/train/run_record.h"
 
 namespace bantam::run {
 namespace {

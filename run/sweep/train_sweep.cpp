@@ -7,8 +7,8 @@
 #include "bantam/base/error.h"
 #include "bantam/base/folder_file.h"
 #include "bantam/base/plain_words.h"
-#include "bantam/run/session/run_record.h"
-#include "bantam/run/session/training_run.h"
+#include "bantam/run/train/run_record.h"
+#include "bantam/run/train/training_run.h"
 
 namespace bantam::run {
 namespace {

@@ -8,9 +8,9 @@
 #include <string>
 #include <vector>
 
-#include "bantam/run/session/run_observer.h"
 #include "bantam/run/sweep/sweep_folder.h"
-#include "bantam/run/train.h"
+#include "bantam/run/train/run_observer.h"
+#include "bantam/run/train/train.h"
 
 namespace bantam::run {
 

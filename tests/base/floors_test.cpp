@@ -23,9 +23,9 @@ using testing::public_headers;
 using Files = std::map<std::string, std::string>;
 
 /// A floor with its rooms, from the bottom up. A room is a folder; a floor's own folder is a room, too ("" here) where
-/// files lie in it. A room includes rooms before it on its floor, and whatever lies on floors before its own, except
-/// for those in `not_below`. Of kernels/, the rooms cpu/ and cuda/ of all families come after the families' own, and
-/// neither includes the other.
+/// files lie in it; a unit there that is listed by its name is a room of its own, as commands of one file are. A room
+/// includes rooms before it on its floor, and whatever lies on floors before its own, except for those in `not_below`.
+/// Of kernels/, the rooms cpu/ and cuda/ of all families come after the families' own, and neither includes the other.
 struct Floor {
   std::string name;
   std::vector<std::string> rooms;
@@ -101,10 +101,17 @@ const std::vector<Floor> kHouse = {
     {"data", {"files", "formats", "images", "augment", "pipeline", "delivery", "survey"}, {}},
     {"models", {"infer", "zoo", "yaml", "onnx", "onnx/import"}, {"data"}},
     {"run",
-     {"config", "weights", "fit", "log", "ranks", "session", "begin", "use", "report", "bench", "profile", "", "sweep"},
+     {"config",  "weights", "fit",     "ranks",   "log",     "train",    "bench",   "runs",
+      "compare", "devices", "doctor",  "init",    "trained", "evaluate", "explain", "find_lr",
+      "inspect", "plan",    "predict", "profile", "report",  "schema",   "run",     "sweep"},
      {}},
     {"capi", {""}, {}},
-    {"cli", {"config", "print", "report", "begin", "train", "plan", "see", "use", ""}, {"capi"}},
+    {"cli",
+     {"options", "print",   "failure",    "signals", "train_printer", "pages",  "sweep",    "train",
+      "bench",   "compare", "completion", "data",    "devices",       "doctor", "evaluate", "predict",
+      "profile", "explain", "export",     "find_lr", "import",        "init",   "inspect",  "plan",
+      "report",  "runs",    "schema",     "summary", "validate",      "main"},
+     {"capi"}},
 };
 
 /// Where a file lies: its floor and room, as places in kHouse; -1 where there are none.
@@ -120,8 +127,11 @@ Place place_of(const std::string& path) {
   const std::string room = slash == std::string::npos ? "" : folder.substr(slash + 1);
   for (std::size_t f = 0; f < kHouse.size(); ++f) {
     if (kHouse[f].name != floor) continue;
-    const auto at = std::ranges::find(kHouse[f].rooms, room);
-    return {static_cast<int>(f), at == kHouse[f].rooms.end() ? -1 : static_cast<int>(at - kHouse[f].rooms.begin())};
+    const std::vector<std::string>& rooms = kHouse[f].rooms;
+    auto at = std::ranges::find(rooms, room);
+    if (room.empty())
+      if (const auto own = std::ranges::find(rooms, fs::path(path).stem().string()); own != rooms.end()) at = own;
+    return {static_cast<int>(f), at == rooms.end() ? -1 : static_cast<int>(at - rooms.begin())};
   }
   return {};
 }
@@ -280,7 +290,7 @@ TEST(WallChecker, FindsEachFault) {
                      {"data/formats/d.h", "#include \"bantam/models/zoo/m.h\"\n"},
                      {"models/zoo/m.h", "#include \"bantam/data/formats/d.h\"\n#include \"../x.h\"\n"},
                      {"cli/print/c.h", "#include \"bantam/base/gone.h\"\n"},
-                     {"cli/see/p.cpp", "#include <nlohmann/json.hpp>\nfmt::print(\"{}\", name);\n"},
+                     {"cli/runs.cpp", "#include <nlohmann/json.hpp>\nfmt::print(\"{}\", name);\n"},
                      {"engine/ops/o.h", "#include \"bantam/engine/train/t.h\"\n"},
                      {"engine/train/t.h", "std::call_once(flag, work);\n"},
                      {"kernels/norm/cpu/n.h", ""},
@@ -293,8 +303,8 @@ TEST(WallChecker, FindsEachFault) {
             (std::vector<std::string>{
                 "base/a.h points up to memory/device/b.h",
                 "cli/print/c.h includes base/gone.h, which does not exist",
-                "cli/see/p.cpp has fmt::print(: write by cli/print/output.h, which escapes names",
-                "cli/see/p.cpp includes nlohmann/json.hpp: include base/json.h",
+                "cli/runs.cpp has fmt::print(: write by cli/print/output.h, which escapes names",
+                "cli/runs.cpp includes nlohmann/json.hpp: include base/json.h",
                 "data/formats/d.h points up to models/zoo/m.h",
                 "engine/attic/x.h is in no known room",
                 "engine/ops/o.h points up to engine/train/t.h",

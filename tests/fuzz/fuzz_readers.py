@@ -23,7 +23,7 @@ TARGET = "fuzz_replay_test"
 # The sources that are compiled with sanitizers.
 READERS = re.compile(r"^(base|data/files|data/formats|data/images|models/onnx|run/config)/|"
                      r"^engine/comm/(handshake|frame_stream)|^engine/train/safetensors|^memory/device/device_profile|"
-                     r"^run/session/(checkpoint_folder|metrics_history|run_record)|^run/weights/torch_|^cli/train/http_request|"
+                     r"^run/train/(checkpoint_folder|metrics_history|run_record)|^run/weights/torch_|^cli/train/http_request|"
                      r"^tests/fuzz/readers")
 SANITIZERS = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-fno-omit-frame-pointer", "-g1"]
 RULES = """rule compile

@@ -33,9 +33,9 @@
 #include "bantam/models/onnx/onnx_import.h"
 #include "bantam/models/onnx/onnx_model.h"
 #include "bantam/run/config/run_config.h"
-#include "bantam/run/session/checkpoint_folder.h"
-#include "bantam/run/session/metrics_history.h"
-#include "bantam/run/session/run_record.h"
+#include "bantam/run/train/checkpoint_folder.h"
+#include "bantam/run/train/metrics_history.h"
+#include "bantam/run/train/run_record.h"
 #include "bantam/run/weights/torch_file.h"
 
 namespace bantam::testing {

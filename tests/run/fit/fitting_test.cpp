@@ -10,8 +10,8 @@
 #include "bantam/base/error.h"
 #include "bantam/engine/train/trainer.h"
 #include "bantam/memory/limits/process_limit.h"
+#include "bantam/run/fit/decisions.h"
 #include "bantam/run/fit/run_plan.h"
-#include "bantam/run/fit/settle.h"
 
 namespace bantam::run::fitting_test {
 namespace {

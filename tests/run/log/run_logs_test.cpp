@@ -9,7 +9,7 @@
 #include "bantam/base/protobuf.h"
 #include "bantam/engine/train/safetensors.h"
 #include "bantam/run/log/event_records.h"
-#include "bantam/run/train.h"
+#include "bantam/run/train/train.h"
 #include "tests/run/run_fixture.h"
 
 namespace bantam::run::run_logs_test {

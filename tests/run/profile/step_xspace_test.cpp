@@ -11,7 +11,7 @@
 
 #include "bantam/base/atomic_file.h"
 #include "bantam/base/protobuf.h"
-#include "bantam/run/session/run_lock.h"
+#include "bantam/run/train/run_lock.h"
 #include "tests/run/run_fixture.h"
 
 namespace bantam::run::step_xspace_test {

@@ -14,7 +14,7 @@
 #include "bantam/engine/layers/layers.h"
 #include "bantam/engine/runtime/runtime.h"
 #include "bantam/engine/step/training_session.h"
-#include "bantam/run/train.h"
+#include "bantam/run/train/train.h"
 #include "tests/run/run_fixture.h"
 
 namespace bantam::run::run_ranks_test {

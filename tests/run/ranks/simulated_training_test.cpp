@@ -8,8 +8,8 @@
 #include "bantam/base/error.h"
 #include "bantam/base/sha256.h"
 #include "bantam/engine/comm/simulator.h"
-#include "bantam/run/session/run_directory.h"
-#include "bantam/run/train.h"
+#include "bantam/run/train/run_directory.h"
+#include "bantam/run/train/train.h"
 #include "tests/run/run_fixture.h"
 
 namespace bantam::run::simulated_training_test {

@@ -8,9 +8,9 @@
 #include <span>
 
 #include "bantam/base/error.h"
+#include "bantam/run/evaluate/evaluation.h"
 #include "bantam/run/report/run_differences.h"
-#include "bantam/run/train.h"
-#include "bantam/run/use/evaluation.h"
+#include "bantam/run/train/train.h"
 #include "tests/run/run_fixture.h"
 
 namespace bantam::run::run_report_test {

@@ -6,9 +6,9 @@
 #include "bantam/base/error.h"
 #include "bantam/base/sha256.h"
 #include "bantam/engine/train/safetensors.h"
-#include "bantam/run/session/fingerprint.h"
-#include "bantam/run/session/run_record.h"
-#include "bantam/run/train.h"
+#include "bantam/run/train/fingerprint.h"
+#include "bantam/run/train/run_record.h"
+#include "bantam/run/train/train.h"
 #include "bantam/run/weights/initial_weights.h"
 #include "tests/run/run_fixture.h"
 

@@ -11,7 +11,7 @@
 #include "bantam/base/philox.h"
 #include "bantam/data/delivery/data_config.h"
 #include "bantam/engine/train/safetensors.h"
-#include "bantam/run/train.h"
+#include "bantam/run/train/train.h"
 #include "bantam/run/weights/patch_covariance.h"
 #include "tests/run/run_fixture.h"
 
