@@ -182,8 +182,9 @@ class DamageTest : public RunTest {
   /// of config.yaml asks for another budget.
   void check_message(const Error& error, const std::string& damage) const {
     const std::string message = error.what();
-    if (dynamic_cast<const OutOfMemory*>(&error) == nullptr)
+    if (dynamic_cast<const OutOfMemory*>(&error) == nullptr) {
       EXPECT_NE(message.find(path("r").string()), std::string::npos) << damage << ": " << message;
+    }
     for (const char* words :
          {"json.exception", "filesystem error", "yaml-cpp", "basic_string", "stoi", "stod", "vector::"})
       EXPECT_EQ(message.find(words), std::string::npos) << damage << ": " << message;
