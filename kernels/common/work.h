@@ -1,6 +1,7 @@
 // Internal: noting the work of a call, and the sums that several families count.
 #pragma once
 
+#include "bantam/base/dtype.h"
 #include "bantam/kernels/common/dispatch.h"
 #include "bantam/kernels/common/parameter_target.h"
 #include "bantam/kernels/common/statistics_output.h"

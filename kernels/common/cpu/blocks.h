@@ -7,6 +7,7 @@
 
 #include "bantam/base/parallel.h"
 #include "bantam/kernels/common/cpu/convert.h"
+#include "bantam/kernels/common/exec.h"
 
 namespace bantam::kernels::cpu {
 
