@@ -27,8 +27,8 @@ class Composites {
 
   std::vector<Node> replaced() {
     for (Node& node : nodes_)
-      for (const auto& match :
-           {&Composites::product, &Composites::layer_norm, &Composites::chosen_channels, &Composites::clip})
+      for (const auto& match : {&Composites::product, &Composites::layer_norm, &Composites::chosen_channels,
+                                &Composites::clip, &Composites::softplus})
         if (auto found = (this->*match)(node)) {
           found->name = node.name;
           found->module = node.module;
@@ -236,6 +236,25 @@ class Composites {
       }
     }
     return std::nullopt;
+  }
+
+  /// PyTorch's Where(beta * x > threshold, x, Softplus(beta * x) / beta): from 15 on both are equal to 3e-7.
+  std::optional<Node> softplus(const Node& node) const {
+    if (node.op != "Where" || node.inputs.size() != 3) return std::nullopt;
+    const std::string &x = node.inputs[1], &curve = node.inputs[2];
+    const Node *greater = maker(node.inputs[0], "Greater"), *div = maker(curve, "Div");
+    const Node* inner = maker(div == nullptr ? curve : div->inputs[0], "Softplus");
+    if (greater == nullptr || greater->inputs.size() != 2 || inner == nullptr || greater->inputs[0] != inner->inputs[0])
+      return std::nullopt;
+    const auto threshold = scalar(greater->inputs[1]);
+    if (!threshold || *threshold < 15) return std::nullopt;
+    const Node* mul = maker(inner->inputs[0], "Mul");
+    if (inner->inputs[0] == x && div == nullptr) return Node{.op = "Softplus", .inputs = {x}};
+    if (mul == nullptr || mul->inputs.size() != 2 || mul->inputs[0] != x || div == nullptr || div->inputs.size() != 2)
+      return std::nullopt;
+    const auto beta = scalar(mul->inputs[1]), divisor = scalar(div->inputs[1]);
+    if (!beta || !divisor || !near(*divisor, *beta)) return std::nullopt;
+    return *beta == 1 ? Node{.op = "Softplus", .inputs = {x}} : Node{.op = "Div", .inputs = div->inputs};
   }
 
   static bool swaps_batch(const Node& node) {

@@ -9,7 +9,8 @@
 namespace bantam::onnx {
 
 /// The nodes with each group's last one replaced by the op: Gelu (of Erf or Tanh), Swish, HardSwish, HardSigmoid, Mish,
-/// Clip, and LayerNormalization without scale. The others of a group stay, for whoever reads them as well.
+/// Softplus (of Where), Clip, and LayerNormalization without scale. The others of a group stay, for whoever reads them
+/// as well.
 std::vector<Node> with_composites(std::vector<Node> nodes, const Constants& constants);
 
 }  // namespace bantam::onnx

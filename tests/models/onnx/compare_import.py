@@ -73,9 +73,10 @@ def activation_net(activation):
 ACTIVATIONS = {
     "relu": nn.ReLU(), "relu6": nn.ReLU6(), "leaky": nn.LeakyReLU(0.2), "prelu": nn.PReLU(8), "prelu_shared": nn.PReLU(),
     "elu": nn.ELU(0.7), "selu": nn.SELU(), "gelu": nn.GELU(), "silu": nn.SiLU(), "mish": nn.Mish(),
-    "hardswish": nn.Hardswish(), "hardsigmoid": nn.Hardsigmoid(), "softplus": nn.Softplus(), "sigmoid": nn.Sigmoid(),
-    "tanh": nn.Tanh(), "clamp": Lambda(lambda self, x: torch.clamp(x, min=0)),
-    "clamp_6": Lambda(lambda self, x: torch.clamp(x, 0, 6)), "gelu_tanh": nn.GELU(approximate="tanh"),
+    "hardswish": nn.Hardswish(), "hardsigmoid": nn.Hardsigmoid(), "softplus": nn.Softplus(),
+    "softplus_beta": nn.Softplus(beta=2), "sigmoid": nn.Sigmoid(), "tanh": nn.Tanh(),
+    "clamp": Lambda(lambda self, x: torch.clamp(x, min=0)), "clamp_6": Lambda(lambda self, x: torch.clamp(x, 0, 6)),
+    "gelu_tanh": nn.GELU(approximate="tanh"),
 }
 
 # name: (module, (height, width), options of torch.onnx.export)

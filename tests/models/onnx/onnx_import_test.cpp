@@ -336,6 +336,7 @@ Model composite(const std::vector<std::pair<std::string, std::vector<std::string
                                                                                         {"six", 6},
                                                                                         {"sixth", 1.0f / 6},
                                                                                         {"zero", 0},
+                                                                                        {"twenty", 20},
                                                                                         {"root", 1.41421356f}}) {
     Tensor tensor = scalar(value);
     tensor.name = name;
@@ -366,6 +367,18 @@ TEST(ImportOnnx, ReadsActivationsThatWereComposed) {
   EXPECT_EQ(layers_of(composite({{"Add", {"x", "three"}}, {"Clip", {"n0", "zero", "six"}}, {"Mul", {"n1", "sixth"}}})),
             with("hard_sigmoid"));
   EXPECT_EQ(layers_of(composite({{"Max", {"x", "zero"}}, {"Min", {"n0", "six"}}})), with("relu6"));
+  EXPECT_EQ(layers_of(composite({{"Softplus", {"x"}}, {"Greater", {"x", "twenty"}}, {"Where", {"n1", "x", "n0"}}})),
+            with("softplus"));
+  EXPECT_EQ(layers_of(composite({{"Mul", {"x", "one"}},
+                                 {"Softplus", {"n0"}},
+                                 {"Div", {"n1", "one"}},
+                                 {"Greater", {"n0", "twenty"}},
+                                 {"Where", {"n3", "x", "n2"}}})),
+            with("softplus"));
+  EXPECT_THROW(
+      (void)layers_of(composite({{"Softplus", {"x"}}, {"Greater", {"x", "six"}}, {"Where", {"n1", "x", "n0"}}})),
+      DataError)
+      << "the line begins where it is seen";
 }
 
 TEST(ImportOnnx, SqueezeAndExcitationIsOneLayer) {
