@@ -72,6 +72,7 @@ std::uint64_t AppendedFile::bytes() {
 FileSum AppendedFile::position() {
   if (file_.path.empty()) return {};
   follow();
+  if (cut_to_ && sum_.bytes() != *cut_to_) return {.bytes = *cut_to_ + waiting_.size()};  // it could not be read
   RunningSum sum = sum_;
   sum.add(waiting_);
   return sum.finished();
@@ -108,13 +109,14 @@ void AppendedFile::keep_copy(const FileSum& position) {
 void AppendedFile::cut(const FileSum& position) {
   if (file_.path.empty()) return;
   std::string reason;
+  struct stat there {};
+  const bool is_there = look(file_.path, there);
+  const bool is_longer = is_there && static_cast<std::uint64_t>(there.st_size) > position.bytes;
   try {
-    struct stat there {};
-    const bool is_there = look(file_.path, there);
     sum_ = sum_of(file_, position.bytes);
     if (!position.sha256.empty() && sum_.finished() != position && is_there && there.st_size > 0)
       return keep_copy(position), follow();
-    if (is_there && static_cast<std::uint64_t>(there.st_size) > position.bytes) {
+    if (is_longer) {
       cut_to_ = position.bytes;
       reason = cut_now();
     } else if (sum_.bytes() < position.bytes) {
@@ -122,6 +124,7 @@ void AppendedFile::cut(const FileSum& position) {
     }
   } catch (const DataError& error) {
     reason = error.what();
+    if (is_longer) cut_to_ = position.bytes;  // what cannot be read now is cut before the next record
   }
   if (!reason.empty())
     warn_(

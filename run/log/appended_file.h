@@ -41,8 +41,8 @@ class AppendedFile {
   /// which earlier programs wrote, fits all bytes. Changes nothing.
   std::string difference_from(const FileSum& position) const;
   /// Before the first record: removes what follows the first bytes of the file. `warn` is told where the file is
-  /// shorter, and stays so, and where it cannot be cut: then the records to come wait until it can. A file of other
-  /// bytes is copied beside it first, and its whole lines until there stay; of other records none do.
+  /// shorter, and stays so, and where it cannot be read or cut: then the records to come wait until it can be cut. A
+  /// file of other bytes is copied beside it first, and its whole lines until there stay; of other records none do.
   void cut(const FileSum& position);
   /// The last flush; says what the file lacks where there was no room.
   void end();

@@ -70,6 +70,20 @@ TEST_F(AppendedFileTest, ACutFileGoesOn) {
   EXPECT_EQ(file.position(), of_file());
 }
 
+TEST_F(AppendedFileTest, WhatCannotBeReadIsCutBeforeTheNextRecord) {
+  fs::create_symlink("longer than the position", path("log"));  // not read, as a file of a disk that fails for a while
+  AppendedFile file = log();
+  file.cut(of_text("one\n"));
+  EXPECT_TRUE(warned("should have 4 bytes of the updates before"));
+  EXPECT_EQ(file.position(), (FileSum{.bytes = 4})) << "a sum of what was not read would be another file's";
+  fs::remove(path("log"));
+  write_file_atomically(path("log"), "one\ntwo\nthree\n");
+  file.add("2\n");
+  file.flush();
+  EXPECT_EQ(read_file(path("log")), "one\n2\n");
+  EXPECT_EQ(file.position(), of_file());
+}
+
 TEST_F(AppendedFileTest, AFileOfOtherBytesIsToldAndKept) {
   write_file_atomically(path("log"), "one\ntwx\nthree\n");
   AppendedFile file = log();
