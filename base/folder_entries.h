@@ -13,7 +13,7 @@ struct FolderEntry {
   bool is_folder = false;  ///< or a link to one
 };
 
-/// What lies in `folder`, in no order, without "." and "..". Where it cannot be read: `error` says why, and the list
+/// Lists a folder, in no order, without "." and "..". Where it cannot be read: `error` says why, and the list
 /// has what was read. Throws std::bad_alloc. In place of std::filesystem::directory_iterator, which ends the process
 /// where memory ends (it is noexcept within libstdc++).
 std::vector<FolderEntry> list_entries(const std::filesystem::path& folder, std::error_code& error);

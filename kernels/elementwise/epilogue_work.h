@@ -6,7 +6,7 @@
 
 namespace bantam::kernels::meta {
 
-/// What an epilogue reads, of an output of so many elements and channels.
+/// Counts the elements that an epilogue reads for an output of so many elements and channels.
 inline std::int64_t epilogue_elements(const Epilogue& epilogue, std::int64_t elements, std::int64_t channels) {
   return unless_null(epilogue.bias, channels) + unless_null(epilogue.residual, elements);
 }

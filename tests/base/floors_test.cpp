@@ -25,7 +25,7 @@ using Files = std::map<std::string, std::string>;
 /// A floor with its rooms, from the bottom up. A room is a folder; a floor's own folder is a room, too ("" here) where
 /// files lie in it; a unit there that is listed by its name is a room of its own, as commands of one file are. A room
 /// includes rooms before it on its floor, and whatever lies on floors before its own, except for those in `not_below`.
-/// Of kernels/, the rooms cpu/ and cuda/ of all families come after the families' own, and neither includes the other.
+/// In kernels/ the rooms cpu/ and cuda/ of all families come after the families' own, and neither includes the other.
 struct Floor {
   std::string name;
   std::vector<std::string> rooms;
