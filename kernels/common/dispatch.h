@@ -24,12 +24,30 @@ std::unique_ptr<DeviceLibraries> make_device_libraries(Device device);
 
 }  // namespace bantam::kernels
 
-/// Of the two below: the kernel on the CPU, and `on_cuda` on CUDA, which may name `bantam_exec_`.
+/// Declares kernel `name`, a function of the type `Type`, on the CPU and on CUDA, and its twin in `kernels::work`,
+/// which notes a call's bytes and operations and runs nothing. Stands in namespace bantam::kernels.
+#define BANTAM_DECLARE_KERNEL(Type, name) \
+  namespace cuda {                        \
+  Type name;                              \
+  }                                       \
+  BANTAM_DECLARE_CPU_KERNEL(Type, name)
+
+/// The same for a kernel that only the CPU has.
+#define BANTAM_DECLARE_CPU_KERNEL(Type, name) \
+  namespace cpu {                             \
+  Type name;                                  \
+  }                                           \
+  namespace work {                            \
+  Type name;                                  \
+  }
+
+/// Logs the call's work, then runs the CPU kernel or, on a CUDA device, `on_cuda`, which may name `bantam_exec_`.
+/// Internal to the two below.
 #define BANTAM_DISPATCH(exec, name, on_cuda, ...)               \
   do {                                                          \
     const ::bantam::kernels::Exec& bantam_exec_ = (exec);       \
     if (bantam_exec_.log != nullptr) {                          \
-      ::bantam::kernels::meta::name(bantam_exec_, __VA_ARGS__); \
+      ::bantam::kernels::work::name(bantam_exec_, __VA_ARGS__); \
     }                                                           \
     if (bantam_exec_.device.is_cpu()) {                         \
       ::bantam::kernels::cpu::name(bantam_exec_, __VA_ARGS__);  \
@@ -39,9 +57,8 @@ std::unique_ptr<DeviceLibraries> make_device_libraries(Device device);
   } while (false)
 
 /// Calls kernel `name` of the backend that `exec.device` names, with `exec` as the first argument and, on CUDA, its
-/// device current; on a meta device nothing runs. Where there is an `exec.log`, `kernels::meta` notes the call's work
-/// in it first (arguments are then evaluated twice). The one place where backends are chosen: a contract `<op>.h`
-/// declares `name` in `cpu`, `cuda` and `meta`.
+/// device current; on a meta device nothing runs. Where there is an `exec.log`, `kernels::work` notes the call's work
+/// in it first (arguments are then evaluated twice). The one place where backends are chosen.
 #if defined(BANTAM_WITH_CUDA)
 #define BANTAM_KERNEL(exec, name, ...)                                                        \
   BANTAM_DISPATCH(exec, name, const ::bantam::DeviceScope bantam_scope_(bantam_exec_.device); \
@@ -51,6 +68,6 @@ std::unique_ptr<DeviceLibraries> make_device_libraries(Device device);
   BANTAM_DISPATCH(exec, name, throw ::bantam::DeviceError("this build of Bantam has no CUDA backend"), __VA_ARGS__)
 #endif
 
-/// The same for a kernel that only the CPU has: a contract declares `name` in `cpu` and `meta`.
+/// The same for a kernel that only the CPU has.
 #define BANTAM_CPU_KERNEL(exec, name, ...) \
   BANTAM_DISPATCH(exec, name, throw ::bantam::DeviceError(#name " runs on the CPU alone"), __VA_ARGS__)

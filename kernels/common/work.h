@@ -6,7 +6,7 @@
 #include "bantam/kernels/common/parameter_target.h"
 #include "bantam/kernels/common/statistics_output.h"
 
-namespace bantam::kernels::meta {
+namespace bantam::kernels::work {
 
 /// Into the log, where there is one.
 inline void note(const Exec& exec, const char* kernel, const KernelWork& work) {
@@ -37,4 +37,4 @@ inline std::int64_t gradient_bytes(const ParameterTarget& target, std::int64_t e
   return gradient_bytes(target.data, target.accumulate, elements);
 }
 
-}  // namespace bantam::kernels::meta
+}  // namespace bantam::kernels::work

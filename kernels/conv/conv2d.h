@@ -64,23 +64,9 @@ using Conv2dGradWeight = void(const Exec&, const Conv2dShape&, DType dtype, cons
 using Conv2dInputSums = void(const Exec&, const Conv2dShape&, DType dtype, const void* w, const float* dw, float* sums,
                              bool accumulate);
 
-namespace cpu {
-Conv2dForward conv2d_forward;
-Conv2dGradInput conv2d_grad_input;
-Conv2dGradWeight conv2d_grad_weight;
-Conv2dInputSums conv2d_input_sums;
-}  // namespace cpu
-namespace cuda {
-Conv2dForward conv2d_forward;
-Conv2dGradInput conv2d_grad_input;
-Conv2dGradWeight conv2d_grad_weight;
-Conv2dInputSums conv2d_input_sums;
-}  // namespace cuda
-namespace meta {
-Conv2dForward conv2d_forward;
-Conv2dGradInput conv2d_grad_input;
-Conv2dGradWeight conv2d_grad_weight;
-Conv2dInputSums conv2d_input_sums;
-}  // namespace meta
+BANTAM_DECLARE_KERNEL(Conv2dForward, conv2d_forward);
+BANTAM_DECLARE_KERNEL(Conv2dGradInput, conv2d_grad_input);
+BANTAM_DECLARE_KERNEL(Conv2dGradWeight, conv2d_grad_weight);
+BANTAM_DECLARE_KERNEL(Conv2dInputSums, conv2d_input_sums);
 
 }  // namespace bantam::kernels

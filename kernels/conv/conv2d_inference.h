@@ -1,6 +1,7 @@
 // Convolution for inference: weights in the order that the kernel reads, and its epilogue in the same pass.
 #pragma once
 
+#include "bantam/kernels/common/dispatch.h"
 #include "bantam/kernels/conv/conv2d.h"
 #include "bantam/kernels/elementwise/epilogue.h"
 
@@ -23,17 +24,7 @@ using Conv2dPackWeights = void(const Exec&, const Conv2dShape&, DType dtype, voi
 using Conv2dInference = void(const Exec&, const Conv2dShape&, DType dtype, const void* x, const void* w,
                              const Epilogue&, void* y, Workspace);
 
-namespace cpu {
-Conv2dPackWeights conv2d_pack_weights;
-Conv2dInference conv2d_inference;
-}  // namespace cpu
-namespace cuda {
-Conv2dPackWeights conv2d_pack_weights;
-Conv2dInference conv2d_inference;
-}  // namespace cuda
-namespace meta {
-Conv2dPackWeights conv2d_pack_weights;
-Conv2dInference conv2d_inference;
-}  // namespace meta
+BANTAM_DECLARE_KERNEL(Conv2dPackWeights, conv2d_pack_weights);
+BANTAM_DECLARE_KERNEL(Conv2dInference, conv2d_inference);
 
 }  // namespace bantam::kernels

@@ -1,6 +1,7 @@
 // A convolution and the 2x2 max pooling of its output, which is never written: the maxima are found as sums are stored.
 #pragma once
 
+#include "bantam/kernels/common/dispatch.h"
 #include "bantam/kernels/conv/conv2d.h"
 #include "bantam/kernels/pool/pool2d.h"
 
@@ -27,17 +28,7 @@ using Conv2dPoolForward = void(const Exec&, const Conv2dShape&, DType dtype, con
 using Conv2dPoolGradWeight = void(const Exec&, const Conv2dShape&, DType dtype, const void* x, const void* dy,
                                   const std::uint16_t* winner, const Conv2dWeightGradient&, Workspace);
 
-namespace cpu {
-Conv2dPoolForward conv2d_pool_forward;
-Conv2dPoolGradWeight conv2d_pool_grad_weight;
-}  // namespace cpu
-namespace cuda {
-Conv2dPoolForward conv2d_pool_forward;
-Conv2dPoolGradWeight conv2d_pool_grad_weight;
-}  // namespace cuda
-namespace meta {
-Conv2dPoolForward conv2d_pool_forward;
-Conv2dPoolGradWeight conv2d_pool_grad_weight;
-}  // namespace meta
+BANTAM_DECLARE_KERNEL(Conv2dPoolForward, conv2d_pool_forward);
+BANTAM_DECLARE_KERNEL(Conv2dPoolGradWeight, conv2d_pool_grad_weight);
 
 }  // namespace bantam::kernels

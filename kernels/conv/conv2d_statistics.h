@@ -2,6 +2,7 @@
 // writes, no further pass reads the output for them.
 #pragma once
 
+#include "bantam/kernels/common/dispatch.h"
 #include "bantam/kernels/common/statistics_output.h"
 #include "bantam/kernels/conv/conv2d.h"
 
@@ -20,14 +21,6 @@ std::size_t conv2d_statistics_workspace_bytes(const Conv2dShape& shape, DType dt
 using Conv2dForwardStatistics = void(const Exec&, const Conv2dShape&, DType dtype, const void* x, const void* w,
                                      void* y, const StatisticsOutput& statistics, Workspace);
 
-namespace cpu {
-Conv2dForwardStatistics conv2d_forward_statistics;
-}  // namespace cpu
-namespace cuda {
-Conv2dForwardStatistics conv2d_forward_statistics;
-}  // namespace cuda
-namespace meta {
-Conv2dForwardStatistics conv2d_forward_statistics;
-}  // namespace meta
+BANTAM_DECLARE_KERNEL(Conv2dForwardStatistics, conv2d_forward_statistics);
 
 }  // namespace bantam::kernels

@@ -9,7 +9,7 @@
 #include "bantam/kernels/conv/conv2d_statistics.h"
 #include "bantam/kernels/elementwise/epilogue_work.h"
 
-namespace bantam::kernels::meta {
+namespace bantam::kernels::work {
 namespace {
 
 /// Elements of x that some window reads: strides wider than the kernel pass over the others.
@@ -101,4 +101,4 @@ void conv2d_pool_grad_weight(const Exec& exec, const Conv2dShape& s, DType dtype
                        gradient_bytes(gradient.dw, gradient.accumulate, s.w_elements())));
 }
 
-}  // namespace bantam::kernels::meta
+}  // namespace bantam::kernels::work

@@ -41,20 +41,8 @@ using DepthwiseConv2dGradInput = void(const Exec&, const DepthwiseConv2dShape&, 
 /// dw float32; overwritten, or added to where `accumulate`. Partial sums in a fixed order.
 using DepthwiseConv2dGradWeight = void(const Exec&, const DepthwiseConv2dShape&, DType dtype, const void* x,
                                        const void* dy, float* dw, bool accumulate, Workspace);
-namespace cpu {
-DepthwiseConv2dForward depthwise_conv2d_forward;
-DepthwiseConv2dGradInput depthwise_conv2d_grad_input;
-DepthwiseConv2dGradWeight depthwise_conv2d_grad_weight;
-}  // namespace cpu
-namespace cuda {
-DepthwiseConv2dForward depthwise_conv2d_forward;
-DepthwiseConv2dGradInput depthwise_conv2d_grad_input;
-DepthwiseConv2dGradWeight depthwise_conv2d_grad_weight;
-}  // namespace cuda
-namespace meta {
-DepthwiseConv2dForward depthwise_conv2d_forward;
-DepthwiseConv2dGradInput depthwise_conv2d_grad_input;
-DepthwiseConv2dGradWeight depthwise_conv2d_grad_weight;
-}  // namespace meta
+BANTAM_DECLARE_KERNEL(DepthwiseConv2dForward, depthwise_conv2d_forward);
+BANTAM_DECLARE_KERNEL(DepthwiseConv2dGradInput, depthwise_conv2d_grad_input);
+BANTAM_DECLARE_KERNEL(DepthwiseConv2dGradWeight, depthwise_conv2d_grad_weight);
 
 }  // namespace bantam::kernels

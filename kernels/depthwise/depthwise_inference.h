@@ -10,14 +10,6 @@ namespace bantam::kernels {
 /// depend on the batch.
 using DepthwiseConv2dInference = void(const Exec&, const DepthwiseConv2dShape& shape, DType dtype, const void* x,
                                       const void* w, const Epilogue&, void* y);
-namespace cpu {
-DepthwiseConv2dInference depthwise_conv2d_inference;
-}
-namespace cuda {
-DepthwiseConv2dInference depthwise_conv2d_inference;
-}
-namespace meta {
-DepthwiseConv2dInference depthwise_conv2d_inference;
-}
+BANTAM_DECLARE_KERNEL(DepthwiseConv2dInference, depthwise_conv2d_inference);
 
 }  // namespace bantam::kernels

@@ -2,6 +2,7 @@
 // reads, the second's statistics come of what it writes, and backward makes the gradients between them as it goes.
 #pragma once
 
+#include "bantam/kernels/common/dispatch.h"
 #include "bantam/kernels/common/statistics_output.h"
 #include "bantam/kernels/depthwise/depthwise_conv2d.h"
 #include "bantam/kernels/norm/batch_norm_add.h"
@@ -51,17 +52,7 @@ struct NormDepthwiseGradients {
 using NormDepthwiseBackward = void(const Exec&, const DepthwiseConv2dShape& shape, DType dtype,
                                    const NormDepthwiseInputs& inputs, const NormDepthwiseGradients& gradients,
                                    Workspace);
-namespace cpu {
-NormDepthwiseForward norm_depthwise_forward;
-NormDepthwiseBackward norm_depthwise_backward;
-}  // namespace cpu
-namespace cuda {
-NormDepthwiseForward norm_depthwise_forward;
-NormDepthwiseBackward norm_depthwise_backward;
-}  // namespace cuda
-namespace meta {
-NormDepthwiseForward norm_depthwise_forward;
-NormDepthwiseBackward norm_depthwise_backward;
-}  // namespace meta
+BANTAM_DECLARE_KERNEL(NormDepthwiseForward, norm_depthwise_forward);
+BANTAM_DECLARE_KERNEL(NormDepthwiseBackward, norm_depthwise_backward);
 
 }  // namespace bantam::kernels

@@ -7,7 +7,7 @@
 #include "bantam/kernels/elementwise/epilogue_work.h"
 #include "bantam/kernels/norm/norm_work.h"
 
-namespace bantam::kernels::meta {
+namespace bantam::kernels::work {
 namespace {
 
 std::int64_t taps_flops(const DepthwiseConv2dShape& s) { return 2 * s.y_elements() * s.kernel_h * s.kernel_w; }
@@ -42,7 +42,7 @@ void depthwise_conv2d_grad_input(const Exec& exec, const DepthwiseConv2dShape& s
 void depthwise_conv2d_grad_weight(const Exec& exec, const DepthwiseConv2dShape& s, DType dtype, const void*,
                                   const void*, float* dw, bool accumulate, Workspace) {
   KernelWork work =
-      taps(s, bytes_of(s.x_elements() + s.y_elements(), dtype) + meta::gradient_bytes(dw, accumulate, s.w_elements()));
+      taps(s, bytes_of(s.x_elements() + s.y_elements(), dtype) + work::gradient_bytes(dw, accumulate, s.w_elements()));
   work.passes = 2;  // partial sums, and their sum
   note(exec, "depthwise_conv2d_grad_weight", work);
 }
@@ -66,11 +66,11 @@ void norm_depthwise_backward(const Exec& exec, const DepthwiseConv2dShape& s, DT
        {.kind = KernelKind::fused,
         .bytes = bytes_of(sums + gradient + input + s.w_elements(), dtype) + norm_bytes(inputs.x, s.channels) +
                  norm_bytes(inputs.y, s.channels) +
-                 meta::gradient_bytes(gradients.dw, gradients.accumulate, s.w_elements()) +
+                 work::gradient_bytes(gradients.dw, gradients.accumulate, s.w_elements()) +
                  gradient_bytes(gradients.before, s.channels) + gradient_bytes(gradients.after, s.channels) +
                  unless_null(gradients.totals, 8 * s.channels),
         .flops = products * taps_flops(s),
         .passes = gradients.totals != nullptr ? 4 : 5});
 }
 
-}  // namespace bantam::kernels::meta
+}  // namespace bantam::kernels::work

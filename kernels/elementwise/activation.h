@@ -27,17 +27,7 @@ using ActivationForward = void(const Exec&, Activation, float slope, std::int64_
 /// alias dy.
 using ActivationGrad = void(const Exec&, Activation, float slope, std::int64_t count, DType dtype, const void* saved,
                             const void* dy, void* dx);
-namespace cpu {
-ActivationForward activation_forward;
-ActivationGrad activation_grad;
-}  // namespace cpu
-namespace cuda {
-ActivationForward activation_forward;
-ActivationGrad activation_grad;
-}  // namespace cuda
-namespace meta {
-ActivationForward activation_forward;
-ActivationGrad activation_grad;
-}  // namespace meta
+BANTAM_DECLARE_KERNEL(ActivationForward, activation_forward);
+BANTAM_DECLARE_KERNEL(ActivationGrad, activation_grad);
 
 }  // namespace bantam::kernels

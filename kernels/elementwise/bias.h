@@ -17,17 +17,7 @@ using BiasGrad = void(const Exec&, std::int64_t rows, std::int64_t channels, DTy
 /// Scratch bytes of `bias_grad`; shape and target only.
 std::size_t bias_grad_workspace_bytes(std::int64_t rows, std::int64_t channels, DeviceKind target);
 
-namespace cpu {
-BiasForward bias_forward;
-BiasGrad bias_grad;
-}  // namespace cpu
-namespace cuda {
-BiasForward bias_forward;
-BiasGrad bias_grad;
-}  // namespace cuda
-namespace meta {
-BiasForward bias_forward;
-BiasGrad bias_grad;
-}  // namespace meta
+BANTAM_DECLARE_KERNEL(BiasForward, bias_forward);
+BANTAM_DECLARE_KERNEL(BiasGrad, bias_grad);
 
 }  // namespace bantam::kernels

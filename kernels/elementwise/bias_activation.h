@@ -48,20 +48,8 @@ std::size_t bias_activation_grad_workspace_bytes(const BiasShape& shape, DeviceK
 using BiasActivationSlopes = void(const Exec&, ActivationFunction f, const BiasShape&, DType dtype, const void* x,
                                   const void* b, void* d);
 
-namespace cpu {
-BiasActivationForward bias_activation_forward;
-BiasActivationGrad bias_activation_grad;
-BiasActivationSlopes bias_activation_slopes;
-}  // namespace cpu
-namespace cuda {
-BiasActivationForward bias_activation_forward;
-BiasActivationGrad bias_activation_grad;
-BiasActivationSlopes bias_activation_slopes;
-}  // namespace cuda
-namespace meta {
-BiasActivationForward bias_activation_forward;
-BiasActivationGrad bias_activation_grad;
-BiasActivationSlopes bias_activation_slopes;
-}  // namespace meta
+BANTAM_DECLARE_KERNEL(BiasActivationForward, bias_activation_forward);
+BANTAM_DECLARE_KERNEL(BiasActivationGrad, bias_activation_grad);
+BANTAM_DECLARE_KERNEL(BiasActivationSlopes, bias_activation_slopes);
 
 }  // namespace bantam::kernels

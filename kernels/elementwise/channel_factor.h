@@ -42,17 +42,7 @@ using ChannelFactorGrad = void(const Exec&, const ChannelFactorShape&, DType dty
 /// Scratch bytes of `channel_factor_grad`; shape and target only.
 std::size_t channel_factor_grad_workspace_bytes(const ChannelFactorShape& shape, DeviceKind target);
 
-namespace cpu {
-ChannelFactorForward channel_factor_forward;
-ChannelFactorGrad channel_factor_grad;
-}  // namespace cpu
-namespace cuda {
-ChannelFactorForward channel_factor_forward;
-ChannelFactorGrad channel_factor_grad;
-}  // namespace cuda
-namespace meta {
-ChannelFactorForward channel_factor_forward;
-ChannelFactorGrad channel_factor_grad;
-}  // namespace meta
+BANTAM_DECLARE_KERNEL(ChannelFactorForward, channel_factor_forward);
+BANTAM_DECLARE_KERNEL(ChannelFactorGrad, channel_factor_grad);
 
 }  // namespace bantam::kernels

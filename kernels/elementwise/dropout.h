@@ -36,17 +36,7 @@ using DropoutForward = void(const Exec&, const DropoutShape&, DType dtype, const
 /// dx = dy/(1 - rate) where the mask is set. dx may alias dy.
 using DropoutGrad = void(const Exec&, const DropoutShape&, DType dtype, const std::uint32_t* mask, const void* dy,
                          void* dx);
-namespace cpu {
-DropoutForward dropout_forward;
-DropoutGrad dropout_grad;
-}  // namespace cpu
-namespace cuda {
-DropoutForward dropout_forward;
-DropoutGrad dropout_grad;
-}  // namespace cuda
-namespace meta {
-DropoutForward dropout_forward;
-DropoutGrad dropout_grad;
-}  // namespace meta
+BANTAM_DECLARE_KERNEL(DropoutForward, dropout_forward);
+BANTAM_DECLARE_KERNEL(DropoutGrad, dropout_grad);
 
 }  // namespace bantam::kernels

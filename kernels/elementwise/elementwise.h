@@ -18,23 +18,9 @@ using Cast = void(const Exec&, std::int64_t count, DType from, const void* x, DT
 /// Every element = value, converted to `dtype` (floating types).
 using Fill = void(const Exec&, std::int64_t count, DType dtype, float value, void* y);
 
-namespace cpu {
-Add add;
-Scale scale;
-Cast cast;
-Fill fill;
-}  // namespace cpu
-namespace cuda {
-Add add;
-Scale scale;
-Cast cast;
-Fill fill;
-}  // namespace cuda
-namespace meta {
-Add add;
-Scale scale;
-Cast cast;
-Fill fill;
-}  // namespace meta
+BANTAM_DECLARE_KERNEL(Add, add);
+BANTAM_DECLARE_KERNEL(Scale, scale);
+BANTAM_DECLARE_KERNEL(Cast, cast);
+BANTAM_DECLARE_KERNEL(Fill, fill);
 
 }  // namespace bantam::kernels

@@ -21,14 +21,6 @@ struct Epilogue {
 /// once. The residual is not y.
 using EpilogueForward = void(const Exec&, std::int64_t rows, std::int64_t channels, DType dtype, const Epilogue&,
                              void* y);
-namespace cpu {
-EpilogueForward epilogue_forward;
-}
-namespace cuda {
-EpilogueForward epilogue_forward;
-}
-namespace meta {
-EpilogueForward epilogue_forward;
-}
+BANTAM_DECLARE_KERNEL(EpilogueForward, epilogue_forward);
 
 }  // namespace bantam::kernels

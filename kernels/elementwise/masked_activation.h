@@ -21,17 +21,7 @@ using MaskedActivationForward = void(const Exec&, ActivationFunction f, std::int
 /// dx = dy where the mask is set, f's other slope times dy elsewhere. dx may alias dy.
 using MaskedActivationGrad = void(const Exec&, ActivationFunction f, std::int64_t count, DType dtype,
                                   const std::uint8_t* mask, const void* dy, void* dx);
-namespace cpu {
-MaskedActivationForward masked_activation_forward;
-MaskedActivationGrad masked_activation_grad;
-}  // namespace cpu
-namespace cuda {
-MaskedActivationForward masked_activation_forward;
-MaskedActivationGrad masked_activation_grad;
-}  // namespace cuda
-namespace meta {
-MaskedActivationForward masked_activation_forward;
-MaskedActivationGrad masked_activation_grad;
-}  // namespace meta
+BANTAM_DECLARE_KERNEL(MaskedActivationForward, masked_activation_forward);
+BANTAM_DECLARE_KERNEL(MaskedActivationGrad, masked_activation_grad);
 
 }  // namespace bantam::kernels

@@ -11,7 +11,7 @@
 #include "bantam/kernels/elementwise/epilogue_work.h"
 #include "bantam/kernels/elementwise/masked_activation.h"
 
-namespace bantam::kernels::meta {
+namespace bantam::kernels::work {
 namespace {
 
 /// One pass over `tensors` tensors of `count` elements, and so many bytes besides.
@@ -110,4 +110,4 @@ void masked_activation_grad(const Exec& exec, ActivationFunction, std::int64_t c
   note(exec, "masked_activation_grad", pass(2, count, dtype, mask_bytes(count)));
 }
 
-}  // namespace bantam::kernels::meta
+}  // namespace bantam::kernels::work

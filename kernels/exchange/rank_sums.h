@@ -81,20 +81,8 @@ using MeetRanks = void(const Exec&, const SumTree&, const RankRegions&);
 /// Throws Error where there are too many sums, ranks or spans, or a span's type is none that can be added.
 void check_exchange(const SumTree& tree, std::span<const SumSpan> spans);
 
-namespace cpu {
-ExchangeSums exchange_sums;
-AddRankSums add_rank_sums;
-MeetRanks meet_ranks;
-}  // namespace cpu
-namespace cuda {
-ExchangeSums exchange_sums;
-AddRankSums add_rank_sums;
-MeetRanks meet_ranks;
-}  // namespace cuda
-namespace meta {
-ExchangeSums exchange_sums;
-AddRankSums add_rank_sums;
-MeetRanks meet_ranks;
-}  // namespace meta
+BANTAM_DECLARE_KERNEL(ExchangeSums, exchange_sums);
+BANTAM_DECLARE_KERNEL(AddRankSums, add_rank_sums);
+BANTAM_DECLARE_KERNEL(MeetRanks, meet_ranks);
 
 }  // namespace bantam::kernels

@@ -4,7 +4,7 @@
 
 #include "bantam/kernels/exchange/rank_sums.h"
 
-namespace bantam::kernels::meta {
+namespace bantam::kernels::work {
 
 void exchange_sums(const Exec& exec, const SumTree& tree, const RankRegions&, std::span<const SumSpan> spans, int) {
   const auto bytes = static_cast<std::int64_t>(bytes_of(spans));
@@ -20,4 +20,4 @@ void meet_ranks(const Exec& exec, const SumTree& tree, const RankRegions&) {
   note(exec, "meet_ranks", {.bytes = 2 * 4 * std::int64_t{tree.ranks}});
 }
 
-}  // namespace bantam::kernels::meta
+}  // namespace bantam::kernels::work

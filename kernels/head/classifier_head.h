@@ -65,17 +65,7 @@ using ClassifierHeadBackward = void(const Exec&, const ClassifierHeadShape&, DTy
 /// Scratch bytes of the backward.
 std::size_t classifier_head_backward_workspace_bytes(const ClassifierHeadShape& shape, DType dtype, DeviceKind target);
 
-namespace cpu {
-ClassifierHeadForward classifier_head_forward;
-ClassifierHeadBackward classifier_head_backward;
-}  // namespace cpu
-namespace cuda {
-ClassifierHeadForward classifier_head_forward;
-ClassifierHeadBackward classifier_head_backward;
-}  // namespace cuda
-namespace meta {
-ClassifierHeadForward classifier_head_forward;
-ClassifierHeadBackward classifier_head_backward;
-}  // namespace meta
+BANTAM_DECLARE_KERNEL(ClassifierHeadForward, classifier_head_forward);
+BANTAM_DECLARE_KERNEL(ClassifierHeadBackward, classifier_head_backward);
 
 }  // namespace bantam::kernels

@@ -14,17 +14,7 @@ using SoftmaxForward = void(const Exec&, std::int64_t rows, std::int64_t columns
 /// dx = y·(dy - Σ y·dy), the sum over the row. dx may alias dy.
 using SoftmaxGrad = void(const Exec&, std::int64_t rows, std::int64_t columns, DType dtype, const void* y,
                          const void* dy, void* dx);
-namespace cpu {
-SoftmaxForward softmax_forward;
-SoftmaxGrad softmax_grad;
-}  // namespace cpu
-namespace cuda {
-SoftmaxForward softmax_forward;
-SoftmaxGrad softmax_grad;
-}  // namespace cuda
-namespace meta {
-SoftmaxForward softmax_forward;
-SoftmaxGrad softmax_grad;
-}  // namespace meta
+BANTAM_DECLARE_KERNEL(SoftmaxForward, softmax_forward);
+BANTAM_DECLARE_KERNEL(SoftmaxGrad, softmax_grad);
 
 }  // namespace bantam::kernels

@@ -51,17 +51,7 @@ struct SoftmaxCrossEntropyGradInputs {
 using SoftmaxCrossEntropyGrad = void(const Exec&, const SoftmaxCrossEntropyShape&, DType dtype,
                                      const SoftmaxCrossEntropyGradInputs&, void* dlogits);
 
-namespace cpu {
-SoftmaxCrossEntropyForward softmax_cross_entropy_forward;
-SoftmaxCrossEntropyGrad softmax_cross_entropy_grad;
-}  // namespace cpu
-namespace cuda {
-SoftmaxCrossEntropyForward softmax_cross_entropy_forward;
-SoftmaxCrossEntropyGrad softmax_cross_entropy_grad;
-}  // namespace cuda
-namespace meta {
-SoftmaxCrossEntropyForward softmax_cross_entropy_forward;
-SoftmaxCrossEntropyGrad softmax_cross_entropy_grad;
-}  // namespace meta
+BANTAM_DECLARE_KERNEL(SoftmaxCrossEntropyForward, softmax_cross_entropy_forward);
+BANTAM_DECLARE_KERNEL(SoftmaxCrossEntropyGrad, softmax_cross_entropy_grad);
 
 }  // namespace bantam::kernels

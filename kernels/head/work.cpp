@@ -5,7 +5,7 @@
 #include "bantam/kernels/head/softmax.h"
 #include "bantam/kernels/head/softmax_cross_entropy.h"
 
-namespace bantam::kernels::meta {
+namespace bantam::kernels::work {
 namespace {
 
 constexpr auto kMetricBytes = static_cast<std::int64_t>(2 * sizeof(MetricSums));  // read and written
@@ -66,4 +66,4 @@ void classifier_head_backward(const Exec& exec, const ClassifierHeadShape& s, DT
         .flops = product * ((to.dx != nullptr ? 1 : 0) + (to.w1.data != nullptr ? 1 : 0))});
 }
 
-}  // namespace bantam::kernels::meta
+}  // namespace bantam::kernels::work

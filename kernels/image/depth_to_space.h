@@ -26,17 +26,7 @@ using DepthToSpace = void(const Exec&, const DepthToSpaceShape&, DType dtype, co
 /// The inverse, which is the gradient.
 using SpaceToDepth = void(const Exec&, const DepthToSpaceShape&, DType dtype, const void* wide, void* deep);
 
-namespace cpu {
-DepthToSpace depth_to_space;
-SpaceToDepth space_to_depth;
-}  // namespace cpu
-namespace cuda {
-DepthToSpace depth_to_space;
-SpaceToDepth space_to_depth;
-}  // namespace cuda
-namespace meta {
-DepthToSpace depth_to_space;
-SpaceToDepth space_to_depth;
-}  // namespace meta
+BANTAM_DECLARE_KERNEL(DepthToSpace, depth_to_space);
+BANTAM_DECLARE_KERNEL(SpaceToDepth, space_to_depth);
 
 }  // namespace bantam::kernels

@@ -32,17 +32,7 @@ using Pad2dForward = void(const Exec&, const Pad2dShape&, DType dtype, const voi
 /// Deterministic (gathers, no atomics).
 using Pad2dGradInput = void(const Exec&, const Pad2dShape&, DType dtype, const void* dy, void* dx);
 
-namespace cpu {
-Pad2dForward pad2d_forward;
-Pad2dGradInput pad2d_grad_input;
-}  // namespace cpu
-namespace cuda {
-Pad2dForward pad2d_forward;
-Pad2dGradInput pad2d_grad_input;
-}  // namespace cuda
-namespace meta {
-Pad2dForward pad2d_forward;
-Pad2dGradInput pad2d_grad_input;
-}  // namespace meta
+BANTAM_DECLARE_KERNEL(Pad2dForward, pad2d_forward);
+BANTAM_DECLARE_KERNEL(Pad2dGradInput, pad2d_grad_input);
 
 }  // namespace bantam::kernels

@@ -29,17 +29,7 @@ using Resize2dForward = void(const Exec&, const Resize2dShape&, DType dtype, con
 /// dx[p] = Σ weight·dy over the outputs that read p, in their order; overwritten. Deterministic (gathers, no atomics).
 using Resize2dGradInput = void(const Exec&, const Resize2dShape&, DType dtype, const void* dy, void* dx);
 
-namespace cpu {
-Resize2dForward resize2d_forward;
-Resize2dGradInput resize2d_grad_input;
-}  // namespace cpu
-namespace cuda {
-Resize2dForward resize2d_forward;
-Resize2dGradInput resize2d_grad_input;
-}  // namespace cuda
-namespace meta {
-Resize2dForward resize2d_forward;
-Resize2dGradInput resize2d_grad_input;
-}  // namespace meta
+BANTAM_DECLARE_KERNEL(Resize2dForward, resize2d_forward);
+BANTAM_DECLARE_KERNEL(Resize2dGradInput, resize2d_grad_input);
 
 }  // namespace bantam::kernels

@@ -7,7 +7,7 @@
 #include "bantam/kernels/image/pad2d.h"
 #include "bantam/kernels/image/resize2d.h"
 
-namespace bantam::kernels::meta {
+namespace bantam::kernels::work {
 namespace {
 
 /// Cropped pixels are read by nobody.
@@ -43,4 +43,4 @@ void space_to_depth(const Exec& exec, const DepthToSpaceShape& s, DType dtype, c
   note(exec, "space_to_depth", pass(s, dtype));
 }
 
-}  // namespace bantam::kernels::meta
+}  // namespace bantam::kernels::work

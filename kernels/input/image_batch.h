@@ -65,23 +65,9 @@ using EpochBatch = void(const Exec&, const ImageBatchShape&, const EpochTable&, 
                         void* y, std::int32_t* labels_out);
 /// *cursor += samples.
 using AdvanceEpoch = void(const Exec&, const EpochTable&, std::int64_t samples);
-namespace cpu {
-ImageBatch image_batch;
-LabelBatch label_batch;
-EpochBatch epoch_batch;
-AdvanceEpoch advance_epoch;
-}  // namespace cpu
-namespace cuda {
-ImageBatch image_batch;
-LabelBatch label_batch;
-EpochBatch epoch_batch;
-AdvanceEpoch advance_epoch;
-}  // namespace cuda
-namespace meta {
-ImageBatch image_batch;
-LabelBatch label_batch;
-EpochBatch epoch_batch;
-AdvanceEpoch advance_epoch;
-}  // namespace meta
+BANTAM_DECLARE_KERNEL(ImageBatch, image_batch);
+BANTAM_DECLARE_KERNEL(LabelBatch, label_batch);
+BANTAM_DECLARE_KERNEL(EpochBatch, epoch_batch);
+BANTAM_DECLARE_KERNEL(AdvanceEpoch, advance_epoch);
 
 }  // namespace bantam::kernels

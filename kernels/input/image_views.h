@@ -24,14 +24,6 @@ struct ImageViewShape {
 using ImageViews = void(const Exec&, const ImageViewShape&, DType dtype, const void* x, const std::int32_t* rows,
                         void* y);
 
-namespace cpu {
-ImageViews image_views;
-}  // namespace cpu
-namespace cuda {
-ImageViews image_views;
-}  // namespace cuda
-namespace meta {
-ImageViews image_views;
-}  // namespace meta
+BANTAM_DECLARE_KERNEL(ImageViews, image_views);
 
 }  // namespace bantam::kernels

@@ -39,17 +39,7 @@ struct TargetMixShape {
 using MixTargets = void(const Exec&, const TargetMixShape&, const SampleMix* mixes, std::int32_t* labels,
                         float* targets);
 
-namespace cpu {
-MixImages mix_images;
-MixTargets mix_targets;
-}  // namespace cpu
-namespace cuda {
-MixImages mix_images;
-MixTargets mix_targets;
-}  // namespace cuda
-namespace meta {
-MixImages mix_images;
-MixTargets mix_targets;
-}  // namespace meta
+BANTAM_DECLARE_KERNEL(MixImages, mix_images);
+BANTAM_DECLARE_KERNEL(MixTargets, mix_targets);
 
 }  // namespace bantam::kernels

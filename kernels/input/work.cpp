@@ -8,7 +8,7 @@
 #include "bantam/kernels/input/image_views.h"
 #include "bantam/kernels/input/mix_batch.h"
 
-namespace bantam::kernels::meta {
+namespace bantam::kernels::work {
 namespace {
 
 constexpr std::int64_t kPlacement = sizeof(ImagePlacement), kLabel = sizeof(std::int32_t);
@@ -49,4 +49,4 @@ void mix_targets(const Exec& exec, const TargetMixShape& s, const SampleMix* mix
   note(exec, "mix_targets", {.bytes = s.batch * (tables + targets)});
 }
 
-}  // namespace bantam::kernels::meta
+}  // namespace bantam::kernels::work

@@ -37,17 +37,7 @@ using ChannelScaleGrad = void(const Exec&, const ChannelScaleShape& shape, const
 /// Scratch bytes of `channel_scale_grad` where it writes dfactor; shape and target only.
 std::size_t channel_scale_workspace_bytes(const ChannelScaleShape& shape, DeviceKind target);
 
-namespace cpu {
-ChannelScaleForward channel_scale_forward;
-ChannelScaleGrad channel_scale_grad;
-}  // namespace cpu
-namespace cuda {
-ChannelScaleForward channel_scale_forward;
-ChannelScaleGrad channel_scale_grad;
-}  // namespace cuda
-namespace meta {
-ChannelScaleForward channel_scale_forward;
-ChannelScaleGrad channel_scale_grad;
-}  // namespace meta
+BANTAM_DECLARE_KERNEL(ChannelScaleForward, channel_scale_forward);
+BANTAM_DECLARE_KERNEL(ChannelScaleGrad, channel_scale_grad);
 
 }  // namespace bantam::kernels

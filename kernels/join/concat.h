@@ -42,17 +42,7 @@ using Concat = void(const Exec&, const JoinShape& shape, DType dtype, const Conc
 /// The way back: part i of the input to outputs.data[i].
 using Split = void(const Exec&, const JoinShape& shape, DType dtype, const SplitInput& input,
                    const SplitOutputs& outputs);
-namespace cpu {
-Concat concat;
-Split split;
-}  // namespace cpu
-namespace cuda {
-Concat concat;
-Split split;
-}  // namespace cuda
-namespace meta {
-Concat concat;
-Split split;
-}  // namespace meta
+BANTAM_DECLARE_KERNEL(Concat, concat);
+BANTAM_DECLARE_KERNEL(Split, split);
 
 }  // namespace bantam::kernels

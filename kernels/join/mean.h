@@ -19,14 +19,6 @@ struct MeanInputs {
 /// y = (input 0 + input 1 + …) / count, `elements` of `dtype` (float32, float16, bfloat16), summed in float32 in the
 /// inputs' order and rounded once. y may alias an input.
 using MeanOf = void(const Exec&, std::int64_t elements, DType dtype, const MeanInputs& inputs, void* y);
-namespace cpu {
-MeanOf mean_of;
-}
-namespace cuda {
-MeanOf mean_of;
-}
-namespace meta {
-MeanOf mean_of;
-}
+BANTAM_DECLARE_KERNEL(MeanOf, mean_of);
 
 }  // namespace bantam::kernels

@@ -24,17 +24,7 @@ struct MultiplyGradients {
 };
 using MultiplyGrad = void(const Exec&, std::int64_t count, DType dtype, const MultiplyInputs& inputs,
                           const MultiplyGradients& to);
-namespace cpu {
-Multiply multiply;
-MultiplyGrad multiply_grad;
-}  // namespace cpu
-namespace cuda {
-Multiply multiply;
-MultiplyGrad multiply_grad;
-}  // namespace cuda
-namespace meta {
-Multiply multiply;
-MultiplyGrad multiply_grad;
-}  // namespace meta
+BANTAM_DECLARE_KERNEL(Multiply, multiply);
+BANTAM_DECLARE_KERNEL(MultiplyGrad, multiply_grad);
 
 }  // namespace bantam::kernels

@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "bantam/base/activation.h"
+#include "bantam/kernels/common/dispatch.h"
 #include "bantam/kernels/common/parameter_target.h"
 #include "bantam/kernels/join/channel_scale.h"
 
@@ -51,20 +52,8 @@ using SqueezeExciteGrad = void(const Exec&, const SqueezeExciteShape& shape, con
 /// Scratch bytes of `squeeze_excite_grad`.
 std::size_t squeeze_excite_workspace_bytes(const SqueezeExciteShape& shape);
 
-namespace cpu {
-PositionMean position_mean;
-SqueezeExciteForward squeeze_excite_forward;
-SqueezeExciteGrad squeeze_excite_grad;
-}  // namespace cpu
-namespace cuda {
-PositionMean position_mean;
-SqueezeExciteForward squeeze_excite_forward;
-SqueezeExciteGrad squeeze_excite_grad;
-}  // namespace cuda
-namespace meta {
-PositionMean position_mean;
-SqueezeExciteForward squeeze_excite_forward;
-SqueezeExciteGrad squeeze_excite_grad;
-}  // namespace meta
+BANTAM_DECLARE_KERNEL(PositionMean, position_mean);
+BANTAM_DECLARE_KERNEL(SqueezeExciteForward, squeeze_excite_forward);
+BANTAM_DECLARE_KERNEL(SqueezeExciteGrad, squeeze_excite_grad);
 
 }  // namespace bantam::kernels

@@ -7,7 +7,7 @@
 #include "bantam/kernels/join/multiply.h"
 #include "bantam/kernels/join/squeeze_excite.h"
 
-namespace bantam::kernels::meta {
+namespace bantam::kernels::work {
 
 void concat(const Exec& exec, const JoinShape& s, DType dtype, const ConcatInputs&, void*) {
   note(exec, "concat", {.bytes = 2 * bytes_of(s.rows * (s.begin[s.count] - s.begin[0]), dtype)});
@@ -73,4 +73,4 @@ void squeeze_excite_grad(const Exec& exec, const SqueezeExciteShape& s, const Sq
         .passes = 2});
 }
 
-}  // namespace bantam::kernels::meta
+}  // namespace bantam::kernels::work

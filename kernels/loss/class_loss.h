@@ -38,14 +38,6 @@ using ClassLoss = void(const Exec&, const ClassLossShape&, DType dtype, const Cl
 
 std::size_t class_loss_workspace_bytes(const ClassLossShape& shape);
 
-namespace cpu {
-ClassLoss class_loss;
-}
-namespace cuda {
-ClassLoss class_loss;
-}
-namespace meta {
-ClassLoss class_loss;
-}
+BANTAM_DECLARE_KERNEL(ClassLoss, class_loss);
 
 }  // namespace bantam::kernels

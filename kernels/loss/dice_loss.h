@@ -35,14 +35,6 @@ using DiceLoss = void(const Exec&, const DiceLossShape&, DType dtype, const Dice
 
 std::size_t dice_loss_workspace_bytes(const DiceLossShape& shape);
 
-namespace cpu {
-DiceLoss dice_loss;
-}
-namespace cuda {
-DiceLoss dice_loss;
-}
-namespace meta {
-DiceLoss dice_loss;
-}
+BANTAM_DECLARE_KERNEL(DiceLoss, dice_loss);
 
 }  // namespace bantam::kernels

@@ -28,14 +28,6 @@ struct LossOutputs {
 /// a recorded step keeps them.
 using StoreConstants = void(const Exec&, const float* values, std::int64_t count, float* to);
 
-namespace cpu {
-StoreConstants store_constants;
-}
-namespace cuda {
-StoreConstants store_constants;
-}
-namespace meta {
-StoreConstants store_constants;
-}
+BANTAM_DECLARE_KERNEL(StoreConstants, store_constants);
 
 }  // namespace bantam::kernels

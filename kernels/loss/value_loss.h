@@ -44,14 +44,6 @@ using ValueLoss = void(const Exec&, const ValueLossShape&, DType dtype, const Va
 
 std::size_t value_loss_workspace_bytes(const ValueLossShape& shape);
 
-namespace cpu {
-ValueLoss value_loss;
-}
-namespace cuda {
-ValueLoss value_loss;
-}
-namespace meta {
-ValueLoss value_loss;
-}
+BANTAM_DECLARE_KERNEL(ValueLoss, value_loss);
 
 }  // namespace bantam::kernels

@@ -5,7 +5,7 @@
 #include "bantam/kernels/loss/dice_loss.h"
 #include "bantam/kernels/loss/value_loss.h"
 
-namespace bantam::kernels::meta {
+namespace bantam::kernels::work {
 namespace {
 
 constexpr auto kMetricBytes = static_cast<std::int64_t>(2 * sizeof(MetricSums));  // read and written
@@ -52,4 +52,4 @@ void dice_loss(const Exec& exec, const DiceLossShape& s, DType dtype, const Dice
         .passes = out.dx != nullptr ? 4 : 3});
 }
 
-}  // namespace bantam::kernels::meta
+}  // namespace bantam::kernels::work

@@ -50,17 +50,7 @@ void check_matmul_batch(const MatmulBatch& batch, DType dtype, DType out_dtype);
 using BatchedMatmul = void(const Exec&, const MatmulShape&, const MatmulBatch&, DType dtype, const void* a,
                            const void* b, const MatmulOutput& c, Workspace);
 
-namespace cpu {
-Matmul matmul;
-BatchedMatmul batched_matmul;
-}  // namespace cpu
-namespace cuda {
-Matmul matmul;
-BatchedMatmul batched_matmul;
-}  // namespace cuda
-namespace meta {
-Matmul matmul;
-BatchedMatmul batched_matmul;
-}  // namespace meta
+BANTAM_DECLARE_KERNEL(Matmul, matmul);
+BANTAM_DECLARE_KERNEL(BatchedMatmul, batched_matmul);
 
 }  // namespace bantam::kernels

@@ -3,7 +3,7 @@
 
 #include "bantam/kernels/matmul/matmul.h"
 
-namespace bantam::kernels::meta {
+namespace bantam::kernels::work {
 namespace {
 
 void note_products(const Exec& exec, const char* kernel, const MatmulShape& s, std::int64_t count, DType dtype,
@@ -28,4 +28,4 @@ void batched_matmul(const Exec& exec, const MatmulShape& s, const MatmulBatch& b
   note_products(exec, "batched_matmul", s, batch.count, dtype, c);
 }
 
-}  // namespace bantam::kernels::meta
+}  // namespace bantam::kernels::work

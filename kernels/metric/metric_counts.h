@@ -88,23 +88,9 @@ inline std::size_t error_sums_workspace(const ErrorShape& shape) {
 using ErrorSums = void(const Exec&, const ErrorShape&, DType dtype, const void* output, const float* targets,
                        const MetricTarget& to, Workspace);
 
-namespace cpu {
-LabelCounts label_counts;
-TargetCounts target_counts;
-ScoreHistograms score_histograms;
-ErrorSums error_sums;
-}  // namespace cpu
-namespace cuda {
-LabelCounts label_counts;
-TargetCounts target_counts;
-ScoreHistograms score_histograms;
-ErrorSums error_sums;
-}  // namespace cuda
-namespace meta {
-LabelCounts label_counts;
-TargetCounts target_counts;
-ScoreHistograms score_histograms;
-ErrorSums error_sums;
-}  // namespace meta
+BANTAM_DECLARE_KERNEL(LabelCounts, label_counts);
+BANTAM_DECLARE_KERNEL(TargetCounts, target_counts);
+BANTAM_DECLARE_KERNEL(ScoreHistograms, score_histograms);
+BANTAM_DECLARE_KERNEL(ErrorSums, error_sums);
 
 }  // namespace bantam::kernels

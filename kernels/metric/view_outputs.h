@@ -35,17 +35,7 @@ inline std::size_t least_certain_workspace(const LeastCertainShape& shape) {
 /// 1 / Σ exp(x - max x) in float32, added in an order that is fixed for a backend. Deterministic. Fewer than 2^31 rows.
 using LeastCertain = void(const Exec&, const LeastCertainShape&, const float* outputs, std::int32_t* chosen, Workspace);
 
-namespace cpu {
-ViewOutputs view_outputs;
-LeastCertain least_certain;
-}  // namespace cpu
-namespace cuda {
-ViewOutputs view_outputs;
-LeastCertain least_certain;
-}  // namespace cuda
-namespace meta {
-ViewOutputs view_outputs;
-LeastCertain least_certain;
-}  // namespace meta
+BANTAM_DECLARE_KERNEL(ViewOutputs, view_outputs);
+BANTAM_DECLARE_KERNEL(LeastCertain, least_certain);
 
 }  // namespace bantam::kernels

@@ -4,7 +4,7 @@
 #include "bantam/kernels/metric/metric_counts.h"
 #include "bantam/kernels/metric/view_outputs.h"
 
-namespace bantam::kernels::meta {
+namespace bantam::kernels::work {
 namespace {
 
 /// Sums are read and written once, at most.
@@ -48,4 +48,4 @@ void least_certain(const Exec& exec, const LeastCertainShape& s, const float*, s
   note(exec, "least_certain", {.bytes = 4 * s.rows * s.classes + 7 * 4 * s.rows + 4 * s.count, .passes = 2});
 }
 
-}  // namespace bantam::kernels::meta
+}  // namespace bantam::kernels::work

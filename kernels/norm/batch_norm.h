@@ -84,26 +84,10 @@ std::size_t batch_norm_inference_workspace_bytes(const BatchNormShape& shape, co
 using BatchNormBackwardInference = void(const Exec&, const BatchNormShape&, DType dtype, const void* x,
                                         const BatchNormAffine&, const RunningStatistics&, const void* dy,
                                         const NormGradients&, Workspace);
-namespace cpu {
-BatchNormForwardTraining batch_norm_forward_training;
-BatchNormApply batch_norm_apply;
-BatchNormBackwardTraining batch_norm_backward_training;
-BatchNormForwardInference batch_norm_forward_inference;
-BatchNormBackwardInference batch_norm_backward_inference;
-}  // namespace cpu
-namespace cuda {
-BatchNormForwardTraining batch_norm_forward_training;
-BatchNormApply batch_norm_apply;
-BatchNormBackwardTraining batch_norm_backward_training;
-BatchNormForwardInference batch_norm_forward_inference;
-BatchNormBackwardInference batch_norm_backward_inference;
-}  // namespace cuda
-namespace meta {
-BatchNormForwardTraining batch_norm_forward_training;
-BatchNormApply batch_norm_apply;
-BatchNormBackwardTraining batch_norm_backward_training;
-BatchNormForwardInference batch_norm_forward_inference;
-BatchNormBackwardInference batch_norm_backward_inference;
-}  // namespace meta
+BANTAM_DECLARE_KERNEL(BatchNormForwardTraining, batch_norm_forward_training);
+BANTAM_DECLARE_KERNEL(BatchNormApply, batch_norm_apply);
+BANTAM_DECLARE_KERNEL(BatchNormBackwardTraining, batch_norm_backward_training);
+BANTAM_DECLARE_KERNEL(BatchNormForwardInference, batch_norm_forward_inference);
+BANTAM_DECLARE_KERNEL(BatchNormBackwardInference, batch_norm_backward_inference);
 
 }  // namespace bantam::kernels

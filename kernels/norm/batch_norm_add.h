@@ -31,17 +31,7 @@ struct SumGradient {
 /// Deterministic.
 using BatchNormAddGrad = void(const Exec&, const BatchNormShape&, DType dtype, const SumGradient& gradient,
                               const NormOperand& norm, void* dz, const NormGradients&, Workspace);
-namespace cpu {
-BatchNormAdd batch_norm_add;
-BatchNormAddGrad batch_norm_add_grad;
-}  // namespace cpu
-namespace cuda {
-BatchNormAdd batch_norm_add;
-BatchNormAddGrad batch_norm_add_grad;
-}  // namespace cuda
-namespace meta {
-BatchNormAdd batch_norm_add;
-BatchNormAddGrad batch_norm_add_grad;
-}  // namespace meta
+BANTAM_DECLARE_KERNEL(BatchNormAdd, batch_norm_add);
+BANTAM_DECLARE_KERNEL(BatchNormAddGrad, batch_norm_add_grad);
 
 }  // namespace bantam::kernels

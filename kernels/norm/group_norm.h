@@ -39,20 +39,8 @@ using GroupNormApply = void(const Exec&, const GroupNormShape&, DType dtype, con
 /// (samples, groups); dy like x. dx may alias dy. Of no samples dscale and dshift are 0. Deterministic.
 using GroupNormBackward = void(const Exec&, const GroupNormShape&, DType dtype, const NormOperand& norm, const void* dy,
                                const NormGradients&, Workspace);
-namespace cpu {
-GroupNormForward group_norm_forward;
-GroupNormApply group_norm_apply;
-GroupNormBackward group_norm_backward;
-}  // namespace cpu
-namespace cuda {
-GroupNormForward group_norm_forward;
-GroupNormApply group_norm_apply;
-GroupNormBackward group_norm_backward;
-}  // namespace cuda
-namespace meta {
-GroupNormForward group_norm_forward;
-GroupNormApply group_norm_apply;
-GroupNormBackward group_norm_backward;
-}  // namespace meta
+BANTAM_DECLARE_KERNEL(GroupNormForward, group_norm_forward);
+BANTAM_DECLARE_KERNEL(GroupNormApply, group_norm_apply);
+BANTAM_DECLARE_KERNEL(GroupNormBackward, group_norm_backward);
 
 }  // namespace bantam::kernels

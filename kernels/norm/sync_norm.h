@@ -2,6 +2,7 @@
 // Statistics of a rank are those of batch_norm_forward_training, its sums those of batch_norm_backward_training.
 #pragma once
 
+#include "bantam/kernels/common/dispatch.h"
 #include "bantam/kernels/norm/batch_norm.h"
 
 namespace bantam::kernels {
@@ -26,20 +27,8 @@ using UnpackMoments = void(const Exec&, std::int64_t channels, const double* mes
 using SyncNormInputGradient = void(const Exec&, const BatchNormShape&, DType dtype, const NormOperand& norm,
                                    const void* dy, const float* inv_rows, float* sums, void* dx);
 
-namespace cpu {
-PackMoments pack_moments;
-UnpackMoments unpack_moments;
-SyncNormInputGradient sync_norm_input_gradient;
-}  // namespace cpu
-namespace cuda {
-PackMoments pack_moments;
-UnpackMoments unpack_moments;
-SyncNormInputGradient sync_norm_input_gradient;
-}  // namespace cuda
-namespace meta {
-PackMoments pack_moments;
-UnpackMoments unpack_moments;
-SyncNormInputGradient sync_norm_input_gradient;
-}  // namespace meta
+BANTAM_DECLARE_KERNEL(PackMoments, pack_moments);
+BANTAM_DECLARE_KERNEL(UnpackMoments, unpack_moments);
+BANTAM_DECLARE_KERNEL(SyncNormInputGradient, sync_norm_input_gradient);
 
 }  // namespace bantam::kernels

@@ -8,7 +8,7 @@
 #include "bantam/kernels/norm/norm_work.h"
 #include "bantam/kernels/norm/sync_norm.h"
 
-namespace bantam::kernels::meta {
+namespace bantam::kernels::work {
 namespace {
 
 std::int64_t tensor_bytes(const BatchNormShape& s, DType dtype) { return bytes_of(s.rows * s.channels, dtype); }
@@ -138,4 +138,4 @@ void group_norm_backward(const Exec& exec, const GroupNormShape& s, DType dtype,
         .passes = more + (row || !written ? 1 : 3)});
 }
 
-}  // namespace bantam::kernels::meta
+}  // namespace bantam::kernels::work

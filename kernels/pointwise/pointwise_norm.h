@@ -2,6 +2,7 @@
 // batch statistics of its output, and both gradients. The convolution's input is never written to memory.
 #pragma once
 
+#include "bantam/kernels/common/dispatch.h"
 #include "bantam/kernels/common/statistics_output.h"
 #include "bantam/kernels/norm/batch_norm_add.h"
 
@@ -54,20 +55,8 @@ bool pointwise_norm_supports_gradient(const PointwiseShape& shape, DType dtype);
 using PointwiseNormBackward = void(const Exec&, const PointwiseShape& shape, DType dtype, const NormOperand& x,
                                    const void* w, const NormInputGradient& dy, const PointwiseGradients& gradients,
                                    Workspace);
-namespace cpu {
-NormInputGradientMade norm_input_gradient;
-PointwiseNormForward pointwise_norm_forward;
-PointwiseNormBackward pointwise_norm_backward;
-}  // namespace cpu
-namespace cuda {
-NormInputGradientMade norm_input_gradient;
-PointwiseNormForward pointwise_norm_forward;
-PointwiseNormBackward pointwise_norm_backward;
-}  // namespace cuda
-namespace meta {
-NormInputGradientMade norm_input_gradient;
-PointwiseNormForward pointwise_norm_forward;
-PointwiseNormBackward pointwise_norm_backward;
-}  // namespace meta
+BANTAM_DECLARE_KERNEL(NormInputGradientMade, norm_input_gradient);
+BANTAM_DECLARE_KERNEL(PointwiseNormForward, pointwise_norm_forward);
+BANTAM_DECLARE_KERNEL(PointwiseNormBackward, pointwise_norm_backward);
 
 }  // namespace bantam::kernels

@@ -4,7 +4,7 @@
 #include "bantam/kernels/norm/norm_work.h"
 #include "bantam/kernels/pointwise/pointwise_norm.h"
 
-namespace bantam::kernels::meta {
+namespace bantam::kernels::work {
 namespace {
 
 std::int64_t product_flops(const PointwiseShape& s) { return 2 * s.rows * s.in * s.out; }
@@ -47,4 +47,4 @@ void pointwise_norm_backward(const Exec& exec, const PointwiseShape& s, DType dt
        .passes = 1 + reads});
 }
 
-}  // namespace bantam::kernels::meta
+}  // namespace bantam::kernels::work

@@ -42,23 +42,9 @@ using AvgPool2dForward = void(const Exec&, const Pool2dShape&, DType dtype, bool
 /// dx[p] = Σ dy / divisor over the windows that hold p; overwritten. Deterministic.
 using AvgPool2dGradInput = void(const Exec&, const Pool2dShape&, DType dtype, bool count_padding, const void* dy,
                                 void* dx);
-namespace cpu {
-MaxPool2dForward max_pool2d_forward;
-MaxPool2dGradInput max_pool2d_grad_input;
-AvgPool2dForward avg_pool2d_forward;
-AvgPool2dGradInput avg_pool2d_grad_input;
-}  // namespace cpu
-namespace cuda {
-MaxPool2dForward max_pool2d_forward;
-MaxPool2dGradInput max_pool2d_grad_input;
-AvgPool2dForward avg_pool2d_forward;
-AvgPool2dGradInput avg_pool2d_grad_input;
-}  // namespace cuda
-namespace meta {
-MaxPool2dForward max_pool2d_forward;
-MaxPool2dGradInput max_pool2d_grad_input;
-AvgPool2dForward avg_pool2d_forward;
-AvgPool2dGradInput avg_pool2d_grad_input;
-}  // namespace meta
+BANTAM_DECLARE_KERNEL(MaxPool2dForward, max_pool2d_forward);
+BANTAM_DECLARE_KERNEL(MaxPool2dGradInput, max_pool2d_grad_input);
+BANTAM_DECLARE_KERNEL(AvgPool2dForward, avg_pool2d_forward);
+BANTAM_DECLARE_KERNEL(AvgPool2dGradInput, avg_pool2d_grad_input);
 
 }  // namespace bantam::kernels

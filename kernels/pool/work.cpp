@@ -4,7 +4,7 @@
 #include "bantam/kernels/norm/norm_work.h"
 #include "bantam/kernels/pool/norm_pool.h"
 
-namespace bantam::kernels::meta {
+namespace bantam::kernels::work {
 namespace {
 
 KernelWork pass(const Pool2dShape& s, DType dtype, const std::uint16_t* winner = nullptr) {
@@ -46,4 +46,4 @@ void norm_pool_backward(const Exec& exec, const Pool2dShape& s, DType dtype, con
         .passes = 3});
 }
 
-}  // namespace bantam::kernels::meta
+}  // namespace bantam::kernels::work

@@ -96,17 +96,7 @@ using SeparableBlockForward = void(const Exec&, const SeparableBlockShape&, DTyp
 /// Nothing aliases. Partial sums in a fixed order. Asynchronous on CUDA; deterministic.
 using SeparableBlockBackward = void(const Exec&, const SeparableBlockShape&, DType dtype, const SeparableBlockInputs&,
                                     const SeparableBlockGradients&, Workspace);
-namespace cpu {
-SeparableBlockForward separable_block_forward;
-SeparableBlockBackward separable_block_backward;
-}  // namespace cpu
-namespace cuda {
-SeparableBlockForward separable_block_forward;
-SeparableBlockBackward separable_block_backward;
-}  // namespace cuda
-namespace meta {
-SeparableBlockForward separable_block_forward;
-SeparableBlockBackward separable_block_backward;
-}  // namespace meta
+BANTAM_DECLARE_KERNEL(SeparableBlockForward, separable_block_forward);
+BANTAM_DECLARE_KERNEL(SeparableBlockBackward, separable_block_backward);
 
 }  // namespace bantam::kernels

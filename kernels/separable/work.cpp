@@ -3,7 +3,7 @@
 
 #include "bantam/kernels/separable/separable_block.h"
 
-namespace bantam::kernels::meta {
+namespace bantam::kernels::work {
 namespace {
 
 std::int64_t positions(const SeparableBlockShape& s) { return s.batch * s.conv_h() * s.conv_w(); }
@@ -38,4 +38,4 @@ void separable_block_backward(const Exec& exec, const SeparableBlockShape& s, DT
         .passes = to.partial_sums != nullptr ? 1 : 2});
 }
 
-}  // namespace bantam::kernels::meta
+}  // namespace bantam::kernels::work

@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "bantam/base/philox.h"
+#include "bantam/kernels/common/dispatch.h"
 #include "bantam/kernels/update/update.h"
 
 namespace bantam::kernels {
@@ -76,23 +77,9 @@ using MuonPolynomial = void(const Exec&, const MuonSquares&, const NewtonSchulz&
 using MuonApply = void(const Exec&, const UpdateArena&, const MuonMatrices&, const MuonNormalization&, DType dtype,
                        const void* x, const UpdateControl* control);
 
-namespace cpu {
-MuonMomentum muon_momentum;
-MuonNormalize muon_normalize;
-MuonPolynomial muon_polynomial;
-MuonApply muon_apply;
-}  // namespace cpu
-namespace cuda {
-MuonMomentum muon_momentum;
-MuonNormalize muon_normalize;
-MuonPolynomial muon_polynomial;
-MuonApply muon_apply;
-}  // namespace cuda
-namespace meta {
-MuonMomentum muon_momentum;
-MuonNormalize muon_normalize;
-MuonPolynomial muon_polynomial;
-MuonApply muon_apply;
-}  // namespace meta
+BANTAM_DECLARE_KERNEL(MuonMomentum, muon_momentum);
+BANTAM_DECLARE_KERNEL(MuonNormalize, muon_normalize);
+BANTAM_DECLARE_KERNEL(MuonPolynomial, muon_polynomial);
+BANTAM_DECLARE_KERNEL(MuonApply, muon_apply);
 
 }  // namespace bantam::kernels

@@ -44,14 +44,6 @@ struct NarrowGradients {
 /// n floats there. `gradient` is the arena's slot. For whoever reads gradients but the update. Asynchronous on CUDA.
 using WidenGradients = void(const Exec&, float* gradient, const NarrowGradients&, DType dtype);
 
-namespace cpu {
-WidenGradients widen_gradients;
-}  // namespace cpu
-namespace cuda {
-WidenGradients widen_gradients;
-}  // namespace cuda
-namespace meta {
-WidenGradients widen_gradients;
-}  // namespace meta
+BANTAM_DECLARE_KERNEL(WidenGradients, widen_gradients);
 
 }  // namespace bantam::kernels

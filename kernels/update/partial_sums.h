@@ -31,14 +31,6 @@ struct PartialSums {
 /// Adds up the partial sums, each in a fixed order. Asynchronous on CUDA; deterministic.
 using AddUpParts = void(const Exec&, const PartialSums&);
 
-namespace cpu {
-AddUpParts add_up_parts;
-}  // namespace cpu
-namespace cuda {
-AddUpParts add_up_parts;
-}  // namespace cuda
-namespace meta {
-AddUpParts add_up_parts;
-}  // namespace meta
+BANTAM_DECLARE_KERNEL(AddUpParts, add_up_parts);
 
 }  // namespace bantam::kernels

@@ -51,14 +51,6 @@ struct PruneArena {
 /// copies whose mask is 0 become zero. Asynchronous on CUDA; deterministic.
 using PruneWeights = void(const Exec&, const PruneRule&, const PruneArena&, const UpdateControl* control);
 
-namespace cpu {
-PruneWeights prune_weights;
-}  // namespace cpu
-namespace cuda {
-PruneWeights prune_weights;
-}  // namespace cuda
-namespace meta {
-PruneWeights prune_weights;
-}  // namespace meta
+BANTAM_DECLARE_KERNEL(PruneWeights, prune_weights);
 
 }  // namespace bantam::kernels

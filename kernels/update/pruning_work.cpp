@@ -2,7 +2,7 @@
 #include "bantam/kernels/common/work.h"
 #include "bantam/kernels/update/pruning.h"
 
-namespace bantam::kernels::meta {
+namespace bantam::kernels::work {
 
 void prune_weights(const Exec& exec, const PruneRule&, const PruneArena& arena, const UpdateControl*) {
   const std::int64_t elements = arena.granules * kSpanGranule;
@@ -10,4 +10,4 @@ void prune_weights(const Exec& exec, const PruneRule&, const PruneArena& arena, 
        {.bytes = elements + 2 * 4 * elements + unless_null(arena.compute, bytes_of(elements, arena.compute_dtype))});
 }
 
-}  // namespace bantam::kernels::meta
+}  // namespace bantam::kernels::work

@@ -39,20 +39,8 @@ using NarrowTreeSum = void(const Exec&, std::int64_t elements, const TreeTerms&,
 /// ring[*slot · count + i] = sums[i], for i < count. `slot`: device memory. Asynchronous on CUDA.
 using StoreAtSlot = void(const Exec&, std::int64_t count, const double* sums, const std::int32_t* slot, double* ring);
 
-namespace cpu {
-TreeSum tree_sum;
-NarrowTreeSum narrow_tree_sum;
-StoreAtSlot store_at_slot;
-}  // namespace cpu
-namespace cuda {
-TreeSum tree_sum;
-NarrowTreeSum narrow_tree_sum;
-StoreAtSlot store_at_slot;
-}  // namespace cuda
-namespace meta {
-TreeSum tree_sum;
-NarrowTreeSum narrow_tree_sum;
-StoreAtSlot store_at_slot;
-}  // namespace meta
+BANTAM_DECLARE_KERNEL(TreeSum, tree_sum);
+BANTAM_DECLARE_KERNEL(NarrowTreeSum, narrow_tree_sum);
+BANTAM_DECLARE_KERNEL(StoreAtSlot, store_at_slot);
 
 }  // namespace bantam::kernels

@@ -2,7 +2,7 @@
 #include "bantam/kernels/common/work.h"
 #include "bantam/kernels/update/tree_sum.h"
 
-namespace bantam::kernels::meta {
+namespace bantam::kernels::work {
 
 void tree_sum(const Exec& exec, DType dtype, std::int64_t elements, const TreeTerms& terms, double, void*) {
   note(exec, "tree_sum", {.bytes = (terms.count + 1) * static_cast<std::int64_t>(size_of(dtype)) * elements});
@@ -16,4 +16,4 @@ void store_at_slot(const Exec& exec, std::int64_t count, const double*, const st
   note(exec, "store_at_slot", {.bytes = 2 * 8 * count});
 }
 
-}  // namespace bantam::kernels::meta
+}  // namespace bantam::kernels::work

@@ -178,20 +178,8 @@ using ApplyUpdate = void(const Exec&, OptimizerKind, const UpdateArena&, const U
 /// gradient_factor. Follows `begin_update`, for rules that are not kinds of ApplyUpdate. None may be narrow.
 using ClipGradients = void(const Exec&, const UpdateArena&, const UpdateControl* control, float* out);
 
-namespace cpu {
-BeginUpdate begin_update;
-ApplyUpdate apply_update;
-ClipGradients clip_gradients;
-}  // namespace cpu
-namespace cuda {
-BeginUpdate begin_update;
-ApplyUpdate apply_update;
-ClipGradients clip_gradients;
-}  // namespace cuda
-namespace meta {
-BeginUpdate begin_update;
-ApplyUpdate apply_update;
-ClipGradients clip_gradients;
-}  // namespace meta
+BANTAM_DECLARE_KERNEL(BeginUpdate, begin_update);
+BANTAM_DECLARE_KERNEL(ApplyUpdate, apply_update);
+BANTAM_DECLARE_KERNEL(ClipGradients, clip_gradients);
 
 }  // namespace bantam::kernels

@@ -34,17 +34,7 @@ using MoveAverage = void(const Exec&, const AverageRule&, const AverageArena&, c
 /// Asynchronous on CUDA.
 using SwapValues = void(const Exec&, std::int64_t elements, float* a, float* b);
 
-namespace cpu {
-MoveAverage move_average;
-SwapValues swap_values;
-}  // namespace cpu
-namespace cuda {
-MoveAverage move_average;
-SwapValues swap_values;
-}  // namespace cuda
-namespace meta {
-MoveAverage move_average;
-SwapValues swap_values;
-}  // namespace meta
+BANTAM_DECLARE_KERNEL(MoveAverage, move_average);
+BANTAM_DECLARE_KERNEL(SwapValues, swap_values);
 
 }  // namespace bantam::kernels

@@ -2,7 +2,7 @@
 #include "bantam/kernels/common/work.h"
 #include "bantam/kernels/update/weight_average.h"
 
-namespace bantam::kernels::meta {
+namespace bantam::kernels::work {
 
 void move_average(const Exec& exec, const AverageRule& rule, const AverageArena& arena, const UpdateControl*) {
   // The value is read, the average read and written.
@@ -13,4 +13,4 @@ void swap_values(const Exec& exec, std::int64_t elements, float*, float*) {
   note(exec, "swap_values", {.bytes = 4 * 4 * elements});
 }
 
-}  // namespace bantam::kernels::meta
+}  // namespace bantam::kernels::work

@@ -6,7 +6,7 @@
 #include "bantam/kernels/update/muon.h"
 #include "bantam/kernels/update/update.h"
 
-namespace bantam::kernels::meta {
+namespace bantam::kernels::work {
 namespace {
 
 std::int64_t elements_of(const NarrowGradients& narrow) {
@@ -105,4 +105,4 @@ void muon_apply(const Exec& exec, const UpdateArena& arena, const MuonMatrices& 
                  (arena.keeps_masters ? unless_null(arena.compute, bytes_of(elements, arena.compute_dtype)) : 0)});
 }
 
-}  // namespace bantam::kernels::meta
+}  // namespace bantam::kernels::work
