@@ -15,27 +15,19 @@ struct Kept {
 
 template <class T>
 struct AddBias {
-  const T* x;
   const T* b;
-  T* y;
+
   template <int N>
-  __device__ Kept<N> start(std::int64_t c, std::integral_constant<int, N>) const {
+  __device__ Kept<N> load(std::int64_t c) const {
     Kept<N> kept;
 #pragma unroll
     for (int n = 0; n < N; ++n) kept.bias[n] = to_float(b[c + n]);
     return kept;
   }
   template <int N>
-  __device__ Pack<T, N> load(std::int64_t at) const {
-    return load_pack<N>(x + at);
-  }
-  template <int N>
-  __device__ void apply(const Kept<N>& kept, const Pack<T, N>& loaded, std::int64_t at) const {
-    float v[N];
-    unpack<N>(loaded, v);
+  __device__ void apply(const Kept<N>& kept, float (&v)[N]) const {
 #pragma unroll
     for (int n = 0; n < N; ++n) v[n] += kept.bias[n];
-    repack<N>(v, y + at);
   }
 };
 
@@ -45,7 +37,7 @@ void bias_forward(const Exec& exec, std::int64_t rows, std::int64_t channels, DT
                   void* y) {
   dispatch_floating(dtype, [&](auto tag) {
     using T = typename decltype(tag)::type;
-    const AddBias<T> map{static_cast<const T*>(x), static_cast<const T*>(b), static_cast<T*>(y)};
+    const ChannelMap<T, AddBias<T>> map{static_cast<const T*>(x), {static_cast<const T*>(b)}, static_cast<T*>(y)};
     with_pack<T>([&](auto n) { map_rows<decltype(n)::value>(exec, rows, channels, map); }, channels, x, y);
   });
 }

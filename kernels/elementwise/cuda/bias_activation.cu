@@ -83,56 +83,44 @@ struct KeptBias {
   }
 };
 
-/// Rows of packs of x, to which a thread adds what it keeps of b.
+/// f(x + b) for any other f, which has no bits.
 template <class T>
-struct BiasedRows {
-  const T *x, *b;
+struct SmoothValues {
+  const T* b;
+  ActivationValues f;
 
   template <int N>
-  __device__ KeptBias<N> start(std::int64_t c, std::integral_constant<int, N>) const {
+  __device__ KeptBias<N> load(std::int64_t c) const {
     return KeptBias<N>::of(b, c);
   }
   template <int N>
-  __device__ Pack<T, N> load(std::int64_t at) const {
-    return load_pack<N>(x + at);
-  }
-  template <int N>
-  static __device__ void add(const KeptBias<N>& kept, const Pack<T, N>& loaded, float (&v)[N]) {
-    unpack<N>(loaded, v);
+  __device__ void apply(const KeptBias<N>& kept, float (&v)[N]) const {
 #pragma unroll
     for (int n = 0; n < N; ++n) v[n] += kept.bias[n];
-  }
-};
-
-/// y = f(x + b) for any other f, which has no bits.
-template <class T>
-struct SmoothRows : BiasedRows<T> {
-  ActivationValues f;
-  T* y;
-
-  template <int N>
-  __device__ void apply(const KeptBias<N>& kept, const Pack<T, N>& loaded, std::int64_t at) const {
-    float v[N];
-    this->add(kept, loaded, v);
     f(v);
-    repack<N>(v, y + at);
   }
 };
 
-/// d = f'(x + b).
+/// f'(x + b).
 template <class T>
-struct SlopeRows : BiasedRows<T> {
+struct SmoothSlopes {
+  const T* b;
   ActivationSlopes slopes;
-  T* d;
 
   template <int N>
-  __device__ void apply(const KeptBias<N>& kept, const Pack<T, N>& loaded, std::int64_t at) const {
-    float v[N], slope[N];
-    this->add(kept, loaded, v);
+  __device__ KeptBias<N> load(std::int64_t c) const {
+    return KeptBias<N>::of(b, c);
+  }
+  template <int N>
+  __device__ void apply(const KeptBias<N>& kept, float (&v)[N]) const {
+    float slope[N];
+#pragma unroll
+    for (int n = 0; n < N; ++n) v[n] += kept.bias[n];
 #pragma unroll
     for (int n = 0; n < N; ++n) slope[n] = 1.0f;
     slopes(v, slope);
-    repack<N>(slope, d + at);
+#pragma unroll
+    for (int n = 0; n < N; ++n) v[n] = slope[n];
   }
 };
 
@@ -213,8 +201,8 @@ void bias_activation_forward(const Exec& exec, ActivationFunction f, const BiasS
   dispatch_floating(dtype, [&](auto tag) {
     using T = typename decltype(tag)::type;
     if (is_piecewise(f.kind)) return run_forward<T>(exec, shape, MaskedValues{PiecewiseLinear::of(f)}, x, b, y, mask);
-    const SmoothRows<T> map{
-        {static_cast<const T*>(x), static_cast<const T*>(b)}, {f.kind, f.slope}, static_cast<T*>(y)};
+    const ChannelMap<T, SmoothValues<T>> map{
+        static_cast<const T*>(x), {static_cast<const T*>(b), {f.kind, f.slope}}, static_cast<T*>(y)};
     with_pack<T>([&](auto n) { map_rows<decltype(n)::value>(exec, shape.rows, shape.channels, map); }, shape.channels,
                  map.x, map.y);
   });
@@ -225,9 +213,10 @@ void bias_activation_slopes(const Exec& exec, ActivationFunction f, const BiasSh
   if (shape.elements() <= 0) return;
   dispatch_floating(dtype, [&](auto tag) {
     using T = typename decltype(tag)::type;
-    const SlopeRows<T> map{{static_cast<const T*>(x), static_cast<const T*>(b)}, {f.kind, f.slope}, static_cast<T*>(d)};
+    const ChannelMap<T, SmoothSlopes<T>> map{
+        static_cast<const T*>(x), {static_cast<const T*>(b), {f.kind, f.slope}}, static_cast<T*>(d)};
     with_pack<T>([&](auto n) { map_rows<decltype(n)::value>(exec, shape.rows, shape.channels, map); }, shape.channels,
-                 map.x, map.d);
+                 map.x, map.y);
   });
 }
 

@@ -35,27 +35,12 @@ __device__ inline bool is_scaled(float x) {
   return !kNegativeOnly || !(x > 0.0f);
 }
 
-template <class T, bool kNegativeOnly>
-struct ScaleMap {
-  const T* x;
-  FactorSource factors;
-  T* y;
-
+template <bool kNegativeOnly>
+struct ScaleChannels : FactorSource {
   template <int N>
-  __device__ KeptFactors<N> start(std::int64_t c, std::integral_constant<int, N>) const {
-    return factors.load<N>(c);
-  }
-  template <int N>
-  __device__ Pack<T, N> load(std::int64_t at) const {
-    return load_pack<N>(x + at);
-  }
-  template <int N>
-  __device__ void apply(const KeptFactors<N>& kept, const Pack<T, N>& loaded, std::int64_t at) const {
-    float v[N];
-    unpack<N>(loaded, v);
+  __device__ void apply(const KeptFactors<N>& kept, float (&v)[N]) const {
 #pragma unroll
     for (int n = 0; n < N; ++n) v[n] *= is_scaled<kNegativeOnly>(v[n]) ? kept.factor[n] : 1.0f;
-    repack<N>(v, y + at);
   }
 };
 
@@ -132,8 +117,8 @@ void channel_factor_forward(const Exec& exec, const ChannelFactorShape& shape, D
                             const float* s, void* y) {
   with_rule(shape, dtype, [&](auto tag, auto negative_only) {
     using T = typename decltype(tag)::type;
-    const ScaleMap<T, decltype(negative_only)::value> map{
-        static_cast<const T*>(x), {s, shape.shared}, static_cast<T*>(y)};
+    const ChannelMap<T, ScaleChannels<decltype(negative_only)::value>> map{
+        static_cast<const T*>(x), {{s, shape.shared}}, static_cast<T*>(y)};
     with_pack<T>([&](auto n) { map_rows<decltype(n)::value>(exec, shape.rows, shape.channels, map); }, shape.channels,
                  x, y);
   });

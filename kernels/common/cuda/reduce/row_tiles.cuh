@@ -117,6 +117,31 @@ void map_rows(const Exec& exec, std::int64_t rows, std::int64_t channels, const 
   }
 }
 
+/// A map from x to y, both (rows, channels): `rule.load<N>(c)` returns what a thread keeps for the N channels from c
+/// on, and `rule.apply(kept, v)` changes the N values of a row.
+template <class T, class Rule>
+struct ChannelMap {
+  const T* x;
+  Rule rule;
+  T* y;
+
+  template <int N>
+  __device__ auto start(std::int64_t c, std::integral_constant<int, N>) const {
+    return rule.template load<N>(c);
+  }
+  template <int N>
+  __device__ Pack<T, N> load(std::int64_t at) const {
+    return load_pack<N>(x + at);
+  }
+  template <int N, class Kept>
+  __device__ void apply(const Kept& kept, const Pack<T, N>& loaded, std::int64_t at) const {
+    float v[N];
+    unpack<N>(loaded, v);
+    rule.apply(kept, v);
+    repack<N>(v, y + at);
+  }
+};
+
 /// Adds v[i] of all threads of equal threadIdx.x, for each i, and calls write(i, x, sum) once for each, spread over the
 /// block's threads. Every thread of the block must call it. The order of the additions is fixed.
 template <int kValues, class Write>
