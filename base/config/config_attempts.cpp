@@ -9,7 +9,6 @@
 
 #include "bantam/base/config/config_recording.h"
 #include "bantam/base/error.h"
-#include "bantam/base/stable_sort.h"
 
 namespace bantam {
 namespace {
@@ -51,7 +50,7 @@ std::vector<std::string> collected_errors(const ConfigDocument& document) {
   const std::shared_ptr<ConfigErrors>& errors = ConfigDescription::of(document.root()).errors;
   if (errors == nullptr) return {};
   std::vector<std::string> messages = errors->messages;
-  sort_stably(messages, {}, place_of);
+  std::ranges::stable_sort(messages, {}, place_of);
   return messages;
 }
 

@@ -9,7 +9,6 @@
 
 #include "bantam/base/byte_size.h"
 #include "bantam/base/counted.h"
-#include "bantam/base/stable_sort.h"
 #include "bantam/base/text.h"
 #include "bantam/cli/print/fitted_text.h"
 
@@ -216,7 +215,7 @@ std::string classes_text(const DataReport& report, std::size_t most_of_name) {
   std::vector<std::size_t> order(train.class_counts.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
   const bool all = order.size() <= kAll;
-  if (!all) order = stable_order(train.class_counts, std::greater<>());
+  if (!all) std::ranges::stable_sort(order, std::greater<>(), [&](std::size_t c) { return train.class_counts[c]; });
   std::vector<Table::Column> columns = {{"class", Align::left}};
   for (const DataReport::Split& split : report.splits) columns.push_back({split.name});
   Table table(std::move(columns));

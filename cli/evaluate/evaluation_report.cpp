@@ -12,7 +12,6 @@
 #include "bantam/base/byte_size.h"
 #include "bantam/base/counted.h"
 #include "bantam/base/printable.h"
-#include "bantam/base/stable_sort.h"
 #include "bantam/base/text.h"
 #include "bantam/cli/print/fitted_text.h"
 #include "bantam/run/evaluate/class_report.h"
@@ -55,7 +54,7 @@ std::string classes_text(const ClassReport& report, bool places, std::size_t mos
   std::erase_if(shown_classes, [](const ClassScore& score) { return score.count + score.predicted == 0; });
   const bool worst = shown_classes.size() > kAll;
   if (worst) {
-    sort_stably(shown_classes, {}, &ClassScore::f1);
+    std::ranges::stable_sort(shown_classes, {}, &ClassScore::f1);
     shown_classes.resize(kWorst);
   }
   std::vector<Table::Column> columns = {

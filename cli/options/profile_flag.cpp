@@ -7,7 +7,6 @@
 #include <fmt/format.h>
 
 #include "bantam/base/error.h"
-#include "bantam/base/stable_sort.h"
 #include "bantam/base/text.h"
 #include "bantam/memory/device/known_gpus.h"
 
@@ -28,7 +27,7 @@ void require_device_name(const std::string& text) {
     throw ConfigError(fmt::format("--device: {} {}", shown(text), why));
   std::vector<std::string> names = device_profile_names();
   const std::string key = gpu_key(text);
-  sort_stably(names, {}, [&](const std::string& name) { return edit_distance(key, gpu_key(name)); });
+  std::ranges::stable_sort(names, {}, [&](const std::string& name) { return edit_distance(key, gpu_key(name)); });
   names.resize(std::min(names.size(), kNearest));
   throw ConfigError(
       fmt::format("--device: '{}' is no device (auto, cpu, cuda:N) and no card that is known; the nearest are\n  {}\n"

@@ -9,7 +9,6 @@
 
 #include "bantam/base/byte_size.h"
 #include "bantam/base/counted.h"
-#include "bantam/base/stable_sort.h"
 #include "bantam/base/text.h"
 #include "bantam/run/fit/fitting.h"
 #include "bantam/run/fit/run_plan.h"
@@ -116,7 +115,7 @@ std::string planned_holders(const Graph& graph, const StepPlanOptions& step, std
     plan.holders.push_back({.owner = "data set and batches made ahead",
                             .category = Category::input,
                             .bytes = run_pool_bytes - plan.pool_bytes});
-  sort_stably(plan.holders, std::greater<>(), &Holder::bytes);
+  std::ranges::stable_sort(plan.holders, std::greater<>(), &Holder::bytes);
   std::string text = "  largest holders at the planned peak:";
   for (std::size_t i = 0; i < std::min(kShownHolders, plan.holders.size()); ++i)
     text += fmt::format("\n    {} ({}): {}", plan.holders[i].owner, to_string(plan.holders[i].category),

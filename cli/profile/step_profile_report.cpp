@@ -10,7 +10,6 @@
 #include "bantam/base/byte_size.h"
 #include "bantam/base/counted.h"
 #include "bantam/base/printable.h"
-#include "bantam/base/stable_sort.h"
 #include "bantam/base/text.h"
 #include "bantam/cli/options/run_names.h"
 #include "bantam/cli/print/fitted_text.h"
@@ -90,7 +89,7 @@ std::string operations_text(const run::StepProfile& profile, std::size_t rows, s
   std::vector<const run::ProfiledNode*> nodes;
   for (const run::ProfiledNode& node : profile.nodes)
     if (node.total().seconds > 0) nodes.push_back(&node);
-  sort_stably(nodes, std::greater<>(), [](const auto* node) { return node->total().seconds; });
+  std::ranges::stable_sort(nodes, std::greater<>(), [](const auto* node) { return node->total().seconds; });
   Table table(
       {{"operation", Align::left}, {"runs", Align::left}, {"us"}, {"%"}, {"forward"}, {"backward"}, {"floor %"}});
   const std::size_t shown = shown_rows(nodes.size(), rows);
@@ -135,7 +134,7 @@ std::vector<KernelRow> kernel_rows(const run::StepProfile& profile) {
     row->work.add(kernel.work);
     if (profile.rates) row->floor += kernel.work.floor_seconds(*profile.rates);
   }
-  sort_stably(rows, std::greater<>(), [](const KernelRow& row) { return row.work.seconds; });
+  std::ranges::stable_sort(rows, std::greater<>(), [](const KernelRow& row) { return row.work.seconds; });
   return rows;
 }
 

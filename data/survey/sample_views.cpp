@@ -8,7 +8,6 @@
 
 #include <fmt/format.h>
 
-#include "bantam/base/stable_sort.h"
 #include "bantam/data/delivery/loader.h"
 
 namespace bantam {
@@ -84,7 +83,7 @@ std::string soft_text(const DatasetFacts& facts, std::span<const float> values) 
   std::vector<std::int64_t> order;
   for (std::size_t i = 0; i < values.size(); ++i)
     if (values[i] >= 0.005f) order.push_back(static_cast<std::int64_t>(i));
-  sort_stably(
+  std::ranges::stable_sort(
       order, [&](auto a, auto b) { return values[static_cast<std::size_t>(a)] > values[static_cast<std::size_t>(b)]; });
   std::string text;
   for (std::size_t i = 0; i < std::min<std::size_t>(order.size(), 3); ++i)

@@ -12,7 +12,6 @@
 
 #include "bantam/base/error.h"
 #include "bantam/base/parallel.h"
-#include "bantam/base/stable_sort.h"
 #include "bantam/data/images/decode.h"
 #include "bantam/kernels/input/image_batch.h"
 
@@ -265,7 +264,7 @@ void finish_channels(const std::vector<Part>& parts, SplitSurvey& survey) {
 }
 
 void sort_broken(std::vector<BrokenSample>& broken) {
-  sort_stably(broken, {}, &BrokenSample::index);
+  std::ranges::stable_sort(broken, {}, &BrokenSample::index);
   const auto is_same = [](const BrokenSample& a, const BrokenSample& b) { return a.index == b.index; };
   broken.erase(std::unique(broken.begin(), broken.end(), is_same), broken.end());  // its targets and its image
 }

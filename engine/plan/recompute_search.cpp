@@ -12,7 +12,6 @@
 #include <fmt/format.h>
 
 #include "bantam/base/error.h"
-#include "bantam/base/stable_sort.h"
 #include "bantam/base/text.h"
 #include "bantam/engine/plan/recompute_policies.h"
 
@@ -226,7 +225,7 @@ class Search {
         add(estimates, std::move(list), policy.level);
     }
     for (const Level level : kLevels) add(estimates_of(level), policy.segments, level);
-    sort_stably(found, {}, &std::pair<double, Neighbour>::first);
+    std::ranges::stable_sort(found, {}, &std::pair<double, Neighbour>::first);
     std::vector<Neighbour> sorted;
     for (auto& [seconds, neighbour] : found) sorted.push_back(std::move(neighbour));
     return sorted;

@@ -9,7 +9,6 @@
 #include <fmt/core.h>
 
 #include "bantam/base/error.h"
-#include "bantam/base/stable_sort.h"
 #include "bantam/engine/step/step_placements.h"
 #include "bantam/engine/step/training_session.h"
 #include "bantam/engine/step/training_step.h"
@@ -215,7 +214,7 @@ void describe_peak(const TracedRun& run, StepPlan& plan) {
     ++holder.allocations;
   }
   for (auto& [key, holder] : holders) plan.holders.push_back(std::move(holder));
-  sort_stably(plan.holders, std::greater<>(), &Holder::bytes);
+  std::ranges::stable_sort(plan.holders, std::greater<>(), &Holder::bytes);
 }
 
 void describe_step(const TracedRun& run, const PlannerOptions& planner, StepPlan& plan) {

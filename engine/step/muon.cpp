@@ -4,12 +4,12 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <numeric>
 #include <utility>
 
 #include <fmt/format.h>
 
 #include "bantam/base/error.h"
-#include "bantam/base/stable_sort.h"
 #include "bantam/base/text.h"
 #include "bantam/engine/autograd/parameter_groups.h"
 #include "bantam/engine/step/rule_values.h"
@@ -129,7 +129,9 @@ void Muon::make_lanes(const Context& context) {
   const auto work_of = [&](const Batch& batch) {
     return static_cast<double>(elements_of(batch)) * static_cast<double>(batch.side());
   };
-  const std::vector<std::size_t> order = stable_order(batches_, std::greater{}, work_of);
+  std::vector<std::size_t> order(batches_.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::ranges::stable_sort(order, std::greater{}, [&](std::size_t i) { return work_of(batches_[i]); });
   const std::size_t most = context.device.kind == DeviceKind::cuda ? kMostLanes : 1;  // in plans, too
   lanes_.resize(1);
   for (const std::size_t i : order) {

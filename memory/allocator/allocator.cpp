@@ -14,7 +14,6 @@
 #include <fmt/core.h>
 
 #include "bantam/base/error.h"
-#include "bantam/base/stable_sort.h"
 #include "bantam/memory/allocator/accounting.h"
 #include "bantam/memory/allocator/allocator_report.h"
 #include "bantam/memory/allocator/bfc_structure.h"
@@ -495,7 +494,7 @@ std::vector<Holder> BfcAllocator::Impl::holders() const {
   arena.for_each_live([&](const PlacementArena::Placed& placed) { add(placed.size, placed.tag); });
   std::vector<Holder> sorted;
   for (auto& [key, holder] : groups) sorted.push_back(std::move(holder));
-  sort_stably(sorted, [](const Holder& a, const Holder& b) { return a.bytes > b.bytes; });
+  std::ranges::stable_sort(sorted, [](const Holder& a, const Holder& b) { return a.bytes > b.bytes; });
   return sorted;
 }
 

@@ -1,8 +1,9 @@
 // The backend's trace, started and stopped once.
 #include "bantam/memory/device/activity_trace.h"
 
+#include <algorithm>
+
 #include "bantam/base/error.h"
-#include "bantam/base/stable_sort.h"
 #include "bantam/memory/device/cuda_backend.h"
 
 namespace bantam {
@@ -25,7 +26,7 @@ ActivityTrace::~ActivityTrace() {
 std::vector<DeviceActivity> ActivityTrace::stop() {
   running_ = false;
   std::vector<DeviceActivity> activities = cuda_backend::trace_stop();
-  sort_stably(activities, {}, &DeviceActivity::begin_ns);
+  std::ranges::stable_sort(activities, {}, &DeviceActivity::begin_ns);
   return activities;
 }
 

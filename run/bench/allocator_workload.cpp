@@ -6,7 +6,6 @@
 #include <numeric>
 
 #include "bantam/base/philox.h"
-#include "bantam/base/stable_sort.h"
 #include "bantam/engine/plan/step_plan.h"
 #include "bantam/models/zoo/zoo.h"
 
@@ -72,8 +71,8 @@ AllocatorWorkload trace_workload(const std::string& name, std::span<const Planne
     events.push_back({buffers[i].lower, true, i});
     events.push_back({buffers[i].upper, false, i});
   }
-  sort_stably(events,
-              [](const Event& a, const Event& b) { return a.time != b.time ? a.time < b.time : a.begins < b.begins; });
+  std::ranges::stable_sort(
+      events, [](const Event& a, const Event& b) { return a.time != b.time ? a.time < b.time : a.begins < b.begins; });
   std::vector<AllocatorCall> calls;
   for (const Event& event : events) calls.push_back({event.slot, event.begins ? buffers[event.slot].size : 0});
   return finished(name, std::move(calls), buffers.size());

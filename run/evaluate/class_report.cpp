@@ -7,8 +7,6 @@
 
 #include <fmt/format.h>
 
-#include "bantam/base/stable_sort.h"
-
 namespace bantam::run {
 namespace {
 
@@ -83,7 +81,7 @@ std::vector<Confusion> ClassReport::confusions(std::size_t most) const {
       all.push_back({label, predicted, count, ratio(count, classes[static_cast<std::size_t>(label)].count)});
     }
   const auto larger = [](const Confusion& a, const Confusion& b) { return a.count > b.count; };
-  sort_stably(all, larger);
+  std::ranges::stable_sort(all, larger);
   all.resize(std::min(all.size(), most));
   return all;
 }

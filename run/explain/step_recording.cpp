@@ -13,7 +13,6 @@
 
 #include "bantam/base/clock.h"
 #include "bantam/base/error.h"
-#include "bantam/base/stable_sort.h"
 #include "bantam/engine/step/captured_updates.h"
 #include "bantam/memory/device/activity_trace.h"
 #include "bantam/memory/device/stream_clock.h"
@@ -255,7 +254,7 @@ std::vector<const RecordedUpdate*> StepRecording::typical_updates() const {
   std::vector<const RecordedUpdate*> chosen;
   for (const RecordedUpdate& update : updates) chosen.push_back(&update);
   if (method == RecordingMethod::driver_trace) return chosen;
-  sort_stably(chosen, {}, [](const RecordedUpdate* update) { return update->end_ns - update->begin_ns; });
+  std::ranges::stable_sort(chosen, {}, [](const RecordedUpdate* update) { return update->end_ns - update->begin_ns; });
   chosen.resize(half_of(chosen.size()));
   return chosen;
 }

@@ -6,7 +6,6 @@
 #include <tuple>
 #include <utility>
 
-#include "bantam/base/stable_sort.h"
 #include "bantam/run/bench/step_session.h"
 
 namespace bantam::run {
@@ -54,8 +53,8 @@ class Sums {
     }
     into.nodes = std::move(nodes_);
     into.step_seconds = step_seconds_ / updates;
-    sort_stably(into.kernels, std::greater<>(), [](const auto& kernel) { return kernel.work.seconds; });
-    sort_stably(into.gaps, std::greater<>(), &ProfiledGap::seconds);
+    std::ranges::stable_sort(into.kernels, std::greater<>(), [](const auto& kernel) { return kernel.work.seconds; });
+    std::ranges::stable_sort(into.gaps, std::greater<>(), &ProfiledGap::seconds);
   }
 
  private:
@@ -176,7 +175,7 @@ StepProfile profile_step(const RunConfig& config, const StepCase& step, const St
   profile.rates = measure_rates(config, step.precision, options.threads);
   profile.changes = step_changes(config, step, profile.gap_seconds / profile.step_seconds);
   if (options.try_seconds > 0) try_changes(config, step, options.threads, options.try_seconds, profile.changes);
-  sort_stably(profile.changes, {}, &StepChange::share);
+  std::ranges::stable_sort(profile.changes, {}, &StepChange::share);
   profile.headline = step_headline(profile);
   return profile;
 }

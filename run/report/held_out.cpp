@@ -11,7 +11,6 @@
 
 #include <fmt/format.h>
 
-#include "bantam/base/stable_sort.h"
 #include "bantam/data/delivery/data_config.h"
 #include "bantam/data/survey/sample_views.h"
 #include "bantam/engine/graph/model.h"
@@ -187,7 +186,7 @@ std::vector<std::int32_t> worst_of(const std::vector<Answer>& answers, std::vect
     const double loss = answers[static_cast<std::size_t>(i)].loss;
     return std::isfinite(loss) ? loss : std::numeric_limits<double>::infinity();
   };
-  sort_stably(sound, [&](std::int32_t a, std::int32_t b) { return badness(a) > badness(b); });
+  std::ranges::stable_sort(sound, [&](std::int32_t a, std::int32_t b) { return badness(a) > badness(b); });
   sound.resize(std::min(sound.size(), most));
   return sound;
 }
@@ -233,7 +232,8 @@ std::vector<std::pair<std::string, double>> said_of(const Prediction& prediction
     for (std::size_t i = 0; i < prediction.counts.size(); ++i)
       said.emplace_back(names[i], static_cast<double>(prediction.counts[i]) / positions);
   }
-  if (task != Task::values) sort_stably(said, [](const auto& a, const auto& b) { return a.second > b.second; });
+  if (task != Task::values)
+    std::ranges::stable_sort(said, [](const auto& a, const auto& b) { return a.second > b.second; });
   said.resize(std::min(said.size(), kMost));
   return said;
 }

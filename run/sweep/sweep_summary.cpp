@@ -11,7 +11,6 @@
 #include "bantam/base/error.h"
 #include "bantam/base/folder_file.h"
 #include "bantam/base/json.h"
-#include "bantam/base/stable_sort.h"
 #include "bantam/run/runs.h"
 #include "bantam/run/train/run_record.h"
 
@@ -142,7 +141,7 @@ SweepSummary summary_of(const Sweep& sweep, const std::map<std::size_t, std::str
   }
   for (std::size_t i = 0; i < sweep.settings().size(); ++i)
     summary.settings.push_back(summarise(sweep, i, summary.results));
-  sort_stably(summary.settings, [&](const SettingSummary& a, const SettingSummary& b) {
+  std::ranges::stable_sort(summary.settings, [&](const SettingSummary& a, const SettingSummary& b) {
     const std::optional<double> of_a = mean_of(a, summary.watched), of_b = mean_of(b, summary.watched);
     if (!of_a || !of_b) return of_a.has_value() && !of_b;
     return summary.metric.larger ? *of_a > *of_b : *of_a < *of_b;

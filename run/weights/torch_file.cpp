@@ -14,7 +14,6 @@
 #include <fmt/format.h>
 
 #include "bantam/base/error.h"
-#include "bantam/base/stable_sort.h"
 #include "bantam/base/text.h"
 #include "bantam/engine/train/tensor_files.h"
 #include "bantam/run/weights/file_kinds.h"
@@ -431,7 +430,7 @@ TorchFile read_torch_file(const std::filesystem::path& path, const std::string& 
     else
       tensors.emplace_back(name, value);
   // Each storage is read once, however many tensors share it, and in whatever order.
-  sort_stably(tensors, {}, [](const auto& tensor) { return storage_key(*tensor.second); });
+  std::ranges::stable_sort(tensors, {}, [](const auto& tensor) { return storage_key(*tensor.second); });
   TensorReader reader(*source);
   for (const auto& [name, tensor] : tensors)
     file.tensors.emplace(name, reader.read(name, *tensor, read_type(*tensor)->dtype));
