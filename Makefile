@@ -87,7 +87,7 @@ deb: deps ## pack Debian packages, build-deb/debs/*.deb
 wheel: deps ## build the Python package: build-wheel/bantam-VERSION-py3-none-linux_x86_64.whl
 	@scripts/install_deps.sh liblzma-dev libzstd-dev libbz2-dev
 	@scripts/build.sh build-wheel "$(JOBS)" bantam_python -DBANTAM_TESTS=OFF -DBANTAM_EXAMPLES=OFF -DBANTAM_ONEDNN=OFF \
-	  -DLibArchive_LIBRARY="$$($(CXX) -print-file-name=libarchive.a)" $(CMAKE_FLAGS)
+	  -DBANTAM_FMT_HEADER_ONLY=ON -DLibArchive_LIBRARY="$$($(CXX) -print-file-name=libarchive.a)" $(CMAKE_FLAGS)
 	scripts/make_wheel.py build-wheel
 
 format: ## format the sources with clang-format

@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
-# build.sh FOLDER JOBS TARGET [cmake options…]: configures when that is needed, then builds. In release mode, or as `--preset NAME` says.
+# build.sh FOLDER JOBS TARGET [cmake options…]: configures when that is needed, then builds. In release mode with tests and examples, so
+# that every target is there, or as `--preset NAME` says.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 folder=$1 jobs=$2 target=$3
 shift 3
-[[ " $* " == *" --preset "* ]] || set -- -DCMAKE_BUILD_TYPE=Release "$@"
+[[ " $* " == *" --preset "* ]] || set -- -DCMAKE_BUILD_TYPE=Release -DBANTAM_TESTS=ON -DBANTAM_EXAMPLES=ON "$@"
 options=$*
 mkdir -p "$folder"
 

@@ -13,6 +13,6 @@ case $older in
   86 | 89) kib=99 ;;
   *) echo "build_as: $older: 75, 80, 86, 87 or 89" >&2; exit 2 ;;
 esac
-cmake -S "$(dirname "$0")/.." -B "$build" -G Ninja -DBANTAM_CUDA=ON -DCMAKE_CUDA_ARCHITECTURES=OFF \
+cmake -S "$(dirname "$0")/.." -B "$build" -G Ninja -DBANTAM_TESTS=ON -DBANTAM_CUDA=ON -DCMAKE_CUDA_ARCHITECTURES=OFF \
   "-DCMAKE_CUDA_FLAGS=-gencode=arch=compute_$older,code=sm_$here" "-DBANTAM_BLOCK_SHARED_KIB=$kib"
 cmake --build "$build"
