@@ -31,7 +31,7 @@ deps-check: deps
 # Warnings are errors here alone. CI passes the same flag to `make test`, so that one build serves both.
 CHECK_FLAGS = $(filter-out -DBANTAM_WERROR=ON,$(CMAKE_FLAGS)) -DBANTAM_WERROR=ON
 
-check: deps-check ## check format, changed lines (clang-tidy), floors, generated docs and words
+check: deps-check ## check format, changed lines (clang-tidy), rules of includes, generated docs and words
 	@scripts/build.sh "$(BUILD)" "$(JOBS)" check_tests $(strip $(CHECK_FLAGS))
 	@scripts/check.sh "$(BUILD)"
 

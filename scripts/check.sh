@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# check.sh FOLDER: what `make check` checks besides building: format, clang-tidy on what changed, the tests labelled `floors` and
-# `docs` (the house's walls, generated pages), words. All of them run; a tool that is not there is skipped, and says so.
+# check.sh FOLDER: what `make check` checks besides building: format, clang-tidy on what changed, the tests labelled `rules` and
+# `docs` (rules of includes, generated pages), words. All of them run; a tool that is not there is skipped, and says so.
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 folder=$1
@@ -29,7 +29,7 @@ format() {
 
 check format format
 check tidy scripts/check_tidy.py "$folder"
-check tests ctest --test-dir "$folder" -L 'docs|floors' --output-on-failure --no-tests=error
+check tests ctest --test-dir "$folder" -L 'docs|rules' --output-on-failure --no-tests=error
 check words scripts/check_words.py --limit "${WORDS_LIMIT:-20}"
 if ((${#failures[@]})); then
   echo "check: FAILED: ${failures[*]}"

@@ -1,6 +1,6 @@
 // Everything that the program writes on standard output and standard error passes here; nothing else in cli/ calls
-// the library's functions for that (floors_test): no name of a file, a class or a tensor reaches a terminal that would
-// obey it.
+// the library's functions for that (include_rules_test): no name of a file, a class or a tensor reaches a terminal that
+// would obey it.
 #pragma once
 
 #include <cstdio>
