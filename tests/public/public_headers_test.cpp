@@ -1,4 +1,4 @@
-// The headers that are installed (cmake/PublicHeaders.cmake): how many they are, what they may show, and that each of
+// The headers that are installed (cmake/PublicHeaders.cmake): what they may show, and that each of
 // them compiles by itself.
 #include "tests/public/public_headers.h"
 
