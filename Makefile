@@ -40,6 +40,7 @@ nightly: nightly-long nightly-asan nightly-tsan nightly-own nightly-fuzz ## run 
 nightly-long: deps
 	@scripts/build.sh "$(BUILD)" "$(JOBS)" nightly_tests $(CMAKE_FLAGS)
 	ctest --test-dir "$(BUILD)" -C nightly -L nightly -j "$(JOBS)" --output-on-failure --no-tests=error
+	@stat -c "the program of make dist: %s bytes" build-dist-test/bantam-*/bin/bantam
 
 # AddressSanitizer and UndefinedBehaviorSanitizer on the unit tests, ThreadSanitizer on those in which threads work: presets asan and tsan,
 # on the CPU, in folders of their own.
