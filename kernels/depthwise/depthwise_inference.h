@@ -1,6 +1,7 @@
 // Depthwise convolution for inference: with its epilogue in the same pass.
 #pragma once
 
+#include "bantam/kernels/common/dispatch.h"
 #include "bantam/kernels/depthwise/depthwise_conv2d.h"
 #include "bantam/kernels/elementwise/epilogue.h"
 

@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "bantam/kernels/common/exec.h"
+#include "bantam/kernels/common/dispatch.h"
 #include "bantam/kernels/head/metric_sums.h"
 
 namespace bantam::kernels {
