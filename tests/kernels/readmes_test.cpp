@@ -14,12 +14,12 @@ namespace {
 namespace fs = std::filesystem;
 
 /// Whether `path` exists: "few_channels_*.cu" stands for one file or more, "name.{h,cpp}" for each of its files.
-bool exists(const fs::path& path) {
+bool is_there(const fs::path& path) {
   const std::string text = path.string();
   if (std::smatch braces; std::regex_match(text, braces, std::regex(R"((.*)\{(.*)\}(.*))"))) {
     std::istringstream parts(braces[2]);
     for (std::string part; std::getline(parts, part, ',');)
-      if (!exists(braces[1].str() + part + braces[3].str())) return false;
+      if (!is_there(braces[1].str() + part + braces[3].str())) return false;
     return true;
   }
   if (text.find('*') == std::string::npos) return fs::exists(path);
@@ -38,7 +38,7 @@ TEST(Readmes, NameExistingFiles) {
     if (entry.path().filename() != "README.md" || folder == root / "kernels") continue;
     const std::string text = read_file(entry.path());
     for (std::sregex_iterator at(text.begin(), text.end(), named), end; at != end; ++at, ++count)
-      EXPECT_TRUE(exists(folder / (*at)[1].str()) || exists(root / (*at)[1].str()))
+      EXPECT_TRUE(is_there(folder / (*at)[1].str()) || is_there(root / (*at)[1].str()))
           << entry.path() << " names " << (*at)[1];
   }
   EXPECT_GT(count, 400) << "the tables were not found";
