@@ -9,7 +9,6 @@
 
 #include "bantam/base/error.h"
 #include "bantam/base/text.h"
-#include "bantam/engine/graph/patterns.h"
 
 namespace bantam {
 namespace {

@@ -1,6 +1,6 @@
 // Layers without parameters that choose or reorder channels.
 #include "bantam/engine/layers/support.h"
-#include "bantam/engine/ops/join/channel_views.h"
+#include "bantam/engine/ops/channel_views.h"
 
 namespace bantam {
 namespace {

@@ -1,6 +1,6 @@
 // Convolution layers: regular, depthwise, and separable (depthwise then pointwise).
 #include "bantam/engine/layers/support.h"
-#include "bantam/engine/ops/image/pad2d.h"
+#include "bantam/engine/ops/pad2d.h"
 
 namespace bantam {
 namespace {

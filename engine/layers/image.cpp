@@ -1,7 +1,7 @@
 // Layers without parameters that change height and width: upsampling, padding, cropping, depth to space.
 #include "bantam/engine/layers/support.h"
-#include "bantam/engine/ops/image/pad2d.h"
-#include "bantam/engine/ops/image/resize2d.h"
+#include "bantam/engine/ops/pad2d.h"
+#include "bantam/engine/ops/resize2d.h"
 
 namespace bantam {
 namespace {

@@ -1,5 +1,5 @@
 // The transposed convolution layer.
-#include "bantam/engine/ops/image/transposed_conv2d.h"
+#include "bantam/engine/ops/transposed_conv2d.h"
 
 #include "bantam/engine/layers/support.h"
 

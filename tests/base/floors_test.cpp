@@ -23,8 +23,9 @@ using testing::public_headers;
 using Files = std::map<std::string, std::string>;
 
 /// A floor with its rooms, from the bottom up. A room is a folder; a floor's own folder is a room, too ("" here) where
-/// files lie in it; a unit there that is listed by its name is a room of its own, as commands of one file are. A room
-/// includes rooms before it on its floor, and whatever lies on floors before its own, except for those in `not_below`.
+/// files lie in it; a unit that is listed by its path is a room of its own, as commands of one file are, and the graph
+/// that patterns of fusion read. A room includes rooms before it on its floor, and whatever lies on floors before its
+/// own, except for those in `not_below`.
 /// In kernels/ the rooms cpu/ and cuda/ of all families come after the families' own, and neither includes the other.
 struct Floor {
   std::string name;
@@ -95,8 +96,8 @@ const std::vector<Floor> kHouse = {
       ""},
      {}},
     {"engine",
-     {"runtime", "comm", "comm/device", "program", "autograd", "interop", "ops", "ops/join", "ops/fused", "ops/image",
-      "layers", "losses", "metrics", "graph", "step", "plan", "train"},
+     {"runtime", "comm", "comm/device", "program", "autograd", "interop", "ops", "layers", "losses", "metrics",
+      "graph/graph", "fusion", "graph", "step", "plan", "train"},
      {}},
     {"data", {"files", "formats", "images", "augment", "pipeline", "delivery", "survey"}, {}},
     {"models", {"infer", "zoo", "yaml", "onnx", "onnx/import"}, {"data"}},
@@ -121,16 +122,14 @@ struct Place {
 };
 
 Place place_of(const std::string& path) {
-  const std::string folder = path.substr(0, path.rfind('/'));
-  const std::size_t slash = folder.find('/');
-  const std::string floor = folder.substr(0, slash);
-  const std::string room = slash == std::string::npos ? "" : folder.substr(slash + 1);
+  const std::size_t slash = path.find('/'), name = path.rfind('/');
+  const std::string floor = path.substr(0, slash), unit = path.substr(slash + 1, path.rfind('.') - slash - 1);
+  const std::string room = name == slash ? "" : path.substr(slash + 1, name - slash - 1);
   for (std::size_t f = 0; f < kHouse.size(); ++f) {
     if (kHouse[f].name != floor) continue;
     const std::vector<std::string>& rooms = kHouse[f].rooms;
-    auto at = std::ranges::find(rooms, room);
-    if (room.empty())
-      if (const auto own = std::ranges::find(rooms, fs::path(path).stem().string()); own != rooms.end()) at = own;
+    auto at = std::ranges::find(rooms, unit);
+    if (at == rooms.end()) at = std::ranges::find(rooms, room);
     return {static_cast<int>(f), at == rooms.end() ? -1 : static_cast<int>(at - rooms.begin())};
   }
   return {};
