@@ -1,15 +1,19 @@
-// Options that many layers of a config share: keys of convolutions, extents, padding, activation, initializer.
+// Readers of options that several layers of a configuration have: extents, padding, activation, initializer.
 #pragma once
 
 #include "bantam/base/config/config.h"
+#include "bantam/base/config/registry.h"
 #include "bantam/engine/layers/layers.h"
 
-namespace bantam::models {
+namespace bantam::layers {
 
 /// Counts of filters, units, groups.
 inline constexpr IntegerRange kCount{.min = 1, .max = 1 << 24};
 
 /// Keys of all convolutions.
+inline const ConfigKey kFilters{"filters", "Channels of the output.", "64"};
+inline const ConfigKey kMultiplier{
+    "multiplier", "Filters of each channel: the depthwise part has channels × multiplier outputs.", "2"};
 inline const ConfigKey kKernel{"kernel", "Extents of the kernel: one number for both, or [height, width].",
                                "3 | [1, 7]"};
 inline const ConfigKey kStride{"stride", "Step between outputs: one number for both, or [height, width].", "2"};
@@ -31,6 +35,15 @@ inline constexpr std::string_view kPaddingMeaning =
     "their number: on all sides, as [height, width], or for each side.";
 Padding read_padding(ConfigMap& options, std::string_view meaning = kPaddingMeaning);
 
+/// `kernel`, `stride`, `dilation` and `padding` of a convolution.
+template <class Options>
+void read_window(ConfigMap& options, Options& conv) {
+  conv.kernel = read_extent(options, kKernel);
+  conv.stride = read_extent(options, kStride, {1, 1});
+  conv.dilation = read_extent(options, kDilation, {1, 1});
+  conv.padding = read_padding(options);
+}
+
 /// Amounts for the sides: N | [height, width] | {top, bottom, left, right}; required.
 Padding read_amounts(ConfigMap& options, ConfigKey key);
 
@@ -42,12 +55,15 @@ ActivationOptions read_activation(ConfigMap& options);
 /// The same under another key, or with another default.
 ActivationOptions read_activation(ConfigMap& options, const ConfigKey& key, std::string_view otherwise);
 
+/// Reads the layer that is one activation.
+Reader<LayerPtr> activation_reader(Activation kind);
+
 /// `slope` of a leaky_relu, `alpha` of an elu; other activations have no options.
 ActivationOptions read_activation_options(Activation kind, ConfigMap& options);
 
 /// `initializer: he_normal`; Keras' glorot_uniform where it is missing.
 std::string read_initializer(ConfigMap& options);
-/// The same of a convolution, which `initializer: {whiten: {images: 960, epsilon: 5.0e-4}}` may also say.
-void read_initializer(ConfigMap& options, Conv2dOptions& conv);
+/// The value of `initializer`: a name.
+std::string as_initializer(const ConfigNode& node);
 
-}  // namespace bantam::models
+}  // namespace bantam::layers
