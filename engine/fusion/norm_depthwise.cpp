@@ -18,6 +18,7 @@
 #include "bantam/engine/graph/graph.h"
 #include "bantam/engine/layers/bound_norm.h"
 #include "bantam/engine/layers/layers.h"
+#include "bantam/engine/ops/batch_norm.h"
 #include "bantam/engine/ops/depthwise_conv2d.h"
 #include "bantam/engine/ops/ops.h"
 #include "bantam/kernels/depthwise/norm_depthwise_parts.h"

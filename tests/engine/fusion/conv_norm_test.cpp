@@ -52,7 +52,7 @@ Graph small_network(bool linear = false) {
 std::vector<std::string> convolutions(const Graph& graph, const FusionTarget& target) {
   std::vector<std::string> names;
   for (NodeId node = 1; node <= graph.output(); ++node)
-    if (const NodeId norm = fusion::norm_after_conv(graph, node, target); norm != 0)
+    if (const NodeId norm = norm_after_conv(graph, node, target); norm != 0)
       names.push_back(graph.node(node).name + " " + graph.node(norm).name);
   return names;
 }
