@@ -9,7 +9,6 @@
 
 #include "bantam/base/error.h"
 #include "bantam/base/text.h"
-#include "bantam/engine/graph/patterns.h"
 
 namespace bantam {
 namespace {
@@ -243,7 +242,7 @@ StepProgram lower(const Graph& graph, const RecomputeOptions& recompute, bool fu
   if (target.inference) return program;
   for (ProgramSegment& segment : program.segments)
     for (NodePlan& plan : segment.nodes)
-      if (plan.fusion == nullptr) plan.statistics_for = fusion::norm_after_conv(graph, plan.first, target);
+      if (plan.fusion == nullptr) plan.statistics_for = norm_after_conv(graph, plan.first, target);
   return program;
 }
 

@@ -3,7 +3,7 @@
 
 #include <span>
 
-#include "bantam/engine/graph/fusion.h"
+#include "bantam/engine/fusion/fusion.h"
 #include "bantam/engine/graph/graph.h"
 #include "bantam/engine/program/recompute_options.h"
 #include "bantam/engine/program/step_program.h"

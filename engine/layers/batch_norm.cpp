@@ -3,6 +3,7 @@
 
 #include "bantam/engine/layers/bound_norm.h"
 #include "bantam/engine/layers/norm_options.h"
+#include "bantam/engine/layers/shared_options.h"
 #include "bantam/engine/layers/support.h"
 #include "bantam/engine/ops/sync_batch_norm.h"
 
@@ -49,8 +50,7 @@ class BatchNormLayer : public BuiltInLayer {
   }
 
   Shape output_shape(std::span<const Shape> inputs) const override {
-    const Shape& in = single(kind(), inputs);
-    if (in.rank() < 1) throw ShapeError("batch_norm: expected an input with channels, got a scalar");
+    const Shape& in = with_channels(kind(), inputs);
     if (const float rate = options_.running_rate(); !(rate > 0.0f && rate <= 1.0f))
       throw ShapeError(fmt::format("batch_norm: rate must be in (0, 1], got {}", rate));
     return in;
@@ -84,4 +84,54 @@ const BatchNormOptions* batch_norm_options(const Layer& layer) {
   return norm != nullptr ? &norm->all_options() : nullptr;
 }
 
+namespace layers {
+namespace {
+
+/// How fast the running statistics move may be said Keras' way (momentum: the share that stays) or PyTorch's (rate: the
+/// share that is new, which PyTorch calls momentum). Nothing where neither is.
+std::optional<float> read_running_rate(ConfigMap& options) {
+  const ConfigKey kRate{"rate",
+                        "Share of a batch's statistics in the running statistics, which PyTorch calls momentum. In "
+                        "place of `momentum`.",
+                        "0.1", "1 - momentum"};
+  if (!options.has(kRate)) {
+    const ConfigNode momentum = options.node(
+        {"momentum",
+         "Share of the running statistics that stays at each batch, as in Keras: 0.9 is PyTorch's 0.1. auto: 0.99, and "
+         "in the first updates less, updates / (updates + 10), so that the statistics of a short run are those of its "
+         "last batches.",
+         "0.9"},
+        "auto");
+    if (momentum.is_text("auto")) return std::nullopt;
+    return static_cast<float>(1.0 - momentum.as_number({.min = 0, .max = 1, .max_open = true}));
+  }
+  if (options.has("momentum"))
+    options.node("momentum").fail_at_key("give momentum (Keras: what stays) or rate (PyTorch: what is new), not both");
+  return static_cast<float>(options.number(kRate, {.min = 0, .max = 1, .min_open = true}));
+}
+
+}  // namespace
+
+LayerPtr read_batch_norm(ConfigMap& options) {
+  options.describe(
+      "Batch normalisation over the last axis: y = activation(scale · (x - mean) / √(variance + epsilon) + shift). "
+      "Training uses the batch's statistics, evaluation the running ones.",
+      "batch_norm: {momentum: 0.9, activation: relu}");
+  BatchNormOptions norm;
+  norm.rate = read_running_rate(options);
+  // Smaller ones would be lost beside any variance, and the smallest are 0 in float32.
+  norm.epsilon = static_cast<float>(
+      options.number({"epsilon", "Added to the variance, against division by 0. Keras' default; PyTorch has 1e-5."},
+                     {.min = 1e-12, .max = 1}, 1e-3));
+  norm.unbiased = options.boolean(
+      {"unbiased",
+       "true: the running variance is that of a sample (n - 1), as PyTorch and Keras' fused kernel have it. false: n."},
+      true);
+  norm.scale = options.boolean({"scale", "Whether a trained factor a channel is there (γ)."}, true);
+  norm.shift = options.boolean({"shift", "Whether a trained value a channel is added (β)."}, true);
+  norm.activation = read_activation(options);
+  return batch_norm(norm);
+}
+
+}  // namespace layers
 }  // namespace bantam

@@ -1,17 +1,11 @@
 // Layers of one trained factor a channel: layer_scale and prelu.
+#include "bantam/engine/layers/shared_options.h"
 #include "bantam/engine/layers/support.h"
 
 namespace bantam {
 namespace {
 
 using namespace layers;
-
-/// The input must have channels.
-const Shape& with_channels(std::string_view kind, std::span<const Shape> inputs) {
-  const Shape& in = single(kind, inputs);
-  if (in.rank() < 1) throw ShapeError(fmt::format("{}: expected an input with channels, got a scalar", kind));
-  return in;
-}
 
 class BoundFactors : public BoundLayer {
  public:
@@ -63,4 +57,29 @@ class PReluLayer : public BuiltInLayer {
 LayerPtr layer_scale(LayerScaleOptions options) { return std::make_shared<LayerScaleLayer>(options); }
 LayerPtr prelu(PReluOptions options) { return std::make_shared<PReluLayer>(options); }
 
+namespace layers {
+namespace {
+
+constexpr NumberRange kFactor{.min = -1e3, .max = 1e3};
+constexpr NumberRange kScale{.min = -1e9, .max = 1e9};  // of outputs that are prices or counts
+
+}  // namespace
+
+LayerPtr read_prelu(ConfigMap& options) {
+  options.describe("x where it is positive, slope · x below, with trained slopes.", "prelu: {initial: 0.25}");
+  PReluOptions layer;
+  layer.initial = static_cast<float>(options.number({"initial", "Slopes at the start.", "0.1"}, kFactor, 0.25));
+  layer.shared =
+      options.boolean({"shared", "true: one slope for all channels, PyTorch's default. false: one a channel."}, false);
+  return prelu(layer);
+}
+
+LayerPtr read_layer_scale(ConfigMap& options) {
+  options.describe("A trained factor a channel: y = scale · x. Small at the start, at the end of a residual branch.",
+                   "layer_scale: {initial: 1e-6}");
+  return layer_scale(
+      {.initial = static_cast<float>(options.number({"initial", "Factors at the start.", "0.1"}, kScale, 1e-6))});
+}
+
+}  // namespace layers
 }  // namespace bantam

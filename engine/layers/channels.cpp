@@ -1,6 +1,7 @@
 // Layers without parameters that choose or reorder channels.
+#include "bantam/engine/layers/shared_options.h"
 #include "bantam/engine/layers/support.h"
-#include "bantam/engine/ops/join/channel_views.h"
+#include "bantam/engine/ops/channel_views.h"
 
 namespace bantam {
 namespace {
@@ -13,8 +14,7 @@ class ChannelSliceLayer : public BuiltInLayer {
   std::string_view kind() const override { return "channel_slice"; }
   NodeTraits traits() const override { return {.skips_unused_output = true, .separates_inner_ops = true}; }
   Shape output_shape(std::span<const Shape> inputs) const override {
-    const Shape& in = single(kind(), inputs);
-    if (in.rank() < 1) throw ShapeError("channel_slice: expected an input with channels, got a scalar");
+    const Shape& in = with_channels(kind(), inputs);
     const std::int64_t end = end_of(in);
     if (options_.begin < 0 || options_.begin >= end || end > in[-1])
       throw ShapeError(fmt::format("channel_slice: channels {} to {} of {}; expected 0 <= begin < end <= {}",
@@ -39,8 +39,7 @@ class ChannelShuffleLayer : public BuiltInLayer {
   std::string_view kind() const override { return "channel_shuffle"; }
   NodeTraits traits() const override { return {.skips_unused_output = true, .separates_inner_ops = true}; }
   Shape output_shape(std::span<const Shape> inputs) const override {
-    const Shape& in = single(kind(), inputs);
-    if (in.rank() < 1) throw ShapeError("channel_shuffle: expected an input with channels, got a scalar");
+    const Shape& in = with_channels(kind(), inputs);
     check_positive(kind(), "groups", options_.groups);
     if (in[-1] % options_.groups != 0)
       throw ShapeError(
@@ -63,4 +62,26 @@ class ChannelShuffleLayer : public BuiltInLayer {
 LayerPtr channel_slice(ChannelSliceOptions options) { return std::make_shared<ChannelSliceLayer>(options); }
 LayerPtr channel_shuffle(ChannelShuffleOptions options) { return std::make_shared<ChannelShuffleLayer>(options); }
 
+namespace layers {
+
+LayerPtr read_channel_slice(ConfigMap& options) {
+  options.describe("Some of the channels. Two of them split an image's channels, as torch.chunk does.",
+                   "channel_slice: {begin: 0, end: 24}");
+  ChannelSliceOptions layer;
+  layer.begin = options.integer({"begin", "The first channel, counted from 0.", "24"}, {.min = 0, .max = 1 << 24}, 0);
+  layer.end = options.integer({"end", "The channel after the last one; 0: as many as there are.", "48"},
+                              {.min = 0, .max = 1 << 24}, 0);
+  return channel_slice(layer);
+}
+
+LayerPtr read_channel_shuffle(ConfigMap& options) {
+  options.describe(
+      "Interleaves groups of channels, as PyTorch's ChannelShuffle: the first channel of each group, then the second "
+      "of each, and so on (ShuffleNet).",
+      "channel_shuffle: {groups: 2}");
+  return channel_shuffle(
+      {.groups = options.integer({"groups", "How many groups; they divide the channels.", "4"}, kCount, 2)});
+}
+
+}  // namespace layers
 }  // namespace bantam

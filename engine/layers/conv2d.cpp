@@ -1,6 +1,7 @@
-// Convolution layers: regular, depthwise, and separable (depthwise then pointwise).
+// The convolution layer.
+#include "bantam/engine/layers/shared_options.h"
 #include "bantam/engine/layers/support.h"
-#include "bantam/engine/ops/image/pad2d.h"
+#include "bantam/engine/ops/pad2d.h"
 
 namespace bantam {
 namespace {
@@ -81,96 +82,66 @@ class Conv2dLayer : public BuiltInLayer {
   Conv2dOptions options_;
 };
 
-/// Fans of a depthwise kernel (kH, kW, C·multiplier), as Keras counts them for (kH, kW, C, multiplier).
-Fans depthwise_fans(Extent2d kernel, std::int64_t channels, std::int64_t multiplier) {
-  const double area = static_cast<double>(kernel.h * kernel.w);
-  return {area * static_cast<double>(channels), area * static_cast<double>(multiplier)};
-}
-
-class DepthwiseConv2dLayer : public BuiltInLayer {
- public:
-  explicit DepthwiseConv2dLayer(DepthwiseConv2dOptions options) : options_(std::move(options)) {}
-  std::string_view kind() const override { return "depthwise_conv2d"; }
-
-  Shape output_shape(std::span<const Shape> inputs) const override {
-    const Shape& in = single_image(kind(), inputs);
-    check_positive(kind(), "multiplier", options_.multiplier);
-    const Extent2d out = window_output("depthwise_conv2d", in, window());
-    return {out.h, out.w, in[2] * options_.multiplier};
-  }
-
-  std::unique_ptr<BoundLayer> bind(LayerScope& scope, BufferArena&, std::span<const Shape> inputs) const override {
-    const std::int64_t channels = inputs[0][2], out = channels * options_.multiplier;
-    Parameter& weight = scope.parameter(
-        "weight", {options_.kernel.h, options_.kernel.w, out},
-        make_initializer(options_.initializer, depthwise_fans(options_.kernel, channels, options_.multiplier)));
-    Parameter* bias = declare_bias(scope, options_.bias, out);
-    return bind_function(
-        [&weight, bias, window = window(), act = options_.activation](const Context& context, Tensor x) {
-          return finish(context, ops::depthwise_conv2d(context, x, weight.value(), window), bias, act);
-        });
-  }
-
-  std::int64_t flops(std::span<const Shape> inputs) const override {
-    return 2 * output_shape(inputs).elements() * options_.kernel.h * options_.kernel.w;
-  }
-
- private:
-  Described describe() const override { return options_; }
-  Window2d window() const { return {options_.kernel, options_.stride, options_.dilation, options_.padding}; }
-  DepthwiseConv2dOptions options_;
-};
-
-class SeparableConv2dLayer : public BuiltInLayer {
- public:
-  explicit SeparableConv2dLayer(SeparableConv2dOptions options) : options_(std::move(options)) {}
-  std::string_view kind() const override { return "separable_conv2d"; }
-
-  Shape output_shape(std::span<const Shape> inputs) const override {
-    const Shape& in = single_image(kind(), inputs);
-    check_positive(kind(), "filters", options_.filters);
-    check_positive(kind(), "multiplier", options_.multiplier);
-    const Extent2d out = window_output("separable_conv2d", in, window());
-    return {out.h, out.w, options_.filters};
-  }
-
-  std::unique_ptr<BoundLayer> bind(LayerScope& scope, BufferArena&, std::span<const Shape> inputs) const override {
-    const std::int64_t channels = inputs[0][2], middle = channels * options_.multiplier;
-    Parameter& depthwise = scope.parameter(
-        "depthwise_weight", {options_.kernel.h, options_.kernel.w, middle},
-        make_initializer(options_.initializer, depthwise_fans(options_.kernel, channels, options_.multiplier)));
-    const Fans fans{static_cast<double>(middle), static_cast<double>(options_.filters)};
-    Parameter& pointwise = scope.parameter("pointwise_weight", {options_.filters, 1, 1, middle},
-                                           make_initializer(options_.initializer, fans));
-    Parameter* bias = declare_bias(scope, options_.bias, options_.filters);
-    return bind_function(
-        [&depthwise, &pointwise, bias, window = window(), act = options_.activation](const Context& context, Tensor x) {
-          const Tensor filtered = ops::depthwise_conv2d(context, std::move(x), depthwise.value(), window);
-          const Context before = before_finish(context, bias, act);
-          return finish(context, ops::conv2d(before, filtered, pointwise.value()), bias, act);
-        });
-  }
-
-  std::int64_t flops(std::span<const Shape> inputs) const override {
-    const Shape out = output_shape(inputs);
-    const std::int64_t middle = inputs[0][2] * options_.multiplier;
-    return 2 * out[0] * out[1] * middle * (options_.kernel.h * options_.kernel.w + options_.filters);
-  }
-
- private:
-  Described describe() const override { return options_; }
-  Window2d window() const { return {options_.kernel, options_.stride, options_.dilation, options_.padding}; }
-  SeparableConv2dOptions options_;
-};
-
 }  // namespace
 
 LayerPtr conv2d(Conv2dOptions options) { return std::make_shared<Conv2dLayer>(std::move(options)); }
-LayerPtr depthwise_conv2d(DepthwiseConv2dOptions options) {
-  return std::make_shared<DepthwiseConv2dLayer>(std::move(options));
-}
-LayerPtr separable_conv2d(SeparableConv2dOptions options) {
-  return std::make_shared<SeparableConv2dLayer>(std::move(options));
+
+namespace layers {
+namespace {
+
+WhitenOptions read_whitening(ConfigMap map) {
+  WhitenOptions whiten;
+  whiten.images = map.integer({"images", "The first so many training images, or all where there are fewer.", "960"},
+                              {.min = 1, .max = 1 << 30}, whiten.images);
+  whiten.epsilon =
+      map.number({"epsilon", "Added to eigenvalues, so that patches' faint directions stay faint.", "5.0e-4"},
+                 {.min = 0, .max = 1e6, .min_open = true}, whiten.epsilon);
+  map.finish();
+  return whiten;
 }
 
+void read_initializer(ConfigMap& options, Conv2dOptions& conv) {
+  const ConfigNode node = options.node(
+      {"initializer",
+       "What the weights start from: a distribution, by its fan-in and fan-out, or the data; biases start at 0. "
+       "he_normal suits deep networks with relu. dirac: the first filters pass the inputs on, the others are as "
+       "fan_in_uniform.",
+       "he_normal | {whiten: {images: 960, epsilon: 5.0e-4}}"},
+      "glorot_uniform");
+  if (!node.is_map()) {
+    conv.initializer = as_initializer(node);
+    return;
+  }
+  ConfigMap map = node.as_map();
+  const auto given = map.find(
+      {"whiten",
+       "Of a layer that reads the images, with 2 × kernel × kernel × channels filters: eigenvectors of its patches' "
+       "covariance in the first training images, each divided by the root of its eigenvalue and epsilon, and their "
+       "negatives. An even number of fewer filters has those of the largest eigenvalues. Weights from a file or a "
+       "checkpoint are not whitened.",
+       "{images: 960, epsilon: 5.0e-4}", "a distribution by its name"});
+  map.finish();
+  if (given)
+    conv.whiten = read_whitening(given->as_map());
+  else if (!node.is_described())
+    node.fail("expected the name of an initializer, or {whiten: {images: N, epsilon: X}}");
+}
+
+}  // namespace
+
+LayerPtr read_conv2d(ConfigMap& options) {
+  options.describe("Convolution over (height, width, channels).",
+                   "conv2d: {filters: 64, kernel: 3, padding: same, bias: false, activation: relu}");
+  Conv2dOptions conv;
+  conv.filters = options.integer(kFilters, kCount);
+  read_window(options, conv);
+  conv.padding_mode = read_padding_mode(options, "padding_mode");
+  conv.groups = options.integer(kGroups, kCount, 1);
+  conv.bias = options.boolean(kBias, true);
+  conv.activation = read_activation(options);
+  read_initializer(options, conv);
+  return conv2d(conv);
+}
+
+}  // namespace layers
 }  // namespace bantam

@@ -1,4 +1,5 @@
 // Dense: a matrix product, a bias and an activation.
+#include "bantam/engine/layers/shared_options.h"
 #include "bantam/engine/layers/support.h"
 
 namespace bantam {
@@ -41,4 +42,18 @@ class DenseLayer : public BuiltInLayer {
 
 LayerPtr dense(DenseOptions options) { return std::make_shared<DenseLayer>(std::move(options)); }
 
+namespace layers {
+
+LayerPtr read_dense(ConfigMap& options) {
+  options.describe("A matrix product with a bias: y = activation(x·Wᵀ + b). Its input has one axis: flatten first.",
+                   "dense: {units: 10}");
+  DenseOptions layer;
+  layer.units = options.integer({"units", "Values of the output.", "10"}, kCount);
+  layer.bias = options.boolean(kBias, true);
+  layer.activation = read_activation(options);
+  layer.initializer = read_initializer(options);
+  return dense(layer);
+}
+
+}  // namespace layers
 }  // namespace bantam

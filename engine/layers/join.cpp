@@ -1,7 +1,9 @@
-// Layers that join two or more inputs: side by side, their mean, their product.
+// Layers that join two or more inputs: side by side, their sum, their mean, their product.
 #include <algorithm>
 
+#include "bantam/engine/layers/shared_options.h"
 #include "bantam/engine/layers/support.h"
+#include "bantam/kernels/elementwise/piecewise.h"
 
 namespace bantam {
 namespace {
@@ -96,10 +98,78 @@ class MultiplyLayer : public JoinLayer {
   }
 };
 
+class BoundAdd : public BoundLayer {
+ public:
+  explicit BoundAdd(ActivationOptions options) : options_(options) {}
+  Tensor forward(const Context& context, std::span<Tensor> inputs) override {
+    Tensor sum = std::move(inputs[0]);
+    const std::size_t last = inputs.size() - 1;
+    for (std::size_t i = 1; i < last; ++i) sum = ops::add(context.inner(), std::move(sum), std::move(inputs[i]));
+    return ops::add(context, std::move(sum), std::move(inputs[last]), {options_.kind, options_.slope});
+  }
+
+ private:
+  ActivationOptions options_;
+};
+
+class AddLayer : public BuiltInLayer {
+ public:
+  explicit AddLayer(ActivationOptions options) : options_(options) {}
+  std::string_view kind() const override { return "add"; }
+  NodeTraits traits() const override {
+    return {.applies_deferred_norms = true,
+            .skips_unused_output = kernels::is_piecewise(options_.kind),
+            .separates_inner_ops = true};
+  }
+  Shape output_shape(std::span<const Shape> inputs) const override {
+    if (inputs.size() < 2) throw ShapeError(fmt::format("add: expected two or more inputs, got {}", inputs.size()));
+    for (const Shape& input : inputs)
+      if (input != inputs[0])
+        throw ShapeError(fmt::format("add: the inputs {} and {} differ", to_string(inputs[0]), to_string(input)));
+    return inputs[0];
+  }
+  std::unique_ptr<BoundLayer> bind(LayerScope&, BufferArena&, std::span<const Shape>) const override {
+    return std::make_unique<BoundAdd>(options_);
+  }
+
+ private:
+  Described describe() const override { return options_; }
+  ActivationOptions options_;
+};
+
 }  // namespace
 
 LayerPtr concat() { return std::make_shared<ConcatLayer>(); }
 LayerPtr average() { return std::make_shared<AverageLayer>(); }
 LayerPtr multiply() { return std::make_shared<MultiplyLayer>(); }
+LayerPtr add(ActivationOptions activation) { return std::make_shared<AddLayer>(activation); }
 
+namespace layers {
+
+LayerPtr read_concat(ConfigMap& options) {
+  options.describe("Two or more inputs one after the other along the last axis: their channels side by side.",
+                   "concat");
+  return concat();
+}
+
+LayerPtr read_average(ConfigMap& options) {
+  options.describe("The mean of two or more inputs of one shape.", "average");
+  return average();
+}
+
+LayerPtr read_multiply(ConfigMap& options) {
+  options.describe(
+      "The product of two or more inputs, element by element. Of an image and (channels): each channel times its "
+      "factor.",
+      "multiply");
+  return multiply();
+}
+
+LayerPtr read_add(ConfigMap& options) {
+  options.describe("The sum of its inputs, which have one shape, then the activation.",
+                   "add: {inputs: [input, conv2d], activation: relu}");
+  return add(read_activation(options));
+}
+
+}  // namespace layers
 }  // namespace bantam

@@ -1,4 +1,4 @@
-// The layers of the engine: options with defaults, and factories.
+// The layers of the engine: options with defaults, factories, and the table of those that a configuration may name.
 #pragma once
 
 #include <cstdint>
@@ -8,6 +8,7 @@
 
 #include "bantam/base/activation.h"
 #include "bantam/base/api.h"
+#include "bantam/base/config/registry.h"
 #include "bantam/engine/layers/layer.h"
 #include "bantam/engine/ops/ops.h"
 
@@ -212,6 +213,14 @@ LayerPtr average();
 LayerPtr multiply();
 /// Sum of two or more inputs of one shape, then the activation: the end of a residual block.
 LayerPtr add(ActivationOptions activation = {});
+
+/// By kind: reads a layer's options and returns the layer. Throws ConfigError at the option's position. The built-in
+/// ones are those above; a program adds its own before it reads its first model (models::read_model). `name`, `inputs`,
+/// `repeat` and `when`, which every layer of a list may have, are read before the reader is called: its options are the
+/// others. `residual`, `block` and the names of a model's `blocks:` stand in the same lists but are not kinds.
+///
+///     layer_kinds().add("mixed_pool", [](ConfigMap&) { return std::make_shared<MixedPool>(); });
+Registry<Reader<LayerPtr>>& layer_kinds();
 
 }  // namespace bantam
 BANTAM_API_END

@@ -1,4 +1,5 @@
 // Pooling layers.
+#include "bantam/engine/layers/shared_options.h"
 #include "bantam/engine/layers/support.h"
 #include "bantam/engine/ops/pool2d.h"
 
@@ -65,4 +66,59 @@ LayerPtr average_pool(PoolOptions options) { return std::make_shared<PoolLayer>(
 LayerPtr global_average_pool(GlobalPoolOptions options) { return std::make_shared<GlobalPoolLayer>(options, false); }
 LayerPtr global_max_pool(GlobalPoolOptions options) { return std::make_shared<GlobalPoolLayer>(options, true); }
 
+namespace layers {
+namespace {
+
+PoolOptions read_pool(ConfigMap& options) {
+  PoolOptions pool;
+  pool.window = read_extent(
+      options, {"size", "Extents of the window: one number for both, or [height, width].", "3 | [2, 4]"}, {2, 2});
+  pool.stride =
+      read_extent(options, {kStride.name, kStride.meaning, kStride.example, "the window's `size`"}, pool.window);
+  pool.dilation = read_extent(
+      options, {"dilation", "Step between the window's values: one number for both, or [height, width].", "2"}, {1, 1});
+  pool.padding = read_padding(options);
+  pool.ceil_mode = options.boolean(
+      {"ceil_mode",
+       "true: the last windows may end outside the padded image, where they begin inside the image or the padding "
+       "before it, as PyTorch's. false: values that fill no window are left out."},
+      false);
+  return pool;
+}
+
+GlobalPoolOptions read_global_pool(ConfigMap& options) {
+  return {.keepdims = options.boolean(
+              {"keepdims", "true: (1, 1, channels), to be multiplied with an image or convolved. false: (channels)."},
+              false)};
+}
+
+}  // namespace
+
+LayerPtr read_max_pool(ConfigMap& options) {
+  options.describe("The largest value of each window, channel by channel.", "max_pool: {size: 2}");
+  return max_pool(read_pool(options));
+}
+
+LayerPtr read_average_pool(ConfigMap& options) {
+  options.describe("The mean of each window, channel by channel.", "average_pool: {size: 2}");
+  PoolOptions pool = read_pool(options);
+  pool.count_padding = options.boolean(
+      {"count_padding",
+       "true: padding counts as zeros in the mean, PyTorch's default (count_include_pad). false: only the image's "
+       "own values count, as in Keras."},
+      false);
+  return average_pool(pool);
+}
+
+LayerPtr read_global_average_pool(ConfigMap& options) {
+  options.describe("The mean of each channel: (height, width, channels) to (channels).", "global_average_pool");
+  return global_average_pool(read_global_pool(options));
+}
+
+LayerPtr read_global_max_pool(ConfigMap& options) {
+  options.describe("The largest value of each channel: (height, width, channels) to (channels).", "global_max_pool");
+  return global_max_pool(read_global_pool(options));
+}
+
+}  // namespace layers
 }  // namespace bantam

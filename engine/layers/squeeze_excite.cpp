@@ -1,4 +1,5 @@
 // Squeeze-and-excitation: each channel times a factor that is computed from the means of all.
+#include "bantam/engine/layers/shared_options.h"
 #include "bantam/engine/layers/support.h"
 
 namespace bantam {
@@ -45,4 +46,24 @@ LayerPtr squeeze_excite(SqueezeExciteOptions options) {
   return std::make_shared<SqueezeExciteLayer>(std::move(options));
 }
 
+namespace layers {
+
+LayerPtr read_squeeze_excite(ConfigMap& options) {
+  options.describe(
+      "Each channel of an image times a factor from 0 to 1, which two small dense layers compute from the means of all "
+      "channels (Hu, Shen and Sun, 2018).",
+      "squeeze_excite: {units: 24, activation: silu}");
+  SqueezeExciteOptions layer;
+  layer.units = options.integer({"units", "Units of the layer between; the channels / 16 or / 4 are usual.", "24"},
+                                {.min = 1, .max = 1 << 20});
+  layer.activation = read_activation(options, {"activation", "Of the units between.", "silu"}, "relu");
+  constexpr std::string_view kGates[] = {"sigmoid", "hard_sigmoid"};
+  layer.gate = parse_activation(
+      options.node({"gate", "Of the factors: sigmoid, or hard_sigmoid as in MobileNetV3.", "hard_sigmoid"}, "sigmoid")
+          .as_choice(kGates));
+  layer.initializer = read_initializer(options);
+  return squeeze_excite(layer);
+}
+
+}  // namespace layers
 }  // namespace bantam

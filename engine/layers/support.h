@@ -38,6 +38,13 @@ inline const Shape& single_image(std::string_view kind, std::span<const Shape> i
   return shape;
 }
 
+/// The only input, which must have channels: a last axis.
+inline const Shape& with_channels(std::string_view kind, std::span<const Shape> inputs) {
+  const Shape& in = single(kind, inputs);
+  if (in.rank() < 1) throw ShapeError(fmt::format("{}: expected an input with channels, got a scalar", kind));
+  return in;
+}
+
 /// Output height and width of a window.
 inline Extent2d window_output(const char* op, const Shape& image, const Window2d& window) {
   const Padding pad = window.resolve(op, image[0], image[1]);
@@ -49,6 +56,12 @@ inline Extent2d window_output(const char* op, const Shape& image, const Window2d
 /// Positive counts: filters, units.
 inline void check_positive(std::string_view kind, std::string_view name, std::int64_t value) {
   if (value < 1) throw ShapeError(fmt::format("{}: {} must be at least 1, got {}", kind, name, value));
+}
+
+/// Fans of a depthwise kernel (kH, kW, C·multiplier), as Keras counts them for (kH, kW, C, multiplier).
+inline Fans depthwise_fans(Extent2d kernel, std::int64_t channels, std::int64_t multiplier) {
+  const double area = static_cast<double>(kernel.h * kernel.w);
+  return {area * static_cast<double>(channels), area * static_cast<double>(multiplier)};
 }
 
 /// y = activation(x + bias), where `bias` may be null.

@@ -3,6 +3,7 @@
 
 #include <fmt/ranges.h>
 
+#include "bantam/engine/layers/shared_options.h"
 #include "bantam/engine/layers/support.h"
 
 namespace bantam {
@@ -68,4 +69,21 @@ class ReshapeLayer : public BuiltInLayer {
 LayerPtr flatten() { return std::make_shared<FlattenLayer>(); }
 LayerPtr reshape(ReshapeOptions options) { return std::make_shared<ReshapeLayer>(std::move(options)); }
 
+namespace layers {
+
+LayerPtr read_flatten(ConfigMap& options) {
+  options.describe("All values in one axis, as dense layers need them. Copies nothing.", "flatten");
+  return flatten();
+}
+
+LayerPtr read_reshape(ConfigMap& options) {
+  options.describe("The same values in the same order under another shape. Copies nothing.",
+                   "reshape: {shape: [7, 7, -1]}");
+  return reshape(
+      {.shape = options.integers(
+           {"shape", "Extents without the batch's. One of them may be -1: the rest of the values.", "[7, 7, -1]"},
+           {.min = -1, .max = std::int64_t{1} << 40})});
+}
+
+}  // namespace layers
 }  // namespace bantam

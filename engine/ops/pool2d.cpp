@@ -6,8 +6,8 @@
 #include <fmt/format.h>
 
 #include "bantam/base/error.h"
-#include "bantam/engine/autograd/tape.h"
 #include "bantam/engine/ops/ops.h"
+#include "bantam/engine/ops/unary.h"
 #include "bantam/kernels/pool/pool2d.h"
 
 namespace bantam::ops {
@@ -91,29 +91,18 @@ Tensor max_pool2d(const Context& context, const Tensor& x, Window2d window, bool
   const Tensor winner = recorded ? allocate_winners(context, y.shape()) : Tensor();
   BANTAM_KERNEL(context.exec, max_pool2d_forward, shape, x.dtype(), x.data(), y.data(),
                 recorded ? winner.as<std::uint16_t>() : nullptr);
-  if (!recorded) return y;
-  context.tape->record(
-      context, y, [=, x_ref = ValueRef(x), x_shape = x.shape()](const Context& ctx, Tensor dy, GradientStore& store) {
-        Tensor dx = ctx.allocate(x_shape, dy.dtype());
-        BANTAM_KERNEL(ctx.exec, max_pool2d_grad_input, shape, dy.dtype(), dy.data(), winner.as<std::uint16_t>(),
-                      dx.data());
-        store.add(ctx, x_ref, std::move(dx));
-      });
-  return y;
+  return record_unary(context, x, std::move(y), [=](const Context& ctx, const Tensor& dy, const Tensor& dx) {
+    BANTAM_KERNEL(ctx.exec, max_pool2d_grad_input, shape, dy.dtype(), dy.data(), winner.as<std::uint16_t>(), dx.data());
+  });
 }
 
 Tensor avg_pool2d(const Context& context, const Tensor& x, Window2d window, bool count_padding, bool ceil_mode) {
   const kernels::Pool2dShape shape = pool_shape(context, "avg_pool2d", x, {window, ceil_mode}, false);
   Tensor y = context.allocate(pool_output(shape), x.dtype());
   BANTAM_KERNEL(context.exec, avg_pool2d_forward, shape, x.dtype(), count_padding, x.data(), y.data());
-  if (!records(context, {&x})) return y;
-  context.tape->record(
-      context, y, [=, x_ref = ValueRef(x), x_shape = x.shape()](const Context& ctx, Tensor dy, GradientStore& store) {
-        Tensor dx = ctx.allocate(x_shape, dy.dtype());
-        BANTAM_KERNEL(ctx.exec, avg_pool2d_grad_input, shape, dy.dtype(), count_padding, dy.data(), dx.data());
-        store.add(ctx, x_ref, std::move(dx));
-      });
-  return y;
+  return record_unary(context, x, std::move(y), [=](const Context& ctx, const Tensor& dy, const Tensor& dx) {
+    BANTAM_KERNEL(ctx.exec, avg_pool2d_grad_input, shape, dy.dtype(), count_padding, dy.data(), dx.data());
+  });
 }
 
 Tensor global_avg_pool2d(const Context& context, const Tensor& x) {

@@ -2,7 +2,6 @@
 #pragma once
 
 #include "bantam/engine/autograd/context.h"
-#include "bantam/engine/autograd/norm.h"
 #include "bantam/engine/autograd/tensor.h"
 #include "bantam/engine/ops/ops.h"
 #include "bantam/kernels/pool/pool2d.h"
@@ -27,10 +26,5 @@ kernels::Pool2dShape pool_shape(const Context& context, const char* op, const Te
 Shape pool_output(const kernels::Pool2dShape& shape);
 /// Memory for the winners of max pooling to `output`: bytes, two a window, which kernels read as uint16.
 Tensor allocate_winners(const Context& context, const Shape& output);
-
-/// max_pool2d(batch_norm(x, norm), window), with the same bits; the norm's output is never written, nor its gradient
-/// where the device need not. x (batch, H, W, C); windows and activations as kernels::norm_pool_supports says. Backward
-/// keeps x, the winners and the batch's statistics. Pass::evaluate and GPUs run the two ops. Throws ShapeError.
-Tensor norm_pool(const Context& context, const Tensor& x, const Norm& norm, const PoolWindow& window);
 
 }  // namespace bantam::ops

@@ -130,7 +130,7 @@ class PrintEpochs : public Callback {
 
 // Once, before the first configuration is read.
 void register_all() {
-  models::layer_kinds().add("mixed_pool", [](ConfigMap& options) -> LayerPtr {
+  layer_kinds().add("mixed_pool", [](ConfigMap& options) -> LayerPtr {
     return std::make_shared<MixedPool>(options.integer({"size", "Height and width of the window."}, {.min = 1}, 2));
   });
   losses().add("mean_squared_error", [](ConfigMap&) -> LossPtr { return std::make_shared<MeanSquaredError>(); });

@@ -104,10 +104,10 @@ class PRelu : public Layer {
 
 // Once, before the first configuration is read.
 void register_layers() {
-  models::layer_kinds().add("my_layer_scale", [](ConfigMap& options) -> LayerPtr {
+  layer_kinds().add("my_layer_scale", [](ConfigMap& options) -> LayerPtr {
     return std::make_shared<LayerScale>(static_cast<float>(options.number("initial", {}, 1.0)));
   });
-  models::layer_kinds().add("my_prelu", [](ConfigMap& options) -> LayerPtr {
+  layer_kinds().add("my_prelu", [](ConfigMap& options) -> LayerPtr {
     return std::make_shared<PRelu>(static_cast<float>(options.number("initial", {}, 0.25)));
   });
 }

@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <array>
 
-#include "bantam/engine/ops/image/transposed_conv2d.h"
+#include "bantam/engine/ops/transposed_conv2d.h"
 #include "bantam/models/onnx/layer_writers.h"
 
 namespace bantam::onnx {

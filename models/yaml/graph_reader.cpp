@@ -12,8 +12,8 @@
 #include "bantam/base/config/config_attempts.h"
 #include "bantam/base/text.h"
 #include "bantam/engine/layers/layers.h"
+#include "bantam/engine/layers/shared_options.h"
 #include "bantam/models/yaml/graph_building.h"
-#include "bantam/models/yaml/layer_options.h"
 #include "bantam/models/yaml/network.h"
 
 namespace bantam::models {
@@ -131,7 +131,7 @@ class GraphReader {
                       "changes the shape.",
                       "[relu]", "the block's input as it is"});
     if (shortcut) (void)checked_list(*shortcut);
-    const LayerPtr sum = add(read_activation(options));
+    const LayerPtr sum = add(layers::read_activation(options));
     options.finish();
     return repeated(entry, place, names, [&](const std::string& name, const std::vector<NodeId>& inputs) {
       Place inside{name + "/", single(entry, inputs), &names, place.scope, place.depth + 1};

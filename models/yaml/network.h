@@ -1,5 +1,4 @@
-// A model from a config: a list of layers, or a name of the zoo; and the table of layer kinds that it may name, one
-// reader a kind.
+// A model from a config: a list of layers (layer_kinds(), engine/layers/layers.h), or a name of the zoo.
 #pragma once
 
 #include <optional>
@@ -7,21 +6,14 @@
 
 #include "bantam/base/api.h"
 #include "bantam/base/config/config.h"
-#include "bantam/base/config/registry.h"
 #include "bantam/engine/graph/graph.h"
-#include "bantam/engine/layers/layer.h"
+#include "bantam/engine/layers/layers.h"
 #include "bantam/engine/train/safetensors.h"
 
 BANTAM_API_BEGIN
 namespace bantam::models {
 
-/// By kind: reads a layer's options (all but `name`, which every layer has) and returns the layer. Throws ConfigError
-/// at the option's position. The built-in ones are those of engine/layers/layers.h; a program adds its own before it
-/// reads its first model. `residual`, `block` and the names of a model's `blocks:` stand in the same lists but are not
-/// kinds. `name`, `inputs`, `repeat` and `when` are read before the reader is called: its options are the others.
-///
-///     layer_kinds().add("mixed_pool", [](ConfigMap&) { return std::make_shared<MixedPool>(); });
-Registry<Reader<LayerPtr>>& layer_kinds();
+using bantam::layer_kinds;
 
 /// `weights:`, the file that a run's weights begin with. It is not opened.
 struct ModelWeights {

@@ -5,7 +5,7 @@
 
 #include "bantam/base/protobuf.h"
 #include "bantam/base/text.h"
-#include "bantam/engine/graph/fusion.h"
+#include "bantam/engine/fusion/fusion.h"
 
 namespace bantam::run {
 namespace {

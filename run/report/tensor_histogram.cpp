@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <charconv>
-#include <cmath>
 #include <set>
 #include <string_view>
 #include <utility>
@@ -13,7 +12,7 @@
 #include "bantam/base/error.h"
 #include "bantam/base/folder_file.h"
 #include "bantam/base/json.h"
-#include "bantam/run/inspect/tensor_statistics.h"
+#include "bantam/run/log/histogram.h"
 #include "bantam/run/train/json_fields.h"
 
 namespace bantam::run {
@@ -83,26 +82,18 @@ std::set<std::int64_t> chosen_updates(const std::set<std::int64_t>& updates, std
 
 }  // namespace
 
-ReportedHistogram histogram_of(const std::string& name, const HostTensor& tensor, std::size_t bins) {
-  const TensorStatistics facts = statistics_of(tensor);
+ReportedHistogram histogram_of(const std::string& name, const HostTensor& tensor) {
+  const HostTensor floats = tensor.dtype == DType::float32 ? HostTensor{} : to_float32(tensor);
+  const Histogram found = histogram_of(float_values(tensor.dtype == DType::float32 ? tensor : floats));
   ReportedHistogram made{.tensor = name,
                          .kind = "weight",
-                         .minimum = facts.min,
-                         .maximum = facts.max,
-                         .mean = facts.mean,
-                         .deviation = facts.deviation};
-  if (facts.finite == 0) return made;
-  const double width = facts.max - facts.min;
-  made.counts.assign(width > 0 ? bins : 1, 0);
-  const auto count = static_cast<double>(made.counts.size());
-  for (std::size_t e = 0; e <= made.counts.size(); ++e)
-    made.edges.push_back(facts.min + width * (static_cast<double>(e) / count));
-  const HostTensor floats = tensor.dtype == DType::float32 ? HostTensor{} : to_float32(tensor);
-  for (const float value : float_values(tensor.dtype == DType::float32 ? tensor : floats)) {
-    if (!std::isfinite(value)) continue;
-    const double place = width > 0 ? (static_cast<double>(value) - facts.min) / width * count : 0;
-    ++made.counts[static_cast<std::size_t>(std::clamp(place, 0.0, count - 1))];
-  }
+                         .minimum = found.minimum,
+                         .maximum = found.maximum,
+                         .mean = found.mean,
+                         .deviation = found.deviation};
+  if (found.finite == 0) return made;
+  made.edges.assign(found.edges.begin(), found.edges.end());
+  made.counts.assign(found.counts.begin(), found.counts.end());
   return made;
 }
 

@@ -21,11 +21,10 @@ struct ReportedHistogram {
   std::vector<double> counts;
 };
 
-/// Of the finite values, in `bins` bins of equal width between the least and the largest. No counts where there are no
-/// finite values.
-ReportedHistogram histogram_of(const std::string& name, const HostTensor& tensor, std::size_t bins = 64);
+/// The histogram (run/log/histogram.h) of a weight's values. No edges and counts where there are no finite values.
+ReportedHistogram histogram_of(const std::string& name, const HostTensor& tensor);
 
-/// Of each of a file's tensors, by name.
+/// The histograms of a file's tensors, by name.
 std::vector<ReportedHistogram> histograms_of(const SafetensorsFile& file);
 
 /// A run's histograms.jsonl (an object a line), in its order: of at most 8 updates, evenly chosen, the first and the

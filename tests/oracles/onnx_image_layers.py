@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """ONNX' node vectors of layers that change height and width (the onnx package's, any 1.x), as a C++ header:
-onnx_image_layers.py > tests/engine/ops/image/onnx_vectors.h
+onnx_image_layers.py > tests/engine/ops/onnx_vectors.h
 
 Values are in the engine's order: images (batch, height, width, channels), ConvTranspose's weights (C_in, kH, kW, C_out/groups). Left out are the vectors of
 what the engine does not have: one and three axes, SAME_LOWER, other roundings of nearest pixels, sizes that a scale does not divide."""

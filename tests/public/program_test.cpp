@@ -125,7 +125,7 @@ train: {epochs: 2, optimizer: {sgd: {learning_rate: 0.1}}}
 )";
 
 TEST(Program, RunsAWholeConfiguration) {
-  models::layer_kinds().add("own_norm", [](ConfigMap&) -> LayerPtr { return std::make_shared<OwnNorm>(); });
+  layer_kinds().add("own_norm", [](ConfigMap&) -> LayerPtr { return std::make_shared<OwnNorm>(); });
   sample_formats().add("flat", [](ConfigMap&) {
     return SampleSplits{.train = std::make_shared<Flat>(32), .validation = std::make_shared<Flat>(16)};
   });

@@ -2,7 +2,7 @@
 // memory and plans know of them.
 #include "bantam/engine/autograd/partial_gradients.h"
 
-#include "bantam/engine/ops/fused/separable_block.h"
+#include "bantam/engine/fusion/fused_ops.h"
 #include "tests/engine/engine_fixture.h"
 #include "tests/engine/walk.h"
 

@@ -3,10 +3,8 @@
 #include <functional>
 
 #include "bantam/engine/autograd/tensor_notes.h"
+#include "bantam/engine/fusion/fused_ops.h"
 #include "bantam/engine/ops/conv2d.h"
-#include "bantam/engine/ops/fused/classifier_head.h"
-#include "bantam/engine/ops/fused/norm_depthwise.h"
-#include "bantam/engine/ops/fused/separable_block.h"
 #include "tests/engine/engine_fixture.h"
 #include "tests/engine/fixed_norm.h"
 

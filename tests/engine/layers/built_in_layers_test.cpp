@@ -1,5 +1,7 @@
 // What holds for every built-in layer, a row each: its gradient is its function's, recompute changes no bit, plans are
-// the truth to the byte, and shapes that do not fit are refused. A new layer adds its rows.
+// the truth to the byte, shapes that do not fit are refused, and its options are read. A new layer adds its rows.
+#include <set>
+
 #include "bantam/base/error.h"
 #include "bantam/engine/plan/step_plan.h"
 #include "tests/engine/engine_fixture.h"
@@ -223,6 +225,103 @@ std::vector<Misfit> misfits() {
       {"add of one", add(), {8}, "add: expected two or more inputs, got 1"}};
 }
 
+/// A layer as a configuration has it: its output shape and its number of parameters, worked out by hand.
+struct Reading {
+  std::string yaml;
+  Shape output;
+  std::int64_t parameters = 0;
+  Shape input = {9, 9, 4};
+  std::vector<Shape> others = {};  // further inputs
+
+  std::string kind() const { return yaml.substr(0, yaml.find(':')); }
+};
+
+std::vector<Reading> readings() {
+  const Shape kImage{9, 9, 4};
+  return {
+      {"conv2d: {filters: 8, kernel: 3}", {7, 7, 8}, 8 * 9 * 4 + 8},
+      {"conv2d: {filters: 8, kernel: [3, 5], bias: false}", {7, 5, 8}, 8 * 15 * 4},
+      {"conv2d: {filters: 8, kernel: 3, padding: same, stride: 2}", {5, 5, 8}, 8 * 9 * 4 + 8},
+      {"conv2d: {filters: 8, kernel: 3, padding: valid, stride: [2, 1]}", {4, 7, 8}, 8 * 9 * 4 + 8},
+      {"conv2d: {filters: 8, kernel: 3, padding: 1}", {9, 9, 8}, 8 * 9 * 4 + 8},
+      {"conv2d: {filters: 8, kernel: 3, padding: [1, 0]}", {9, 7, 8}, 8 * 9 * 4 + 8},
+      {"conv2d: {filters: 8, kernel: 3, padding: {bottom: 1, right: 2}}", {8, 9, 8}, 8 * 9 * 4 + 8},
+      {"conv2d: {filters: 8, kernel: 3, dilation: 2}", {5, 5, 8}, 8 * 9 * 4 + 8},
+      {"conv2d: {filters: 8, kernel: 3, groups: 2, initializer: he_normal}", {7, 7, 8}, 8 * 9 * 2 + 8},
+      {"depthwise_conv2d: {kernel: 3, multiplier: 2}", {7, 7, 8}, 9 * 8 + 8},
+      {"depthwise_conv2d: {kernel: 3, stride: 2, padding: 1, bias: false}", {5, 5, 4}, 9 * 4},
+      // depthwise without bias, pointwise with one
+      {"separable_conv2d: {filters: 8, kernel: 3, activation: relu}", {7, 7, 8}, 9 * 4 + 4 * 8 + 8},
+      {"separable_conv2d: {filters: 8, kernel: 3, multiplier: 3, bias: false}", {7, 7, 8}, 9 * 12 + 12 * 8},
+      {"transposed_conv2d: {filters: 6, kernel: 2, stride: 2}", {18, 18, 6}, 4 * 4 * 6 + 6},
+      {"transposed_conv2d: {filters: 6, kernel: [3, 4], stride: 2, padding: 1, output_padding: [1, 0], groups: 2, "
+       "bias: false}",
+       {18, 18, 6},
+       4 * 12 * 3},
+      {"transposed_conv2d: {filters: 6, kernel: 3, stride: [2, 3], padding: same, initializer: he_normal}",
+       {18, 27, 6},
+       4 * 9 * 6 + 6},
+      {"conv2d: {filters: 8, kernel: 3, padding: 1, padding_mode: reflect}", {9, 9, 8}, 8 * 9 * 4 + 8},
+      {"conv2d: {filters: 8, kernel: 3, stride: 2, padding: same, padding_mode: circular}", {5, 5, 8}, 8 * 9 * 4 + 8},
+      {"batch_norm", kImage, 8},
+      {"batch_norm: {scale: false, epsilon: 1e-5, rate: 0.1, unbiased: false}", kImage, 4},
+      {"batch_norm: {momentum: 0.9, activation: relu6}", kImage, 8},
+      {"layer_norm", kImage, 8},
+      {"layer_norm: {epsilon: 1e-5, shift: false}", kImage, 4},
+      {"group_norm: {groups: 2, activation: silu}", kImage, 8},
+      {"instance_norm: {scale: false, shift: false, epsilon: 1e-3}", kImage},
+      {"max_pool", {4, 4, 4}},
+      {"max_pool: {size: 3}", {3, 3, 4}},
+      {"max_pool: {size: 3, stride: 2, padding: 1}", {5, 5, 4}},
+      {"average_pool: {size: [2, 3], stride: 1, padding: same, count_padding: true}", kImage},
+      {"max_pool: {size: 2, ceil_mode: true}", {5, 5, 4}},
+      {"max_pool: {size: 3, stride: 1, dilation: [2, 3]}", {5, 3, 4}},
+      {"average_pool: {size: 3, stride: 3, padding: 1, ceil_mode: true}", {4, 4, 4}},
+      {"upsample", {18, 18, 4}},
+      {"upsample: {scale: [3, 1], interpolation: bilinear, align_corners: true}", {27, 9, 4}},
+      {"zero_padding: {padding: 1}", {11, 11, 4}},
+      {"zero_padding: {padding: {top: 2, right: 3}, mode: reflect}", {11, 12, 4}},
+      {"crop: {cropping: [1, 2]}", {7, 5, 4}},
+      {"crop: {cropping: {left: 4}}", {9, 5, 4}},
+      {"depth_to_space: {order: channel_first}", {18, 18, 1}},
+      {"channel_slice: {begin: 1, end: 3}", {9, 9, 2}},
+      {"channel_slice: {begin: 1}", {9, 9, 3}},
+      {"channel_shuffle: {groups: 4}", kImage},
+      {"global_average_pool: {}", {4}},
+      {"global_max_pool:", {4}},
+      {"dropout: {rate: 0.3}", kImage},
+      {"spatial_dropout: {rate: 0.3}", kImage},
+      {"drop_path: {rate: 0.3}", kImage},
+      {"prelu", kImage, 4},
+      {"prelu: {initial: 0.1, shared: true}", kImage, 1},
+      {"layer_scale: {initial: 0.1}", kImage, 4},
+      {"softmax", kImage},
+      {"flatten: {}", {324}},
+      {"squeeze_excite: {units: 3}", kImage, 2 * 3 * 4 + 3 + 4},
+      {"squeeze_excite: {units: 1, activation: {leaky_relu: {slope: 0.2}}, gate: hard_sigmoid}", kImage, 2 * 4 + 1 + 4},
+      {"reshape: {shape: [27, 12]}", {27, 12}},
+      {"dense: {units: 7}", {7}, 324 * 7 + 7, {324}},
+      {"add: {activation: relu}", kImage, 0, kImage, {kImage}},
+      {"concat", {9, 9, 12}, 0, kImage, {kImage, kImage}},
+      {"average", kImage, 0, kImage, {kImage}},
+      {"multiply", kImage, 0, kImage, {kImage}},
+      {"multiply", kImage, 0, kImage, {{4}}},
+      {"reshape: {shape: [3, -1, 6]}", {3, 18, 6}},
+      {"relu", kImage},
+      {"relu6", kImage},
+      {"leaky_relu: {slope: 0.2}", kImage},
+      {"gelu", kImage},
+      {"silu", kImage},
+      {"sigmoid", kImage},
+      {"tanh: {}", kImage},
+      {"elu: {alpha: 0.5}", kImage},
+      {"selu", kImage},
+      {"mish", kImage},
+      {"hard_swish", kImage},
+      {"hard_sigmoid", kImage},
+      {"softplus: {}", kImage}};
+}
+
 class BuiltInLayers : public EngineTest {};
 BANTAM_INSTANTIATE_ON_DEVICES(BuiltInLayers);
 
@@ -310,6 +409,32 @@ TEST(BuiltInLayerShapes, ThatDoNotFitAreRefused) {
       EXPECT_EQ(std::string(error.what()).substr(0, misfit.message.size()), misfit.message);
     }
   }
+}
+
+TEST(BuiltInLayerOptions, AreReadFromAConfiguration) {
+  for (const Reading& reading : readings()) {
+    SCOPED_TRACE(reading.yaml);
+    const ConfigDocument document = ConfigDocument::parse("layer:\n  " + reading.yaml, "test.yaml");
+    const LayerPtr layer = read_registered(layer_kinds(), document.map().node("layer"));
+    EXPECT_EQ(layer->kind(), layer->kind() == "activation" ? "activation" : reading.kind());
+    std::vector<Shape> inputs{reading.input};
+    inputs.insert(inputs.end(), reading.others.begin(), reading.others.end());
+    EXPECT_EQ(layer->output_shape(inputs), reading.output);
+    ParameterArena parameters;
+    BufferArena buffers;
+    LayerScope scope("layer", parameters, buffers);
+    (void)layer->bind(scope, buffers, inputs);
+    EXPECT_EQ(parameters.parameter_count(), reading.parameters);
+  }
+}
+
+TEST(BuiltInLayerOptions, OfEveryKindAreRead) {
+  std::set<std::string> read;
+  for (const Reading& reading : readings()) read.insert(reading.kind());
+  const std::vector<std::string> names = layer_kinds().names();
+  EXPECT_EQ(read, std::set<std::string>(names.begin(), names.end()));
+  EXPECT_EQ(read.size(), names.size());  // no kind stands twice in the table
+  EXPECT_EQ(layer_kinds().find("no_such_layer"), nullptr);
 }
 
 }  // namespace

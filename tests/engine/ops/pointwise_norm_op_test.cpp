@@ -1,9 +1,9 @@
 // Pointwise convolution after a deferred norm: a chain of norms, depthwise and pointwise convolutions with everything
 // deferred to its reader, against the layers apart; which norms a graph defers.
 #include "bantam/engine/autograd/tensor_notes.h"
+#include "bantam/engine/fusion/fused_ops.h"
 #include "bantam/engine/graph/lower.h"
 #include "bantam/engine/ops/batch_norm.h"
-#include "bantam/engine/ops/fused/norm_depthwise.h"
 #include "bantam/engine/ops/pointwise_norm.h"
 #include "tests/engine/engine_fixture.h"
 #include "tests/engine/fixed_norm.h"

@@ -10,7 +10,7 @@
 #include "bantam/engine/autograd/norm_sync.h"
 #include "bantam/engine/comm/local_network.h"
 #include "bantam/engine/comm/mesh.h"
-#include "bantam/engine/graph/fusion.h"
+#include "bantam/engine/fusion/fusion.h"
 #include "bantam/engine/graph/synchronise.h"
 #include "bantam/engine/ops/batch_norm.h"
 #include "bantam/engine/train/trainer.h"

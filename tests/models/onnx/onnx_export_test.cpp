@@ -109,7 +109,7 @@ const std::map<std::string, std::string>& uses_of_kinds() {
 }
 
 TEST(ExportOnnx, WritesEveryKindOfLayer) {
-  for (const std::string& kind : models::layer_kinds().names()) {
+  for (const std::string& kind : layer_kinds().names()) {
     const auto found = uses_of_kinds().find(kind);
     const Graph graph = graph_of("[9, 9, 4]", found != uses_of_kinds().end() ? found->second : kind);
     for (const std::int64_t opset : {13, 17, 18, 20, 21})

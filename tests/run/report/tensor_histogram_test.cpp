@@ -14,8 +14,8 @@ namespace {
 
 class TensorHistogramTest : public RunTest {
  protected:
-  static ReportedHistogram of(const std::vector<float>& values, std::size_t bins) {
-    return histogram_of("w", host_tensor({std::ssize(values)}, values), bins);
+  static ReportedHistogram of(const std::vector<float>& values) {
+    return histogram_of("w", host_tensor({std::ssize(values)}, values));
   }
   static std::string line(int update, const std::string& tensor) {
     return "{\"update\": " + std::to_string(update) + ", \"tensor\": \"" + tensor +
@@ -32,18 +32,23 @@ using Numbers = std::vector<double>;
 
 TEST_F(TensorHistogramTest, EveryFiniteValueIsInOneBin) {
   const float nan = std::numeric_limits<float>::quiet_NaN();
-  const ReportedHistogram made = of({0, 0.5f, 1, 1.5f, 4, nan, 3.99f}, 4);
-  EXPECT_EQ(made.edges, (Numbers{0, 1, 2, 3, 4}));
-  EXPECT_EQ(made.counts, (Numbers{2, 2, 0, 2})) << "the largest value is in the last bin";
+  const ReportedHistogram made = of({0, 0.5f, 1, 1.5f, 4, nan, 3.99f});
+  ASSERT_EQ(made.edges.size(), 65u);
+  ASSERT_EQ(made.counts.size(), 64u);
+  EXPECT_EQ(made.edges[8], 0.5);
+  EXPECT_EQ(made.counts[8], 1) << "a value on an edge is in the bin after it";
+  EXPECT_EQ(made.counts[63], 2) << "the largest value is in the last bin";
+  EXPECT_EQ(std::accumulate(made.counts.begin(), made.counts.end(), 0.0), 6);
   EXPECT_EQ(made.minimum, 0);
   EXPECT_EQ(made.maximum, 4);
 }
 
-TEST_F(TensorHistogramTest, OneValueHasOneBin) {
-  const ReportedHistogram made = of({2, 2, 2}, 64);
-  EXPECT_EQ(made.edges, (Numbers{2, 2}));
-  EXPECT_EQ(made.counts, Numbers{3});
-  EXPECT_TRUE(of({std::numeric_limits<float>::infinity()}, 64).counts.empty());
+TEST_F(TensorHistogramTest, OneValueLiesInTheMiddle) {
+  const ReportedHistogram made = of({2, 2, 2});
+  EXPECT_EQ(made.edges.front(), 1.5);
+  EXPECT_EQ(made.edges.back(), 2.5);
+  EXPECT_EQ(made.counts[32], 3);
+  EXPECT_TRUE(of({std::numeric_limits<float>::infinity()}).counts.empty());
 }
 
 TEST_F(TensorHistogramTest, UpdatesOfALogAreEvenlyChosen) {

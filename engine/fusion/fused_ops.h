@@ -1,0 +1,75 @@
+// Ops that compute several layers at once. Patterns of fusion (table.cpp) put them in the layers' place; tests call
+// them beside these.
+#pragma once
+
+#include "bantam/base/activation.h"
+#include "bantam/engine/autograd/context.h"
+#include "bantam/engine/autograd/norm.h"
+#include "bantam/engine/autograd/tensor.h"
+#include "bantam/engine/ops/ops.h"
+#include "bantam/engine/ops/pool2d.h"
+#include "bantam/kernels/separable/separable_block.h"
+
+namespace bantam::ops {
+
+/// Weights of a block, of x's type: depthwise (3, 3, C), pointwise (C_out, …) with C elements a filter, bias (C_out) or
+/// undefined.
+struct SeparableBlockWeights {
+  Tensor depthwise, pointwise, bias;
+};
+
+/// Separable block: depthwise 3x3, pointwise, bias, ReLU and 2x2 max pooling. x (batch, H, W, C) → (batch, H', W',
+/// C_out). `shape` says what is computed; its extents are read from x and the weights. Backward keeps x (or its recipe)
+/// and at most four bits an element of the result. Throws ShapeError and DTypeError where kernels do not support the
+/// shape (separable_block_supported) or operands do not fit together.
+Tensor separable_block(const Context& context, const Tensor& x, const SeparableBlockWeights& weights,
+                       kernels::SeparableBlockShape shape);
+
+/// max_pool2d(conv2d(x, w, window), 2x2), whose inner value is never written. x (batch, H, W, C), w (C_out, kH, kW, C),
+/// one type; y (batch, H'/2, W'/2, C_out). Backward keeps x (or its recipe) and the windows' winners; the convolution's
+/// output gets a gradient of its own only where x wants one, but not where x is an activation of a sum of which the
+/// bias alone wants one: that is then added here. On CUDA throws ShapeError where kernels::conv2d_pool_supports is
+/// false; everywhere what conv2d throws.
+Tensor conv2d_pool(const Context& context, const Tensor& x, const Tensor& w, const Window2d& window);
+
+/// batch_norm(depthwise_conv2d(batch_norm(x, before), w, window), after) in two passes. x (batch, H, W, C), w (3, 3,
+/// C), one type; shapes and activations as kernels::norm_depthwise_supports says. Backward keeps x, the convolution's
+/// result and both norms' statistics; the first norm's output is never written, nor any gradient between the norms.
+/// Pass::evaluate runs the three ops. Where the node's plan defers the norm, the result has the convolution's memory
+/// and a DeferredNorm note of the second one. Throws ShapeError, DTypeError.
+Tensor norm_depthwise(const Context& context, const Tensor& x, const Norm& before, const Tensor& w,
+                      const Window2d& window, const Norm& after);
+
+/// max_pool2d(batch_norm(x, norm), window), with the same bits; the norm's output is never written, nor its gradient
+/// where the device need not. x (batch, H, W, C); windows and activations as kernels::norm_pool_supports says. Backward
+/// keeps x, the winners and the batch's statistics. Pass::evaluate and GPUs run the two ops. Throws ShapeError.
+Tensor norm_pool(const Context& context, const Tensor& x, const Norm& norm, const PoolWindow& window);
+
+/// w1 (hidden, inputs), b1 (hidden), w2 (classes, hidden), b2 (classes), of x's type.
+struct ClassifierHeadParameters {
+  Tensor w1, b1, w2, b2;
+};
+
+/// The loss (float32 scalar) of logits = relu(x·w1ᵀ + b1)·w2ᵀ + b2; x (batch, inputs), labels int32 (batch). Throws
+/// ShapeError where kernels::classifier_head_supports is false. Where it records, it computes gradients at once, from
+/// `spec.seed`, and backward throws Error where it starts with another tensor; without a seed this throws Error.
+Tensor classifier_head(const Context& context, const Tensor& x, const ClassifierHeadParameters& parameters,
+                       const Tensor& labels, const LossSpec& spec);
+
+/// What follows a layer's sum in inference: y = f(z + bias + residual).
+struct InferenceEpilogue {
+  Tensor bias;      ///< (channels), or undefined
+  Tensor residual;  ///< like the output, or undefined
+  ActivationFunction f;
+};
+
+/// Brings the weight of a conv2d layer whose samples are `in` (H, W, C) into the order that `conv2d_inference` reads.
+void pack_conv2d_weight(const Context& context, const Shape& in, const Tensor& w, Window2d window, std::int64_t groups);
+/// conv2d and its epilogue, with a packed weight. Records nothing: throws Error where an operand wants a gradient.
+Tensor conv2d_inference(const Context& context, const Tensor& x, const Tensor& w, const Window2d& window,
+                        std::int64_t groups, const InferenceEpilogue& epilogue);
+/// depthwise_conv2d and its epilogue. Records nothing: throws Error where an operand wants a gradient.
+Tensor depthwise_conv2d_inference(const Context& context, const Tensor& x, const Tensor& w, const Window2d& window,
+                                  const InferenceEpilogue& epilogue);
+
+}  // namespace bantam::ops

@@ -1,0 +1,132 @@
+// Max pooling of a batch norm's output as one op: backward keeps x, the windows' winners and the batch's mean and
+// deviation. Then which layers become it.
+#include "bantam/kernels/pool/norm_pool.h"
+
+#include <string>
+
+#include "bantam/base/error.h"
+#include "bantam/engine/autograd/gradient_target.h"
+#include "bantam/engine/autograd/saved_tensor.h"
+#include "bantam/engine/autograd/tape.h"
+#include "bantam/engine/autograd/tensor_notes.h"
+#include "bantam/engine/fusion/fused_ops.h"
+#include "bantam/engine/fusion/fusion.h"
+#include "bantam/engine/fusion/match.h"
+#include "bantam/engine/graph/graph.h"
+#include "bantam/engine/layers/bound_norm.h"
+#include "bantam/engine/layers/layers.h"
+#include "bantam/engine/ops/batch_norm.h"
+#include "bantam/engine/ops/pool2d.h"
+
+namespace bantam::ops {
+namespace {
+
+/// One call's shape, and its norm with the batch's statistics.
+struct Call {
+  kernels::Pool2dShape shape;
+  DType dtype;
+  Norm norm;
+
+  Scratch scratch(const Context& context) const {
+    return context.scratch(
+        kernels::batch_norm_workspace_bytes(kernels::norm_of_pool(shape), dtype, context.device.kind));
+  }
+};
+
+/// The norm's statistics, unless x has them, or the first pass saved them.
+void measure(const Context& context, const Call& call, const Tensor& x, const Norm& norm) {
+  if (has_statistics(context, x)) return;
+  const Scratch scratch = call.scratch(context);
+  BANTAM_KERNEL(context.exec, batch_norm_forward_training, kernels::norm_of_pool(call.shape), call.dtype, x.data(), {},
+                nullptr, norm.statistics_output(context, call.norm.mean, call.norm.inv_std), scratch.get());
+}
+
+void backward(const Context& context, const Call& call, SavedTensor& saved, const Tensor& winner, const Tensor& dy,
+              GradientStore& store) {
+  FloatGradient scale(context, call.norm.scale, store), shift(context, call.norm.shift, store);
+  if (scale.data != nullptr && shift.data != nullptr && scale.accumulate != shift.accumulate)
+    throw Error("norm_pool: scale and shift must be used together");
+  Tensor dx = context.allocate(saved.shape(), call.dtype);
+  {
+    const Tensor x = saved.unpack(context);
+    const Scratch scratch = call.scratch(context);
+    const kernels::NormGradients to{dx.data(), scale.data, shift.data, scale.accumulate || shift.accumulate};
+    BANTAM_CPU_KERNEL(context.exec, norm_pool_backward, call.shape, call.dtype, call.norm.operand(x), dy.data(),
+                      winner.as<std::uint16_t>(), to, scratch.get());
+  }
+  scale.add_to(context, call.norm.scale, store);
+  shift.add_to(context, call.norm.shift, store);
+  if (wants_gradient(saved.ref())) store.add(context, saved.ref(), std::move(dx));
+}
+
+}  // namespace
+
+Tensor norm_pool(const Context& context, const Tensor& x, const Norm& norm, const PoolWindow& window) {
+  const kernels::Pool2dShape shape = pool_shape(context, "norm_pool", x, window, true);
+  if (context.pass == Pass::evaluate || context.device.kind != DeviceKind::cpu)
+    return max_pool2d(context, batch_norm(context, x, norm), window.window, window.ceil_mode);
+  const Call call{shape, x.dtype(), norm_of_batch(context, norm, shape.channels, statistics_of(x))};
+  measure(context, call, x, norm);
+  const bool recorded = records(context, {&x, &norm.scale, &norm.shift});
+  Tensor y = context.allocate(pool_output(shape), x.dtype());
+  const Tensor winner = recorded ? allocate_winners(context, y.shape()) : Tensor();
+  {
+    const Scratch scratch = call.scratch(context);
+    BANTAM_CPU_KERNEL(context.exec, norm_pool_forward, shape, call.dtype, call.norm.operand(x), y.data(),
+                      recorded ? winner.as<std::uint16_t>() : nullptr, scratch.get());
+  }
+  if (recorded)
+    context.tape->record(context, y,
+                         [=, x = SavedTensor(x)](const Context& ctx, Tensor dy, GradientStore& store) mutable {
+                           backward(ctx, call, x, winner, dy, store);
+                         });
+  return y;
+}
+
+}  // namespace bantam::ops
+
+namespace bantam::fusion {
+namespace {
+
+NodeId match(const Graph& graph, NodeId first, const FusionTarget& target) {
+  if (target.device != DeviceKind::cpu) return 0;  // kernels/pool/norm_pool.h says why
+  const auto* norm = options_at<BatchNormOptions>(graph, first);
+  const PoolOptions* pool = max_pool_at(graph, first + 1);
+  if (norm == nullptr || pool == nullptr) return 0;
+  const kernels::Pool2dShape window{.window_h = pool->window.h,
+                                    .window_w = pool->window.w,
+                                    .stride_h = pool->stride.h,
+                                    .stride_w = pool->stride.w,
+                                    .dilation_h = pool->dilation.h,
+                                    .dilation_w = pool->dilation.w};
+  return kernels::norm_pool_supports(window, activation_of(*norm)) ? first + 1 : 0;
+}
+
+/// The op, over its norm's parameters.
+class NormPoolLayer : public BoundLayer, public NormSource {
+ public:
+  NormPoolLayer(const Graph& graph, NodeId first, ParameterArena& parameters, BufferArena& buffers)
+      : norm_(norm_at(graph, first, parameters, buffers)), pool_(*max_pool_at(graph, first + 1)) {}
+
+  Tensor forward(const Context& context, std::span<Tensor> inputs) override {
+    const Tensor x = std::move(inputs[0]);
+    return ops::norm_pool(context, x, norm_.norm(), {window_of(pool_), pool_.ceil_mode});
+  }
+  Norm norm() const override { return norm_.norm(); }
+
+ private:
+  BoundNorm norm_;
+  PoolOptions pool_;
+};
+
+std::unique_ptr<BoundLayer> bind(const Graph& graph, const Fusion& fusion, ParameterArena& parameters,
+                                 BufferArena& buffers) {
+  return std::make_unique<NormPoolLayer>(graph, fusion.first, parameters, buffers);
+}
+
+}  // namespace
+
+/// batch_norm, max_pool.
+extern const FusionPattern kNormPool{.name = "norm_pool", .match = match, .bind = bind};
+
+}  // namespace bantam::fusion

@@ -1,0 +1,28 @@
+// The patterns of fusion, a row each.
+#include "bantam/engine/fusion/fusion.h"
+
+namespace bantam {
+namespace fusion {
+
+// Each is defined in the file of its name, or in the one that its row names.
+extern const FusionPattern kNormDepthwise, kNormPool, kSeparableBlockPooled, kSeparableBlock, kConvPool,
+    kClassifierHead, kLayerSum, kLayerEpilogue, kFrozenConv2d;
+
+}  // namespace fusion
+
+std::span<const FusionPattern* const> fusion_patterns() {
+  static constexpr const FusionPattern* kTable[] = {
+      &fusion::kNormDepthwise,
+      &fusion::kNormPool,
+      &fusion::kSeparableBlockPooled,  // separable_block.cpp
+      &fusion::kSeparableBlock,
+      &fusion::kConvPool,
+      &fusion::kClassifierHead,
+      &fusion::kLayerSum,  // layer_epilogue.cpp
+      &fusion::kLayerEpilogue,
+      &fusion::kFrozenConv2d,
+  };
+  return kTable;
+}
+
+}  // namespace bantam
