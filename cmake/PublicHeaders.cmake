@@ -47,7 +47,12 @@ set(BANTAM_PUBLIC_HEADERS
   engine/step/batch_source.h
   engine/step/evaluation_views.h
   engine/metrics/metric.h
-  engine/step/optimizer.h
+  engine/optimizers/built_in.h
+  engine/optimizers/optimizer.h
+  engine/optimizers/pruning.h
+  engine/optimizers/schedule.h
+  engine/optimizers/update_rule.h
+  engine/optimizers/weight_average.h
   engine/step/training_step.h
   engine/train/safetensors.h
   engine/train/trainer.h

@@ -112,8 +112,10 @@ RangeTest range_test(const RunConfig& config, const RangeTestOptions& options) {
                    .diagnose = false,
                    .evaluate = false,
                    .mode = config.train.mode,
-                   .learning_rate = [&](std::int64_t n) { return static_cast<float>(range_test_rate(options, n)); },
-                   .optimizer_schedules = false,
+                   .schedules = UpdateSchedules{.learning_rate =
+                                                    [&](std::int64_t n) {
+                                                      return static_cast<float>(range_test_rate(options, n));
+                                                    }},
                    .on_oom = config.memory.on_oom,
                    .max_updates = options.updates});
   RangeRecorder recorder;

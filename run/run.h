@@ -17,7 +17,7 @@
 
 #include "bantam/base/api.h"
 #include "bantam/engine/graph/model.h"
-#include "bantam/engine/step/optimizer.h"
+#include "bantam/engine/optimizers/optimizer.h"
 #include "bantam/engine/step/training_step.h"
 #include "bantam/engine/train/trainer.h"
 #include "bantam/memory/reports/memory_report.h"

@@ -11,8 +11,8 @@
 #include "bantam/base/api.h"
 #include "bantam/engine/graph/graph.h"
 #include "bantam/engine/graph/model.h"
+#include "bantam/engine/optimizers/optimizer.h"
 #include "bantam/engine/step/batch_source.h"
-#include "bantam/engine/step/optimizer.h"
 #include "bantam/engine/step/training_step.h"
 #include "bantam/packing/planner.h"
 

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "bantam/engine/graph/model.h"
-#include "bantam/engine/step/optimizer.h"
+#include "bantam/engine/optimizers/optimizer.h"
 #include "bantam/memory/allocator/accounting.h"
 #include "bantam/memory/allocator/placement.h"
 

@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "bantam/engine/graph/model.h"
-#include "bantam/engine/step/optimizer.h"
+#include "bantam/engine/optimizers/optimizer.h"
 #include "bantam/engine/step/training_step.h"
 
 namespace bantam {

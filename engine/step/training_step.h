@@ -17,9 +17,9 @@
 #include "bantam/engine/graph/model.h"
 #include "bantam/engine/losses/loss.h"
 #include "bantam/engine/metrics/metric.h"
+#include "bantam/engine/optimizers/optimizer.h"
 #include "bantam/engine/step/batch_source.h"
 #include "bantam/engine/step/evaluation_views.h"
-#include "bantam/engine/step/optimizer.h"
 #include "bantam/memory/device/device.h"
 
 BANTAM_API_BEGIN

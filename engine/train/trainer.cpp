@@ -80,7 +80,11 @@ Trainer::Trainer(TrainingStep& step, BatchSource& train, BatchSource* validation
     throw ConfigError(fmt::format("look_every must be 0, or positive with a look, got {}", options_.look_every));
   options_.read_every = std::clamp<std::int64_t>(options_.read_every, 1, TrainingStep::kMetricRing);
   if (options_.updates > 0) options_.epochs = (options_.updates + updates_an_epoch() - 1) / updates_an_epoch();
-  if (options_.epochs > 0 && options_.optimizer_schedules) schedule_values();
+  if (options_.schedules)
+    schedules_ = *options_.schedules;
+  else if (options_.epochs > 0)
+    schedules_ =
+        schedules_of(step_.optimizer().options(), {.updates = all_updates(), .updates_per_epoch = updates_an_epoch()});
 }
 
 Trainer::~Trainer() = default;
@@ -101,25 +105,9 @@ bool Trainer::has_all_updates(const EpochState& state) const {
 
 bool Trainer::is_max_updates_first() const { return options_.max_updates > 0 && options_.max_updates < all_updates(); }
 
-/// By the optimizer's options, where TrainerOptions does not say.
-void Trainer::schedule_values() {
-  const std::int64_t each = updates_an_epoch();
-  const bool evaluates = validation_ != nullptr && options_.evaluate;
-  OptimizerOptions optimizer = step_.optimizer().options();
-  OptimizerSchedules& makers = optimizer.schedules;
-  if (options_.learning_rate) makers.learning_rate = nullptr;
-  if (options_.weight_decay) makers.weight_decay = nullptr;
-  if (options_.momentum) makers.momentum = nullptr;
-  if (!makers.any()) return;
-  const UpdateSchedules made = schedules_of(
-      optimizer, {.updates = all_updates(), .updates_per_epoch = each, .evaluated = evaluates ? &moved_ : nullptr});
-  if (made.learning_rate) options_.learning_rate = made.learning_rate;
-  if (made.weight_decay) options_.weight_decay = made.weight_decay;
-  if (made.momentum) options_.momentum = made.momentum;
-}
-
-void Trainer::tell_evaluated(const EvaluatedEvent& event) {
-  for (const auto& schedule : moved_) schedule->evaluated(event.validation);
+/// Schedules come first: callbacks may read the values that follow.
+void Trainer::notify_evaluated(const EvaluatedEvent& event) {
+  for (const auto& schedule : schedules_.evaluated()) schedule->evaluated(event.validation);
   for (Callback* callback : callbacks_) callback->on_evaluated(event);
 }
 
@@ -542,7 +530,7 @@ bool Trainer::evaluate_between_updates(EpochState& state, TrainResult& result) {
                              .updates = state.updates,
                              .validation = result.validation,
                              .seconds = seconds};
-  tell_evaluated(event);
+  notify_evaluated(event);
   if (options_.checkpointer != nullptr && options_.checkpointer->due(state.epoch, state.done)) save(state);
   return true;
 }
@@ -558,7 +546,7 @@ bool Trainer::evaluate_epoch(EpochState& state, TrainResult& result) {
                              .updates = state.updates,
                              .validation = result.validation,
                              .seconds = seconds_since(start)};
-  tell_evaluated(event);
+  notify_evaluated(event);
   return true;
 }
 
@@ -746,17 +734,11 @@ std::int64_t Trainer::full_updates_left(const EpochState& state) const {
 }
 
 void Trainer::set_values(const EpochState& state, std::int64_t updates) {
-  const TrainerOptions& o = options_;
-  if (!o.learning_rate && !o.weight_decay && !o.momentum) return;
+  if (!schedules_.any()) return;
   Optimizer& optimizer = step_.optimizer();
   std::vector<UpdateValues> values(static_cast<std::size_t>(updates), optimizer.values());
   std::int64_t update = state.epoch * state.updates + state.done;
-  for (UpdateValues& at : values) {
-    if (o.learning_rate) at.learning_rate = o.learning_rate(update);
-    if (o.weight_decay) at.weight_decay = o.weight_decay(update);
-    if (o.momentum) at.momentum = o.momentum(update);
-    ++update;
-  }
+  for (UpdateValues& at : values) at = schedules_.at(update++, at);
   optimizer.set_values(values);
 }
 

@@ -105,11 +105,10 @@ struct TrainerOptions {
   StepMode mode = StepMode::captured;
   /// Updates of a launch of captured steps; 0: as many as the source's batches allow.
   int updates_a_launch = 0;
-  /// The values of each update, counted over all epochs, whether it was done or skipped. Empty: by the schedule of the
-  /// optimizer's options, made for `epochs` or `updates` (OptimizerOptions::schedules; one that evaluations move begins
-  /// anew in each Trainer); without one too, the optimizer's value, which callbacks may change.
-  Schedule learning_rate = {}, weight_decay = {}, momentum = {};
-  bool optimizer_schedules = true;  ///< false: an empty one of these is the optimizer's value, scheduled or not
+  /// The values of each update, counted over all epochs, whether it was done or skipped; where one is empty, the
+  /// optimizer's value, which callbacks may change. Nothing: the schedules of the optimizer's options, made for
+  /// `epochs` or `updates` (OptimizerOptions::schedules; one that evaluations move begins anew in each Trainer).
+  std::optional<UpdateSchedules> schedules = std::nullopt;
   /// What to do where a micro-batch does not fit. An update is then repeated from its first batch, which is read from
   /// the source a second time; once halved, micro-batches stay so. The memory of the batch itself is not made smaller:
   /// where there is no room for it beside the model, the run stops at once.
@@ -262,8 +261,7 @@ class Trainer {
     double evaluation_seconds = 0;  ///< between its updates
   };
   StepShapes shapes() const;
-  void schedule_values();
-  void tell_evaluated(const EvaluatedEvent& event);
+  void notify_evaluated(const EvaluatedEvent& event);
   void run_epoch(std::int64_t epoch, TrainResult& result);
   void run_updates_of_epoch(EpochState& state, TrainResult& result);
   void end_epoch(EpochState& state, TrainResult& result);
@@ -329,9 +327,9 @@ class Trainer {
   std::int64_t evaluated_ = 0;                     // TrainerPosition::evaluated
   double waited_before_ = 0;                       // in this epoch, before the source was last started
   std::vector<Callback*> callbacks_;
-  std::vector<std::shared_ptr<EvaluatedSchedule>> moved_;  // by evaluations
-  TrainResult result_;                                     // of `run`, kept up to date
-  EpochState state_;                                       // of the epoch under way
+  UpdateSchedules schedules_;
+  TrainResult result_;  // of `run`, kept up to date
+  EpochState state_;    // of the epoch under way
   EarlyStopState stop_early_;
   float last_loss_scale_ = 1;  // of the last update that was read
   bool failed_ = false;        // with NotFiniteError: later updates were halted

@@ -91,7 +91,7 @@ double train(Runtime& runtime, Device device) {
   graph.add(flatten());
   graph.add(dense({.units = 2}));
   Model model(runtime, device, graph, {.seed = 1});
-  Optimizer optimizer(model, {.learning_rate = 3e-3f});
+  Optimizer optimizer(model, {.rule = adam({.learning_rate = 3e-3f})});
   TrainingStep step(model, optimizer, {});
   step.prepare({.batches = {64}});
   PhiloxSequence random(philox_key(1, RandomPurpose::dataset));

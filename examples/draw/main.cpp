@@ -30,7 +30,7 @@ class Learner {
   Learner()
       : runtime_({.threads = 1, .limits = {{"cpu", kMostBytes / 4}}}),
         model_(runtime_, Device::cpu(), network(), {.seed = 1}),
-        optimizer_(model_, {.learning_rate = 3e-3f}),
+        optimizer_(model_, {.rule = adam({.learning_rate = 3e-3f})}),
         step_(model_, optimizer_, {}) {
     step_.prepare({.batches = {kBatch}});
   }

@@ -48,7 +48,7 @@ int main() {
   graph.add(flatten());
   graph.add(dense({.units = 4}));
   Model model(runtime, device, graph, {.precision = parse_precision("auto", device), .seed = 1});
-  Optimizer optimizer(model, {.learning_rate = 3e-3f});
+  Optimizer optimizer(model, {.rule = adam({.learning_rate = 3e-3f})});
   TrainingStep step(model, optimizer, {});
   step.prepare({.batches = {64}});  // steps of 64 images run planned: at offsets of one arena, solved beforehand
 

@@ -41,7 +41,7 @@ Batch bars(const Context& context, std::uint64_t number, std::int32_t (*label)(s
 }
 
 double train(Model& model, int updates, std::int32_t (*label)(std::int32_t)) {
-  Optimizer optimizer(model, {.learning_rate = 3e-3f});
+  Optimizer optimizer(model, {.rule = adam({.learning_rate = 3e-3f})});
   TrainingStep step(model, optimizer, {});
   step.prepare({.batches = {kBatch}, .evaluation_batches = {kBatch}});
   const Context context = model.context(Pass::train);

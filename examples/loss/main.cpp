@@ -118,7 +118,7 @@ Metrics train(const std::string& yaml) {
   graph.add("value", dense({.units = 1}));
   Runtime runtime;
   Model model(runtime, Device::cpu(), graph, {.seed = 1});
-  Optimizer optimizer(model, {.learning_rate = 0.01f});
+  Optimizer optimizer(model, {.rule = adam({.learning_rate = 0.01f})});
   TrainingStep step(model, optimizer, loss);
   Noisy data, validation;
   return Trainer(step, data, &validation, {.epochs = 8}).run().validation;

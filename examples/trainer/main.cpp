@@ -82,11 +82,12 @@ int main() {
   graph.add(dense({.units = 32, .activation = {Activation::relu}}));
   graph.add(dense({.units = 2}));
   Points data(32, 1), validation(16, 2);
-  const OptimizerOptions adam{.learning_rate = 5e-3f, .schedules = {.learning_rate = cosine}};
-  const StepPlan plan = plan_step(graph, for_sources({.optimizer = adam, .device = Device::cpu()}, data, &validation));
+  const OptimizerOptions options{.rule = adam({.learning_rate = 5e-3f}), .schedules = {.learning_rate = cosine}};
+  const StepPlan plan =
+      plan_step(graph, for_sources({.optimizer = options, .device = Device::cpu()}, data, &validation));
   Runtime runtime({.limits = {{"cpu", plan.pool_bytes}}});
   Model model(runtime, Device::cpu(), graph, {.seed = 1});
-  Optimizer optimizer(model, adam);
+  Optimizer optimizer(model, options);
   TrainingStep step(model, optimizer, {});
   Trainer trainer(step, data, &validation, {.epochs = 40, .stop_early = EarlyStopOptions{.patience = 8}});
   EpochLines lines;

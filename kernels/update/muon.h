@@ -57,8 +57,8 @@ struct MuonSquares {
 };
 
 /// Follows `begin_update`, over arena.chunks (spans that are frozen excepted); g as in ApplyUpdate, without decay.
-/// Unless found_nonfinite: m = beta1·m + (1-beta1)·g in moment1; u = m, or with `nesterov` beta1·m + (1-beta1)·g, in
-/// moment2; and each chunk's Σu² in arena.chunks.sums, with Σw² after it where a normalization is due. Asynchronous on
+/// Unless found_nonfinite: m = beta1·m + (1-beta1)·g in slot 0; u = m, or with `nesterov` beta1·m + (1-beta1)·g, in
+/// slot 1; and each chunk's Σu² in arena.chunks.sums, with Σw² after it where a normalization is due. Asynchronous on
 /// CUDA; deterministic.
 using MuonMomentum = void(const Exec&, const UpdateArena&, bool nesterov, const MuonNormalization&,
                           const UpdateControl* control);

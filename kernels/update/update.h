@@ -1,7 +1,6 @@
 // The weight update over a flat parameter arena, in two passes: norm, finite check and bookkeeping; then unscale, clip,
-// decay, update and cast. All state is on the device; the host never reads in a step. Sources: Kingma and Ba 2015
-// (Adam), Loshchilov and Hutter 2019 (AdamW), Sutskever et al. 2013 (Nesterov, in PyTorch's form), Hinton 2012 and
-// Graves 2013 (RMSprop, centered; in PyTorch's form), Chen et al. 2023 (Lion), You et al. 2020 (LAMB).
+// decay, update and cast. All state is on the device; the host never reads in a step. The rules, with their sources,
+// are in rules/.
 #pragma once
 
 #include <cstdint>
@@ -10,6 +9,7 @@
 #include "bantam/kernels/common/dispatch.h"
 #include "bantam/kernels/update/narrow_gradients.h"
 #include "bantam/kernels/update/partial_sums.h"
+#include "bantam/kernels/update/rules.h"
 #include "bantam/kernels/update/span_chunks.h"
 
 namespace bantam::kernels {
@@ -28,7 +28,7 @@ struct UpdateGroup {
   float beta1 = 0.9f;    ///< adam, lamb, lion; sgd, rmsprop, muon: momentum
   float beta2 = 0.999f;  ///< adam, lamb, lion; rmsprop: alpha
   float epsilon = 1e-7f;
-  float dampening = 0.0f;  ///< sgd_dampened
+  float beta3 = 0.0f;  ///< sgd_dampened: the dampening
 };
 
 /// One parameter's place in the arena, in device memory.
@@ -77,37 +77,8 @@ struct UpdateRow {
   UpdateOutcome outcome = UpdateOutcome::done;
 };
 
-enum class OptimizerKind : std::uint8_t {
-  sgd,
-  sgd_nesterov,
-  sgd_dampened,
-  adam,
-  adamw,
-  rmsprop,
-  rmsprop_momentum,
-  rmsprop_centered,
-  rmsprop_centered_momentum,
-  lion,
-  lamb
-};
-
-/// Optimizer slots (float32 arrays of the arena's size) that a rule keeps, from moment1 on; the sgd kinds none where no
-/// group has momentum (beta1 > 0).
-constexpr int moments_of(OptimizerKind kind) {
-  using enum OptimizerKind;
-  switch (kind) {
-    case sgd:
-    case sgd_nesterov:
-    case sgd_dampened:
-    case rmsprop:
-    case lion:
-      return 1;
-    case rmsprop_centered_momentum:
-      return 3;
-    default:
-      return 2;
-  }
-}
+/// Most slots of a rule.
+inline constexpr int kMostUpdateSlots = 4;
 
 struct UpdateArena {
   std::int64_t granules = 0;                      ///< elements / kSpanGranule
@@ -119,12 +90,10 @@ struct UpdateArena {
   /// (elements); where !keeps_masters of spans without compute copy only, the first of them from element first_master
   float* master = nullptr;
   std::int64_t first_master = 0;
-  bool keeps_masters = true;  ///< false: weights of spans with a compute copy are stored there alone
-  float* gradient = nullptr;  ///< written only where there are partial sums
-  float* moment1 = nullptr;   ///< m of the rules; null: sgd without momentum
-  float* moment2 = nullptr;   ///< v
-  float* moment3 = nullptr;   ///< b, of centered rmsprop with momentum
-  void* compute = nullptr;    ///< (elements) of compute_dtype; null where there is none
+  bool keeps_masters = true;            ///< false: weights of spans with a compute copy are stored there alone
+  float* gradient = nullptr;            ///< written only where there are partial sums
+  float* slots[kMostUpdateSlots] = {};  ///< the rule's state, (elements) each; those beyond its own are not read
+  void* compute = nullptr;              ///< (elements) of compute_dtype; null where there is none
   DType compute_dtype = DType::float32;
   NarrowGradients narrow;       ///< spans whose gradient lies there as compute_dtype; none of them has partial sums
   SpanChunks chunks;            ///< lamb: of all spans that it updates
@@ -153,12 +122,13 @@ std::size_t begin_update_workspace_bytes(std::int64_t granules, DeviceKind targe
 /// Throws Error where partial sums are not the gradient of a span.
 using BeginUpdate = void(const Exec&, const UpdateArena&, const PartialSums&, UpdateControl* control, Workspace);
 
-/// Follows `begin_update`. With g = gradient·gradient_factor, cut to [-clip_value, clip_value] where that is above 0,
-/// and t = updates, less the group's frozen_updates, unless found_nonfinite; a span that is kFrozenForNow moves where
-/// t > 0:
-///  sgd           g += wd·w;  m = beta1·m + g (m = g at t = 1: the buffer starts at zero);  w -= lr·m
+/// Follows `begin_update`, unless found_nonfinite. With g = gradient·gradient_factor, cut to [-clip_value, clip_value]
+/// where that is above 0, and t = updates, less the group's frozen_updates; a span that is kFrozenForNow moves where
+/// t > 0. Slots are named in their order:
+///  sgd           g += wd·w;  w -= lr·g
+///  sgd_momentum  g += wd·w;  m = beta1·m + g (m = g at t = 1: the buffer starts at zero);  w -= lr·m
 ///  sgd_nesterov  the same m;  w -= lr·(g + beta1·m)
-///  sgd_dampened  g += wd·w;  m = beta1·m + (1-dampening)·g, at t = 1 m = g;  w -= lr·m
+///  sgd_dampened  g += wd·w;  m = beta1·m + (1-beta3)·g, at t = 1 m = g;  w -= lr·m
 ///  adam          g += wd·w;  m = beta1·m + (1-beta1)·g;  v = beta2·v + (1-beta2)·g²;
 ///                w -= lr·(m/(1-beta1^t)) / (√(v/(1-beta2^t)) + epsilon)
 ///  adamw         w -= lr·wd·w first; then adam with wd = 0
@@ -171,15 +141,20 @@ using BeginUpdate = void(const Exec&, const UpdateArena&, const PartialSums&, Up
 ///                w -= lr·r·u with r = |w|/|u| over a span, 1 where either norm is 0; norms in a fixed order
 /// then compute = cast(w) where the span has a copy, and current = next. Where found_nonfinite, next = current
 /// and nothing else changes. Padding elements stay zero. Throws Error for more than kMostUpdateGroups groups.
-using ApplyUpdate = void(const Exec&, OptimizerKind, const UpdateArena&, const UpdateBuffers&,
+using ApplyUpdate = void(const Exec&, UpdateKind, const UpdateArena&, const UpdateBuffers&,
                          const UpdateControl* control);
 
+/// The end of an update whose weights a program's own rule has moved: compute = cast(w) where the span has a copy, and
+/// current = next. Where found_nonfinite, next = current and nothing else changes.
+using PublishWeights = void(const Exec&, const UpdateArena&, const UpdateBuffers&, const UpdateControl* control);
+
 /// out = the gradients cut to ±clip_value, as they lie in the arena: float32, and still to be multiplied by
-/// gradient_factor. Follows `begin_update`, for rules that are not kinds of ApplyUpdate. None may be narrow.
+/// gradient_factor. Follows `begin_update`, for a program's own rules. None may be narrow.
 using ClipGradients = void(const Exec&, const UpdateArena&, const UpdateControl* control, float* out);
 
 BANTAM_DECLARE_KERNEL(BeginUpdate, begin_update);
 BANTAM_DECLARE_KERNEL(ApplyUpdate, apply_update);
+BANTAM_DECLARE_KERNEL(PublishWeights, publish_weights);
 BANTAM_DECLARE_KERNEL(ClipGradients, clip_gradients);
 
 }  // namespace bantam::kernels

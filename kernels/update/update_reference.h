@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstdint>
 #include <vector>
@@ -18,9 +19,9 @@ struct WeightState {
 
 /// One of the rmsprop kinds.
 template <class T>
-WeightState<T> rmsprop_step(OptimizerKind kind, const UpdateGroup& group, T g, WeightState<T> s) {
+WeightState<T> rmsprop_step(UpdateKind kind, const UpdateGroup& group, T g, WeightState<T> s) {
   const T lr = group.learning_rate, alpha = group.beta2, momentum = group.beta1;
-  const bool centered = kind == OptimizerKind::rmsprop_centered || kind == OptimizerKind::rmsprop_centered_momentum;
+  const bool centered = kind == UpdateKind::rmsprop_centered || kind == UpdateKind::rmsprop_centered_momentum;
   s.m = alpha * s.m + (T(1) - alpha) * g * g;
   T square = s.m;
   if (centered) {
@@ -28,7 +29,7 @@ WeightState<T> rmsprop_step(OptimizerKind kind, const UpdateGroup& group, T g, W
     square = std::max(s.m - s.v * s.v, T(0));
   }
   const T step = g / (std::sqrt(square) + T(group.epsilon));
-  if (kind == OptimizerKind::rmsprop || kind == OptimizerKind::rmsprop_centered) {
+  if (kind == UpdateKind::rmsprop || kind == UpdateKind::rmsprop_centered) {
     s.w -= lr * step;
     return s;
   }
@@ -56,8 +57,8 @@ T adam_direction(const UpdateGroup& group, std::int64_t t, const WeightState<T>&
 
 /// Step number t (from 1) with the unscaled, clipped gradient g, of every kind but lamb.
 template <class T>
-WeightState<T> optimizer_step(OptimizerKind kind, const UpdateGroup& group, std::int64_t t, T g, WeightState<T> s) {
-  using enum OptimizerKind;
+WeightState<T> optimizer_step(UpdateKind kind, const UpdateGroup& group, std::int64_t t, T g, WeightState<T> s) {
+  using enum UpdateKind;
   const T lr = group.learning_rate, wd = group.weight_decay, beta1 = group.beta1, beta2 = group.beta2;
   const bool decoupled = kind == adamw || kind == lion;
   if (decoupled) {
@@ -71,8 +72,12 @@ WeightState<T> optimizer_step(OptimizerKind kind, const UpdateGroup& group, std:
     s.m = beta2 * s.m + (T(1) - beta2) * g;
     return s;
   }
-  if (kind == sgd || kind == sgd_nesterov || kind == sgd_dampened) {
-    s.m = beta1 * s.m + (kind == sgd_dampened && t > 1 ? T(1) - T(group.dampening) : T(1)) * g;
+  if (kind == sgd) {
+    s.w -= lr * g;
+    return s;
+  }
+  if (kind == sgd_momentum || kind == sgd_nesterov || kind == sgd_dampened) {
+    s.m = beta1 * s.m + (kind == sgd_dampened && t > 1 ? T(1) - T(group.beta3) : T(1)) * g;
     s.w -= lr * (kind == sgd_nesterov ? g + beta1 * s.m : s.m);
     return s;
   }
@@ -81,6 +86,53 @@ WeightState<T> optimizer_step(OptimizerKind kind, const UpdateGroup& group, std:
   s.w -= lr * adam_direction(group, t, s);
   return s;
 }
+
+/// The weight after each of three updates by hand, from w = 0.5 with gradients 0.1, -0.2, 0.3.
+struct WorkedExample {
+  UpdateKind kind;
+  UpdateGroup group;
+  std::array<double, 3> weights;
+};
+
+inline constexpr WorkedExample kWorkedExamples[] = {
+    {UpdateKind::sgd, {.learning_rate = 0.1f}, {0.49, 0.51, 0.48}},
+    // m = 0.105, -0.100605, 0.214451105 with g + 0.01·w.
+    {UpdateKind::sgd_momentum,
+     {.learning_rate = 0.1f, .weight_decay = 0.01f, .beta1 = 0.9f},
+     {0.4895, 0.4995605, 0.4781153895}},
+    {UpdateKind::sgd_nesterov,
+     {.learning_rate = 0.1f, .weight_decay = 0.01f, .beta1 = 0.9f},
+     {0.48005, 0.508632905, 0.4588231619805}},
+    // m = 0.1, then 0.9·0.1 - 0.5·0.2 and 0.9·(-0.01) + 0.5·0.3: the first gradient counts whole.
+    {UpdateKind::sgd_dampened, {.learning_rate = 0.1f, .beta1 = 0.9f, .beta3 = 0.5f}, {0.49, 0.491, 0.4769}},
+    // m = 0.01, -0.011, 0.0201 and v = 1e-5, 4.999e-5, 1.3994001e-4, corrected by 1 - 0.9^t and 1 - 0.999^t.
+    {UpdateKind::adam, {.learning_rate = 0.1f}, {0.4000000999999, 0.43661042955255, 0.40228633740779}},
+    // Decay 0.5 is added to the gradient, and so passes through the moments.
+    {UpdateKind::adam,
+     {.learning_rate = 0.1f, .weight_decay = 0.5f},
+     {0.40000002857142, 0.33299422720016, 0.25081269803326}},
+    {UpdateKind::adamw,
+     {.learning_rate = 0.1f, .weight_decay = 0.01f},
+     {0.3995000999999, 0.43571092945255, 0.40095112637834}},
+    // The mean of squares is 0.001, 0.0049, 0.01341, that of gradients 0.01, -0.011, 0.0201; the first step of the
+    // plain rule is 0.1·0.1/√0.001.
+    {UpdateKind::rmsprop,
+     {.learning_rate = 0.1f, .beta1 = 0.5f, .beta2 = 0.9f},
+     {0.18377323398, 0.4694871115316, 0.21042345516964}},
+    {UpdateKind::rmsprop_centered,
+     {.learning_rate = 0.1f, .beta1 = 0.5f, .beta2 = 0.9f},
+     {0.16666777777407, 0.45597605034558, 0.19291947247834}},
+    {UpdateKind::rmsprop_momentum,
+     {.learning_rate = 0.1f, .beta1 = 0.5f, .beta2 = 0.9f},
+     {0.18377323398, 0.3113737285216, 0.11611031943044}},
+    {UpdateKind::rmsprop_centered_momentum,
+     {.learning_rate = 0.1f, .beta1 = 0.5f, .beta2 = 0.9f},
+     {0.16666777777407, 0.28930993923262, 0.08757444209465}},
+    // The signs of 0.9·m + 0.1·g are those of g. Decay shrinks the weight by 0.05 first.
+    {UpdateKind::lion, {.learning_rate = 0.1f, .beta1 = 0.9f, .beta2 = 0.99f}, {0.4, 0.5, 0.4}},
+    {UpdateKind::lion,
+     {.learning_rate = 0.1f, .weight_decay = 0.5f, .beta1 = 0.9f, .beta2 = 0.99f},
+     {0.375, 0.45625, 0.3334375}}};
 
 /// Lamb's step number t of a whole tensor: You et al. 2020, algorithm 2.
 template <class T>

@@ -1,5 +1,5 @@
-// What the backends of the update share: how sums are cut (by granules only, so that the bits never change) and the
-// scalar rules.
+// What the backends of the update share: how sums are cut (by granules only, so that the bits never change), groups'
+// values, and the update's bookkeeping.
 #pragma once
 
 #include <algorithm>
@@ -87,16 +87,6 @@ inline void require_group_count(const UpdateArena& arena) {
                 std::to_string(kMostUpdateGroups) + " are possible");
 }
 
-/// Whether weight decay is a step of its own, times the learning rate, and not a part of the gradient.
-BANTAM_HOST_DEVICE constexpr bool decay_is_decoupled(OptimizerKind kind) {
-  return kind == OptimizerKind::adamw || kind == OptimizerKind::lion || kind == OptimizerKind::lamb;
-}
-
-/// What sgd_dampened multiplies the gradient by at update t.
-BANTAM_HOST_DEVICE inline float undamped(const UpdateGroup& group, std::int64_t t) {
-  return t <= 1 ? 1.0f : 1.0f - group.dampening;
-}
-
 /// Largest magnitude of a gradient as it lies in the arena, of one that is cut.
 BANTAM_HOST_DEVICE inline float gradient_limit(const UpdateArena& arena, float gradient_factor) {
   return arena.clip_value / gradient_factor;
@@ -105,6 +95,24 @@ BANTAM_HOST_DEVICE inline float gradient_limit(const UpdateArena& arena, float g
 /// lamb's factor of a span's step, of the sums of squares of its weights and of its step.
 BANTAM_HOST_DEVICE inline float trust_ratio(double weights, double step) {
   return weights > 0 && step > 0 ? static_cast<float>(sqrt(weights / step)) : 1.0f;
+}
+
+/// A group's values in its update t, as `Rule` reads them with `Math`. `decoupled`: UpdateRuleFacts::decoupled_decay.
+template <class Rule, class Math>
+BANTAM_RULE inline rules::StepValues step_values(bool decoupled, const UpdateGroup& group, std::int64_t t) {
+  rules::StepValues values{.lr = group.learning_rate,
+                           .decay = decoupled ? 0.0f : group.weight_decay,
+                           .decoupled_decay = decoupled ? group.weight_decay : 0.0f,
+                           .beta1 = group.beta1,
+                           .beta2 = group.beta2,
+                           .beta3 = group.beta3,
+                           .epsilon = group.epsilon,
+                           .one = 1.0f,
+                           .first = t <= 1};
+  if constexpr (Rule::kCorrections > 0) values.correction1 = Math::bias_correction(group.beta1, t);
+  if constexpr (Rule::kCorrections > 1) values.correction2 = Math::bias_correction(group.beta2, t);
+  if constexpr (Rule::kCorrections > 2) values.correction3 = Math::bias_correction(group.beta3, t);
+  return values;
 }
 
 /// `total` is Σg² over gradients still multiplied by the loss scale.

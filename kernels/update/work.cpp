@@ -65,15 +65,20 @@ void begin_update(const Exec& exec, const UpdateArena& arena, const PartialSums&
                  unless_null(arena.rows, static_cast<std::int64_t>(sizeof(UpdateRow)))});
 }
 
-void apply_update(const Exec& exec, OptimizerKind kind, const UpdateArena& arena, const UpdateBuffers& buffers,
+void apply_update(const Exec& exec, UpdateKind kind, const UpdateArena& arena, const UpdateBuffers& buffers,
                   const UpdateControl*) {
   const std::int64_t elements = arena.granules * kSpanGranule, slot = 4 * elements;
-  const bool two_passes = kind == OptimizerKind::lamb;  // weights and moments are read by both
-  const std::int64_t accesses = two_passes ? 3 : 2;
-  const float* const moments[] = {arena.moment1, arena.moment2, arena.moment3};
+  const UpdateRuleFacts& rule = facts_of(kind);
+  const std::int64_t accesses = rule.by_norm ? 3 : 2;  // weights and slots are read by both passes
   std::int64_t bytes = accesses * weights(arena) + gradients(arena);
-  for (int i = 0; i < moments_of(kind); ++i) bytes += unless_null(moments[i], accesses * slot);
-  note(exec, "apply_update", {.bytes = bytes + copies(arena) + 2 * 4 * buffers.elements, .passes = two_passes ? 2 : 1});
+  for (int i = 0; i < rule.slots; ++i) bytes += unless_null(arena.slots[i], accesses * slot);
+  note(exec, "apply_update",
+       {.bytes = bytes + copies(arena) + 2 * 4 * buffers.elements, .passes = rule.by_norm ? 2 : 1});
+}
+
+void publish_weights(const Exec& exec, const UpdateArena& arena, const UpdateBuffers& buffers, const UpdateControl*) {
+  const std::int64_t read = arena.compute == nullptr ? 0 : weights(arena);
+  note(exec, "publish_weights", {.bytes = read + copies(arena) + 2 * 4 * buffers.elements});
 }
 
 void clip_gradients(const Exec& exec, const UpdateArena& arena, const UpdateControl*, float*) {

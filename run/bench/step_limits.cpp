@@ -32,7 +32,7 @@ StepLimits step_limits(const RunConfig& config, const StepCase& row, const StepM
                        const MeasuredRates& rates) {
   const std::int64_t samples = row.batch * config.train.accumulate * config.train.replicas;
   const StepWork work = least_step_work(config.model.graph, samples, row.precision, measured.parameters,
-                                        moment_slots(config.train.optimizer));
+                                        config.train.optimizer.rule->slots());
   return {.bytes_ms = 1e3 * work.bytes / rates.copy_bytes_per_s,
           .flops_ms = 1e3 * work.flops / rates.flops_per_s,
           .chain_ms = 1e3 * measured.kernels * rates.kernel_seconds};

@@ -4,7 +4,7 @@
 #include "bantam/base/config/config_aliases.h"
 #include "bantam/engine/losses/loss.h"
 #include "bantam/engine/metrics/metric.h"
-#include "bantam/engine/step/optimizer.h"
+#include "bantam/engine/optimizers/optimizer.h"
 
 namespace bantam::run {
 namespace {

@@ -4,7 +4,7 @@
 #include <optional>
 
 #include "bantam/base/config/config.h"
-#include "bantam/engine/step/optimizer.h"
+#include "bantam/engine/optimizers/optimizer.h"
 
 namespace bantam::run {
 

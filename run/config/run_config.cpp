@@ -18,8 +18,8 @@
 #include "bantam/engine/graph/frozen_norms.h"
 #include "bantam/engine/graph/lower.h"
 #include "bantam/engine/graph/synchronise.h"
-#include "bantam/engine/step/muon.h"
-#include "bantam/engine/step/rule_values.h"
+#include "bantam/engine/optimizers/checks.h"
+#include "bantam/engine/optimizers/muon.h"
 #include "bantam/kernels/input/image_batch.h"
 #include "bantam/models/yaml/graph_building.h"
 #include "bantam/run/config/aliases.h"
@@ -369,7 +369,9 @@ void require_groups_match(ConfigMap& root, RunConfig& config) {
 
 /// Each pattern in muon.exclude matches a weight of the model.
 void require_exclusions_match(ConfigMap& root, const RunConfig& config) {
-  const std::vector<std::string>& exclude = config.train.optimizer.muon.exclude;
+  const MuonOptions* muon = muon_options(*config.train.optimizer.rule);
+  if (muon == nullptr) return;
+  const std::vector<std::string>& exclude = muon->exclude;
   if (exclude.empty() || root.self().is_described()) return;
   ParameterArena parameters;
   BufferArena buffers;

@@ -11,7 +11,7 @@
 #include "bantam/base/config/config_attempts.h"
 #include "bantam/base/config/config_path.h"
 #include "bantam/base/error.h"
-#include "bantam/engine/step/optimizer.h"
+#include "bantam/engine/optimizers/optimizer.h"
 #include "bantam/run/config/pruning_config.h"
 #include "bantam/run/config/run_config.h"
 
@@ -240,13 +240,12 @@ void read_schedule_of_rate(ConfigMap& train, OptimizerOptions& optimizer) {
 /// updates and epochs depends on it is none of them.
 std::vector<std::shared_ptr<EvaluatedSchedule>> evaluated_schedules(const OptimizerOptions& optimizer) {
   std::vector<std::shared_ptr<EvaluatedSchedule>> evaluated;
-  using Makers = OptimizerSchedules;
-  for (const auto maker : {&Makers::learning_rate, &Makers::weight_decay, &Makers::momentum}) {
-    OptimizerOptions alone = optimizer;
-    alone.schedules = {};
-    alone.schedules.*maker = optimizer.schedules.*maker;
+  const OptimizerSchedules& makers = optimizer.schedules;
+  for (const ScheduleMaker* maker : {&makers.learning_rate, &makers.weight_decay, &makers.momentum}) {
+    if (!*maker) continue;
     try {
-      (void)schedules_of(alone, {.updates = 1, .updates_per_epoch = 1, .evaluated = &evaluated});
+      const Schedule schedule = (*maker)({.updates = 1, .updates_per_epoch = 1});
+      if (schedule.evaluated() != nullptr) evaluated.push_back(schedule.evaluated());
     } catch (const ConfigError&) {
     }
   }

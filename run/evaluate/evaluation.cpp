@@ -181,7 +181,7 @@ LossOptions with_metrics(LossOptions loss, const std::vector<MetricPtr>& more) {
 }
 
 /// One without state of its own: nothing is updated.
-OptimizerOptions no_optimizer() { return {.kind = OptimizerKind::sgd}; }
+OptimizerOptions no_optimizer() { return {.rule = sgd()}; }
 
 /// Shapes of a network's parameters and buffers, by name.
 std::map<std::string, Shape> tensor_shapes(const Graph& graph) {

@@ -129,7 +129,7 @@ MemoryStats rehearse(const RunConfig& config, std::uint64_t pool_bytes, std::sha
            .evaluate_every = between ? Duration::updates(1) : Duration::epochs(1),
            .test = test ? &*test : nullptr,
            .mode = planned ? StepMode::planned : StepMode::eager,
-           .optimizer_schedules = false})  // which may not be made for so few updates
+           .schedules = UpdateSchedules{}})  // which may not be made for so few updates
       .run();
   return rehearsal.stats();
 }

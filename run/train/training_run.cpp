@@ -16,9 +16,9 @@
 #include "bantam/base/plain_words.h"
 #include "bantam/base/sha256.h"
 #include "bantam/base/text.h"
+#include "bantam/engine/optimizers/moving_average.h"
 #include "bantam/engine/step/evaluation_views.h"
 #include "bantam/engine/step/random_batch.h"
-#include "bantam/engine/step/weight_average.h"
 #include "bantam/engine/train/tensor_files.h"
 #include "bantam/run/fit/plan_target.h"
 #include "bantam/run/fit/rehearsal_runtime.h"
@@ -72,15 +72,11 @@ std::unique_ptr<Runtime> make_reserved_runtime(const RunConfig& config, const Ru
   return runtime;
 }
 
-/// Tells schedules what evaluations came to.
-struct MovedByEvaluations : Callback {
-  explicit MovedByEvaluations(std::span<const std::shared_ptr<EvaluatedSchedule>> all) : schedules(all) {}
-  bool observes() const override { return true; }
-  void on_evaluated(const EvaluatedEvent& event) override {
-    for (const auto& schedule : schedules) schedule->evaluated(event.validation);
-  }
-  std::span<const std::shared_ptr<EvaluatedSchedule>> schedules;
-};
+/// What evaluations have moved so far, from a run's schedules to others of its options.
+void copy_state(const UpdateSchedules& from, const UpdateSchedules& to) {
+  const auto all = from.evaluated(), copies = to.evaluated();
+  for (std::size_t i = 0; i < all.size(); ++i) copies[i]->set_state(all[i]->state());
+}
 
 /// With the run's folder for what `cache: disk` writes; `stop` ends the reading, too.
 DataOptions data_of(const RunConfig& config, const RunDirectory* directory, const std::function<bool()>& stop,
@@ -184,10 +180,10 @@ void TrainingRun::begin_state(const Resume* resume) {
   session_.model().buffers().set_settled(config_.model.weights || !config_.train.initial_weights.empty());
   if (begins && place_.ranks.writes()) load_beginning();
   make_schedules();
-  for (std::size_t i = 0; i < evaluated_.size(); ++i)
+  for (std::size_t i = 0; i < schedules_.evaluated().size(); ++i)
     state_.add_numbers(
-        fmt::format("schedule/{}", i + 1), [this, i] { return evaluated_[i]->state(); },
-        [this, i](const std::vector<double>& saved) { evaluated_[i]->set_state(saved); });
+        fmt::format("schedule/{}", i + 1), [this, i] { return schedules_.evaluated()[i]->state(); },
+        [this, i](const std::vector<double>& saved) { schedules_.evaluated()[i]->set_state(saved); });
   if (resume != nullptr) load(*resume);
 }
 
@@ -483,12 +479,10 @@ void TrainingRun::warm_up(std::int64_t batch) {
 /// Over the run as it was configured at its beginning, wherever and for however long it was resumed. Where that is only
 /// known now, what evaluations have moved so far stays.
 void TrainingRun::make_schedules() {
-  std::vector<std::shared_ptr<EvaluatedSchedule>> made;
-  schedules_ =
-      schedules_of(config_.train.optimizer,
-                   {.updates = updates_of_schedules(), .updates_per_epoch = updates_per_epoch(), .evaluated = &made});
-  for (std::size_t i = 0; i < evaluated_.size(); ++i) made[i]->set_state(evaluated_[i]->state());
-  evaluated_ = std::move(made);
+  UpdateSchedules made = schedules_of(config_.train.optimizer,
+                                      {.updates = updates_of_schedules(), .updates_per_epoch = updates_per_epoch()});
+  copy_state(schedules_, made);
+  schedules_ = std::move(made);
 }
 
 /// Whether a run of this length from its beginning would have other values than this one at its updates to come.
@@ -496,14 +490,12 @@ bool TrainingRun::schedules_follow_epochs() const {
   constexpr std::int64_t kCompared = 10'000;  // updates, evenly over the run
   const std::int64_t each = updates_per_epoch(), updates = updates_of_run();
   UpdateSchedules other;
-  std::vector<std::shared_ptr<EvaluatedSchedule>> evaluated;
   try {
-    other =
-        schedules_of(config_.train.optimizer, {.updates = updates, .updates_per_epoch = each, .evaluated = &evaluated});
+    other = schedules_of(config_.train.optimizer, {.updates = updates, .updates_per_epoch = each});
   } catch (const ConfigError&) {
     return true;  // its times need another length
   }
-  for (std::size_t i = 0; i < evaluated_.size(); ++i) evaluated[i]->set_state(evaluated_[i]->state());
+  copy_state(schedules_, other);
   const auto differ = [&](const Schedule& a, const Schedule& b) {
     for (std::int64_t n = first_update(); a && b && n < updates; n += std::max<std::int64_t>(1, updates / kCompared))
       if (a(n) != b(n)) return true;
@@ -530,9 +522,7 @@ TrainerOptions TrainingRun::trainer_options(std::function<bool()> stop) {
           .evaluate_every = config_.train.evaluate_every,
           .test = data_.test.get(),
           .mode = config_.train.mode,
-          .learning_rate = schedules_.learning_rate,
-          .weight_decay = schedules_.weight_decay,
-          .momentum = schedules_.momentum,
+          .schedules = schedules_,
           .on_oom = config_.memory.on_oom,
           .first = {.epoch = position_.epoch,
                     .update = position_.update,
@@ -566,7 +556,6 @@ void TrainingRun::add_last(Trainer& trainer) {
 
 TrainResult TrainingRun::follow(std::function<bool()> stop) {
   Trainer trainer(session_.step(), *data_.train, data_.validation.get(), trainer_options(std::move(stop)));
-  add_own(trainer, std::make_unique<MovedByEvaluations>(evaluated_));
   trainer.add(log_);
   add_last(trainer);
   return trainer.run();
@@ -588,7 +577,6 @@ TrainResult TrainingRun::train(RunRecord record, std::function<bool()> stop, std
                  updates_per_epoch());
   options.checkpointer = &saver;
   Trainer trainer(session_.step(), *data_.train, data_.validation.get(), std::move(options));
-  add_own(trainer, std::make_unique<MovedByEvaluations>(evaluated_));
   log_.begin(facts_.seconds);
   log_.tell([this](const nlohmann::ordered_json& line) { logs_.add(line); });
   logs_.begin(updates_per_epoch());

@@ -148,7 +148,6 @@ class TrainingRun {
   RunLogs logs_;
   CheckpointFacts facts_;
   UpdateSchedules schedules_;
-  std::vector<std::shared_ptr<EvaluatedSchedule>> evaluated_;  // of them
   std::optional<Checkpoint> loaded_;
   std::vector<std::unique_ptr<Callback>> own_;  // of this run
   std::string transport_;

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "bantam/engine/autograd/tape.h"
-#include "bantam/engine/step/optimizer.h"
+#include "bantam/engine/optimizers/optimizer.h"
 #include "tests/engine/engine_fixture.h"
 
 namespace bantam::testing {

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Weights after 20 updates by PyTorch's optimizers, and by Lion, LAMB and Muon as their papers have them, in float64.
 
-Writes tests/engine/step/optimizer_oracles.h:  python3 tests/oracles/optimizers.py > tests/engine/step/optimizer_oracles.h
+Writes tests/engine/optimizers/optimizer_oracles.h:  python3 tests/oracles/optimizers.py > tests/engine/optimizers/optimizer_oracles.h
 Needs torch from PyPI. Start values and gradients come from a hash of their index, which the test repeats.
 """
 import torch
@@ -109,26 +109,45 @@ def muon(rest, **options):
 
 
 T = torch.optim
+# By case: the optimizer in a configuration's words, the same of PyTorch or above, and clipping.
 CASES = {
-    "sgd": (made(T.SGD, lr=0.05, weight_decay=0.02), {}),
-    "sgd_momentum": (made(T.SGD, lr=0.05, momentum=0.9, weight_decay=0.02), {}),
-    "sgd_dampened": (made(T.SGD, lr=0.05, momentum=0.9, dampening=0.3), {}),
-    "sgd_nesterov": (made(T.SGD, lr=0.05, momentum=0.9, nesterov=True, weight_decay=0.02), {}),
-    "adam": (made(T.Adam, lr=0.01, weight_decay=0.02, eps=1e-7), {}),
-    "adamw": (made(T.AdamW, lr=0.01, betas=(0.8, 0.99), weight_decay=0.1, eps=1e-7), {}),
-    "rmsprop": (made(T.RMSprop, lr=0.005, alpha=0.95, eps=1e-6, weight_decay=0.02), {}),
-    "rmsprop_momentum": (made(T.RMSprop, lr=0.002, alpha=0.95, eps=1e-6, momentum=0.8), {}),
-    "rmsprop_centered": (made(T.RMSprop, lr=0.005, alpha=0.95, eps=1e-6, centered=True), {}),
-    "rmsprop_centered_momentum": (made(T.RMSprop, lr=0.002, alpha=0.95, eps=1e-6, momentum=0.8, centered=True,
+    "sgd": ("{sgd: {learning_rate: 0.05, weight_decay: 0.02}}",
+        made(T.SGD, lr=0.05, weight_decay=0.02), {}),
+    "sgd_momentum": ("{sgd: {learning_rate: 0.05, momentum: 0.9, weight_decay: 0.02}}",
+        made(T.SGD, lr=0.05, momentum=0.9, weight_decay=0.02), {}),
+    "sgd_dampened": ("{sgd: {learning_rate: 0.05, momentum: 0.9, dampening: 0.3}}",
+        made(T.SGD, lr=0.05, momentum=0.9, dampening=0.3), {}),
+    "sgd_nesterov": ("{sgd: {learning_rate: 0.05, momentum: 0.9, nesterov: true, weight_decay: 0.02}}",
+        made(T.SGD, lr=0.05, momentum=0.9, nesterov=True, weight_decay=0.02), {}),
+    "adam": ("{adam: {learning_rate: 0.01, weight_decay: 0.02}}",
+        made(T.Adam, lr=0.01, weight_decay=0.02, eps=1e-7), {}),
+    "adamw": ("{adamw: {learning_rate: 0.01, beta1: 0.8, beta2: 0.99, weight_decay: 0.1}}",
+        made(T.AdamW, lr=0.01, betas=(0.8, 0.99), weight_decay=0.1, eps=1e-7), {}),
+    "rmsprop": ("{rmsprop: {learning_rate: 0.005, alpha: 0.95, epsilon: 1.0e-6, weight_decay: 0.02}}",
+        made(T.RMSprop, lr=0.005, alpha=0.95, eps=1e-6, weight_decay=0.02), {}),
+    "rmsprop_momentum": ("{rmsprop: {learning_rate: 0.002, alpha: 0.95, momentum: 0.8, epsilon: 1.0e-6}}",
+        made(T.RMSprop, lr=0.002, alpha=0.95, eps=1e-6, momentum=0.8), {}),
+    "rmsprop_centered": ("{rmsprop: {learning_rate: 0.005, alpha: 0.95, centered: true, epsilon: 1.0e-6}}",
+        made(T.RMSprop, lr=0.005, alpha=0.95, eps=1e-6, centered=True), {}),
+    "rmsprop_centered_momentum": ("{rmsprop: {learning_rate: 0.002, alpha: 0.95, momentum: 0.8, centered: true, epsilon: 1.0e-6, weight_decay: 0.02}}",
+        made(T.RMSprop, lr=0.002, alpha=0.95, eps=1e-6, momentum=0.8, centered=True,
                                        weight_decay=0.02), {}),
-    "lion": (made(Lion, lr=0.003, weight_decay=0.3), {}),
-    "lamb": (made(Lamb, lr=0.02, weight_decay=0.05), {}),
-    "muon": (muon(made(T.AdamW, lr=0.01, weight_decay=0.1, eps=1e-7), lr=0.02, momentum=0.95), {}),
-    "muon_plain": (muon(made(T.SGD, lr=0.05), lr=0.02, momentum=0.9, nesterov=False, weight_decay=0.1), {}),
-    "muon_lamb": (muon(made(Lamb, lr=0.02, weight_decay=0.05), lr=0.02, momentum=0.95), {}),
-    "clip_norm": (made(T.SGD, lr=0.05), {"norm": 1.5}),
-    "clip_value": (made(T.Adam, lr=0.01, eps=1e-7), {"value": 0.2}),
-    "clip_both": (made(T.SGD, lr=0.05, momentum=0.9), {"norm": 2.0, "value": 0.1}),
+    "lion": ("{lion: {learning_rate: 0.003, weight_decay: 0.3}}",
+        made(Lion, lr=0.003, weight_decay=0.3), {}),
+    "lamb": ("{lamb: {learning_rate: 0.02, weight_decay: 0.05}}",
+        made(Lamb, lr=0.02, weight_decay=0.05), {}),
+    "muon": ("{muon: {rest: {adamw: {learning_rate: 0.01, weight_decay: 0.1}}}}",
+        muon(made(T.AdamW, lr=0.01, weight_decay=0.1, eps=1e-7), lr=0.02, momentum=0.95), {}),
+    "muon_plain": ("{muon: {momentum: 0.9, nesterov: false, weight_decay: 0.1, rest: {sgd: {learning_rate: 0.05}}}}",
+        muon(made(T.SGD, lr=0.05), lr=0.02, momentum=0.9, nesterov=False, weight_decay=0.1), {}),
+    "muon_lamb": ("{muon: {rest: {lamb: {learning_rate: 0.02, weight_decay: 0.05}}}}",
+        muon(made(Lamb, lr=0.02, weight_decay=0.05), lr=0.02, momentum=0.95), {}),
+    "clip_norm": ("{sgd: {learning_rate: 0.05}}",
+        made(T.SGD, lr=0.05), {"norm": 1.5}),
+    "clip_value": ("{adam: {learning_rate: 0.01}}",
+        made(T.Adam, lr=0.01, eps=1e-7), {"value": 0.2}),
+    "clip_both": ("{sgd: {learning_rate: 0.05, momentum: 0.9}}",
+        made(T.SGD, lr=0.05, momentum=0.9), {"norm": 2.0, "value": 0.1}),
 }
 
 
@@ -152,14 +171,17 @@ def main():
     print("// Weights after 20 updates, by PyTorch and the papers, in float64. Written by tests/oracles/optimizers.py.")
     print("#pragma once\n\n#include <map>\n#include <string>\n#include <vector>\n\nnamespace bantam::testing {\n")
     print("// clang-format off")
-    print("/// By case: the tensors' elements one after another, in the order of the test.")
-    print("inline const std::map<std::string, std::vector<double>>& optimizer_oracles() {")
-    print("  static const std::map<std::string, std::vector<double>> values = {")
-    for name, (make, clip) in CASES.items():
+    print("struct OptimizerOracle {\n  const char* optimizer;  // in a configuration's words")
+    print("  float clip_norm, clip_value;\n  std::vector<double> weights;  // the tensors' elements one after another, in the"
+          " order of the test\n};\n")
+    print("/// By case.")
+    print("inline const std::map<std::string, OptimizerOracle>& optimizer_oracles() {")
+    print("  static const std::map<std::string, OptimizerOracle> values = {")
+    for name, (options, make, clip) in CASES.items():
         numbers = [f"{v:.9g}" for v in run(make, clip)]
-        print(f'    {{"{name}", {{')
+        print(f'    {{"{name}", {{"{options}", {clip.get("norm", 0)}f, {clip.get("value", 0)}f, {{'.replace(" 0f", " 0"))
         for i in range(0, len(numbers), 10):
-            print("      " + ", ".join(numbers[i:i + 10]) + ("," if i + 10 < len(numbers) else "}},"))
+            print("      " + ", ".join(numbers[i:i + 10]) + ("," if i + 10 < len(numbers) else "}}},"))
     print("  };\n  return values;\n}\n// clang-format on\n\n}  // namespace bantam::testing")
 
 

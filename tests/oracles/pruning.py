@@ -1,4 +1,4 @@
-"""Expected values of tests/engine/step/pruned_weights_test.cpp: 96 weights under SGD with momentum, pruned after updates
+"""Expected values of tests/engine/optimizers/pruned_weights_test.cpp: 96 weights under SGD with momentum, pruned after updates
 as TensorFlow Model Optimization prunes (pruning_impl.Pruning and pruning_schedule), to ranks that torch.topk finds.
 
 Run with PyTorch: python pruning.py

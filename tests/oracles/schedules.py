@@ -1,6 +1,6 @@
-"""Expected values of schedules (tests/engine/step/schedule_values.h) from torch.optim.lr_scheduler. Needs PyPI's torch.
+"""Expected values of schedules (tests/engine/optimizers/schedule_values.h) from torch.optim.lr_scheduler. Needs PyPI's torch.
 
-python tests/oracles/schedules.py > tests/engine/step/schedule_values.h
+python tests/oracles/schedules.py > tests/engine/optimizers/schedule_values.h
 """
 import math
 import warnings

@@ -1,4 +1,4 @@
-"""Expected values of tests/engine/step/ema_test.cpp: averages of eight weights under SGD, as timm's ModelEmaV3 moves them.
+"""Expected values of tests/engine/optimizers/ema_test.cpp: averages of eight weights under SGD, as timm's ModelEmaV3 moves them.
 
 Run with PyTorch: python weight_average.py
 """

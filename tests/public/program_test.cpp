@@ -58,7 +58,7 @@ std::vector<float> trained_logits(Runtime& runtime, const LayerPtr& norm) {
   graph.add(global_average_pool());
   graph.add(dense({.units = 2}));
   Model model(runtime, Device::cpu(), graph, {.seed = 3, .fusion = false});
-  Optimizer optimizer(model, {.learning_rate = 1e-2f});
+  Optimizer optimizer(model, {.rule = adam({.learning_rate = 1e-2f})});
   TrainingStep step(model, optimizer, {});
   step.prepare({.batches = {16}});
   PhiloxSequence random(philox_key(3, RandomPurpose::dataset));

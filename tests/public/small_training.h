@@ -42,7 +42,7 @@ inline Batch small_batch(const Context& context, std::uint64_t seed) {
 inline std::vector<float> train_network(Runtime& runtime, Device device, const Graph& graph, int updates,
                                         std::uint64_t seed) {
   Model model(runtime, device, graph, {.seed = seed});
-  Optimizer optimizer(model, {.learning_rate = 1e-2f});
+  Optimizer optimizer(model, {.rule = adam({.learning_rate = 1e-2f})});
   TrainingStep step(model, optimizer, {});
   step.prepare({.batches = {16}});
   const Context context = model.context(Pass::train);

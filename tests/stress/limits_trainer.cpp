@@ -71,7 +71,7 @@ void train_epoch(TrainingStep& step, const std::atomic<bool>& stop, RunResult& r
 
 RunResult train(Runtime& runtime, Device device, const std::atomic<bool>& stop) {
   Model model(runtime, device, testing::small_network(), {.seed = 11});
-  Optimizer optimizer(model, {.learning_rate = 0.01f});
+  Optimizer optimizer(model, {.rule = adam({.learning_rate = 0.01f})});
   TrainingStep step(model, optimizer, {});
   const Context context = Context::make(runtime, device);
   RunResult result;

@@ -9,10 +9,6 @@
 #include "bantam/kernels/update/update.h"
 #include "bantam/kernels/update/update_rules.h"
 
-#if defined(__AVX__)
-#include <immintrin.h>
-#endif
-
 namespace bantam::kernels::cpu {
 
 constexpr std::int64_t kLanesOfSum = 8;
@@ -79,27 +75,25 @@ inline float* weights_of(const UpdateArena& arena, std::int64_t granule, float (
   return values;
 }
 
-/// What a rule moves: kSpanGranule elements of each. Moments that the rule does not keep may be null.
+/// What a rule moves: kSpanGranule elements of each. Slots that the rule does not keep may be null.
 struct Granule {
   float* w;
-  const float* gradient;  // to be multiplied by StepValues::factor
-  float *m, *v, *b;
+  const float* gradient;  // to be multiplied by gradient_factor
+  float* slots[kMostUpdateSlots];
 };
 
 /// Of granule number `granule`.
 inline Granule granule_at(const UpdateArena& arena, const UpdateControl& control, std::int64_t granule,
                           GranuleRoom& room) {
-  const std::int64_t at = granule * kSpanGranule;
-  const auto slot = [at](float* moment) { return moment == nullptr ? nullptr : moment + at; };
-  const float* gradient =
-      arena.clip_value > 0
-          ? gradients_within(arena, granule, gradient_limit(arena, control.gradient_factor), room.gradients)
-          : gradients_of(arena, granule, room.gradients);
-  return {.w = weights_of(arena, granule, room.weights),
-          .gradient = gradient,
-          .m = slot(arena.moment1),
-          .v = slot(arena.moment2),
-          .b = slot(arena.moment3)};
+  Granule q{
+      .w = weights_of(arena, granule, room.weights),
+      .gradient = arena.clip_value > 0
+                      ? gradients_within(arena, granule, gradient_limit(arena, control.gradient_factor), room.gradients)
+                      : gradients_of(arena, granule, room.gradients),
+      .slots = {}};
+  for (int i = 0; i < kMostUpdateSlots; ++i)
+    q.slots[i] = arena.slots[i] == nullptr ? nullptr : arena.slots[i] + granule * kSpanGranule;
+  return q;
 }
 
 /// Where the span has a compute copy, or its weights lie there alone, casts the granule's new weights into it; `w` is
@@ -110,47 +104,43 @@ inline void store_compute(const UpdateArena& arena, ArenaSpan span, std::int64_t
   narrow(arena.compute_dtype, w, element(arena.compute, arena.compute_dtype, at), kSpanGranule);
 }
 
-/// One group's values, as the inner loops read them.
-struct StepValues {
-  float factor;  // what gradients are multiplied by
-  float lr;
-  float decay;            // times the weight, added to the gradient (sgd, adam, rmsprop)
-  float decoupled_decay;  // times the weight, added to the step (adamw, lion, lamb)
-  float beta1, beta2, epsilon;
-  float correction1, correction2;  // 1/(1 - beta^t)
-  float own, momentum;             // sgd's step is own·g + momentum·m
-  float undamped;                  // sgd_dampened: what the gradient is multiplied by
+/// What rules compute with on the CPU. Their files are compiled with -fno-math-errno and -fno-trapping-math, which
+/// change no value: with them GCC vectorises roots and selects.
+struct CpuMath {
+  static float root(float x) { return std::sqrt(x); }
+  /// Where nothing ever came (padding) and epsilon is 0, 0/0 counts as 0.
+  static float quotient(float dividend, float divisor) {
+    const float ratio = dividend / divisor;
+    return divisor != 0 ? ratio : 0.0f;
+  }
+  static float larger(float a, float b) { return std::max(a, b); }
+  /// b·c is rounded before the sum: `one` is in the fused product.
+  static float plus_product(const rules::StepValues& s, float a, float b, float c) { return s.one * a + b * c; }
+  /// By expm1, which keeps its digits where beta^t is close to 1.
+  static float bias_correction(float beta, std::int64_t t) {
+    return static_cast<float>(-1.0 / std::expm1(static_cast<double>(t) * std::log(static_cast<double>(beta))));
+  }
 };
 
-/// 1/(1 - beta^t) by expm1, which keeps its digits where beta^t is close to 1.
-inline float bias_correction(float beta, std::int64_t t) {
-  return static_cast<float>(-1.0 / std::expm1(static_cast<double>(t) * std::log(static_cast<double>(beta))));
+/// Element i of a granule, as rules take it, and the way back. Loops that are marked `omp simd` call functions that
+/// call these, without a loop over slots: else the element would have an address, and GCC would not vectorise.
+template <int kSlots>
+[[gnu::always_inline]] inline rules::Element<kSlots> load_element(const Granule& q, std::int64_t i) {
+  rules::Element<kSlots> e;
+  e.w = q.w[i];
+  static_assert(kSlots <= kMostUpdateSlots && kMostUpdateSlots == 4);
+  if constexpr (kSlots > 0) e.slots[0] = q.slots[0][i];
+  if constexpr (kSlots > 1) e.slots[1] = q.slots[1][i];
+  if constexpr (kSlots > 2) e.slots[2] = q.slots[2][i];
+  if constexpr (kSlots > 3) e.slots[3] = q.slots[3][i];
+  return e;
 }
-
-/// Of update t of the group.
-inline StepValues step_values(OptimizerKind kind, const UpdateGroup& group, float factor, std::int64_t t) {
-  const bool decoupled = decay_is_decoupled(kind), nesterov = kind == OptimizerKind::sgd_nesterov;
-  return {.factor = factor,
-          .lr = group.learning_rate,
-          .decay = decoupled ? 0.0f : group.weight_decay,
-          .decoupled_decay = decoupled ? group.weight_decay : 0.0f,
-          .beta1 = group.beta1,
-          .beta2 = group.beta2,
-          .epsilon = group.epsilon,
-          .correction1 = bias_correction(group.beta1, t),
-          .correction2 = bias_correction(group.beta2, t),
-          .own = nesterov ? 1.0f : 0.0f,
-          .momentum = nesterov ? group.beta1 : 1.0f,
-          .undamped = undamped(group, t)};
-}
-
-/// A granule's square roots in place. By hand: GCC keeps a call for errno in the loop, and so does not vectorise it.
-inline void square_roots(float* values) {
-  std::int64_t i = 0;
-#if defined(__AVX__)
-  for (; i < kSpanGranule; i += 8) _mm256_storeu_ps(values + i, _mm256_sqrt_ps(_mm256_loadu_ps(values + i)));
-#endif
-  for (; i < kSpanGranule; ++i) values[i] = std::sqrt(values[i]);
+template <int kSlots>
+[[gnu::always_inline]] inline void store_slots(const Granule& q, std::int64_t i, const rules::Element<kSlots>& e) {
+  if constexpr (kSlots > 0) q.slots[0][i] = e.slots[0];
+  if constexpr (kSlots > 1) q.slots[1][i] = e.slots[1];
+  if constexpr (kSlots > 2) q.slots[2][i] = e.slots[2];
+  if constexpr (kSlots > 3) q.slots[3][i] = e.slots[3];
 }
 
 }  // namespace bantam::kernels::cpu

@@ -1,44 +1,45 @@
 // LAMB chunk by chunk, in two passes: the step is computed twice, so that it needs no memory.
 
-// Changes no value, only exception flags, which nobody reads; with it GCC vectorises selects.
-#if defined(__GNUC__) && !defined(__clang__)
-#pragma GCC optimize("no-trapping-math")
-#endif
-
 #include "bantam/kernels/update/cpu/lamb.h"
 
 #include "bantam/base/parallel.h"
-#include "bantam/kernels/update/cpu/rules.h"
+#include "bantam/kernels/update/cpu/granules.h"
 
 namespace bantam::kernels::cpu {
 namespace {
 
-/// u of a granule, of its moments as they are now; `step` has √v_hat before.
-void lamb_step(const StepValues& s, const Granule& q, float (&step)[kSpanGranule]) {
-  const float *const w = q.w, *const m = q.m;
-#pragma omp simd
-  for (std::int64_t i = 0; i < kSpanGranule; ++i) {
-    const float divisor = step[i] + s.epsilon, ratio = m[i] * s.correction1 / divisor;
-    step[i] = (divisor != 0 ? ratio : 0.0f) + s.decoupled_decay * w[i];
-  }
+using Rule = rules::Lamb<CpuMath>;
+
+rules::StepValues values_of(const UpdateArena& arena, ArenaSpan span, const UpdateControl& control) {
+  return step_values<Rule, CpuMath>(true, arena.groups[span.group],
+                                    updates_of_group(arena, span.group, control.updates));
 }
 
-StepValues values_of(const UpdateArena& arena, ArenaSpan span, const UpdateControl& control) {
-  return step_values(OptimizerKind::lamb, arena.groups[span.group], control.gradient_factor,
-                     updates_of_group(arena, span.group, control.updates));
+[[gnu::always_inline]] inline float step_of(const Granule& q, std::int64_t i, const rules::StepValues& s) {
+  return Rule::step(load_element<Rule::kSlots>(q, i), s);
 }
 
-/// Moves a chunk's moments; writes its Σw² and Σu².
+/// Returns the step by the new means.
+[[gnu::always_inline]] inline float move_means(const Granule& q, std::int64_t i, float factor,
+                                               const rules::StepValues& s) {
+  rules::Element<Rule::kSlots> e = load_element<Rule::kSlots>(q, i);
+  Rule::move_means(e, q.gradient[i] * factor, s);
+  store_slots(q, i, e);
+  return Rule::step(e, s);
+}
+
+/// Moves a chunk's means; writes its Σw² and Σu².
 void lamb_moments(const UpdateArena& arena, const UpdateControl& control, const SpanChunk& chunk, double* sums) {
   const ArenaSpan span = arena.spans[arena.span_of_granule[chunk.granule]];
-  const StepValues s = values_of(arena, span, control);
+  const rules::StepValues s = values_of(arena, span, control);
   GranuleRoom room;
   float step[kSpanGranule];
   sums[0] = sums[1] = 0;
   for (std::int64_t granule = chunk.granule; granule < chunk.granule + chunk.granules; ++granule) {
     const Granule q = granule_at(arena, control, granule, room);
-    Adam::move_moments(s, q, step);
-    lamb_step(s, q, step);
+    const float factor = control.gradient_factor;
+#pragma omp simd
+    for (std::int64_t i = 0; i < kSpanGranule; ++i) step[i] = move_means(q, i, factor, s);
     sums[0] += granule_squares(q.w);
     sums[1] += granule_squares(step);
   }
@@ -55,18 +56,14 @@ float ratio_of(const SpanChunks& chunks, const SpanChunk& chunk) {
 
 void lamb_weights(const UpdateArena& arena, const UpdateControl& control, const SpanChunk& chunk) {
   const ArenaSpan span = arena.spans[arena.span_of_granule[chunk.granule]];
-  const StepValues s = values_of(arena, span, control);
+  const rules::StepValues s = values_of(arena, span, control);
   const float rate = s.lr * ratio_of(arena.chunks, chunk);
-  float step[kSpanGranule], weights[kSpanGranule];
+  float weights[kSpanGranule];
   for (std::int64_t granule = chunk.granule; granule < chunk.granule + chunk.granules; ++granule) {
     const std::int64_t at = granule * kSpanGranule;
-    const Granule q{weights_of(arena, granule, weights), nullptr, arena.moment1 + at, arena.moment2 + at, nullptr};
+    const Granule q{weights_of(arena, granule, weights), nullptr, {arena.slots[0] + at, arena.slots[1] + at}};
 #pragma omp simd
-    for (std::int64_t i = 0; i < kSpanGranule; ++i) step[i] = q.v[i] * s.correction2;
-    square_roots(step);
-    lamb_step(s, q, step);
-#pragma omp simd
-    for (std::int64_t i = 0; i < kSpanGranule; ++i) q.w[i] -= rate * step[i];
+    for (std::int64_t i = 0; i < kSpanGranule; ++i) q.w[i] -= rate * step_of(q, i, s);
     store_compute(arena, span, granule, q.w);
   }
 }

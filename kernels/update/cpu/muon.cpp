@@ -17,15 +17,15 @@ const ArenaSpan& span_of(const UpdateArena& arena, const SpanChunk& chunk) {
   return arena.spans[arena.span_of_granule[chunk.granule]];
 }
 
-/// Of a granule; writes u to q.v.
+/// Of a granule; writes u to slot 1.
 void move_momentum(const UpdateGroup& group, float factor, bool nesterov, const Granule& q) {
   const float beta = group.beta1, own = nesterov ? 1.0f - beta : 0.0f, momentum = nesterov ? beta : 1.0f;
 #pragma omp simd
   for (std::int64_t i = 0; i < kSpanGranule; ++i) {
     const float g = q.gradient[i] * factor;
-    const float mi = beta * q.m[i] + (1.0f - beta) * g;
-    q.m[i] = mi;
-    q.v[i] = momentum * mi + own * g;
+    const float mi = beta * q.slots[0][i] + (1.0f - beta) * g;
+    q.slots[0][i] = mi;
+    q.slots[1][i] = momentum * mi + own * g;
   }
 }
 
@@ -59,7 +59,7 @@ void muon_momentum(const Exec& exec, const UpdateArena& arena, bool nesterov, co
     for (std::int64_t granule = chunk.granule; granule < chunk.granule + chunk.granules; ++granule) {
       const Granule q = granule_at(arena, *control, granule, room);
       move_momentum(arena.groups[span.group], control->gradient_factor, nesterov, q);
-      sum += granule_squares(q.v);
+      sum += granule_squares(q.slots[1]);
       if (sums_weights) weights += granule_squares(q.w);
     }
     arena.chunks.sums[2 * i] = sum;
@@ -73,7 +73,7 @@ void muon_normalize(const Exec& exec, const UpdateArena& arena, const MuonMatric
     const float factor = 1.0f / (norm_of(arena, matrices, matrix, 0) + NewtonSchulz::kEpsilon);
     const SpanChunk& chunk = arena.chunks.list[matrices.first[matrix] + part % matrices.chunks];
     for (std::int64_t i = chunk.granule; i < chunk.granule + chunk.granules; ++i) {
-      const float* u = arena.moment2 + i * kSpanGranule;
+      const float* u = arena.slots[1] + i * kSpanGranule;
       float values[kSpanGranule];
 #pragma omp simd
       for (std::int64_t k = 0; k < kSpanGranule; ++k) values[k] = u[k] * factor;

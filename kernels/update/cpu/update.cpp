@@ -1,20 +1,77 @@
 // The weight update on the CPU: granule by granule, each a vectorised loop of constant length.
 
-// Changes no value, only exception flags, which nobody reads; with it GCC vectorises selects.
-#if defined(__GNUC__) && !defined(__clang__)
-#pragma GCC optimize("no-trapping-math")
-#endif
-
 #include "bantam/kernels/update/update.h"
 
 #include <algorithm>
 
 #include "bantam/base/parallel.h"
+#include "bantam/kernels/update/cpu/granules.h"
 #include "bantam/kernels/update/cpu/lamb.h"
-#include "bantam/kernels/update/cpu/rules.h"
 #include "bantam/kernels/update/update_rules.h"
 
 namespace bantam::kernels::cpu {
+namespace {
+
+template <class Rule>
+[[gnu::always_inline]] inline void move_weight(const Granule& q, std::int64_t i, float factor,
+                                               const rules::StepValues& s) {
+  rules::Element<Rule::kSlots> e = load_element<Rule::kSlots>(q, i);
+  Rule::move(e, q.gradient[i] * factor, s);
+  store_slots(q, i, e);
+  q.w[i] = e.w;
+}
+
+template <class Rule>
+void move_granule(const rules::StepValues s, float factor, const Granule q) {
+#pragma omp simd
+  for (std::int64_t i = 0; i < kSpanGranule; ++i) move_weight<Rule>(q, i, factor, s);
+}
+
+/// Moves granules [begin, end).
+template <class Rule>
+void move_granules(const UpdateArena& arena, const UpdateControl& control, bool decoupled, std::int64_t begin,
+                   std::int64_t end) {
+  std::int32_t group = -1;
+  rules::StepValues values{};
+  GranuleRoom room;
+  for (std::int64_t granule = begin; granule < end; ++granule) {
+    const ArenaSpan span = arena.spans[arena.span_of_granule[granule]];
+    if (!moves(arena, span, control.updates)) continue;
+    if (span.group != group) {
+      group = span.group;
+      values =
+          step_values<Rule, CpuMath>(decoupled, arena.groups[group], updates_of_group(arena, group, control.updates));
+    }
+    const Granule q = granule_at(arena, control, granule, room);
+    move_granule<Rule>(values, control.gradient_factor, q);
+    store_compute(arena, span, granule, q.w);
+  }
+}
+
+using MoveGranules = void (*)(const UpdateArena&, const UpdateControl&, bool, std::int64_t, std::int64_t);
+
+template <class Rule>
+constexpr MoveGranules mover() {
+  if constexpr (Rule::kByNorm) {
+    return nullptr;
+  } else {
+    return move_granules<Rule>;
+  }
+}
+
+/// Of each UpdateKind; null: in passes of its own.
+constexpr MoveGranules kMovers[] = {
+#define BANTAM_MOVER(name, Rule, decoupled) mover<rules::Rule<CpuMath>>(),
+    BANTAM_UPDATE_RULES(BANTAM_MOVER)
+#undef BANTAM_MOVER
+};
+
+void publish_buffers(const UpdateBuffers& buffers, bool skip) {
+  if (buffers.elements > 0)
+    std::copy_n(skip ? buffers.current : buffers.next, buffers.elements, skip ? buffers.next : buffers.current);
+}
+
+}  // namespace
 
 void begin_update(const Exec& exec, const UpdateArena& arena, const PartialSums& partial, UpdateControl* control,
                   Workspace workspace) {
@@ -37,31 +94,27 @@ void begin_update(const Exec& exec, const UpdateArena& arena, const PartialSums&
   finish_begin_update(total, noted_learning_rate(arena), arena, *control);
 }
 
-void apply_update(const Exec& exec, OptimizerKind kind, const UpdateArena& arena, const UpdateBuffers& buffers,
+void apply_update(const Exec& exec, UpdateKind kind, const UpdateArena& arena, const UpdateBuffers& buffers,
                   const UpdateControl* control) {
   require_group_count(arena);
   const bool skip = control->found_nonfinite != 0;
-  if (buffers.elements > 0)
-    std::copy_n(skip ? buffers.current : buffers.next, buffers.elements, skip ? buffers.next : buffers.current);
+  publish_buffers(buffers, skip);
   if (skip) return;
-  if (kind == OptimizerKind::lamb) return lamb_update(exec, arena, *control);
-  const MoveGranule move = rule_of(kind, arena.moment1 != nullptr);
+  const MoveGranules move = kMovers[static_cast<int>(kind)];
+  if (move == nullptr) return lamb_update(exec, arena, *control);
+  const bool decoupled = facts_of(kind).decoupled_decay;
+  parallel_ranges(arena.granules, kGranulesOfCpuPartial, exec.threads,
+                  [&](std::int64_t begin, std::int64_t end) { move(arena, *control, decoupled, begin, end); });
+}
+
+void publish_weights(const Exec& exec, const UpdateArena& arena, const UpdateBuffers& buffers,
+                     const UpdateControl* control) {
+  const bool skip = control->found_nonfinite != 0;
+  publish_buffers(buffers, skip);
+  if (skip || arena.compute == nullptr) return;
   parallel_ranges(arena.granules, kGranulesOfCpuPartial, exec.threads, [&](std::int64_t begin, std::int64_t end) {
-    std::int32_t group = -1;
-    StepValues values{};
-    GranuleRoom room;
-    for (std::int64_t granule = begin; granule < end; ++granule) {
-      const ArenaSpan span = arena.spans[arena.span_of_granule[granule]];
-      if (!moves(arena, span, control->updates)) continue;
-      if (span.group != group) {
-        group = span.group;
-        values = step_values(kind, arena.groups[group], control->gradient_factor,
-                             updates_of_group(arena, group, control->updates));
-      }
-      const Granule q = granule_at(arena, *control, granule, room);
-      move(values, q);
-      store_compute(arena, span, granule, q.w);
-    }
+    for (std::int64_t granule = begin; granule < end; ++granule)
+      store_compute(arena, arena.spans[arena.span_of_granule[granule]], granule, arena.master + granule * kSpanGranule);
   });
 }
 

@@ -4,19 +4,21 @@
 #include "bantam/kernels/common/cuda/early_launch.cuh"
 #include "bantam/kernels/update/cuda/block_sums.cuh"
 #include "bantam/kernels/update/cuda/lamb.h"
-#include "bantam/kernels/update/cuda/rules.cuh"
+#include "bantam/kernels/update/cuda/quads.cuh"
 
 namespace bantam::kernels::cuda {
 namespace {
 
 constexpr int kBlocks = 4;  // at once on a multiprocessor
 
+using Rule = rules::Lamb<CudaMath>;
+
 /// Values of the chunk's group, for all threads of its block; in shared memory.
-__device__ const StepValues& values_of(const UpdateArena& arena, ArenaSpan span, const UpdateControl& control) {
-  __shared__ StepValues values;
+__device__ const rules::StepValues& values_of(const UpdateArena& arena, ArenaSpan span, const UpdateControl& control) {
+  __shared__ rules::StepValues values;
   if (threadIdx.x == 0)
-    values = step_values(OptimizerKind::lamb, arena.groups[span.group],
-                         static_cast<float>(updates_of_group(arena, span.group, control.updates)));
+    values = step_values<Rule, CudaMath>(true, arena.groups[span.group],
+                                         updates_of_group(arena, span.group, control.updates));
   __syncthreads();
   return values;
 }
@@ -29,24 +31,26 @@ __global__ void __launch_bounds__(kUpdateThreads, kBlocks)
   const ArenaSpan span = arena.spans[arena.span_of_granule[chunk.granule]];
   wait_then_let_next_start();
   if (control->found_nonfinite != 0 || !moves(arena, span, control->updates)) return;
-  const StepValues& s = values_of(arena, span, *control);
+  const rules::StepValues& s = values_of(arena, span, *control);
   const float factor = control->gradient_factor, limit = limit_of<kForm>(arena, factor);
   const std::int64_t end = (std::int64_t{chunk.granule} + chunk.granules) * kQuadsOfGranule;
   double weights = 0, steps = 0;
   for (std::int64_t i = chunk.granule * kQuadsOfGranule + threadIdx.x; i < end; i += kUpdateThreads) {
-    QuadState<2> q{};
+    QuadState<Rule::kSlots> q{};
     q.load(arena, i);
     q.widen_weights(arena, i);
     const Quad gradient =
         wide_gradient<kForm>(load_gradient<kForm != GradientForm::wide>(arena, i), arena.compute_dtype, limit);
 #pragma unroll
     for (int k = 0; k < kQuad; ++k) {
-      Adam::move_moments(q, gradient, s, factor, k);
-      const auto w = static_cast<double>(q.w.v[k]), u = static_cast<double>(Adam::step(q, s, k));
+      rules::Element<Rule::kSlots> e = q.element(k);
+      Rule::move_means(e, gradient.v[k] * factor, s);
+      q.set_element(k, e);
+      const auto w = static_cast<double>(e.w), u = static_cast<double>(Rule::step(e, s));
       weights += w * w;
       steps += u * u;
     }
-    q.store_moments(arena, i);
+    q.store_slots(arena, i);
   }
   weights = block_sum(weights);
   __syncthreads();
@@ -81,15 +85,15 @@ __global__ void __launch_bounds__(kUpdateThreads, kBlocks)
   const SpanChunk chunk = arena.chunks.list[blockIdx.x];
   const ArenaSpan span = arena.spans[arena.span_of_granule[chunk.granule]];
   if (!moves(arena, span, control->updates)) return;
-  const StepValues& s = values_of(arena, span, *control);
+  const rules::StepValues& s = values_of(arena, span, *control);
   const float rate = s.lr * ratio_of(arena.chunks, chunk);
   const std::int64_t end = (std::int64_t{chunk.granule} + chunk.granules) * kQuadsOfGranule;
   for (std::int64_t i = chunk.granule * kQuadsOfGranule + threadIdx.x; i < end; i += kUpdateThreads) {
-    QuadState<2> q{};
+    QuadState<Rule::kSlots> q{};
     q.load(arena, i);
     q.widen_weights(arena, i);
 #pragma unroll
-    for (int k = 0; k < kQuad; ++k) q.w.v[k] -= rate * Adam::step(q, s, k);
+    for (int k = 0; k < kQuad; ++k) q.w.v[k] -= rate * Rule::step(q.element(k), s);
     store_weights(arena, span, i, q.w);
   }
 }

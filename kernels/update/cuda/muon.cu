@@ -1,7 +1,7 @@
 // Muon's kernels on CUDA: a block a chunk of a weight matrix, and the polynomial of Gram matrices.
 #include "bantam/kernels/common/cuda/early_launch.cuh"
 #include "bantam/kernels/update/cuda/block_sums.cuh"
-#include "bantam/kernels/update/cuda/rules.cuh"
+#include "bantam/kernels/update/cuda/quads.cuh"
 #include "bantam/kernels/update/muon.h"
 
 namespace bantam::kernels::cuda {
@@ -28,7 +28,7 @@ __global__ void __launch_bounds__(kUpdateThreads)
   for_quads(chunk, [&](std::int64_t i) {
     const Quad gradient =
         wide_gradient<kForm>(load_gradient<kForm != GradientForm::wide>(arena, i), arena.compute_dtype, limit);
-    Quad m = load_quad(arena.moment1, i), u;
+    Quad m = load_quad(arena.slots[0], i), u;
 #pragma unroll
     for (int k = 0; k < kQuad; ++k) {
       const float g = gradient.v[k] * factor;
@@ -36,8 +36,8 @@ __global__ void __launch_bounds__(kUpdateThreads)
       u.v[k] = nesterov ? beta * m.v[k] + (1.0f - beta) * g : m.v[k];
       sum += static_cast<double>(u.v[k]) * static_cast<double>(u.v[k]);
     }
-    quad_at(arena.moment1, i) = m;
-    quad_at(arena.moment2, i) = u;
+    quad_at(arena.slots[0], i) = m;
+    quad_at(arena.slots[1], i) = u;
   });
   sum = block_sum(sum);
   if (threadIdx.x == 0) arena.chunks.sums[2 * static_cast<std::int64_t>(blockIdx.x)] = sum;
@@ -76,7 +76,7 @@ __global__ void __launch_bounds__(kUpdateThreads)
   if (threadIdx.x == 0) factor = 1.0f / (norm + NewtonSchulz::kEpsilon);
   __syncthreads();
   for_quads(chunk, [&](std::int64_t i) {
-    Quad u = load_quad(arena.moment2, i);
+    Quad u = load_quad(arena.slots[1], i);
 #pragma unroll
     for (int k = 0; k < kQuad; ++k) u.v[k] *= factor;
     repack<kQuad>(u.v, to + (i - begin) * kQuad);

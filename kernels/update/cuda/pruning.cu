@@ -18,10 +18,10 @@ __device__ inline std::uint32_t magnitude(float w) { return __float_as_uint(w) &
 __device__ inline bool kept(std::uint32_t mask, int k) { return (mask >> (8 * k) & 0xffu) != 0; }
 
 __device__ inline void zero_masked(std::uint32_t mask, float* values, std::int64_t quad) {
-  FloatQuad w = load_floats(values, quad);
+  Quad w = load_quad(values, quad);
 #pragma unroll
   for (int k = 0; k < kQuad; ++k) w.v[k] = kept(mask, k) ? w.v[k] : 0.0f;
-  store_floats(values, quad, w);
+  quad_at(values, quad) = w;
 }
 
 /// The copies' values need not be known: what is not zeroed is right.
@@ -106,7 +106,7 @@ __device__ void change_mask(const PruneRule& rule, const PruneArena& arena, cons
   const std::uint32_t least = four ? 0 : magnitude_of_rank(w, tensor.elements, weights_kept(tensor.elements, sparsity));
   for (std::int64_t i = threadIdx.x; i < (tensor.elements + kQuad - 1) / kQuad; i += kThreads) {
     const std::int64_t quad = tensor.begin / kQuad + i;
-    const FloatQuad values = load_floats(arena.weights, quad);
+    const Quad values = load_quad(arena.weights, quad);
     std::uint32_t mask = four ? two_of_four_mask(values.v) : 0;
     for (int k = 0; k < kQuad && !four; ++k)  // padding stays as it was made: zeros, and kept
       if (magnitude(values.v[k]) >= least || i * kQuad + k >= tensor.elements) mask |= 1u << (8 * k);

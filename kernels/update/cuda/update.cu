@@ -6,7 +6,7 @@
 #include "bantam/kernels/update/cuda/block_sums.cuh"
 #include "bantam/kernels/update/cuda/lamb.h"
 #include "bantam/kernels/update/cuda/partial_sums.cuh"
-#include "bantam/kernels/update/cuda/rules.cuh"
+#include "bantam/kernels/update/cuda/quads.cuh"
 #include "bantam/kernels/update/update.h"
 #include "bantam/kernels/update/update_rules.h"
 
@@ -116,14 +116,14 @@ __global__ void __launch_bounds__(kThreads)
 /// gradients while the block works out the groups' values.
 template <class Rule, GradientForm kForm>
 __global__ void __launch_bounds__(kThreads, kForm == GradientForm::wide ? kApplyBlocks : kNarrowApplyBlocks)
-    apply_update_kernel(OptimizerKind kind, const __grid_constant__ UpdateArena arena, UpdateBuffers buffers,
+    apply_update_kernel(bool decoupled, const __grid_constant__ UpdateArena arena, UpdateBuffers buffers,
                         const UpdateControl* control) {
   constexpr bool kNarrow = kForm != GradientForm::wide;
-  __shared__ StepValues values[kMostUpdateGroups];
+  __shared__ rules::StepValues values[kMostUpdateGroups];
   __shared__ bool still[kMostUpdateGroups];  // a group that is frozen for now
   const std::int64_t quads = arena.granules * kQuadsOfGranule;
   std::int64_t i = grid_thread();
-  QuadState<Rule::kMoments> state{};
+  QuadState<Rule::kSlots> state{};
   ArenaSpan span{};
   const auto load = [&] {
     state.load(arena, i);
@@ -134,7 +134,7 @@ __global__ void __launch_bounds__(kThreads, kForm == GradientForm::wide ? kApply
   if (i < quads) state.g = load_gradient<kNarrow>(arena, i);
   if (threadIdx.x < arena.group_count) {
     const std::int64_t t = updates_of_group(arena, static_cast<std::int32_t>(threadIdx.x), control->updates);
-    values[threadIdx.x] = step_values(kind, arena.groups[threadIdx.x], static_cast<float>(t));
+    values[threadIdx.x] = step_values<Rule, CudaMath>(decoupled, arena.groups[threadIdx.x], t);
     still[threadIdx.x] = t <= 0;
   }
   const bool skip = control->found_nonfinite != 0;
@@ -145,8 +145,14 @@ __global__ void __launch_bounds__(kThreads, kForm == GradientForm::wide ? kApply
   while (i < quads) {
     if (span.frozen == 0 || (span.frozen == kFrozenForNow && !still[span.group])) {
       state.widen_weights(arena, i);
-      Rule::move(state, wide_gradient<kForm>(state.g, arena.compute_dtype, limit), values[span.group], factor);
-      state.store_moments(arena, i);
+      const Quad gradient = wide_gradient<kForm>(state.g, arena.compute_dtype, limit);
+#pragma unroll
+      for (int k = 0; k < kQuad; ++k) {
+        rules::Element<Rule::kSlots> e = state.element(k);
+        Rule::move(e, gradient.v[k] * factor, values[span.group]);
+        state.set_element(k, e);
+      }
+      state.store_slots(arena, i);
       store_weights(arena, span, i, state.w);
     }
     i += grid_threads();
@@ -156,42 +162,42 @@ __global__ void __launch_bounds__(kThreads, kForm == GradientForm::wide ? kApply
   }
 }
 
-using ApplyKernel = void (*)(OptimizerKind, const UpdateArena, UpdateBuffers, const UpdateControl*);
+using ApplyKernel = void (*)(bool decoupled, const UpdateArena, UpdateBuffers, const UpdateControl*);
 
-/// A kind's kernels, by GradientForm.
-struct RuleRow {
-  OptimizerKind kind;
-  bool momentum;  // whether there is a first moment: only the sgd kinds may have none
+/// A rule's kernels, by GradientForm; nulls: it has kernels of its own.
+struct ApplyKernels {
   ApplyKernel forms[3];
 };
 
 template <class Rule>
-constexpr RuleRow row(OptimizerKind kind) {
-  return {kind,
-          Rule::kMoments > 0,
-          {apply_update_kernel<Rule, GradientForm::wide>, apply_update_kernel<Rule, GradientForm::mixed>,
-           apply_update_kernel<Rule, GradientForm::clipped>}};
+constexpr ApplyKernels apply_kernels() {
+  if constexpr (Rule::kByNorm) {
+    return {};
+  } else {
+    return {{apply_update_kernel<Rule, GradientForm::wide>, apply_update_kernel<Rule, GradientForm::mixed>,
+             apply_update_kernel<Rule, GradientForm::clipped>}};
+  }
 }
 
-/// Of the kinds that need no norms of spans.
-const RuleRow& rule_of(OptimizerKind kind, bool momentum) {
-  using enum OptimizerKind;
-  static const RuleRow kRules[] = {row<Adam>(adam),
-                                   row<Adam>(adamw),
-                                   row<Momentum<false>>(sgd),
-                                   row<Momentum<true>>(sgd_nesterov),
-                                   row<DampenedMomentum>(sgd_dampened),
-                                   row<PlainSgd>(sgd),
-                                   row<PlainSgd>(sgd_nesterov),
-                                   row<PlainSgd>(sgd_dampened),
-                                   row<RmsProp<false, false>>(rmsprop),
-                                   row<RmsProp<false, true>>(rmsprop_momentum),
-                                   row<RmsProp<true, false>>(rmsprop_centered),
-                                   row<RmsProp<true, true>>(rmsprop_centered_momentum),
-                                   row<Lion>(lion)};
-  for (const RuleRow& rule : kRules)
-    if (rule.kind == kind && rule.momentum == momentum) return rule;
-  throw Error("update: this kind of optimizer needs a first moment");
+/// Of each UpdateKind.
+const ApplyKernels kApplyKernels[] = {
+#define BANTAM_APPLY_KERNELS(name, Rule, decoupled) apply_kernels<rules::Rule<CudaMath>>(),
+    BANTAM_UPDATE_RULES(BANTAM_APPLY_KERNELS)
+#undef BANTAM_APPLY_KERNELS
+};
+
+/// A quad a thread: the compute copies; then running statistics.
+__global__ void __launch_bounds__(kThreads)
+    publish_weights_kernel(const __grid_constant__ UpdateArena arena, UpdateBuffers buffers,
+                           const UpdateControl* control) {
+  wait_then_let_next_start();
+  const bool skip = control->found_nonfinite != 0;
+  publish_buffers(buffers, skip);
+  if (skip || arena.compute == nullptr) return;
+  const std::int64_t quads = arena.granules * kQuadsOfGranule;
+  for (std::int64_t i = grid_thread(); i < quads; i += grid_threads())
+    if (arena.spans[arena.span_of_granule[i / kQuadsOfGranule]].compute_copy)
+      store_compute(arena, i, load_quad(arena.master, i));
 }
 
 __global__ void __launch_bounds__(kThreads)
@@ -216,15 +222,24 @@ void begin_update(const Exec& exec, const UpdateArena& arena, const PartialSums&
                Libraries::of(exec).block_counters(exec.stream), control);
 }
 
-void apply_update(const Exec& exec, OptimizerKind kind, const UpdateArena& arena, const UpdateBuffers& buffers,
+void apply_update(const Exec& exec, UpdateKind kind, const UpdateArena& arena, const UpdateBuffers& buffers,
                   const UpdateControl* control) {
   require_group_count(arena);
   const std::int64_t items = std::max(arena.granules * kQuadsOfGranule, buffers.elements);
   if (items <= 0) return;
-  if (kind == OptimizerKind::lamb) return lamb_update(exec, arena, buffers, control);
-  const bool moments = arena.moment1 != nullptr || arena.granules == 0;  // of no parameters any rule will do
-  const ApplyKernel kernel = rule_of(kind, moments).forms[static_cast<std::size_t>(form_of(arena))];
-  launch_early(exec, kernel, dim3(stride_blocks(items, kThreads)), dim3(kThreads), kind, arena, buffers, control);
+  const UpdateRuleFacts& rule = facts_of(kind);
+  if (rule.by_norm) return lamb_update(exec, arena, buffers, control);
+  const ApplyKernel kernel = kApplyKernels[static_cast<int>(kind)].forms[static_cast<std::size_t>(form_of(arena))];
+  launch_early(exec, kernel, dim3(stride_blocks(items, kThreads)), dim3(kThreads), rule.decoupled_decay, arena, buffers,
+               control);
+}
+
+void publish_weights(const Exec& exec, const UpdateArena& arena, const UpdateBuffers& buffers,
+                     const UpdateControl* control) {
+  const std::int64_t items = std::max(arena.granules * kQuadsOfGranule, buffers.elements);
+  if (items <= 0) return;
+  launch_early(exec, publish_weights_kernel, dim3(stride_blocks(items, kThreads)), dim3(kThreads), arena, buffers,
+               control);
 }
 
 void clip_gradients(const Exec& exec, const UpdateArena& arena, const UpdateControl* control, float* out) {

@@ -12,11 +12,11 @@ constexpr int kThreads = 256;
 
 __device__ void move(std::int64_t elements, const float* values, float* average, float share) {
   for (std::int64_t quad = grid_thread(); quad < elements / kQuad; quad += grid_threads()) {
-    const FloatQuad w = load_floats(values, quad);
-    FloatQuad a = load_floats(average, quad);
+    const Quad w = load_quad(values, quad);
+    Quad a = load_quad(average, quad);
 #pragma unroll
     for (int k = 0; k < kQuad; ++k) a.v[k] = averaged(a.v[k], w.v[k], share);
-    store_floats(average, quad, a);
+    quad_at(average, quad) = a;
   }
 }
 
@@ -32,9 +32,9 @@ __global__ void __launch_bounds__(kThreads)
 __global__ void __launch_bounds__(kThreads) swap_values_kernel(std::int64_t quads, float* a, float* b) {
   wait_then_let_next_start();
   for (std::int64_t quad = grid_thread(); quad < quads; quad += grid_threads()) {
-    const FloatQuad of_a = load_floats(a, quad), of_b = load_floats(b, quad);
-    store_floats(a, quad, of_b);
-    store_floats(b, quad, of_a);
+    const Quad of_a = load_quad(a, quad), of_b = load_quad(b, quad);
+    quad_at(a, quad) = of_b;
+    quad_at(b, quad) = of_a;
   }
 }
 

@@ -19,7 +19,7 @@ int main() {
   graph.add("flatten", flatten());
   graph.add("dense", dense({.units = 4}));
   Model model(runtime, Device::cpu(), graph, {.seed = 1});
-  Optimizer optimizer(model, {.learning_rate = 3e-3f});
+  Optimizer optimizer(model, {.rule = adam({.learning_rate = 3e-3f})});
   TrainingStep step(model, optimizer, {});
 
   PhiloxSequence random(philox_key(1, RandomPurpose::dataset));

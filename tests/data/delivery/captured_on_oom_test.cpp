@@ -59,7 +59,7 @@ struct Training : Callback {
                        outcome.log += std::string(message) + "\n";
                      }});
     Model model(runtime, device, network(), {.seed = 7});
-    Optimizer optimizer(model, {.learning_rate = 2e-3f});
+    Optimizer optimizer(model, {.rule = adam({.learning_rate = 2e-3f})});
     TrainingStep step(model, optimizer, {});
     const PipelineOptions pipeline{.cache = CacheKind::device,
                                    .normalize = {.scale = 1.0 / 255},

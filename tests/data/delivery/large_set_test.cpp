@@ -59,7 +59,7 @@ TEST(LargeSet, TrainsWithinTheLimitWithoutACache) {
   graph.add(flatten());
   graph.add("head", dense({.units = 3}));
   Model model(runtime, Device::cpu(), graph, {.seed = 7});
-  Optimizer optimizer(model, {.learning_rate = 1e-3f});
+  Optimizer optimizer(model, {.rule = adam({.learning_rate = 1e-3f})});
   TrainingStep step(model, optimizer, {});
   const ProcessMeter meter(Device::cpu());
   const std::uint64_t before = meter.read().bytes;
@@ -139,7 +139,7 @@ TEST(LargeSet, FourGigabytesTrainUnderHalfAGigabyte) {
   graph.add(flatten());
   graph.add("head", dense({.units = 3}));
   Model model(runtime, Device::cpu(), graph, {.seed = 7});
-  Optimizer optimizer(model, {.learning_rate = 1e-3f});
+  Optimizer optimizer(model, {.rule = adam({.learning_rate = 1e-3f})});
   TrainingStep step(model, optimizer, {});
   const OpenedData data = open_data(runtime, options, Device::cpu(), 5);
   const TrainResult result = Trainer(step, *data.train, data.validation.get(), {.epochs = 1}).run();

@@ -148,7 +148,7 @@ double trained_value(const DataOptions& options, Graph graph, LossOptions loss, 
   Runtime runtime({.threads = 2});
   OpenedData data = open_data(runtime, options, Device::cpu(), 5);
   Model model(runtime, Device::cpu(), graph, {.seed = 7});
-  Optimizer optimizer(model, {.learning_rate = 3e-3f});
+  Optimizer optimizer(model, {.rule = adam({.learning_rate = 3e-3f})});
   TrainingStep step(model, optimizer, std::move(loss));
   LastValue last;
   Trainer trainer(step, *data.train, data.validation.get(), {.epochs = epochs});

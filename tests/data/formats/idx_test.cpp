@@ -292,7 +292,7 @@ TEST_P(IdxTest, ANetworkLearnsFromThem) {
   graph.add("hidden", dense({.units = 32, .activation = {Activation::relu}}));
   graph.add("head", dense({.units = kClasses}));
   Model model(runtime_, Device::cpu(), graph, {.seed = 7});
-  Optimizer optimizer(model, {.learning_rate = 5e-3f});
+  Optimizer optimizer(model, {.rule = adam({.learning_rate = 5e-3f})});
   TrainingStep step(model, optimizer, {});
   Losses losses;
   Trainer trainer(step, *data.train, data.validation.get(), {.epochs = 2});

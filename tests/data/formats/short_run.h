@@ -32,7 +32,7 @@ inline std::vector<double> train_two_epochs(const DataOptions& options, std::int
   graph.add("hidden", dense({.units = 32, .activation = {Activation::relu}}));
   graph.add("head", dense({.units = outputs}));
   Model model(runtime, Device::cpu(), graph, {.seed = 7});
-  Optimizer optimizer(model, {.learning_rate = 5e-3f});
+  Optimizer optimizer(model, {.rule = adam({.learning_rate = 5e-3f})});
   TrainingStep step(model, optimizer, std::move(loss));
   EpochLosses losses;
   Trainer trainer(step, *data.train, data.validation.get(), {.epochs = 2});

@@ -51,7 +51,7 @@ TEST_P(ParametersTest, InitialValuesDependOnSeedAndNameOnly) {
 struct OwnGradients {
   OwnGradients(Runtime& runtime, Device device, PrecisionKind kind = PrecisionKind::float32)
       : model(runtime, device, two_layers(), {.precision = {kind}, .seed = 4}),
-        optimizer(model, {.kind = OptimizerKind::sgd, .learning_rate = 0.5f, .initial_loss_scale = 8.0f}),
+        optimizer(model, {.rule = sgd({.learning_rate = 0.5f}), .initial_loss_scale = 8.0f}),
         context(model.context(Pass::train)),
         first(*model.parameters().find("first/weight")),
         second(*model.parameters().find("second/weight")) {}

@@ -181,7 +181,7 @@ std::pair<std::vector<float>, std::vector<float>> train(Device device, Precision
                .seed = 5,
                .fusion = fusion,
                .groups = {{.match = "patches/weight", .freeze = true, .frozen_updates = 0}}});
-  Optimizer optimizer(model, {.kind = OptimizerKind::sgd, .learning_rate = 0.1f});
+  Optimizer optimizer(model, {.rule = sgd({.learning_rate = 0.1f})});
   TrainingStep step(model, optimizer, {});
   std::vector<float> losses;
   for (int i = 0; i < 4; ++i) {

@@ -168,7 +168,7 @@ TEST_P(ConvNormTest, ASumAfterANormHasNoStatisticsOfTheConvolution) {
 /// How far weights and statistics moved, beside float32. No activations, since rounding decides which side of 0 a value
 /// is on: one that changes sides moves a weight's gradient by percents.
 TEST_P(ConvNormTest, TrainsAsTheLayersApart) {
-  const OptimizerOptions sgd{.kind = OptimizerKind::sgd, .learning_rate = 0.05f};  // Adam's steps have no size
+  const OptimizerOptions descent{.rule = sgd({.learning_rate = 0.05f})};  // Adam's steps have no size
   const Graph graph = small_network(true);
   const auto begin = trained(device(), {.precision = kHalf}, graph, 0);
   auto fused = trained(device(), {.precision = kHalf}, graph, 3, sgd),

@@ -70,7 +70,7 @@ std::vector<float> losses(Device device, Precision precision, bool fusion) {
   Runtime runtime({.threads = 2});
   Model model(runtime, device, network(),
               {.precision = precision, .seed = 5, .fusion = fusion, .groups = frozen("patches/*")});
-  Optimizer optimizer(model, {.kind = OptimizerKind::sgd, .learning_rate = 0.1f});
+  Optimizer optimizer(model, {.rule = sgd({.learning_rate = 0.1f})});
   TrainingStep step(model, optimizer, {});
   std::vector<float> all;
   for (int i = 0; i < 4; ++i) {

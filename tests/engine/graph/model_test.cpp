@@ -86,9 +86,9 @@ TEST_P(ModelTest, LearningRateAndDecayGroups) {
     return std::pair(run.floats(run.model.parameters().find("head/weight")->master()),
                      run.floats(run.model.parameters().find("head/bias")->master()));
   };
-  OptimizerOptions plain{.kind = OptimizerKind::adamw, .learning_rate = 1.0f}, decayed = plain, weights_only = plain;
-  decayed.weight_decay = weights_only.weight_decay = 0.5f;
-  weights_only.decay_biases = false;
+  const OptimizerOptions plain{.rule = adamw({.learning_rate = 1.0f, .weight_decay = 0.0f})},
+      decayed{.rule = adamw({.learning_rate = 1.0f, .weight_decay = 0.5f})},
+      weights_only{.rule = decayed.rule, .decay_biases = false};
   Runtime fresh;
   Trained start(fresh, device(), {.seed = 3});
   EXPECT_EQ(after(plain, 0.0f).first, start.floats(start.model.parameters().find("head/weight")->master()));
@@ -185,7 +185,7 @@ TEST_P(ModelTest, RunningStatisticsMoveOncePerUpdateAndNotForSkippedOnes) {
 TEST_P(ModelTest, TrainingLearnsInEveryPrecision) {
   for (const PrecisionKind kind : kPrecisions) {
     Runtime fresh({.threads = 2});
-    Trained run(fresh, device(), {.precision = {kind}, .seed = 3}, true, {.learning_rate = 3e-3f});
+    Trained run(fresh, device(), {.precision = {kind}, .seed = 3}, true, {.rule = adam({.learning_rate = 3e-3f})});
     std::vector<double> losses;
     for (int i = 0; i < 40; ++i) {
       run.step.step(run.batch((i % 4) * 32, 32));

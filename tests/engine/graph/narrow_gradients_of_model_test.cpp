@@ -89,11 +89,11 @@ TEST_P(NarrowGradientsOfModelTest, MicroBatchesAddUp) {
 }
 
 TEST_P(NarrowGradientsOfModelTest, AnUpdateIsTheSameBitsWhetherTheyStayOrWereRead) {
-  const OptimizerOptions adam{.clip_norm = 0.1f},
-      sgd{.kind = OptimizerKind::sgd_nesterov, .weight_decay = 1e-3f, .momentum = 0.9f, .decay_biases = false},
-      plain_sgd{.kind = OptimizerKind::sgd};
+  const OptimizerOptions of_adam{.clip_norm = 0.1f},
+      of_sgd{.rule = sgd({.weight_decay = 1e-3f, .momentum = 0.9f, .nesterov = true}), .decay_biases = false},
+      plain_sgd{.rule = sgd()};
   for (const PrecisionKind kind : kHalfPrecisions) {
-    for (const OptimizerOptions& options : {adam, sgd, plain_sgd}) {
+    for (const OptimizerOptions& options : {of_adam, of_sgd, plain_sgd}) {
       Trained stays(runtime(), device(), kind, options), reads(runtime(), device(), kind, options);
       for (std::int64_t i = 0; i < 3; ++i) {
         for (Trained* run : {&stays, &reads}) {

@@ -48,7 +48,7 @@ struct Application {
 
 std::vector<float> trained(Runtime& runtime, Device device) {
   Model model(runtime, device, small_network(), {.seed = 5});
-  Optimizer optimizer(model, {.learning_rate = 0.01f});
+  Optimizer optimizer(model, {.rule = adam({.learning_rate = 0.01f})});
   TrainingStep step(model, optimizer, {});
   step.prepare({.batches = {8}});
   const Context context = Context::make(runtime, device);

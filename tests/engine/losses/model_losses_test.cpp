@@ -164,7 +164,7 @@ Outcome train(Device device, const LossRun& run, StepMode mode, Precision precis
   Runtime runtime({.threads = 2, .log = [&](std::string_view line) { outcome.log += std::string(line) + "\n"; }});
   Model model(runtime, device, one_layer(run.per_pixel()), {.precision = precision, .seed = 5});
   set_weights(model, run.per_pixel());
-  Optimizer optimizer(model, {.kind = OptimizerKind::sgd, .learning_rate = 0.05f});
+  Optimizer optimizer(model, {.rule = sgd({.learning_rate = 0.05f})});
   TrainingStep step(model, optimizer, {.loss = run.loss});
   OneBatch data(run, 5);
   Losses heard;
@@ -253,7 +253,7 @@ TEST_P(LossesOfModelsTest, RecordedUpdatesHaveTheSameBits) {
       Runtime fresh({.threads = 2});
       Model model(fresh, device(), one_layer(run.per_pixel()), {.seed = 5});
       set_weights(model, run.per_pixel());
-      Optimizer optimizer(model, {.kind = OptimizerKind::sgd, .learning_rate = 0.05f});
+      Optimizer optimizer(model, {.rule = sgd({.learning_rate = 0.05f})});
       TrainingStep step(model, optimizer, {.loss = run.loss});
       const Batch batch = batch_of(model.context(Pass::train), run);
       step.prepare({.batches = {kSamples}});
@@ -279,7 +279,7 @@ TEST_P(LossesOfModelsTest, MicroBatchesAddUpToTheBatch) {
     for (const std::int64_t most : {kSamples, std::int64_t{4}}) {
       Model model(runtime(), device(), one_layer(run.per_pixel()), {.seed = 5});
       set_weights(model, run.per_pixel());
-      Optimizer optimizer(model, {.kind = OptimizerKind::sgd, .learning_rate = 0.05f});
+      Optimizer optimizer(model, {.rule = sgd({.learning_rate = 0.05f})});
       TrainingStep step(model, optimizer, {.loss = run.loss});
       MicroBatches micro(step);
       micro.split(most);

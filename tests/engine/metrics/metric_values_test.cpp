@@ -202,7 +202,7 @@ struct Counted {
 
 Counted count(Runtime& runtime, Device device, const LossOptions& loss, bool planned) {
   Model model(runtime, device, testing::small_network(false), {.seed = 2});
-  Optimizer optimizer(model, {.kind = OptimizerKind::sgd});
+  Optimizer optimizer(model, {.rule = sgd()});
   TrainingStep step(model, optimizer, loss);
   if (planned) step.prepare({.batches = {8, 5}, .evaluation_batches = {8, 5}, .accumulates = true});
   const Batch first = testing::make_batch(model.context(Pass::train), {8, 8, 3}, 5, 0, 8),

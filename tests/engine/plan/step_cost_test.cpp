@@ -128,7 +128,7 @@ TEST(UpdateCost, ManyWeightsWantLargerBatchesAndAccumulationSmallerOnes) {
   const auto fixed = [](std::int64_t units, std::int64_t accumulate, bool adam) {
     StepPlanOptions step = step_of(1);
     step.accumulate = accumulate;
-    if (!adam) step.optimizer = {.kind = OptimizerKind::sgd, .momentum = 0};
+    if (!adam) step.optimizer = {.rule = sgd({.momentum = 0})};
     return predict_update(small(units), step, kRates).fixed_seconds;
   };
   const double few = fixed(4, 1, true), many = fixed(100'000, 1, true), sgd = fixed(100'000, 1, false);

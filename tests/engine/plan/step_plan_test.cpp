@@ -102,10 +102,11 @@ StepPlanOptions draw_options(PhiloxSequence& random, const Graph& graph) {
                                            PrecisionKind::mixed_bfloat16, PrecisionKind::float16};
   options.model.precision.kind = kPrecisions[random.below(4)];
   options.model.recompute = draw_recompute(random, graph);
-  constexpr OptimizerKind kKinds[] = {OptimizerKind::adam, OptimizerKind::sgd,  OptimizerKind::rmsprop,
-                                      OptimizerKind::lion, OptimizerKind::lamb, OptimizerKind::muon};
-  options.optimizer.kind = kKinds[random.below(std::size(kKinds))];
-  options.optimizer.momentum = random.below(2) == 0 ? 0.0f : 0.9f;
+  const auto kind = random.below(6);
+  const float momentum = random.below(2) == 0 ? 0.0f : 0.9f;
+  const RulePtr rules[] = {adam(), sgd({.momentum = momentum}), rmsprop({.momentum = momentum}), lion(), lamb(),
+                           muon()};
+  options.optimizer.rule = rules[kind];
   options.optimizer.clip_norm = random.below(2) == 0 ? 0.0f : 1.0f;
   options.batch = 1 + static_cast<std::int64_t>(random.below(9));
   options.accumulate = 1 + static_cast<std::int64_t>(random.below(3));

@@ -96,7 +96,8 @@ Graph network() {
 
 /// Adam in eager steps, whose every allocation is the allocator's.
 struct Training {
-  Training() : optimizer(model, {.learning_rate = 1e-3f, .clip_norm = 1.0f}), step(model, optimizer, {}) {
+  Training()
+      : optimizer(model, {.rule = adam({.learning_rate = 1e-3f}), .clip_norm = 1.0f}), step(model, optimizer, {}) {
     model.register_state(state);
     optimizer.register_state(state);
   }

@@ -14,7 +14,7 @@ constexpr std::uint64_t kMiB = 1u << 20;
 /// Losses and final weights of a few updates of a small network.
 std::vector<float> train(Runtime& runtime, Device device, int updates) {
   Model model(runtime, device, small_network(), {.seed = 5});
-  Optimizer optimizer(model, {.learning_rate = 0.01f});
+  Optimizer optimizer(model, {.rule = adam({.learning_rate = 0.01f})});
   TrainingStep step(model, optimizer, {});
   const Context context = Context::make(runtime, device);
   std::vector<float> seen;
@@ -169,7 +169,7 @@ TEST_P(RuntimeLimitsTest, OverheadThatDoesNotFitIsNoErrorOfAReportAndLosesNoMetr
   if (device().is_cpu()) GTEST_SKIP() << "on the CPU nothing is overhead";
   Runtime runtime({.threads = 1, .limits = {{name(), room()}}});
   Model model(runtime, device(), small_network(), {.seed = 5});
-  Optimizer optimizer(model, {.learning_rate = 0.01f});
+  Optimizer optimizer(model, {.rule = adam({.learning_rate = 0.01f})});
   TrainingStep step(model, optimizer, {});
   step.step(make_batch(Context::make(runtime, device()), model.graph().input_shape(), 5, 0, 8));
   BfcAllocator& memory = runtime.allocator(device());

@@ -16,7 +16,7 @@ BANTAM_INSTANTIATE_ON_DEVICES(AccumulationTest);
 struct Training {
   Training(Runtime& runtime, Device device)
       : model(runtime, device, testing::small_network(false), {.seed = 2}),
-        optimizer(model, {.kind = OptimizerKind::sgd, .learning_rate = 0.1f}),
+        optimizer(model, {.rule = sgd({.learning_rate = 0.1f})}),
         step(model, optimizer, {}),
         batches(step) {}
   Batch batch(std::int64_t first, std::int64_t samples) {

@@ -69,7 +69,7 @@ TEST_P(MicroBatchesTest, SamplesThatAreNotThereAreRefused) {
 struct Training {
   Training(Runtime& runtime, Device device)
       : model(runtime, device, testing::small_network(false), {.seed = 2}),
-        optimizer(model, {.kind = OptimizerKind::sgd}),
+        optimizer(model, {.rule = sgd()}),
         step(model, optimizer, {}),
         micro_batches(step) {}
   Model model;

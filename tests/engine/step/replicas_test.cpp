@@ -29,7 +29,7 @@ using testing::SharedSource;
 class ReplicasTest : public EngineTest {};
 BANTAM_INSTANTIATE_ON_DEVICES(ReplicasTest);
 
-const OptimizerOptions kSgd{.kind = OptimizerKind::sgd, .learning_rate = 0.1f, .momentum = 0.9f};
+const OptimizerOptions kSgd{.rule = sgd({.learning_rate = 0.1f, .momentum = 0.9f})};
 
 struct Training {
   Training(Runtime& runtime, Device device, int replicas, const OptimizerOptions& options = kSgd,
@@ -227,8 +227,7 @@ class Ring : public DeviceBatches {
 
 /// Everything at once: recompute, accumulation, mixed precision, averages, clipping, pruning.
 struct Everything {
-  OptimizerOptions optimizer{.kind = OptimizerKind::adamw,
-                             .learning_rate = 0.01f,
+  OptimizerOptions optimizer{.rule = adamw({.learning_rate = 0.01f, .weight_decay = 0.0f}),
                              .clip_norm = 0.5f,
                              .ema = EmaOptions{.decay = 0.9},
                              .prune = PruneOptions{.end = 4, .frequency = 2}};
@@ -397,7 +396,7 @@ Ended train_rank(const ReplicaOptions& replicas, int threads, Device device = De
                  StepMode mode = StepMode::planned, const RecomputeOptions& recompute = {}) {
   Runtime runtime({.threads = threads});
   Model model(runtime, device, testing::small_network(), {.seed = 2, .recompute = recompute});
-  Optimizer optimizer(model, {.kind = OptimizerKind::adamw, .clip_norm = 0.5f, .ema = EmaOptions{}});
+  Optimizer optimizer(model, {.rule = adamw({.weight_decay = 0.0f}), .clip_norm = 0.5f, .ema = EmaOptions{}});
   TrainingStep step(model, optimizer, {.metrics = {top_k(2)}}, replicas);
   SharedSource train({8, 8, 3}, 5, 4 * 19, 4);
   MemorySource validation({8, 8, 3}, 5, 4 * 5 + 3, 4);

@@ -113,7 +113,7 @@ struct Training {
   Training(Runtime& runtime, Device device, const Graph& graph, const ReplicaOptions& replicas,
            const RecomputeOptions& recompute = {})
       : model(runtime, device, graph, {.seed = 2, .recompute = recompute}),
-        optimizer(model, {.kind = OptimizerKind::sgd, .learning_rate = 0.1f, .momentum = 0.9f}),
+        optimizer(model, {.rule = sgd({.learning_rate = 0.1f, .momentum = 0.9f})}),
         step(model, optimizer, {}, replicas) {}
   /// Samples first … first + own - 1 of an effective batch of `all`, which begins at sample `base`.
   void update(std::int64_t base, std::int64_t first, std::int64_t own, std::int64_t all) {

@@ -8,7 +8,7 @@
 namespace bantam::testing::training_session_test {
 namespace {
 
-const SessionOptions kOptions{.model = {.seed = 3}, .optimizer = {.learning_rate = 0.1f}};
+const SessionOptions kOptions{.model = {.seed = 3}, .optimizer = {.rule = adam({.learning_rate = 0.1f})}};
 
 class TrainingSessionTest : public EngineTest {
  protected:

@@ -83,36 +83,40 @@ class WarmUpTest : public EngineTest {
 };
 BANTAM_INSTANTIATE_ON_DEVICES(WarmUpTest);
 
-TEST_P(WarmUpTest, ChangesNothingUnderAdam) { expect_nothing_changes({.learning_rate = 0.01f, .clip_norm = 1.0f}); }
+TEST_P(WarmUpTest, ChangesNothingUnderAdam) {
+  expect_nothing_changes({.rule = adam({.learning_rate = 0.01f}), .clip_norm = 1.0f});
+}
 
 TEST_P(WarmUpTest, ChangesNothingOfEvaluationsWithViews) {
-  expect_nothing_changes({.learning_rate = 0.01f}, {.views = EvaluationViews{.share = 0.5}});
-  expect_nothing_changes({.learning_rate = 0.01f}, {.views = EvaluationViews{.padding = 1, .crops = {{0, 1}}}});
+  expect_nothing_changes({.rule = adam({.learning_rate = 0.01f})}, {.views = EvaluationViews{.share = 0.5}});
+  expect_nothing_changes({.rule = adam({.learning_rate = 0.01f})},
+                         {.views = EvaluationViews{.padding = 1, .crops = {{0, 1}}}});
 }
 
 TEST_P(WarmUpTest, ChangesNothingUnderMomentum) {
-  expect_nothing_changes({.kind = OptimizerKind::sgd_nesterov, .learning_rate = 0.01f, .momentum = 0.9f});
+  expect_nothing_changes({.rule = sgd({.learning_rate = 0.01f, .momentum = 0.9f, .nesterov = true})});
 }
 
 TEST_P(WarmUpTest, ChangesNothingOfAveragesAndMasks) {
-  expect_nothing_changes(
-      {.learning_rate = 0.01f, .ema = EmaOptions{.decay = 0.5}, .prune = PruneOptions{.end = 3, .frequency = 1}});
+  expect_nothing_changes({.rule = adam({.learning_rate = 0.01f}),
+                          .ema = EmaOptions{.decay = 0.5},
+                          .prune = PruneOptions{.end = 3, .frequency = 1}});
 }
 
 TEST_P(WarmUpTest, ChangesNothingUnderRulesWithNorms) {
-  expect_nothing_changes({.kind = OptimizerKind::lamb, .learning_rate = 0.01f, .clip_value = 0.1f});
-  expect_nothing_changes({.kind = OptimizerKind::muon, .learning_rate = 0.01f, .momentum = 0.9f});
+  expect_nothing_changes({.rule = lamb({.learning_rate = 0.01f}), .clip_value = 0.1f});
+  expect_nothing_changes({.rule = muon({.learning_rate = 0.01f, .momentum = 0.9f})});
 }
 
 // The check for gradients that are not finite leaves out what is frozen for now, here the first parameters.
 TEST_P(WarmUpTest, ChangesNothingWhereTheFirstParametersAreFrozenForNow) {
   const std::vector<ParameterGroup> first = {{.match = "stem*", .freeze = true, .frozen_updates = 2}},
                                     all = {{.match = "*", .freeze = true, .frozen_updates = 2}};
-  expect_nothing_changes({.learning_rate = 0.01f, .weight_decay = 0.01f}, {}, first);
-  expect_nothing_changes({.kind = OptimizerKind::sgd, .learning_rate = 0.01f, .weight_decay = 0.01f, .momentum = 0.9f},
-                         {}, first);
-  expect_nothing_changes({.kind = OptimizerKind::muon, .learning_rate = 0.01f, .momentum = 0.9f}, {}, first);
-  expect_nothing_changes({.learning_rate = 0.01f, .prune = PruneOptions{.end = 3, .frequency = 1}}, {}, all);
+  expect_nothing_changes({.rule = adam({.learning_rate = 0.01f, .weight_decay = 0.01f})}, {}, first);
+  expect_nothing_changes({.rule = sgd({.learning_rate = 0.01f, .weight_decay = 0.01f, .momentum = 0.9f})}, {}, first);
+  expect_nothing_changes({.rule = muon({.learning_rate = 0.01f, .momentum = 0.9f})}, {}, first);
+  expect_nothing_changes({.rule = adam({.learning_rate = 0.01f}), .prune = PruneOptions{.end = 3, .frequency = 1}}, {},
+                         all);
 }
 
 TEST_P(WarmUpTest, IsRefusedWithinAnUpdateAndReleasesItsMemory) {
@@ -133,7 +137,7 @@ TEST_P(WarmUpTest, RunsTheLargestMicroBatchThatFits) {
   const std::uint64_t pool = device().is_cuda() ? 1024u << 20 : 16u << 20;
   Runtime crowded({.threads = 2, .budgets = {{to_string(device()), pool}}});
   BfcAllocator& memory = crowded.allocator(device());
-  TrainedModel run(crowded, device(), {.learning_rate = 0.01f});
+  TrainedModel run(crowded, device(), {.rule = adam({.learning_rate = 0.01f})});
   const std::vector<float> before = run.bits();
   const std::uint64_t resting = memory.stats().in_use_bytes;
   memory.reset_peak();

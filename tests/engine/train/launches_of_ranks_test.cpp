@@ -93,7 +93,7 @@ struct Settings {
 Trained train(const ReplicaOptions& replicas, bool own, const Settings& settings) {
   Runtime runtime{{.threads = 1}};
   Model model(runtime, Device::cpu(), testing::small_network(), {.seed = 2});
-  Optimizer optimizer(model, {.kind = OptimizerKind::adamw});
+  Optimizer optimizer(model, {.rule = adamw({.weight_decay = 0.0f})});
   TrainingStep step(model, optimizer, {}, replicas);
   Shares source(own);
   MemorySource validation({8, 8, 3}, 5, 9, 4);

@@ -225,7 +225,7 @@ TEST_P(NotFiniteTest, NamesTheLayerAtWhichGradientsStopBeingFinite) {
 }
 
 TEST_P(NotFiniteTest, WithALossScaleSomeUpdatesMayBeSkipped) {
-  const OptimizerOptions options{.kind = OptimizerKind::sgd, .learning_rate = 1e30f, .initial_loss_scale = 64};
+  const OptimizerOptions options{.rule = sgd({.learning_rate = 1e30f}), .initial_loss_scale = 64};
   Trained run(runtime(), device(), testing::small_network(), options,
               {.precision = {PrecisionKind::mixed_float16}, .seed = 2});
   MemorySource train({8, 8, 3}, 5, 800, 8);

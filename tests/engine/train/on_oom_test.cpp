@@ -18,7 +18,7 @@ constexpr float kRate = 1.0f;  // weights move by the gradient
 struct SmallRun {
   SmallRun(Runtime& runtime, Device device, bool batch_norm_layers = false, int replicas = 1)
       : model(runtime, device, testing::small_network(batch_norm_layers), {.seed = 5}),
-        optimizer(model, {.kind = OptimizerKind::sgd, .learning_rate = kRate}),
+        optimizer(model, {.rule = sgd({.learning_rate = kRate})}),
         step(model, optimizer, {}, {.replicas = replicas}) {}
   std::vector<float> weights() {
     return to_host<float>(model.parameters().master(), model.runtime().stream(model.device()));

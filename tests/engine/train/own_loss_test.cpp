@@ -59,7 +59,7 @@ Outcome train(Device device, StepMode mode, const LossOptions& loss, const Optim
 }
 
 TEST_P(OwnLossTest, ARegressionTrainsToTheSameBitsInAllModes) {
-  const OptimizerOptions fast{.learning_rate = 0.02f};
+  const OptimizerOptions fast{.rule = adam({.learning_rate = 0.02f})};
   const Outcome eager = train(device(), StepMode::eager, regression(true), fast);
   ASSERT_EQ(eager.heard.epochs.size(), 4u);
   EXPECT_LT(eager.heard.epochs.back().train.loss, 0.5 * eager.heard.epochs.front().train.loss);
@@ -220,7 +220,9 @@ TEST(OwnLoss, RandomBatchesHaveWhatTheLossReads) {
 /// w -= learning_rate·sign(g + weight_decay·w), with a count of updates in a slot; on the CPU.
 class SignDescent : public UpdateRule {
  public:
+  explicit SignDescent(float rate) : rate_(rate) {}
   std::string_view kind() const override { return "sign_descent"; }
+  UpdateValues values() const override { return {.learning_rate = rate_}; }
   int slots() const override { return 3; }
   bool supports_meta() const override { return true; }
   void apply(const Context& context, const UpdateCall& call) const override {
@@ -233,19 +235,18 @@ class SignDescent : public UpdateRule {
         call.slots[2][i] += 1.0f;
       }
   }
+
+ private:
+  float rate_;
 };
 
-OptimizerOptions sign_descent(float rate) {
-  OptimizerOptions options{.learning_rate = rate};
-  options.rule = std::make_shared<SignDescent>();
-  return options;
-}
+OptimizerOptions sign_descent(float rate) { return {.rule = std::make_shared<SignDescent>(rate)}; }
 
 TEST(OwnRule, MovesTheWeightsAndKeepsItsStateInTheArena) {
   Runtime runtime({.threads = 1});
   Model model(runtime, Device::cpu(), testing::small_network(), {.seed = 2});
   Optimizer optimizer(model, sign_descent(0.25f));
-  EXPECT_EQ(moment_slots(optimizer.options()), 3);
+  EXPECT_EQ(optimizer.options().rule->slots(), 3);
   TrainingStep step(model, optimizer, {});
   const Stream stream = runtime.stream(Device::cpu());
   const Parameter& head = *model.parameters().find("head/bias");
@@ -270,15 +271,14 @@ TEST(OwnRule, ReadsGradientsThatAreClipped) {
   Model model(runtime, Device::cpu(), testing::small_network(), {.seed = 2});
   class Copies : public SignDescent {
    public:
+    using SignDescent::SignDescent;
     void apply(const Context& context, const UpdateCall& call) const override {
       for (const UpdateRange& range : call.ranges)
         for (std::int64_t i = range.begin; i < range.begin + range.elements && !context.device.meta; ++i)
           call.slots[0][i] = call.gradient[i] * call.control->gradient_factor;
     }
   };
-  OptimizerOptions options{.clip_value = 1e-3f};
-  options.rule = std::make_shared<Copies>();
-  Optimizer optimizer(model, options);
+  Optimizer optimizer(model, {.rule = std::make_shared<Copies>(1e-3f), .clip_value = 1e-3f});
   TrainingStep step(model, optimizer, {});
   step.step(testing::make_batch(model.context(Pass::train), {8, 8, 3}, 5, 0, 8));
   StateRegistry state;

@@ -106,7 +106,7 @@ TEST_P(SafetensorsTest, WeightsWithoutMastersTrainAndComeBack) {
   struct Run {
     Run(Runtime& runtime, Device device, const ModelOptions& options)
         : model(runtime, device, testing::small_network(), options),
-          optimizer(model, {.learning_rate = 0.01f}),
+          optimizer(model, {.rule = adam({.learning_rate = 0.01f})}),
           step(model, optimizer, {}) {
       model.register_state(registry);
       optimizer.register_state(registry);

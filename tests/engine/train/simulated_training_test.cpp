@@ -46,7 +46,7 @@ struct Checkpoint {
 struct Rank {
   Runtime runtime{{.threads = 1}};
   Model model{runtime, Device::cpu(), network(), {.seed = 2}};
-  Optimizer optimizer{model, {.kind = OptimizerKind::adamw, .clip_norm = 0.5f, .ema = EmaOptions{}}};
+  Optimizer optimizer{model, {.rule = adamw({.weight_decay = 0.0f}), .clip_norm = 0.5f, .ema = EmaOptions{}}};
   StateRegistry registry;
 
   Rank() {

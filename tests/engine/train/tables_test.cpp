@@ -3,7 +3,8 @@
 
 #include <unistd.h>
 
-#include "bantam/engine/step/optimizer.h"
+#include "bantam/engine/optimizers/muon.h"
+#include "bantam/engine/optimizers/optimizer.h"
 #include "bantam/engine/train/safetensors.h"
 #include "bantam/engine/train/trainer.h"
 #include "tests/base/config_error.h"
@@ -32,9 +33,7 @@ void register_own() {
       };
     });
     optimizers().add("fixed", [](ConfigMap& options) {
-      OptimizerOptions optimizer;
-      optimizer.learning_rate = static_cast<float>(options.number("rate", {.min = 0}));
-      return optimizer;
+      return OptimizerOptions{.rule = adam({.learning_rate = static_cast<float>(options.number("rate", {.min = 0}))})};
     });
     callbacks().add("silent", [](ConfigMap& options) -> CallbackMaker {
       const std::int64_t every = options.integer("every", {.min = 1}, 10);
@@ -147,9 +146,9 @@ TEST(OptimizerTable, NamesAreRead) {
   register_own();
   ConfigMap none = section("{}"), sgd = section("optimizer: {sgd: {momentum: 0.5}}"),
             own = section("optimizer: {fixed: {rate: 2}}");
-  EXPECT_EQ(read_optimizer(none).kind, OptimizerKind::adam);
-  EXPECT_FLOAT_EQ(read_optimizer(sgd).learning_rate, 0.01f);
-  EXPECT_FLOAT_EQ(read_optimizer(own).learning_rate, 2.0f);
+  EXPECT_EQ(read_optimizer(none).rule->kind(), "adam");
+  EXPECT_FLOAT_EQ(read_optimizer(sgd).rule->values().learning_rate, 0.01f);
+  EXPECT_FLOAT_EQ(read_optimizer(own).rule->values().learning_rate, 2.0f);
   ConfigMap slip = section("optimizer: fixd"), missing = section("optimizer: fixed"),
             both = section("optimizer: {sgd: {nesterov: true, momentun: 0.9}}"),
             between = section("optimizer: {sgd: {nesterov: true}}");
@@ -165,15 +164,16 @@ TEST(OptimizerTable, MuonsOwnKeysAreRead) {
             all = section("optimizer: {muon: {steps: 3, coefficients: [3.5, -4.75, 2], normalize_weights: true}}"),
             every = section("optimizer: {muon: {normalize_weights: {every: 4}}}"),
             never = section("optimizer: {muon: {normalize_weights: false}}");
-  const MuonOptions plain = read_optimizer(none).muon, given = read_optimizer(all).muon;
+  const auto options_of = [](ConfigMap& map) { return *muon_options(*read_optimizer(map).rule); };
+  const MuonOptions plain = options_of(none), given = options_of(all);
   EXPECT_EQ(plain.steps, 5);
   EXPECT_EQ(plain.coefficients, (std::array<float, 3>{3.4445f, -4.7750f, 2.0315f}));
   EXPECT_EQ(plain.normalize_every, 0);
   EXPECT_EQ(given.steps, 3);
   EXPECT_EQ(given.coefficients, (std::array<float, 3>{3.5f, -4.75f, 2.0f}));
   EXPECT_EQ(given.normalize_every, 1);
-  EXPECT_EQ(read_optimizer(every).muon.normalize_every, 4);
-  EXPECT_EQ(read_optimizer(never).muon.normalize_every, 0);
+  EXPECT_EQ(options_of(every).normalize_every, 4);
+  EXPECT_EQ(options_of(never).normalize_every, 0);
   ConfigMap many = section("optimizer: {muon: {steps: 11}}"),
             two = section("optimizer: {muon: {coefficients: [1, 2]}}"),
             steep = section("optimizer: {muon: {coefficients: [3.4576, -4.7391, 2.0843]}}"),

@@ -562,8 +562,7 @@ void add_updates(std::vector<WorkCase>& cases) {
   UpdateArena arena{.granules = 3,
                     .master = kFloats,
                     .gradient = kFloats,
-                    .moment1 = kFloats,
-                    .moment2 = kFloats,
+                    .slots = {kFloats, kFloats},
                     .compute = kSome,
                     .compute_dtype = kHalf};
   PartialSums partial;
@@ -574,14 +573,17 @@ void add_updates(std::vector<WorkCase>& cases) {
   cases.push_back({"begin_update", [=](const Exec& e) { work::begin_update(e, arena, partial, nullptr, {}); },
                    4 * 384 + 4 * 8 * 6 + control, 0});
   cases.push_back({"apply_update",  // master and two moments read and written, gradient read, copy written
-                   [=](const Exec& e) { work::apply_update(e, OptimizerKind::adam, arena, {.elements = 10}, nullptr); },
+                   [=](const Exec& e) { work::apply_update(e, UpdateKind::adam, arena, {.elements = 10}, nullptr); },
                    (6 * 4 + 4 + 2) * 384 + 8 * 10, 0});
   cases.push_back({"apply_update",  // one moment
-                   [=](const Exec& e) { work::apply_update(e, OptimizerKind::lion, arena, {}, nullptr); },
+                   [=](const Exec& e) { work::apply_update(e, UpdateKind::lion, arena, {}, nullptr); },
                    (4 * 4 + 4 + 2) * 384, 0});
   cases.push_back({"apply_update",  // master and moments are read by both passes
-                   [=](const Exec& e) { work::apply_update(e, OptimizerKind::lamb, arena, {}, nullptr); },
+                   [=](const Exec& e) { work::apply_update(e, UpdateKind::lamb, arena, {}, nullptr); },
                    (9 * 4 + 4 + 2) * 384, 0, KernelKind::pass, 2});
+  cases.push_back({"publish_weights",  // masters read, copies written
+                   [=](const Exec& e) { meta::publish_weights(e, arena, {.elements = 10}, nullptr); },
+                   (4 + 2) * 384 + 8 * 10, 0});
   cases.push_back(
       {"clip_gradients", [=](const Exec& e) { work::clip_gradients(e, arena, nullptr, nullptr); }, 2 * 4 * 384, 0});
   arena.chunks.granules = 2;

@@ -11,9 +11,9 @@
 namespace bantam::testing::partial_sums_test {
 namespace {
 
-using kernels::OptimizerKind;
 using kernels::PartialSums;
 using kernels::UpdateControl;
+using kernels::UpdateKind;
 
 class PartialSumsTest : public DeviceTest {};
 INSTANTIATE_TEST_SUITE_P(Devices, PartialSumsTest, ::testing::ValuesIn(test_devices()), device_test_name);
@@ -124,7 +124,7 @@ TEST_P(PartialSumsTest, AnUpdateThatAddsThemUpIsTheUpdateOfTheirSums) {
       SCOPED_TRACE(std::to_string(count) + (accumulate ? " accumulated" : ""));
       Update before(device(), count), within(device(), count);
       BANTAM_KERNEL(device().exec(), add_up_parts, before.partial_sums(accumulate));
-      before.arena.step(OptimizerKind::adam);
+      before.arena.step(UpdateKind::adam);
       within.arena.begin(within.partial_sums(accumulate));
       EXPECT_EQ(within.arena.gradient.download_bytes(), before.arena.gradient.download_bytes());
       const UpdateControl a = before.arena.control_now(), b = within.arena.control_now();
@@ -133,7 +133,7 @@ TEST_P(PartialSumsTest, AnUpdateThatAddsThemUpIsTheUpdateOfTheirSums) {
       EXPECT_FLOAT_EQ(b.gradient_norm, a.gradient_norm);  // summed in double, in another order
       EXPECT_FLOAT_EQ(b.gradient_factor, a.gradient_factor);
       within.arena.control.upload({a});  // now to the bit
-      within.arena.apply(OptimizerKind::adam);
+      within.arena.apply(UpdateKind::adam);
       EXPECT_EQ(within.state(), before.state());
     }
   }
@@ -143,7 +143,7 @@ TEST_P(PartialSumsTest, AnUpdateThatAddsThemUpComputesTheSameBitsEveryTime) {
   Update first(device(), 128), second(device(), 128);
   for (Update* update : {&first, &second}) {
     update->arena.begin(update->partial_sums(true));
-    update->arena.apply(OptimizerKind::adamw);
+    update->arena.apply(UpdateKind::adamw);
   }
   EXPECT_EQ(first.state(), second.state());
   EXPECT_EQ(bits_of({first.arena.control_now().gradient_norm}), bits_of({second.arena.control_now().gradient_norm}));
@@ -157,7 +157,7 @@ TEST_P(PartialSumsTest, WhatIsNotFiniteInAPartIsFound) {
       update.parts.memory->upload(update.parts.values);
       auto before = update.state();
       update.arena.begin(update.partial_sums(false));
-      update.arena.apply(OptimizerKind::adam);
+      update.arena.apply(UpdateKind::adam);
       const UpdateControl c = update.arena.control_now();
       EXPECT_EQ(c.found_nonfinite, 1) << bad << " at " << at;
       EXPECT_EQ(c.skipped, 1);

@@ -20,11 +20,10 @@ struct TestSpan {
 class TestArena {
  public:
   TestArena(KernelDevice& device, const std::vector<TestSpan>& spans, const std::vector<kernels::UpdateGroup>& groups,
-            DType compute_dtype = DType::float16, bool momentum = true)
+            DType compute_dtype = DType::float16)
       : device_(device),
         layout_(spans),
         granules_(count_granules(spans)),
-        momentum_(momentum),
         spans_(device, span_values(spans)),
         groups_(device, groups),
         span_of_granule_(device, span_indices(spans)),
@@ -38,6 +37,7 @@ class TestArena {
         moment1(device, std::vector<float>(elements()), DType::float32),
         moment2(device, std::vector<float>(elements()), DType::float32),
         moment3(device, std::vector<float>(elements()), DType::float32),
+        moment4(device, std::vector<float>(elements()), DType::float32),
         compute(device, static_cast<std::int64_t>(elements()), compute_dtype),
         compute_dtype_(compute_dtype) {}
 
@@ -71,9 +71,7 @@ class TestArena {
             .first_master = first_master,
             .keeps_masters = keeps_masters,
             .gradient = gradient.as<float>(),
-            .moment1 = momentum_ ? moment1.as<float>() : nullptr,
-            .moment2 = moment2.as<float>(),
-            .moment3 = moment3.as<float>(),
+            .slots = {moment1.as<float>(), moment2.as<float>(), moment3.as<float>(), moment4.as<float>()},
             .compute = compute.data(),
             .compute_dtype = compute_dtype_,
             .narrow = narrow,
@@ -107,10 +105,10 @@ class TestArena {
     EXPECT_TRUE(std::equal(after.begin() + static_cast<std::ptrdiff_t>(bytes), after.end(), guard.begin()))
         << "wrote past the workspace";
   }
-  void apply(kernels::OptimizerKind kind, const kernels::UpdateBuffers& buffers = {}) {
+  void apply(kernels::UpdateKind kind, const kernels::UpdateBuffers& buffers = {}) {
     BANTAM_KERNEL(device_.exec(), apply_update, kind, arena(), buffers, control.data());
   }
-  void step(kernels::OptimizerKind kind, const kernels::UpdateBuffers& buffers = {}) {
+  void step(kernels::UpdateKind kind, const kernels::UpdateBuffers& buffers = {}) {
     begin();
     apply(kind, buffers);
   }
@@ -147,7 +145,6 @@ class TestArena {
   KernelDevice& device_;
   std::vector<TestSpan> layout_;
   std::int64_t granules_;
-  bool momentum_;
   DeviceArray<kernels::ArenaSpan> spans_;
   DeviceArray<kernels::UpdateGroup> groups_;
   DeviceArray<std::int32_t> span_of_granule_;
@@ -158,7 +155,7 @@ class TestArena {
 
  public:
   DeviceArray<kernels::UpdateControl> control;
-  DeviceBuffer master, gradient, moment1, moment2, moment3, compute;
+  DeviceBuffer master, gradient, moment1, moment2, moment3, moment4, compute;
   float clip_value = 0;
   std::int64_t first_master = 0;  ///< without masters: `master` has those of the spans from this element on
   bool keeps_masters = true;

@@ -11,7 +11,7 @@
 #include <string>
 
 #include "bantam/engine/layers/layers.h"
-#include "bantam/engine/step/optimizer.h"
+#include "bantam/engine/optimizers/optimizer.h"
 #include "bantam/engine/step/training_step.h"
 #include "bantam/engine/train/safetensors.h"
 #include "tests/models/yaml/model_text.h"
@@ -63,7 +63,7 @@ HostTensor host_tensor(const Shape& shape, const std::vector<float>& values) {
 /// A step whose update moves no weight, so that the gradients are those of the weights in the file.
 SafetensorsFile run_step(Model& model, const Batch& batch) {
   constexpr float kLossScale = 1024.0f;
-  Optimizer optimizer(model, {.kind = OptimizerKind::sgd, .learning_rate = 0.0f, .initial_loss_scale = kLossScale});
+  Optimizer optimizer(model, {.rule = sgd({.learning_rate = 0.0f}), .initial_loss_scale = kLossScale});
   TrainingStep step(model, optimizer, {});
   step.prepare({.batches = {batch.size}});
   step.step(batch);

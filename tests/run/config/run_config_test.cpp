@@ -8,6 +8,8 @@
 #include <gtest/gtest.h>
 
 #include "bantam/base/error.h"
+#include "bantam/engine/optimizers/muon.h"
+#include "bantam/kernels/update/update.h"
 
 namespace bantam::run::run_config_test {
 namespace {
@@ -32,6 +34,12 @@ class RunConfigTest : public ::testing::Test {
   std::filesystem::path path_;
 };
 
+kernels::UpdateGroup constants_of(const OptimizerOptions& optimizer) {
+  kernels::UpdateGroup group;
+  optimizer.rule->set_constants(group);
+  return group;
+}
+
 TEST_F(RunConfigTest, NamesOfOtherProgramsAreReplacedAndSavedAsOurs) {
   const auto resolved = [&](const std::vector<std::string>& overrides) {
     const RunConfig config = read(overrides);
@@ -54,8 +62,8 @@ TEST_F(RunConfigTest, NamesOfOtherProgramsAreReplacedAndSavedAsOurs) {
       resolved(
           {"train.loss={cross_entropy: {label_smoothing: 0.1}}"})["train.loss.softmax_cross_entropy.label_smoothing"],
       "0.1");
-  EXPECT_EQ(read({"train.optimizer=AdamW"}).train.optimizer.kind, OptimizerKind::adamw);
-  EXPECT_EQ(read({"train.optimizer={SGD: {learning_rate: 0.1}}"}).train.optimizer.kind, OptimizerKind::sgd);
+  EXPECT_EQ(read({"train.optimizer=AdamW"}).train.optimizer.rule->kind(), "adamw");
+  EXPECT_EQ(read({"train.optimizer={SGD: {learning_rate: 0.1}}"}).train.optimizer.rule->kind(), "sgd");
   expect_error("precision=quarter", "expected auto, float32");
 }
 
@@ -120,8 +128,8 @@ TEST_F(RunConfigTest, Defaults) {
   EXPECT_FALSE(config.data.has_value());
   EXPECT_EQ(config.recompute.kind, RecomputeOptions::Kind::none);
   EXPECT_EQ(config.train.epochs, 1);
-  EXPECT_EQ(config.train.optimizer.kind, OptimizerKind::adam);
-  EXPECT_FLOAT_EQ(config.train.optimizer.epsilon, 1e-7f);
+  EXPECT_EQ(config.train.optimizer.rule->kind(), "adam");
+  EXPECT_FLOAT_EQ(constants_of(config.train.optimizer).epsilon, 1e-7f);
   EXPECT_EQ(config.model.name, "separable_cnn");
 }
 
@@ -136,27 +144,26 @@ TEST_F(RunConfigTest, OptimizersHaveTheDefaultsOfPyTorchOrTheirPapers) {
     return read({"device=cpu", "train.optimizer=" + text}).train.optimizer;
   };
   const OptimizerOptions rmsprop = optimizer("{rmsprop: {centered: true, momentum: 0.5}}");
-  EXPECT_EQ(rmsprop.kind, OptimizerKind::rmsprop);
-  EXPECT_FLOAT_EQ(rmsprop.learning_rate, 0.01f);
-  EXPECT_FLOAT_EQ(rmsprop.alpha, 0.99f);
-  EXPECT_FLOAT_EQ(rmsprop.epsilon, 1e-8f);
-  EXPECT_TRUE(rmsprop.centered);
-  EXPECT_EQ(moment_slots(rmsprop), 3);
-  EXPECT_EQ(moment_slots(optimizer("rmsprop")), 1);
+  EXPECT_EQ(rmsprop.rule->kind(), "rmsprop");
+  EXPECT_EQ(rmsprop.rule->values(), (UpdateValues{.learning_rate = 0.01f, .momentum = 0.5f}));
+  EXPECT_FLOAT_EQ(constants_of(rmsprop).beta2, 0.99f) << "alpha";
+  EXPECT_FLOAT_EQ(constants_of(rmsprop).epsilon, 1e-8f);
+  EXPECT_EQ(rmsprop.rule->slots(), 3);
+  EXPECT_EQ(optimizer("rmsprop").rule->slots(), 1);
   const OptimizerOptions lion = optimizer("lion");
-  EXPECT_FLOAT_EQ(lion.learning_rate, 1e-4f);
-  EXPECT_FLOAT_EQ(lion.beta2, 0.99f);
-  EXPECT_EQ(moment_slots(lion), 1);
-  EXPECT_FLOAT_EQ(optimizer("lamb").epsilon, 1e-6f);
-  const OptimizerOptions muon = optimizer("{muon: {rest: {sgd: {momentum: 0.5}}}}");
-  EXPECT_FLOAT_EQ(muon.learning_rate, 0.02f);
-  EXPECT_FLOAT_EQ(muon.momentum, 0.95f);
-  EXPECT_TRUE(muon.nesterov);
-  ASSERT_NE(muon.rest, nullptr);
-  EXPECT_EQ(muon.rest->kind, OptimizerKind::sgd);
-  EXPECT_FLOAT_EQ(muon.rest->momentum, 0.5f);
-  EXPECT_EQ(optimizer("muon").rest->kind, OptimizerKind::adamw);
-  EXPECT_FLOAT_EQ(optimizer("{sgd: {momentum: 0.9, dampening: 0.1}}").dampening, 0.1f);
+  EXPECT_FLOAT_EQ(lion.rule->values().learning_rate, 1e-4f);
+  EXPECT_FLOAT_EQ(constants_of(lion).beta2, 0.99f);
+  EXPECT_EQ(lion.rule->slots(), 1);
+  EXPECT_FLOAT_EQ(constants_of(optimizer("lamb")).epsilon, 1e-6f);
+  const OptimizerOptions muon = optimizer("{muon: {rest: {sgd: {momentum: 0.5, decay_biases: false}}}}");
+  EXPECT_EQ(muon.rule->values(), (UpdateValues{.learning_rate = 0.02f, .momentum = 0.95f}));
+  EXPECT_TRUE(muon_options(*muon.rule)->nesterov);
+  ASSERT_NE(muon.rule->rest(), nullptr);
+  EXPECT_EQ(muon.rule->rest()->kind(), "sgd");
+  EXPECT_FLOAT_EQ(muon.rule->rest()->values().momentum, 0.5f);
+  EXPECT_FALSE(muon.decay_biases) << "biases are the rest's";
+  EXPECT_EQ(optimizer("muon").rule->rest()->kind(), "adamw");
+  EXPECT_FLOAT_EQ(constants_of(optimizer("{sgd: {momentum: 0.9, dampening: 0.1}}")).beta3, 0.1f);
 }
 
 TEST_F(RunConfigTest, OptimizersThatCannotBeAreRefused) {
@@ -198,15 +205,15 @@ TEST_F(RunConfigTest, Optimizers) {
   const auto sgd =
       read({"train.optimizer={sgd: {learning_rate: 0.1, momentum: 0.9, nesterov: true}}", "train.clip_norm=2"})
           .train.optimizer;
-  EXPECT_EQ(sgd.kind, OptimizerKind::sgd_nesterov);
-  EXPECT_FLOAT_EQ(sgd.momentum, 0.9f);
+  EXPECT_EQ(sgd.rule->kind(), "sgd");
+  EXPECT_FLOAT_EQ(sgd.rule->values().momentum, 0.9f);
   EXPECT_FLOAT_EQ(sgd.clip_norm, 2.0f);
   const auto adamw = read({"train.optimizer=adamw"}).train.optimizer;
-  EXPECT_EQ(adamw.kind, OptimizerKind::adamw);
-  EXPECT_FLOAT_EQ(adamw.weight_decay, 0.004f) << "Keras' default";
+  EXPECT_EQ(adamw.rule->kind(), "adamw");
+  EXPECT_FLOAT_EQ(adamw.rule->values().weight_decay, 0.004f) << "Keras' default";
   const auto adam =
       read({"train.optimizer={adam: {beta1: 0.5, weight_decay: 0.1, decay_biases: false}}"}).train.optimizer;
-  EXPECT_FLOAT_EQ(adam.beta1, 0.5f);
+  EXPECT_FLOAT_EQ(adam.rule->values().momentum, 0.5f);
   EXPECT_FALSE(adam.decay_biases);
 }
 

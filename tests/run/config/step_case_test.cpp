@@ -19,7 +19,7 @@ TEST_F(StepCaseTest, TakesTheRestFromTheConfiguration) {
   EXPECT_EQ(to_string(step.model.recompute), "all");
   EXPECT_FALSE(step.model.fusion);
   EXPECT_EQ(step.model.seed, 7u);
-  EXPECT_FLOAT_EQ(step.optimizer.learning_rate, 0.05f);
+  EXPECT_FLOAT_EQ(step.optimizer.rule->values().learning_rate, 0.05f);
 }
 
 }  // namespace

@@ -1,0 +1,27 @@
+// Checks of optimizers' options.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "bantam/engine/optimizers/optimizer.h"
+
+namespace bantam {
+
+/// Throws ConfigError("optimizer: `what`, got `value`") where it is not fine, or not finite.
+void require_option(bool fine, std::string_view what, float value);
+/// UpdateRule::check; `momentum`: what the rule calls UpdateValues::momentum.
+void check_values(const UpdateValues& values, std::string_view momentum = "momentum");
+/// Throws ConfigError where an option is out of its range.
+void check_options(const OptimizerOptions& options);
+
+/// What of an optimizer's options a precision cannot do.
+struct PrecisionConflict {
+  std::string_view key;  ///< in the section train: "ema", "prune", "optimizer"
+  std::string text;      ///< what, and what was expected
+};
+/// What reads or writes float32 weights besides the update's own kernels, where the precision keeps none.
+std::optional<PrecisionConflict> conflict_with(const OptimizerOptions& options, Precision precision);
+
+}  // namespace bantam
