@@ -49,11 +49,11 @@ bantam_config* made_config(const std::string& text, const std::filesystem::path&
 
 bantam_memory_plan plan_of(const run::Plan& planned) {
   const run::PlanRow& row = planned.rows.at(0);
-  const CategoryBytes& bytes = row.run ? row.run->by_category : row.plan.by_category;
+  const CategoryBytes& bytes = row.planned.by_category;
   bantam_memory_plan plan = BANTAM_INIT(bantam_memory_plan);
-  plan.batch_size = row.step.batch;
-  plan.peak_bytes = row.run ? row.run->peak_bytes : row.plan.peak_bytes;
-  plan.pool_bytes = row.reserved_bytes();
+  plan.batch_size = row.planned.batch;
+  plan.peak_bytes = row.planned.peak_bytes;
+  plan.pool_bytes = row.planned.pool_bytes;
   plan.parameter_bytes = bytes[Category::parameter];
   plan.gradient_bytes = bytes[Category::gradient];
   plan.optimizer_bytes = bytes[Category::optimizer];
@@ -61,8 +61,8 @@ bantam_memory_plan plan_of(const run::Plan& planned) {
   plan.workspace_bytes = bytes[Category::workspace];
   plan.input_bytes = bytes[Category::input];
   plan.other_bytes = bytes[Category::other];
-  plan.fits = row.fits ? 1 : 0;
-  copy_text(plan.recompute, sizeof plan.recompute, run::to_string(row.step.recompute));
+  plan.fits = row.planned.fits ? 1 : 0;
+  copy_text(plan.recompute, sizeof plan.recompute, run::to_string(row.planned.recompute));
   return plan;
 }
 

@@ -29,13 +29,13 @@ std::unique_ptr<bantam_model> created(bantam_engine* engine, const run::RunConfi
   if (config.data) model->class_names = train_facts(*config.data).class_names;
   model->session = std::make_shared<TrainingSession>(*model->runtime, config.device, config.model.graph,
                                                      run::session_options(config));
-  (void)run::begin_with_weights(model->session->model(), config);
+  (void)run::load_named_weights(model->session->model(), config);
   model->session->step().prepare({});
   model->parameters = model->session->model().parameters().parameter_count();
   return model;
 }
 
-/// Of the network itself: a weights file also has running statistics, which are none.
+/// Parameters of the network itself: a weights file also has running statistics, which are none.
 std::int64_t parameter_count(const Graph& graph) {
   ParameterArena parameters;
   BufferArena buffers;

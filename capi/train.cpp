@@ -19,7 +19,7 @@ class RunEvents : public run::RunObserver {
  public:
   explicit RunEvents(Events& events) : events_(events) { engine_.live.lend(); }
 
-  void on_begin(const run::RunBeginning& beginning) override {
+  void on_begin(const run::RunStart& beginning) override {
     engine_.runtime = std::shared_ptr<Runtime>(std::shared_ptr<void>(), &beginning.runtime);  // the run's own
     events_.set_engine(&engine_);
     events_.begin(beginning.config.train.epochs);
@@ -39,7 +39,7 @@ std::optional<run::RunDirectory> resumed_run(const bantam_train_options& options
   return run::RunDirectory::open(options.folder);
 }
 
-bantam_train_result result_of(const run::TrainOutcome& outcome) {
+bantam_train_result result_of(const run::Outcome& outcome) {
   bantam_train_result result = capi::result_of(outcome.result);
   result.finished_before = outcome.finished_before ? 1 : 0;
   result.parameters = outcome.parameters;
@@ -50,20 +50,19 @@ bantam_train_result result_of(const run::TrainOutcome& outcome) {
   return result;
 }
 
-run::TrainOutcome train_to_end(const run::RunConfig& config, const bantam_train_options& options) {
+run::Outcome train_to_end(const run::RunConfig& config, const bantam_train_options& options) {
   Events events(options.on_event, options.user);
   RunEvents observer(events);
   const std::optional<run::RunDirectory> resumed = resumed_run(options);
   Callback* const callbacks[] = {&events};
   return run::train(config,
                     {.threads = options.threads,
-                     .run_dir = options.folder != nullptr ? options.folder : "",
+                     .folder = options.folder != nullptr ? options.folder : "",
                      .overwrite = options.overwrite != 0,
-                     .resume = resumed ? &*resumed : nullptr,
-                     .stop = [&] { return events.stops(); },
-                     .stop_start = [&] { return events.stops(); },
-                     .observer = &observer},
-                    callbacks);
+                     .stop = [&] { return events.stops(); }},
+                    callbacks, {.observer = &observer, .resume = resumed ? &*resumed : nullptr, .stop_start = [&] {
+                                  return events.stops();
+                                }});
 }
 
 }  // namespace
@@ -74,7 +73,7 @@ bantam_status bantam_train(const bantam_config* config, const bantam_train_optio
     const bantam_train_options given = read_struct(options, "options");
     if (given.threads < 0) throw BadArgument("options.threads is negative");
     check_struct(result, "result");
-    const run::TrainOutcome outcome = train_to_end(required(config, "config").config, given);
+    const run::Outcome outcome = train_to_end(required(config, "config").config, given);
     write_struct(result, result_of(outcome), "result");
     if (run_folder != nullptr) *run_folder = copied_text(outcome.folder.string());
   });

@@ -111,7 +111,7 @@ int main(int argc, char** argv) {
   open_standard_streams();
   // Recorded exchanges of memory that NCCL registers by itself have hung (2.28.3, mapped pages). A user's wish counts.
   (void)::setenv("NCCL_GRAPH_REGISTER", "0", 0);
-  std::signal(SIGXFSZ, SIG_IGN);  // past `ulimit -f` a write fails, and is told, instead of ending the program
+  std::signal(SIGXFSZ, SIG_IGN);  // past `ulimit -f` a write fails, and is reported, instead of ending the program
   try {
     const int code = run(argc, argv);
     // A result that did not arrive is no result.

@@ -22,7 +22,7 @@
 #include "bantam/engine/autograd/tape.h"
 #include "bantam/engine/ops/ops.h"
 #include "bantam/run/bench/step_session.h"
-#include "bantam/run/fit/plan_fit.h"
+#include "bantam/run/fit/decisions.h"
 #include "bantam/run/weights/initial_weights.h"
 
 namespace bantam::cli {
@@ -68,7 +68,7 @@ std::map<std::string, std::uint64_t> activations_by_owner(const StepSession& ses
   return bytes;
 }
 
-/// Of every node, by its name: a parameter is called "node/weight", or "node/part/weight".
+/// Counts of every node, by its name: a parameter is called "node/weight", or "node/part/weight".
 std::map<std::string, std::int64_t> parameters_by_node(const Model& model, const Graph& graph) {
   std::map<std::string, std::int64_t> counts;
   for (const GraphNode& node : graph.nodes()) counts[node.name] = 0;
@@ -159,11 +159,11 @@ void print_table(const RunConfig& config, const StepCase& options, const ModelSu
       print_out("  {:<11}{:>10}\n", to_string(category), format_byte_size(summary.step.by_category_at_peak[category]));
 }
 
-/// As given, or the configuration's, solved where it is `auto`; 1 without data.
+/// As given, or the configuration's, decided where it is `auto`; 1 without data.
 std::int64_t batch_of(const RunConfig& config, std::int64_t given) {
   if (given > 0 || !config.data) return std::max<std::int64_t>(given, 1);
-  const PlanTarget target = plan_target(config, std::nullopt);
-  return settled_batch(config, target, plan_fit(config, target, 0));
+  run::DecisionLog log;
+  return run::decide_step(config, plan_target(config, std::nullopt), {}, log).data->pipeline.batch_size;
 }
 
 int run_summary(const SummaryOptions& options) {

@@ -9,22 +9,22 @@
 
 namespace bantam::cli {
 
-void TrainPrinter::on_settled(const RunConfig& config, const Settled& settled) {
+void TrainPrinter::on_decided(const RunConfig& config, const DecisionLog& log) {
   config_ = config;
-  for (const std::string& message : settled.messages) progress_.message(message);
-  for (const std::string& warning : settled.warnings) progress_.warning(warning);
+  for (const std::string& message : log.messages) progress_.message(message);
+  for (const std::string& warning : log.warnings) progress_.warning(warning);
 }
 
 void TrainPrinter::on_read(std::string_view set, std::int64_t read, std::int64_t samples) {
   progress_.reading({set, read, samples});
 }
 
-void TrainPrinter::on_begin(const RunBeginning& run) {
-  if (run.config.data) tell_ignored(*run.config.data);
+void TrainPrinter::on_begin(const RunStart& run) {
+  if (run.config.data) report_ignored(*run.config.data);
   shown.show_memory_of(run.runtime.allocator(run.config.device));
   shown.name_accuracy(run::accuracy_name(run.config));
   progress_.message(fmt::format("{} on {}, {}; run folder {}", run.config.model.name,
-                                run::devices_text(run.config.device, run.config.dealt.size()),
+                                run::devices_text(run.config.device, run.config.assigned.size()),
                                 to_string(run.config.precision), run.directory.path().string()));
   if (on_folder) on_folder(run.directory.path());
   progress_.message(fmt::format("planned: {} in use at the peak, {} reserved", format_byte_size(run.plan.peak_bytes),
@@ -32,7 +32,7 @@ void TrainPrinter::on_begin(const RunBeginning& run) {
 }
 
 /// Files among the training data that are no samples.
-void TrainPrinter::tell_ignored(const DataOptions& data) {
+void TrainPrinter::report_ignored(const DataOptions& data) {
   const IgnoredFiles ignored = data.source.train->ignored();
   if (ignored.count == 0) return;
   progress_.message(fmt::format("ignored: {} file{} among the training data: {}{}", format_count(ignored.count),

@@ -17,10 +17,10 @@ class TrainPrinter : public RunObserver {
  public:
   TrainPrinter(Progress& progress, StopOnSignal& stop) : shown(progress), progress_(progress), stop_(stop) {}
 
-  void on_settled(const RunConfig& config, const Settled& settled) override;
+  void on_decided(const RunConfig& config, const DecisionLog& log) override;
   void on_read(std::string_view set, std::int64_t read, std::int64_t samples) override;
   void on_ready() override { stop_.begin_training(); }
-  void on_begin(const RunBeginning& run) override;
+  void on_begin(const RunStart& run) override;
   void on_trained() override { progress_.close(); }
   void on_writing(bool writes) override {
     if (on_write) on_write(writes);
@@ -29,7 +29,7 @@ class TrainPrinter : public RunObserver {
   void on_message(std::string_view text) override { progress_.message(text); }
   void on_warning(std::string_view text) override { progress_.warning(text); }
 
-  /// As far as it was settled.
+  /// The decided configuration, or `open` where nothing is decided yet.
   const RunConfig& config_or(const RunConfig& open) const { return config_ ? *config_ : open; }
   ProgressCallback shown;
   /// Called with the run's folder when that is there; may be empty.
@@ -38,7 +38,7 @@ class TrainPrinter : public RunObserver {
   std::function<void(bool)> on_write = {};
 
  private:
-  void tell_ignored(const DataOptions& data);
+  void report_ignored(const DataOptions& data);
 
   Progress& progress_;
   StopOnSignal& stop_;

@@ -91,7 +91,7 @@ int run_validate(const ValidateOptions& options) {
   for (const std::string& error : found.errors) text += shown_message(error) + "\n";
   for (const std::string& warning : found.warnings)
     text += fmt::format("{}: warning: {}\n", file, shown_message(warning));
-  constexpr std::size_t kMost = 50;  // errors that are told; the last of more is their number
+  constexpr std::size_t kMost = 50;  // errors that are printed; the last of more is their number
   const std::string count = found.errors.size() > kMost ? fmt::format("more than {} errors", kMost)
                                                         : count_text(found.errors.size(), "error");
   if (!valid) text += fmt::format("{}: {}{}\n", file, count, warned);

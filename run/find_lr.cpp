@@ -103,7 +103,7 @@ RangeTest range_test(const RunConfig& config, const RangeTestOptions& options) {
   const OpenedData data = open_data(*runtime, data_of(config), config.device, config.seed);
   TrainingSession session(*runtime, config.device, config.model.graph, session_options(config));
   session.step().prepare({}, plan.placements);
-  (void)begin_as_run(session.model(), config);
+  (void)load_initial_weights(session.model(), config);
   const std::int64_t an_epoch =
       updates_of(data.train->batches_per_epoch(), config.train.accumulate, config.train.replicas);
   Trainer trainer(session.step(), *data.train, nullptr,

@@ -49,7 +49,7 @@ RangeTest read_range_test(std::vector<RangeTestPoint> points);
 double range_test_ceiling(const RangeTest& test);
 
 /// Trains a fresh model of the configuration on its training data, batches as in a run, for `updates` updates;
-/// schedule, callbacks and evaluation are left out. Nothing is written. The configuration is settled and has data.
+/// schedule, callbacks and evaluation are left out. Nothing is written. The configuration is decided and has data.
 /// Throws ConfigError for options out of range, and what run::train throws.
 RangeTest range_test(const RunConfig& config, const RangeTestOptions& options);
 

@@ -7,35 +7,29 @@
 #include <vector>
 
 #include "bantam/engine/plan/step_plan.h"
+#include "bantam/run/fit/decisions.h"
 #include "bantam/run/fit/plan_fit.h"
 #include "bantam/run/fit/run_plan.h"
 #include "bantam/run/fit/step_grid.h"
+#include "bantam/run/run.h"
 
 namespace bantam::run {
-
-struct PlanOptions {
-  StepGrid grid{.whole_run = true};
-  std::uint64_t memory = 0;    ///< bytes to fit into, as plan_fit; 0: what the configuration or the card says
-  double arena_seconds = 1.0;  ///< most time to solve a step's arena
-};
 
 /// One step and, where the configuration has data for it, the run of it.
 struct PlanRow {
   StepCase step;
-  StepPlan plan;
+  PlannedRun planned;          ///< as programs see the row: of the run, else of the step
+  StepPlan plan;               ///< of the step
   std::optional<RunPlan> run;  ///< of `bantam train`; nullopt where the data do not fill a batch
-  bool fits = true;
 
-  /// What the run reserves, or, without data, the step.
-  std::uint64_t reserved_bytes() const { return run ? run->pool_bytes : plan.pool_bytes; }
   /// A pool that is enough for both the run and the step.
   std::uint64_t needed_pool() const;
 };
 
 struct Plan {
   PlanTarget target;
-  PlanFit fit;                       ///< the limit of the rows
-  std::optional<BatchChoice> batch;  ///< where it was `auto`, and none was asked for
+  PlanFit fit;            ///< the limit of the rows
+  DecisionLog decisions;  ///< of the batch size, where it was `auto` and none was asked for
   std::vector<StepCase> cases;
   std::vector<PlanRow> rows;  ///< one a case
 
@@ -61,10 +55,10 @@ struct RankPlan {
 std::vector<RankPlan> plan_ranks(const RunConfig& config, int ranks, const std::vector<std::uint64_t>& memory = {},
                                  double arena_seconds = 1.0);
 
-/// Plans every case of the grid for the target (plan_target), which need not be in this machine: nothing is allocated
-/// and no data are read. `on_row` is called with the plan after each row, which is its last. Throws ConfigError,
-/// ShapeError, and OutOfMemory where no batch fits or a device has less memory than its shares.
-Plan plan(const RunConfig& config, const PlanTarget& target, const PlanOptions& options = {},
+/// Plans every case of the request for the target (plan_target), which need not be in this machine: nothing is
+/// allocated and no data are read. `on_row` is called with the plan after each row, which is its last. Throws
+/// ConfigError, ShapeError, and OutOfMemory where no batch fits or a device has less memory than its shares.
+Plan plan(const RunConfig& config, const PlanTarget& target, const PlanRequest& request = {},
           const std::function<void(const Plan&)>& on_row = {});
 
 }  // namespace bantam::run

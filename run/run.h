@@ -13,6 +13,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "bantam/base/api.h"
@@ -25,8 +26,7 @@
 BANTAM_API_BEGIN
 namespace bantam::run {
 
-struct BANTAM_INTERNAL ConfigAccess;  // internal: run.cpp
-struct BANTAM_INTERNAL RunConfig;     // internal
+struct BANTAM_INTERNAL RunConfig;  // internal
 
 /// A YAML file like those in configs/, with overrides applied, typed and checked. A value: copies share the parsed
 /// document and belong to one thread at a time.
@@ -55,9 +55,12 @@ class Config {
   /// Every key with the value that counts, defaults included: reads as this configuration does.
   std::string resolved_yaml() const;
 
+  /// For the library itself: the typed configuration of the handle.
+  explicit Config(std::shared_ptr<const RunConfig> config) : config_(std::move(config)) {}
+  const RunConfig& operator*() const { return *config_; }
+  const RunConfig* operator->() const { return config_.get(); }
+
  private:
-  friend struct ConfigAccess;  // of run.cpp
-  explicit Config(std::shared_ptr<const RunConfig> config);
   std::shared_ptr<const RunConfig> config_;
 };
 
@@ -66,9 +69,16 @@ struct TrainOptions {
   int threads = 0;                    ///< of the CPU; 0: all processors. Results do not depend on it
   std::filesystem::path folder = {};  ///< empty: runs/CONFIG-DATE-TIME
   bool overwrite = false;             ///< replace a run that is in `folder`, else ConfigError
+  bool accept_changes = false;        ///< of a run that goes on: also of keys that decide what an update computes
   std::function<bool()> stop = {};    ///< asked between batches; true: the run stops there and is saved
   /// Warnings for the user that do not end the run, at any time. Must not throw.
   std::function<void(std::string_view)> on_warning = {};
+};
+
+/// A file's size as it is, and after gzip at its usual level, 6.
+struct CompressedSize {
+  std::uint64_t bytes = 0;
+  std::uint64_t gzip_bytes = 0;
 };
 
 /// A run that has ended and is saved. Sizes in bytes.
@@ -77,16 +87,25 @@ struct Outcome {
   std::filesystem::path folder;  ///< run.json, config.yaml, metrics.jsonl, weights.safetensors, checkpoints/
   bool finished_before = false;  ///< of a resumed run that had all of its epochs already: nothing was trained
   TrainResult result;
+  std::string reason = {};           ///< of a finished run: why it ended before its last epoch, as run.json has it
+  double best = 0;                   ///< of the metric that checkpoint.best names
+  std::int64_t best_epoch = 0;       ///< from 1; 0: checkpoint.best is off, or there was no evaluation
   std::int64_t effective_batch = 1;  ///< samples an update
   std::int64_t parameters = 0;
   std::uint64_t planned_peak_bytes = 0, planned_pool_bytes = 0;  ///< of a whole run, known before it began
   MemoryStats memory;                                            ///< of the run's device
-  ProcessMemory process;               ///< what is counted for the process on that device, at the end
-  std::vector<OverheadLine> overhead;  ///< its part beside the pool; none on the CPU
+  std::optional<MemoryStats> host = {}, pinned = {};  ///< of a run on a GPU: the data set's, and the upload buffers'
+  ProcessMemory process;                              ///< counted for the process on that device, at the end
+  std::vector<OverheadLine> overhead;                 ///< its part beside the pool; none on the CPU
+  std::int64_t broken_samples = 0;                    ///< that `on_error: skip` replaced
+  std::vector<std::string> broken_reasons = {};       ///< of the first few, each with its file's name
+  std::optional<CompressedSize> weights = {};         ///< weights.safetensors of a run that prunes
+  std::string transport = {};                         ///< how sums of several GPUs travel: TrainingStep::transport
+  int signal = 0;  ///< of several ranks: of the first that a signal has stopped, on every rank
 };
 
 /// Trains the configuration's model on its data, as `bantam train` does: decides every `auto`, plans the memory,
-/// reserves it, trains, and saves into the run's folder, which is locked meanwhile. `callbacks` hear the trainer's
+/// reserves it, trains, and saves into the run's folder, which is locked meanwhile. `callbacks` receive the trainer's
 /// events after the run's own log. A run that stops or fails saves what it has trained and can be resumed. Blocks until
 /// the end; prints nothing, and uses no signal, no stream of the process and no global. Throws ConfigError (no data, a
 /// folder in use), DeviceError, DataError, OutOfMemory, NotFiniteError, and what callbacks throw.
@@ -105,7 +124,8 @@ struct PlanRequest {
   std::vector<Precision> precisions = {};
   /// Nothing: the policy of least work that fits into `memory`.
   std::vector<std::optional<RecomputeOptions>> recomputes = {};
-  std::uint64_t memory = 0;  ///< bytes to fit into; 0: what the configuration or the card says
+  std::uint64_t memory = 0;    ///< bytes to fit into; 0: what the configuration or the card says
+  double arena_seconds = 1.0;  ///< most time to solve a step's arena
 };
 
 /// The memory of training with one batch size, precision and recompute, in bytes of the device's allocator.
@@ -119,7 +139,7 @@ struct PlannedRun {
   bool fits = true;              ///< into the request's memory
 };
 
-/// What `plan` returns.
+/// The result of `plan`.
 struct MemoryPlan {
   std::vector<PlannedRun> rows;          ///< every combination: by precision, then recompute, then batch
   std::uint64_t pool_bytes_at_most = 0;  ///< what is left for the allocator; 0: everything fits

@@ -3,6 +3,7 @@
 
 #include "bantam/base/json.h"
 #include "bantam/run/config/run_config.h"
+#include "bantam/run/run.h"
 
 namespace bantam::run {
 namespace {
@@ -61,6 +62,9 @@ ConfigSchema describe_run_config() {
 }
 
 std::string schema_text() { return json_schema(describe_run_config(), "A configuration of Bantam").dump(2) + "\n"; }
+
+std::string config_schema() { return schema_text(); }
+std::string config_reference() { return reference_text(); }
 
 std::string reference_text() { return kIntroduction + markdown_reference(describe_run_config()); }
 

@@ -94,20 +94,19 @@ std::string text_of(const RunConfig& config, const run::LoaderMeasurement& measu
 }
 
 /// As `train` decides it, but for the flags.
-RunConfig settled_config(const BenchDataOptions& options) {
+RunConfig decided_config(const BenchDataOptions& options) {
   RunConfig config = read_config(options.common);
   run::require_device(config);
   if (!config.data) config.document.root().fail_at_key("missing key 'data': there is no loader without data");
-  if (options.batch_size > 0) {
-    config.data->pipeline.batch_size = options.batch_size;
-    config.data->pipeline.batch_size_is_auto = false;
-  }
-  if (config.data->pipeline.batch_size_is_auto) config = run::with_settled(config, run::settle(config));
+  if (options.batch_size > 0) run::set_batch_size(config, options.batch_size);
+  run::DecisionLog log;
+  if (config.data->pipeline.batch_size_is_auto)
+    config = run::decide(config, measured_target(config), run::for_step, log);
   if (options.workers >= 0) config.data->pipeline.prefetch.workers = options.workers;
   return config;
 }
 
-/// What `cache: disk` writes without a folder of its own, for as long as it is measured.
+/// A folder for what `cache: disk` writes without one of its own, for as long as it is measured.
 class TemporaryFolder {
  public:
   TemporaryFolder() : path_(make_temporary_folder("bantam-bench-")) {}
@@ -124,7 +123,7 @@ class TemporaryFolder {
 };
 
 int bench_data(const BenchDataOptions& options) {
-  RunConfig config = settled_config(options);
+  RunConfig config = decided_config(options);
   const TemporaryFolder folder;
   config.data->run_folder = folder.path().string();
   const run::LoaderMeasurement measured = run::measure_loader(config, options.common.threads, options.seconds);

@@ -16,7 +16,7 @@
 #include "bantam/cli/print/output.h"
 #include "bantam/cli/print/step_json.h"
 #include "bantam/cli/train/train_ranks.h"
-#include "bantam/run/fit/fitting.h"
+#include "bantam/run/fit/plan_target.h"
 #include "bantam/run/ranks/rank_devices.h"
 
 namespace bantam::cli {
@@ -69,7 +69,7 @@ int measure_beside(const BenchOptions& options, const LaunchEnvironment& launche
     joined = TrainRanks::join(launched, {}, first_gpus(launched.size));
     const run::RunRanks ranks = joined->ranks();
     RunConfig config = config_on_gpus(options);
-    const std::vector<StepCase> cases = bench_cases(config, options, bytes_to_fit(config));
+    const std::vector<StepCase> cases = bench_cases(config, options, measured_target(config));
     config.device = run::device_of_rank(config.device, ranks, cuda_device_count());
     require_device(config);
     const std::size_t row = std::stoul(run::text_of_first(ranks, ""));
@@ -91,7 +91,7 @@ class GpusBench {
   explicit GpusBench(const BenchOptions& options)
       : options_(options),
         config_(config_on_gpus(options)),
-        cases_(bench_cases(config_, options, bytes_to_fit(config_))) {}
+        cases_(bench_cases(config_, options, measured_target(config_))) {}
 
   int run(const std::vector<int>& counts) {
     if (!options_.json)
@@ -105,7 +105,7 @@ class GpusBench {
       try {
         one = {.step = measure_step(alone, cases_[i], options_.common.threads, options_.seconds)};
       } catch (const OutOfMemory&) {
-        tell(i, 1, "does not fit one GPU");
+        print_row(i, 1, "does not fit one GPU");
         continue;
       }
       for (const int count : counts) any = row(i, count, one) || any;
@@ -125,18 +125,18 @@ class GpusBench {
   bool row(std::size_t number, int count, const RanksMeasurement& one) {
     const int there = cuda_device_count();
     if (count > there) {
-      tell(number, count, fmt::format("left out: this machine has {} GPU{}", there, there == 1 ? "" : "s"));
+      print_row(number, count, fmt::format("left out: this machine has {} GPU{}", there, there == 1 ? "" : "s"));
       return false;
     }
     try {
-      tell(number, {.gpus = count,
-                    .measured = count == 1 ? one : measure_together(number, count),
-                    .one_ms = one.step.ms_per_step});
+      print_row(number, {.gpus = count,
+                         .measured = count == 1 ? one : measure_together(number, count),
+                         .one_ms = one.step.ms_per_step});
       return true;
     } catch (const CommunicationError& error) {
-      tell(number, count, fmt::format("rank {}: {}", error.failure().rank, error.failure().reason));
+      print_row(number, count, fmt::format("rank {}: {}", error.failure().rank, error.failure().reason));
     } catch (const OutOfMemory&) {
-      tell(number, count, "does not fit");
+      print_row(number, count, "does not fit");
     }
     return false;
   }
@@ -172,12 +172,12 @@ class GpusBench {
     print_out("{}\n", options_.json ? json_text(json) : line);
     std::fflush(stdout);
   }
-  void tell(std::size_t number, const GpusRow& row) const {
+  void print_row(std::size_t number, const GpusRow& row) const {
     nlohmann::ordered_json json = begin(number, row.gpus);
     add_figures(json, row);
     print(json, head(number, row.gpus) + cells(row));
   }
-  void tell(std::size_t number, int count, const std::string& reason) const {
+  void print_row(std::size_t number, int count, const std::string& reason) const {
     nlohmann::ordered_json json = begin(number, count);
     json["error"] = reason;
     print(json, head(number, count) + "  " + printable(reason));

@@ -18,7 +18,7 @@
 #include "bantam/cli/print/oom_message.h"
 #include "bantam/cli/print/output.h"
 #include "bantam/cli/print/step_json.h"
-#include "bantam/run/fit/fitting.h"
+#include "bantam/run/fit/plan_target.h"
 
 namespace bantam::cli {
 namespace {
@@ -96,7 +96,7 @@ std::optional<OutOfMemory> print_row(const RunConfig& config, const StepCase& ro
 int bench_memory(const BenchOptions& options) {
   const RunConfig config = read_config(options.common);
   require_device(config);
-  const std::vector<StepCase> cases = bench_cases(config, options, bytes_to_fit(config));
+  const std::vector<StepCase> cases = bench_cases(config, options, measured_target(config));
   const Layout layout{options.bytes ? 12 : 5, options.bytes};
   if (!options.json)
     print_out("{} on {}, bytes at the peak\n{}\n", printable_line(config.model.name), to_string(config.device),

@@ -17,7 +17,7 @@
 #include "bantam/cli/print/output.h"
 #include "bantam/cli/print/step_json.h"
 #include "bantam/run/bench/step_limits.h"
-#include "bantam/run/fit/fitting.h"
+#include "bantam/run/fit/plan_target.h"
 
 namespace bantam::cli {
 namespace {
@@ -68,7 +68,7 @@ std::string measured_cells(nlohmann::ordered_json& json, const RunConfig& config
 int bench_step(const BenchOptions& options) {
   const RunConfig config = read_config(options.common);
   require_device(config);
-  const std::vector<StepCase> cases = bench_cases(config, options, bytes_to_fit(config));
+  const std::vector<StepCase> cases = bench_cases(config, options, measured_target(config));
   if (!options.json)
     print_out("{} on {}\n{:>5} {:4} {:9} {:8} {:>8} {:>8} {:>6} {:>5} {:>7} {:5} {:>5}\n",
               printable_line(config.model.name), to_string(config.device), "batch", "type", "recompute", "mode",

@@ -59,7 +59,7 @@ ModelFlags model_of(const EvaluateFlags& flags) {
 }
 
 /// A run that evaluates its averages does so under another name than its weights.
-void tell_averages(const TrainedModel& model, Progress& progress) {
+void report_averages(const TrainedModel& model, Progress& progress) {
   const std::optional<EmaOptions>& ema = model.config.train.optimizer.ema;
   if (ema && ema->evaluate && !model.averaged)
     progress.message("the run's own evaluations are of the averaged weights (train.ema): --ema evaluates those");
@@ -87,7 +87,7 @@ int run_evaluate(const EvaluateFlags& flags) {
   Progress progress(parse_progress_mode(flags.progress, stderr), stderr);
   try {
     const TrainedModel model = open_model(model_of(flags), true, parse_evaluated_set(flags.split) == EvaluatedSet::all);
-    tell_averages(model, progress);
+    report_averages(model, progress);
     const Evaluation evaluation = evaluated(model, flags, progress, stop);
     progress.close();
     const auto columns = static_cast<std::size_t>(terminal_columns(stdout));

@@ -23,7 +23,7 @@ using Json = nlohmann::ordered_json;
 
 constexpr std::size_t kMostConfused = 10;
 
-/// The name under which a metric that is counted in any case is told.
+/// The name under which a metric that is counted in any case is reported.
 std::string name_of(const MetricValue& metric) {
   return metric.name() == "top_k" ? "top_5" : std::string(metric.name());
 }

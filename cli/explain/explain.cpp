@@ -51,7 +51,7 @@ std::string layers_text(const ExplainedNode& node, std::size_t most) {
   return shown(node.name, most - more.size()) + more;
 }
 
-/// What runs, and what it does about norms: "conv2d, stats", "batch_norm, later".
+/// Names what runs, and what it does about norms: "conv2d, stats", "batch_norm, later".
 std::string runs_text(const ExplainedNode& node, std::size_t most) {
   const char* norm = !node.statistics_for.empty() ? ", stats" : !node.norm_applied_by.empty() ? ", later" : "";
   return shown(node.runs, most) + norm;
@@ -184,11 +184,12 @@ int run_explain(ExplainFlags flags) {
   config.planned_for = profile;
   if (flags.measure) require_device(config);
   const PlanTarget target = plan_target(config, profile);
-  const PlanFit fit = plan_fit(config, target, 0);
   StepGrid grid{.modes = {config.train.mode}, .whole_run = true};
   if (!flags.batch.empty()) grid.batches = parse_integers("--batch-size", flags.batch);
   if (grid.batches.size() > 1) throw ConfigError("--batch-size: expected one number, got " + flags.batch);
-  const StepCase step = step_cases(config, grid, fit.chosen_pool()).front();
+  DecisionLog log;
+  config = decide_step(std::move(config), target, grid.batches, log);
+  const StepCase step = step_cases(config, grid, plan_fit(config.memory, target).chosen_pool()).front();
   const DeviceRates rates = rates_of(config, step.precision);
   const Explanation explanation =
       flags.measure ? explain_measured(config, step, rates, flags.common.threads) : explain(config, step, rates);

@@ -70,16 +70,17 @@ std::string text_of(const RunConfig& config, const run::RangeTest& test) {
   return text + fmt::format("a tenth of the rate at the minimum: {:.2g}\n", *test.tenth_of_minimum);
 }
 
-/// As `train` does, but for words on what was decided.
-RunConfig settled_config(const CommonOptions& options) {
+/// As `train` decides it, but for words on what was decided.
+RunConfig decided_config(const CommonOptions& options) {
   const RunConfig config = read_config(options);
   run::require_device(config);
   if (!config.data) config.document.root().fail_at_key("missing key 'data': a range test needs data");
-  return run::with_settled(config, run::settle(config));
+  run::DecisionLog log;
+  return run::decide(config, measured_target(config), run::for_step | run::for_run | run::for_rank, log);
 }
 
 int run_find_lr(const FindLrOptions& options) {
-  const RunConfig config = settled_config(options.common);
+  const RunConfig config = decided_config(options.common);
   run::RangeTestOptions wanted = options.test;
   wanted.threads = options.common.threads;
   run::RangeTest test;

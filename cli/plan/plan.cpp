@@ -87,7 +87,7 @@ void print_json(const RunConfig& config, const PlanRow& row, const PlanTarget& t
     json["memory_bytes"] = fit.bytes;
     json["memory_of"] = to_string(fit.of);
     json["needed_bytes"] = fit.needed_bytes(target, row.needed_pool());
-    json["fits"] = row.fits;
+    json["fits"] = row.planned.fits;
   }
   const StepPlanOptions step = train_plan_options(config, row.step);
   const DeviceRates rates = rates_of(config, row.step.precision);
@@ -104,7 +104,7 @@ void print_json(const RunConfig& config, const PlanRow& row, const PlanTarget& t
                                {"category", to_string(holder.category)},
                                {"bytes", holder.bytes},
                                {"allocations", holder.allocations}});
-  add_process(json, target, row.reserved_bytes());
+  add_process(json, target, row.planned.pool_bytes);
   print_out("{}\n", json_text(json));
 }
 
@@ -127,7 +127,7 @@ void print_row(const RunConfig& config, const PlanRow& row, bool fits, std::size
   for (const std::uint64_t bytes : row.plan.by_category.bytes) line += fmt::format(" {:>5}", compact_bytes(bytes));
   line += fmt::format(" {:>5} {:>5}", compact_bytes(row.plan.arena.arena_bytes),
                       compact_bytes(row.plan.arena.max_live_bytes));
-  print_out("{}{}\n", line, !fits ? "" : row.fits ? " yes" : "  no");
+  print_out("{}{}\n", line, !fits ? "" : row.planned.fits ? " yes" : "  no");
   if (row.step.predicted_extra)
     print_out("      recompute {}\n      {} time predicted\n", wrapped(row.step.recompute, 64, "                "),
               predicted_percent(*row.step.predicted_extra, rates_of(config, row.step.precision).estimate));
@@ -175,7 +175,7 @@ void print_head(const RunConfig& config, const Plan& plan, std::size_t width) {
             config.train.replicas > 1 ? fmt::format(", {} replicas", config.train.replicas) : "");
   print_out("{}", stand_in_text(config, target.profile));
   if (plan.fit.any()) print_out("{}\n", plan.fit.to_text(target));
-  if (plan.batch) print_out("{}\n", to_text(*plan.batch, plan.fit.pool));
+  for (const std::string& message : plan.decisions.messages) print_out("{}\n", message);
   print_out("{}\n", header(plan.fit.any(), width));
 }
 
@@ -194,7 +194,7 @@ void print_end(const RunConfig& config, const Plan& plan) {
   if (alone) {
     print_details(plan.rows.front());
     if (config.data && !plan.rows.front().run) print_no_run(config);
-    print_out("{}", process_table(plan.target, plan.rows.front().reserved_bytes()));
+    print_out("{}", process_table(plan.target, plan.rows.front().planned.pool_bytes));
   } else {
     print_out("{}", process_table(plan.target, std::nullopt));
   }
@@ -225,10 +225,15 @@ int plan_config(PlanFlags options) {
     config = read_config(options.rows.common);
   }
   config.planned_for = profile;
-  const PlanTarget target = plan_target(config, profile);
-  const PlanFit fit = plan_fit(config, target, memory);
+  PlanTarget target = plan_target(config, profile);
+  target.memory = memory;
+  const PlanFit fit = plan_fit(config.memory, target);
   // A policy that is asked for fits all there is; what is chosen unasked, what was named.
   const StepGrid grid = read_grid(config, options.rows, options.rows.recompute.empty() ? fit.chosen_pool() : fit.pool);
+  const PlanRequest request{.batches = grid.batches,
+                            .precisions = grid.precisions,
+                            .recomputes = grid.recomputes,
+                            .arena_seconds = options.rows.seconds};
   const bool json = options.rows.json;
   const auto print = [&](const Plan& plan) {
     const std::size_t width = batch_width(plan.cases);
@@ -238,8 +243,7 @@ int plan_config(PlanFlags options) {
     else
       print_row(config, plan.rows.back(), plan.fit.any(), width);
   };
-  const Plan planned =
-      plan(config, target, {.grid = grid, .memory = memory, .arena_seconds = options.rows.seconds}, print);
+  const Plan planned = plan(config, target, request, print);
   if (!json) print_end(config, planned);
   return planned.any_fits() ? 0 : 4;
 }

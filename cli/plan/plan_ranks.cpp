@@ -32,7 +32,6 @@ std::vector<std::uint64_t> memory_of(const PlanRanksFlags& flags) {
 
 /// The run's, where there are data.
 std::uint64_t arena_of(const PlanRow& row) { return row.run ? row.run->arena_bytes : row.plan.arena.arena_bytes; }
-std::uint64_t peak_of(const PlanRow& row) { return row.run ? row.run->peak_bytes : row.plan.peak_bytes; }
 
 void print_json(const RankPlan& plan, int rank) {
   const PlanRow& row = plan.row();
@@ -44,11 +43,11 @@ void print_json(const RankPlan& plan, int rank) {
                                  {"arena_bytes", arena_of(row)},
                                  {"tree_bytes", plan.tree_bytes},
                                  {"exchange_bytes", plan.exchange_bytes},
-                                 {"peak_bytes", peak_of(row)},
-                                 {"pool_bytes", row.reserved_bytes()}};
+                                 {"peak_bytes", row.planned.peak_bytes},
+                                 {"pool_bytes", row.planned.pool_bytes}};
   if (plan.plan.fit.any()) {
     json["memory_bytes"] = plan.plan.fit.bytes;
-    json["fits"] = row.fits;
+    json["fits"] = row.planned.fits;
   }
   print_out("{}\n", json_text(json));
 }
@@ -76,10 +75,10 @@ void print_table(const RunConfig& config, const std::vector<RankPlan>& plans) {
          plan.count == 1 ? std::to_string(plan.first) : fmt::format("{} - {}", plan.first, plan.first + plan.count - 1),
          bounded ? format_byte_size(plan.plan.fit.bytes) : "-", shown(to_string(row.step.recompute), 24),
          format_byte_size(arena_of(row)), format_byte_size(plan.tree_bytes), format_byte_size(plan.exchange_bytes),
-         format_byte_size(peak_of(row)), format_byte_size(row.reserved_bytes()),
-         !bounded   ? ""
-         : row.fits ? "yes"
-                    : "no"});
+         format_byte_size(row.planned.peak_bytes), format_byte_size(row.planned.pool_bytes),
+         !bounded           ? ""
+         : row.planned.fits ? "yes"
+                            : "no"});
   }
   print_out("{}", table.to_string());
 }
@@ -92,7 +91,7 @@ int plan_ranks_and_print(const RunConfig& config, const PlanRanksFlags& flags) {
     for (std::size_t rank = 0; rank < plans.size(); ++rank) print_json(plans[rank], static_cast<int>(rank));
   else
     print_table(config, plans);
-  return std::ranges::all_of(plans, [](const RankPlan& plan) { return plan.row().fits; }) ? 0 : 4;
+  return std::ranges::all_of(plans, [](const RankPlan& plan) { return plan.row().planned.fits; }) ? 0 : 4;
 }
 
 }  // namespace bantam::cli

@@ -195,13 +195,13 @@ class PredictVerb {
       progress_->message(fmt::format("ignored: {} file{} of other suffixes, such as {}",
                                      format_count(images_.ignored.count), images_.ignored.count == 1 ? "" : "s",
                                      shown(images_.ignored.examples[0], 200)));
-    tell_unsupported();
+    report_unsupported();
     if (table_)
       for (const std::string& note : table_->notes) progress_->warning(note);
     std::size_t row = 0;
     const auto write = [&](const Prediction& prediction) {
       if (masks_ && prediction.error.empty()) masks_->write(prediction);
-      if (!prediction.error.empty()) tell_broken(prediction);
+      if (!prediction.error.empty()) report_broken(prediction);
       lines.write(writer.line(prediction, table_ ? table_->cells[row++] : std::vector<std::string>()));
     };
     const PredictOptions how = options(lines, writer.header());
@@ -260,7 +260,7 @@ class PredictVerb {
   }
 
   /// Images among the ignored files that are of types that are not read: they have no answer.
-  void tell_unsupported() {
+  void report_unsupported() {
     std::map<std::string, std::int64_t> suffixes;
     std::int64_t all = 0;
     for (const auto& [place, counts] : images_.ignored.unsupported_images)
@@ -277,7 +277,7 @@ class PredictVerb {
   }
 
   /// In every mode of progress, as an error is.
-  void tell_broken(const Prediction& prediction) {
+  void report_broken(const Prediction& prediction) {
     progress_->close();
     print_error("bantam: error: {}\n", shown_message(prediction.error));
   }

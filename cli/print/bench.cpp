@@ -9,6 +9,7 @@
 #include "bantam/base/error.h"
 #include "bantam/engine/graph/lower.h"
 #include "bantam/run/config/aliases.h"
+#include "bantam/run/fit/decisions.h"
 #include "bantam/run/fit/fitting.h"
 
 namespace bantam::cli {
@@ -64,8 +65,11 @@ StepGrid read_grid(const RunConfig& config, const BenchOptions& options, std::ui
   return grid;
 }
 
-std::vector<StepCase> bench_cases(const RunConfig& config, const BenchOptions& options, std::uint64_t bytes) {
-  return step_cases(config, read_grid(config, options, bytes), bytes);
+std::vector<StepCase> bench_cases(const RunConfig& config, const BenchOptions& options, const PlanTarget& target) {
+  const StepGrid grid = read_grid(config, options, plan_fit(config.memory, target).chosen_pool());
+  run::DecisionLog log;
+  const RunConfig decided = run::decide_step(config, target, grid.batches, log);
+  return step_cases(decided, grid, plan_fit(decided.memory, target).chosen_pool());
 }
 
 std::string add_extra(nlohmann::ordered_json& json, const RunConfig& config, const StepCase& row,

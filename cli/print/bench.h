@@ -7,6 +7,7 @@
 #include "bantam/base/json.h"
 #include "bantam/cli/options/options.h"
 #include "bantam/run/bench/measure.h"
+#include "bantam/run/fit/plan_target.h"
 #include "bantam/run/fit/step_grid.h"
 
 namespace bantam::cli {
@@ -24,10 +25,11 @@ void add_bench_options(CLI::App& command, BenchOptions& options);
 /// The settings that the flags vary. Throws ConfigError naming the flag; `bytes`: as step_cases.
 StepGrid read_grid(const RunConfig& config, const BenchOptions& options, std::uint64_t bytes);
 /// One case a row: by precision, then recompute, then batch, then mode. `auto` as recompute (the default where there
-/// are bytes to fit and the configuration says nothing) is the policy of least work that fits `bytes`. Throws
-/// ConfigError.
-std::vector<StepCase> bench_cases(const RunConfig& config, const BenchOptions& options, std::uint64_t bytes);
-/// Of a row whose recompute the program chose: its predicted extra time beside the measured one, for which the step
+/// are bytes to fit and the configuration says nothing) is the policy of least work that fits what the configuration
+/// leaves the target's pool; a batch size that is `auto` is decided for the target. Throws ConfigError, and OutOfMemory
+/// where no batch fits.
+std::vector<StepCase> bench_cases(const RunConfig& config, const BenchOptions& options, const PlanTarget& target);
+/// Adds to a row whose recompute the program chose its predicted extra time beside the measured one, for which the step
 /// without recompute is measured too. Adds both to `json`; returns two lines, each after a newline. "" for other rows.
 std::string add_extra(nlohmann::ordered_json& json, const RunConfig& config, const StepCase& row,
                       const StepMeasurement& measured, const BenchOptions& options);

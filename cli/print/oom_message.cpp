@@ -171,7 +171,7 @@ std::string wrap_lines(const std::string& text, std::size_t width, std::size_t f
 /// What would do without a change, and what that is of: a budget where that is the less, else a limit.
 std::string needed_text(const RunConfig& config, const PlanTarget& target, std::uint64_t pool_bytes) {
   const std::uint64_t budget = config.memory.budget;
-  if (budget > 0 && budget == bytes_to_fit(config, target))
+  if (budget > 0 && budget == bytes_to_fit(config.memory, target))
     return fmt::format("\n  {} it needs a budget of {}.", config.recompute_given ? "As it is," : "Without recompute,",
                        format_byte_size(pool_bytes));
   return fmt::format("\n  As it is, it needs a limit of {}.",
@@ -184,7 +184,7 @@ OutOfMemory explain(const OutOfMemory& error, const RunConfig& config, const Oom
   const Graph& graph = config.model.graph;
   try {
     const PlanTarget target = measured_target(config);
-    if (refused_shares(config, target, 0)) return error;
+    if (refused_shares(config.memory, target, 0)) return error;
     std::string text = std::string(error.what()) + "\n";
     const OomAdvice advice = advise(graph, question);
     const bool before_it_began = error.facts().in_use_bytes == 0;
@@ -193,7 +193,7 @@ OutOfMemory explain(const OutOfMemory& error, const RunConfig& config, const Oom
     if (before_it_began) text += planned_holders(graph, question.step, advice.needed_bytes);
     text += advice_text(advice, question.bytes);
     if (of_run) text += data_advice(config, advice, question.bytes);
-    // A run that was refused for its planned pool has been told what it needs, by what was measured.
+    // A run that was refused for its planned pool has the bytes that it needs in its message, by what was measured.
     if (error.facts().requested_bytes != advice.needed_bytes) text += needed_text(config, target, advice.needed_bytes);
     return OutOfMemory(wrap_lines(text, kColumns, kColumns - kPrefix), error.facts());
   } catch (const Error&) {  // no advice is no reason to lose the error

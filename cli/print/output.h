@@ -12,7 +12,7 @@
 
 namespace bantam::cli {
 
-/// Writes `printable(text)`. What cannot be written is for main() to tell.
+/// Writes `printable(text)`. What cannot be written is reported by main().
 void write_text(std::string_view text, std::FILE* to = stdout);
 
 /// Writes a file's text, byte by byte where a program or a file receives it; on a terminal as `write_text`.

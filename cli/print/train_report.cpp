@@ -105,10 +105,10 @@ void ProgressCallback::on_smaller_micro_batch(const SmallerMicroBatchEvent& even
 namespace {
 
 /// Empty where accuracy means nothing.
-std::string accuracy_name_of(const TrainOutcome& outcome) {
-  return std::string(outcome.config.train.loss.loss == nullptr ? kAccuracy : run::accuracy_name(outcome.config));
+std::string accuracy_name_of(const run::Outcome& outcome) {
+  return std::string(outcome.config->train.loss.loss == nullptr ? kAccuracy : run::accuracy_name(*outcome.config));
 }
-std::string accuracy_title(const TrainOutcome& outcome) {
+std::string accuracy_title(const run::Outcome& outcome) {
   std::string name = accuracy_name_of(outcome);
   std::ranges::replace(name, '_', ' ');
   return name;
@@ -153,10 +153,10 @@ std::string matrix_lines(const Metrics& metrics, std::size_t columns) {
 }
 
 /// "3 epochs, 120 updates"; "243 updates (7.6 epochs)" where the updates are the run's length.
-std::string length_of(const TrainOutcome& outcome) {
+std::string length_of(const run::Outcome& outcome) {
   const TrainResult& result = outcome.result;
   const std::string updates = fmt::format("{} update{}", format_count(result.updates), result.updates == 1 ? "" : "s");
-  const run::RunConfig& config = outcome.config;
+  const run::RunConfig& config = *outcome.config;
   if (config.train.updates == 0 || !config.data)
     return fmt::format("{} epoch{}, {}", result.epochs, result.epochs == 1 ? "" : "s", updates);
   const std::int64_t each = run::updates_per_epoch(config, config.data->pipeline.batch_size);
@@ -177,7 +177,7 @@ std::string memory_lines(const MemoryStats& memory, std::uint64_t planned_peak_b
   return text;
 }
 
-std::string process_lines(const TrainOutcome& outcome) {
+std::string process_lines(const run::Outcome& outcome) {
   std::string text = fmt::format("  {:<12}{} counted for the process ({})\n", "",
                                  format_byte_size(outcome.process.bytes), to_string(outcome.process.method));
   for (const OverheadLine& line : outcome.overhead)
@@ -188,7 +188,7 @@ std::string process_lines(const TrainOutcome& outcome) {
 }  // namespace
 
 std::string closing_summary(const TrainReport& report) {
-  const TrainOutcome& outcome = report.outcome;
+  const run::Outcome& outcome = report.outcome;
   const TrainResult& result = outcome.result;
   std::string text;
   if (outcome.finished_before) return text;
@@ -201,15 +201,16 @@ std::string closing_summary(const TrainReport& report) {
     text = fmt::format("stopped in epoch {} after {} of its updates; go on with\n  bantam train --resume {}\n",
                        result.epoch + 1, result.update, outcome.folder.string());
   else
-    text = fmt::format(
-        "{}: {} in {} on {}, {}\n", outcome.config.model.name, length_of(outcome), format_duration(report.seconds),
-        run::devices_text(outcome.config.device, outcome.config.dealt.size()), to_string(outcome.config.precision));
+    text = fmt::format("{}: {} in {} on {}, {}\n", outcome.config->model.name, length_of(outcome),
+                       format_duration(report.seconds),
+                       run::devices_text(outcome.config->device, outcome.config->assigned.size()),
+                       to_string(outcome.config->precision));
   if (result.stopped_early) text += fmt::format("  {:<12}{}\n", "ended", outcome.reason);
   const std::string accuracy = accuracy_title(outcome);
   if (result.test.samples > 0) text += metrics_line("test", result.test, accuracy);
   if (result.validation.samples > 0) text += metrics_line("validation", result.validation, accuracy);
   if (result.train.samples > 0) text += metrics_line("training", result.train, accuracy);
-  if (const auto& watched = outcome.config.checkpoint.best; watched && outcome.best_epoch > 0)
+  if (const auto& watched = outcome.config->checkpoint.best; watched && outcome.best_epoch > 0)
     text += fmt::format("  {:<12}{} {:.4f} in epoch {}: weights-best.safetensors, `--checkpoint best`\n", "best",
                         watched->metric, outcome.best, outcome.best_epoch);
   text += matrix_lines(result.test.samples > 0 ? result.test : result.validation, report.columns);
@@ -225,7 +226,7 @@ std::string closing_summary(const TrainReport& report) {
     text += fmt::format("  {:<12}{:.2f} s from the start to the first updates' results\n", "", report.start_seconds);
   text += memory_lines(outcome.memory, outcome.planned_peak_bytes);
   if (!outcome.overhead.empty()) text += process_lines(outcome);
-  if (const std::size_t ranks = outcome.config.dealt.size(); ranks > 1)
+  if (const std::size_t ranks = outcome.config->assigned.size(); ranks > 1)
     text += fmt::format("  {:<12}{} among {} ranks; memory is rank 0's\n", "exchange",
                         outcome.transport.empty() ? "TCP" : outcome.transport, ranks);
   if (outcome.host && outcome.pinned)
@@ -237,17 +238,17 @@ std::string closing_summary(const TrainReport& report) {
                         format_byte_size(outcome.weights->bytes), format_byte_size(outcome.weights->gzip_bytes),
                         100.0 * static_cast<double>(outcome.weights->gzip_bytes) /
                             static_cast<double>(std::max<std::uint64_t>(outcome.weights->bytes, 1)));
-  const bool averages = outcome.config.train.optimizer.ema.has_value();
+  const bool averages = outcome.config->train.optimizer.ema.has_value();
   text += fmt::format("  {:<12}{}/\n  {:<12}  run.json config.yaml metrics.jsonl weights.safetensors{} checkpoints/\n",
                       "files", outcome.folder.string(), "", averages ? " weights-ema.safetensors" : "");
-  if (const run::LogConfig& log = outcome.config.log; log.histograms > 0 || log.tensorboard)
+  if (const run::LogConfig& log = outcome.config->log; log.histograms > 0 || log.tensorboard)
     text += fmt::format("  {:<12} {}{}\n", "", log.histograms > 0 ? " histograms.jsonl" : "",
                         log.tensorboard ? " tensorboard/" : "");
   return text;
 }
 
 nlohmann::ordered_json closing_json(const TrainReport& report) {
-  const TrainOutcome& outcome = report.outcome;
+  const run::Outcome& outcome = report.outcome;
   const TrainResult& result = outcome.result;
   const Metrics& best = result.validation.samples > 0 ? result.validation : result.train;
   const std::string accuracy = accuracy_name_of(outcome);
@@ -257,15 +258,15 @@ nlohmann::ordered_json closing_json(const TrainReport& report) {
                {"epochs", result.epoch},
                {"seconds", report.seconds},
                {"run_dir", outcome.folder.string()},
-               {"model", outcome.config.model.name},
+               {"model", outcome.config->model.name},
                {"parameters", outcome.parameters},
                {"batch", outcome.effective_batch},
-               {"precision", to_string(outcome.config.precision)},
-               {"recompute", to_string(outcome.config.recompute)},
-               {"device", to_string(outcome.config.device)},
-               {"ranks", std::max<std::size_t>(1, outcome.config.dealt.size())},
+               {"precision", to_string(outcome.config->precision)},
+               {"recompute", to_string(outcome.config->recompute)},
+               {"device", to_string(outcome.config->device)},
+               {"ranks", std::max<std::size_t>(1, outcome.config->assigned.size())},
                {"transport", outcome.transport},
-               {"seed", outcome.config.seed},
+               {"seed", outcome.config->seed},
                {"updates", result.updates},
                {"stopped", result.stopped},
                {"stopped_early", result.stopped_early},

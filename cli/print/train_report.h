@@ -20,7 +20,7 @@ class ProgressCallback : public Callback {
   explicit ProgressCallback(Progress& progress) : progress_(progress) {}
   /// The allocator whose memory is shown, before the first event.
   void show_memory_of(BfcAllocator& memory) { memory_ = &memory; }
-  /// What accuracy is called (run::accuracy_name): a literal; empty where no sample is right or wrong.
+  /// The name of accuracy (run::accuracy_name): a literal; empty where no sample is right or wrong.
   void name_accuracy(std::string_view name) { accuracy_name_ = name; }
   bool observes() const override { return true; }
   void on_progress(const ProgressEvent& event) override;
@@ -44,7 +44,7 @@ class ProgressCallback : public Callback {
 
 /// The outcome of a run, and the program's own measurements.
 struct TrainReport {
-  const TrainOutcome& outcome;
+  const run::Outcome& outcome;
   double seconds = 0;        ///< all of it: reading data, training, evaluation, saving
   double start_seconds = 0;  ///< from the command's start until the first updates' metrics were there
   std::size_t columns = 80;  ///< that a matrix may take

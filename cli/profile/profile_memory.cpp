@@ -21,7 +21,6 @@
 #include "bantam/cli/profile/profile.h"
 #include "bantam/cli/profile/profile_files.h"
 #include "bantam/run/fit/fitting.h"
-#include "bantam/run/fit/plan_fit.h"
 
 namespace bantam::cli {
 namespace fs = std::filesystem;
@@ -58,11 +57,9 @@ std::vector<std::int64_t> curve_around(std::int64_t batch) {
 
 /// The step as `bench memory` would run it: `auto` solved, and recompute chosen where there is something to fit.
 StepCase step_case(const RunConfig& config, const Options& options, const PlanTarget& target) {
-  const PlanFit fit = plan_fit(config, target, 0);
   BenchOptions rows{.recompute = options.recompute};
-  if (options.batch > 0 || config.data)
-    rows.batch_sizes = std::to_string(options.batch > 0 ? options.batch : settled_batch(config, target, fit));
-  const std::vector<StepCase> cases = bench_cases(config, rows, fit.chosen_pool());
+  if (options.batch > 0) rows.batch_sizes = std::to_string(options.batch);
+  const std::vector<StepCase> cases = bench_cases(config, rows, target);
   if (cases.size() != 1)
     throw ConfigError(fmt::format("--recompute: expected one policy, got '{}'", options.recompute));
   return cases.front();
@@ -71,7 +68,7 @@ StepCase step_case(const RunConfig& config, const Options& options, const PlanTa
 /// Throws ConfigError where the folder holds a profile already.
 void require_free(const fs::path& folder, bool overwrite) {
   if (folder.empty() || overwrite) return;
-  std::error_code error;  // of a folder that cannot be: told where it is made
+  std::error_code error;  // of a folder that cannot be: reported where it is made
   for (const char* file : kFiles)
     if (fs::exists(folder / file, error))
       throw ConfigError(fmt::format("--out: {} holds a profile already ({}); name another folder, or --overwrite",

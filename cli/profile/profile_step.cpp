@@ -17,8 +17,7 @@
 #include "bantam/cli/profile/profile.h"
 #include "bantam/cli/profile/step_files.h"
 #include "bantam/cli/profile/step_profile_report.h"
-#include "bantam/run/fit/fitting.h"
-#include "bantam/run/fit/plan_fit.h"
+#include "bantam/run/fit/decisions.h"
 #include "bantam/run/fit/step_grid.h"
 #include "bantam/run/profile/step_xspace.h"
 
@@ -42,10 +41,12 @@ struct Options {
 
 /// The step as `bantam train` runs it.
 StepCase step_case(const RunConfig& config, const Options& options) {
-  const PlanFit fit = plan_fit(config, plan_target(config, {}), 0);
+  const PlanTarget target = plan_target(config, {});
   StepGrid grid{.modes = {config.train.mode}, .whole_run = true};
   if (options.batch > 0) grid.batches = {options.batch};
-  return step_cases(config, grid, fit.chosen_pool()).front();
+  DecisionLog log;
+  const RunConfig decided = decide_step(config, target, grid.batches, log);
+  return step_cases(decided, grid, plan_fit(decided.memory, target).chosen_pool()).front();
 }
 
 /// Before steps are run for it.

@@ -73,7 +73,7 @@ class ReportVerb {
       const std::string page = run_page(reports);
       write(page);
       progress_.close();
-      tell(reports, page.size());
+      print_end(reports, page.size());
       return 0;
     } catch (const run::EvaluationStopped& stopped) {
       progress_.message(stopped.what());
@@ -136,7 +136,7 @@ class ReportVerb {
     throw run::EvaluationStopped(fmt::format("stopped; {} shows the run as it was", out_.string()));
   }
 
-  void tell(const std::vector<run::RunReport>& reports, std::size_t bytes) const {
+  void print_end(const std::vector<run::RunReport>& reports, std::size_t bytes) const {
     if (flags_.json) {
       print_out("{}\n", json_text(json_of(reports, bytes)));
       return;

@@ -35,7 +35,7 @@ class SweepPrinter : public SweepObserver {
   void on_ended_before(std::size_t) override { ++ended_before_; }
 
   RunListeners on_begin(std::size_t index, const RunConfig& config) override {
-    tell_ended_before();
+    report_ended_before();
     stop_.begin_start();
     begun_ = Clock::now();
     config_ = config;
@@ -45,7 +45,7 @@ class SweepPrinter : public SweepObserver {
     return {.observer = &*printer_, .callbacks = {callback_}};
   }
 
-  void on_end(std::size_t index, const TrainOutcome& outcome) override {
+  void on_end(std::size_t index, const run::Outcome& outcome) override {
     seconds_ += seconds_since(begun_);
     wall_.push_back(seconds_since(begun_));
     ++ended_;
@@ -53,7 +53,7 @@ class SweepPrinter : public SweepObserver {
     state.seconds = seconds_since(begun_);
     state.eta_seconds = seconds_ / static_cast<double>(ended_) * static_cast<double>(state.runs - state.run);
     const Metrics& last = outcome.result.validation.samples > 0 ? outcome.result.validation : outcome.result.train;
-    if (const std::string_view name = run::accuracy_name(outcome.config); !name.empty())
+    if (const std::string_view name = run::accuracy_name(*outcome.config); !name.empty())
       state.values.emplace_back(name, last.accuracy);
     state.values.emplace_back("loss", last.loss);
     progress_.run_end(state);
@@ -65,7 +65,7 @@ class SweepPrinter : public SweepObserver {
                                   sweep_.text_of(sweep_.runs()[index]), shown_message(explained(error))));
   }
 
-  /// Of each run that has ended in this session.
+  /// Wall seconds of each run that has ended in this session.
   const std::vector<double>& wall() const { return wall_; }
 
  private:
@@ -75,7 +75,7 @@ class SweepPrinter : public SweepObserver {
             .setting = sweep_.text_of(sweep_.runs()[index])};
   }
 
-  void tell_ended_before() {
+  void report_ended_before() {
     if (ended_before_ > 0)
       progress_.message(fmt::format("{} of {} in {} ended before", ended_before_, counted(sweep_.runs().size(), "run"),
                                     sweep_.folder().string()));

@@ -53,7 +53,7 @@ double seconds_between(Clock::time_point from, Clock::time_point to) {
   return std::chrono::duration<double>(to - from).count();
 }
 
-struct TrainOptions {
+struct TrainFlags {
   CommonOptions common;
   std::string resume, run_dir, progress = "auto";
   bool overwrite = false, accept_changes = false, json = false, verify = false;
@@ -83,7 +83,7 @@ RunConfig read_config_of(const RunDirectory& run, const std::vector<std::string>
 }
 
 /// The configuration of a new run, or of the run to go on with, with the flags' overrides.
-RunConfig read_train_config(const TrainOptions& options, const RunDirectory* resumed) {
+RunConfig read_train_config(const TrainFlags& options, const RunDirectory* resumed) {
   std::string path = options.common.config;
   std::vector<std::string> overrides = all_overrides(options.common);
   if (resumed != nullptr) {
@@ -117,8 +117,8 @@ void print_result(const std::string& text) {
   std::fflush(stdout);
 }
 
-std::string finished_message(const TrainOutcome& outcome) {
-  const run::TrainConfig& train = outcome.config.train;
+std::string finished_message(const run::Outcome& outcome) {
+  const run::TrainConfig& train = outcome.config->train;
   const std::string folder = outcome.folder.string();
   if (outcome.result.stopped_early)
     return fmt::format("{} has ended: {}; train.stop_early=off or a larger patience goes on", folder, outcome.reason);
@@ -133,7 +133,7 @@ std::string finished_message(const TrainOutcome& outcome) {
 }
 
 /// The closing summary; of a trial what it found.
-void print_outcome(const TrainOptions& options, const TrainOutcome& outcome, Clock::time_point start,
+void print_outcome(const TrainFlags& options, const run::Outcome& outcome, Clock::time_point start,
                    const TrainPrinter& printer) {
   if (options.is_trial()) return print_result(options.json ? trial_json(outcome) : printable(trial_text(outcome)));
   TrainReport report{.outcome = outcome,
@@ -144,7 +144,7 @@ void print_outcome(const TrainOptions& options, const TrainOutcome& outcome, Clo
 }
 
 /// A sweep of one setting.
-int run_repeated(const TrainOptions& options) {
+int run_repeated(const TrainFlags& options) {
   if (options.common.config.empty())
     throw ConfigError("train: name a CONFIG, e.g. configs/quickstart.yaml, beside --repeat");
   if (const LaunchEnvironment launched = read_launch_environment(); launched.size > 1)
@@ -159,7 +159,7 @@ int run_repeated(const TrainOptions& options) {
 }
 
 /// The page of the run, where it is asked for; from its beginning until the end of this verb.
-std::unique_ptr<RunServer> serve_run(const TrainOptions& options, Progress& progress, TrainPrinter& printer) {
+std::unique_ptr<RunServer> serve_run(const TrainFlags& options, Progress& progress, TrainPrinter& printer) {
   if (options.serve < 0) return nullptr;
   auto server = std::make_unique<RunServer>(options.serve);
   progress.message(fmt::format("the run's page is at http://127.0.0.1:{}/", server->port()));
@@ -175,13 +175,13 @@ struct QuietRank : RunObserver {
   StopOnSignal& stop;
 };
 
-int threads_of(const TrainOptions& options, const TrainRanks* ranks) {
+int threads_of(const TrainFlags& options, const TrainRanks* ranks) {
   const int asked = options.common.threads;
   return asked > 0 || ranks == nullptr ? asked : ranks->threads();
 }
 
 /// The GPUs of this host's ranks, where --gpus names them.
-std::vector<Device> gpus_of(const TrainOptions& options) {
+std::vector<Device> gpus_of(const TrainFlags& options) {
   if (options.gpus.empty()) return {};
   std::vector<Device> gpus = run::parse_gpus(options.gpus);
   run::require_gpus(gpus, cuda_device_count(), cuda_unavailable_reason());
@@ -189,13 +189,13 @@ std::vector<Device> gpus_of(const TrainOptions& options) {
 }
 
 /// How many ranks the flags say; 0: they do not.
-int asked_ranks(const TrainOptions& options) {
+int asked_ranks(const TrainFlags& options) {
   return options.gpus.empty() ? options.ranks : static_cast<int>(run::parse_gpus(options.gpus).size());
 }
 
 /// How many ranks train, as flags and launcher say. Throws ConfigError where the two disagree, or where a run of
 /// several was asked for what only one can do.
-int ranks_of(const TrainOptions& options, const LaunchEnvironment& launched) {
+int ranks_of(const TrainFlags& options, const LaunchEnvironment& launched) {
   const int asked = asked_ranks(options), ranks = launched.size > 1 || asked == 0 ? launched.size : asked;
   if (options.ranks > 0 && options.ranks != ranks)
     throw ConfigError(fmt::format("--ranks {}: {} has started {} ranks", options.ranks, launched.launcher, ranks));
@@ -208,7 +208,7 @@ int ranks_of(const TrainOptions& options, const LaunchEnvironment& launched) {
 }
 
 /// A rank other than 0.
-int train_beside(const TrainOptions& options, const LaunchEnvironment& launched) {
+int run_worker(const TrainFlags& options, const LaunchEnvironment& launched) {
   StopOnSignal stop(true);
   const auto asked = [&stop] { return stop.requested(); };
   const std::string who = fmt::format("rank {}: ", launched.rank);
@@ -217,20 +217,19 @@ int train_beside(const TrainOptions& options, const LaunchEnvironment& launched)
   try {
     (void)ranks_of(options, launched);
     ranks = TrainRanks::join(launched, asked, gpus_of(options));
-    const TrainOutcome outcome = run::train_beside({.threads = threads_of(options, ranks.get()),
-                                                    .stop = asked,
-                                                    .stop_start = asked,
-                                                    .observer = &quiet,
-                                                    .ranks = ranks->ranks(),
-                                                    .signal = [&stop] { return stop.signal(); }});
+    const run::Outcome outcome =
+        run::train_worker({.threads = threads_of(options, ranks.get()), .stop = asked},
+                          {.observer = &quiet, .ranks = ranks->ranks(), .stop_start = asked, .signal = [&stop] {
+                             return stop.signal();
+                           }});
     return outcome.result.stopped && outcome.signal != 0 ? stop_exit_code(outcome.signal) : 0;
   } catch (const StoppedBeforeTraining&) {
     return stop_exit_code(stop.signal());
   } catch (const CommunicationError& error) {
     if (ranks != nullptr) return ranks->report(error);
     if (stop.requested()) return stop_exit_code(stop.signal());
-    return launched.launcher == kOwnLauncher ? int{kFailed} : report_exception(who);  // rank 0 tells
-  } catch (const NotFiniteError&) {                                                   // which rank 0 tells
+    return launched.launcher == kOwnLauncher ? int{kFailed} : report_exception(who);  // rank 0 reports
+  } catch (const NotFiniteError&) {                                                   // which rank 0 reports
     return kNotFinite;
   } catch (const std::exception&) {
     return report_exception(who);
@@ -240,7 +239,7 @@ int train_beside(const TrainOptions& options, const LaunchEnvironment& launched)
 /// Rank 0, or the only one.
 class TrainCommand {
  public:
-  explicit TrainCommand(const TrainOptions& options)
+  explicit TrainCommand(const TrainFlags& options)
       : options_(options),
         progress_(parse_progress_mode(options.progress, stderr), stderr),
         printer_(progress_, stop_) {}
@@ -279,11 +278,12 @@ class TrainCommand {
   int train_config(const RunConfig& config, const RunDirectory* resumed) {
     std::optional<TrialFolder> trial;
     if (options_.is_trial()) trial.emplace();
+    const TrialFolder* const folder = trial ? &*trial : nullptr;
     const std::unique_ptr<RunServer> server = serve_run(options_, progress_, printer_);
-    tell_ranks();
+    notify_ranks();
     Callback* const callbacks[] = {&printer_.shown};
     try {
-      const TrainOutcome outcome = train(config, run_options(resumed, trial ? &*trial : nullptr), callbacks);
+      const run::Outcome outcome = train(config, run_options(folder), callbacks, hooks(resumed, folder));
       if (outcome.finished_before) progress_.message(finished_message(outcome));
       print_outcome(options_, outcome, start_, printer_);
       if (ranks_ != nullptr) ranks_->wait();
@@ -298,24 +298,27 @@ class TrainCommand {
     }
   }
 
-  run::TrainRunOptions run_options(const RunDirectory* resumed, const TrialFolder* trial) {
+  run::TrainOptions run_options(const TrialFolder* trial) {
     return {.threads = threads_of(options_, ranks_.get()),
-            .run_dir = trial != nullptr ? trial->path() : std::filesystem::path(options_.run_dir),
+            .folder = trial != nullptr ? trial->path() : std::filesystem::path(options_.run_dir),
             .overwrite = options_.overwrite,
-            .resume = resumed,
             .accept_changes = options_.accept_changes,
-            .stop = [this] { return options_.dry_run || stop_.requested(); },
-            .stop_start = [this] { return stop_.requested(); },
-            .command = run::command_line(),
-            .observer = &printer_,
+            .stop = [this] { return options_.dry_run || stop_.requested(); }};
+  }
+
+  run::RunHooks hooks(const RunDirectory* resumed, const TrialFolder* trial) {
+    return {.observer = &printer_,
             .ranks = ranks_ != nullptr ? ranks_->ranks() : run::RunRanks(),
+            .resume = resumed,
+            .stop_start = [this] { return stop_.requested(); },
+            .signal = [this] { return stop_.signal(); },
+            .command = run::command_line(),
             // A trial keeps nothing; the run that it is for would lie below the current folder.
-            .disk = {.strict = options_.strict_disk, .folder = trial != nullptr ? "runs" : ""},
-            .signal = [this] { return stop_.signal(); }};
+            .disk = {.strict = options_.strict_disk, .folder = trial != nullptr ? "runs" : ""}};
   }
 
   /// Messages of a rank's failure name the run's folder. What was trained until then is written, however long it takes.
-  void tell_ranks() {
+  void notify_ranks() {
     if (ranks_ == nullptr) return;
     printer_.on_write = [this](bool writes) { ranks_->pause_end(writes); };
     printer_.on_folder = [this, next = printer_.on_folder](const std::filesystem::path& folder) {
@@ -324,7 +327,7 @@ class TrainCommand {
     };
   }
 
-  const TrainOptions& options_;
+  const TrainFlags& options_;
   const Clock::time_point start_ = Clock::now();
   StopOnSignal stop_;
   Progress progress_;
@@ -332,10 +335,10 @@ class TrainCommand {
   std::unique_ptr<TrainRanks> ranks_;  // null: the run has one
 };
 
-int run_train(const TrainOptions& options) {
+int run_train(const TrainFlags& options) {
   std::signal(SIGPIPE, SIG_IGN);  // a reader of the progress that goes away must not end the run
   const LaunchEnvironment launched = read_launch_environment();
-  return launched.rank > 0 ? train_beside(options, launched) : TrainCommand(options).run(launched);
+  return launched.rank > 0 ? run_worker(options, launched) : TrainCommand(options).run(launched);
 }
 
 }  // namespace
@@ -343,7 +346,7 @@ int run_train(const TrainOptions& options) {
 void add_train(CLI::App& app, Action& action) {
   CLI::App* command = app.add_subcommand("train", "Train a model");
   command->footer(kAbout);
-  const auto options = std::make_shared<TrainOptions>();
+  const auto options = std::make_shared<TrainFlags>();
   add_common_options(*command, options->common);
   command->get_option("CONFIG")->required(false);
   add_precision_flag(*command, options->common);

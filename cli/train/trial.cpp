@@ -60,8 +60,8 @@ void pack_nothing(RunConfig& config) {
   if (config.data && run::packs_into_run(*config.data)) config.data->pipeline.cache = CacheKind::off;
 }
 
-std::string trial_text(const TrainOutcome& outcome) {
-  const RunConfig& config = outcome.config;
+std::string trial_text(const run::Outcome& outcome) {
+  const RunConfig& config = *outcome.config;
   const std::int64_t batch = config.data->pipeline.batch_size, updates = run::updates_per_epoch(config, batch);
   std::string text =
       fmt::format("{} on {}, {}: {} of {} of {}, {}, {} at the peak\n", config.model.name, to_string(config.device),
@@ -81,8 +81,8 @@ std::string trial_text(const TrainOutcome& outcome) {
   return text + (result.updates > 0 ? "nothing was kept\n" : "dry run: ready to train; nothing was trained or kept\n");
 }
 
-std::string trial_json(const TrainOutcome& outcome) {
-  const RunConfig& config = outcome.config;
+std::string trial_json(const run::Outcome& outcome) {
+  const RunConfig& config = *outcome.config;
   const std::int64_t batch = config.data->pipeline.batch_size;
   nlohmann::ordered_json json = {{"model", config.model.name},
                                  {"device", to_string(config.device)},

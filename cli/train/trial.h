@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "bantam/cli/options/run_names.h"
-#include "bantam/run/train/train.h"
+#include "bantam/run/run.h"
 
 namespace bantam::cli {
 
@@ -34,8 +34,8 @@ void limit_held_out(RunConfig& config, std::int64_t batches);
 /// lie in memory: samples are read as they are used, to the same bits. A folder that the configuration names stays.
 void pack_nothing(RunConfig& config);
 
-/// What the trial found, in words or as JSON: a dry run, where nothing was trained, or a few updates.
-std::string trial_text(const TrainOutcome& outcome);
-std::string trial_json(const TrainOutcome& outcome);
+/// The result of the trial, in words or as JSON: a dry run, where nothing was trained, or a few updates.
+std::string trial_text(const run::Outcome& outcome);
+std::string trial_json(const run::Outcome& outcome);
 
 }  // namespace bantam::cli

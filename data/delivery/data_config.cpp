@@ -561,7 +561,7 @@ bool saves_decoding(const DataOptions& options) {
 
 }  // namespace
 
-void settle_cache(DataOptions& options, const CacheRoom& room) {
+void decide_cache(DataOptions& options, const CacheRoom& room) {
   if (options.pipeline.cache != CacheKind::automatic) return;
   options.cache_is_auto = true;
   std::uint64_t bytes = resident_bytes(options);
@@ -578,7 +578,7 @@ void settle_cache(DataOptions& options, const CacheRoom& room) {
     options.pipeline.cache = gathers_on_device && bytes <= room.device_bytes ? CacheKind::device : CacheKind::ram;
 }
 
-void settle_decoder(DataOptions& options, Device device) {
+void decide_decoder(DataOptions& options, Device device) {
   if (options.decode == DecodeKind::automatic) options.decode = DecodeKind::cpu;
   if (options.decode == DecodeKind::gpu && device.kind != DeviceKind::cuda)
     throw ConfigError(fmt::format(
@@ -649,7 +649,7 @@ OpenedData open_data(Runtime& runtime, DataOptions options, Device device, std::
       if (reader != nullptr) reader->check(options.verify, runtime.threads());
   PipelineOptions evaluated = evaluation_pipeline(options.pipeline);
   evaluated.batch_size = evaluated_batch(options);
-  settle_decoder(options, device);
+  decide_decoder(options, device);
   OpenedData data;
   data.readers_memory = charge_to_limit(runtime, resident_bytes(options), device);
   const std::shared_ptr<GpuDecoder> decoder = open_decoder(runtime, options, device);
@@ -690,7 +690,7 @@ class Charged : public WrappedReader {
 std::unique_ptr<BatchSource> open_evaluated(Runtime& runtime, std::shared_ptr<const SampleReader> samples,
                                             DataOptions options, Device device, std::shared_ptr<BrokenSamples> broken) {
   if (!device.meta) samples->check(options.verify, runtime.threads());
-  settle_decoder(options, device);
+  decide_decoder(options, device);
   PipelineOptions pipeline = evaluation_pipeline(options.pipeline);
   pipeline.batch_size = evaluated_batch(options);
   pipeline.cache = CacheKind::off;

@@ -37,7 +37,7 @@ struct EvaluationOptions {
 
 /// Who decodes JPEG files.
 enum class DecodeKind : std::uint8_t {
-  automatic,  ///< whoever opens the data decides (settle_decoder); until then the same as cpu
+  automatic,  ///< whoever opens the data decides (decide_decoder); until then the same as cpu
   cpu,        ///< libjpeg-turbo, by the workers
   gpu         ///< nvJPEG on the step's GPU, as far as it can (GpuDecoder), and the CPU else
 };
@@ -66,7 +66,7 @@ struct DataOptions {
   bool skips_broken = false;  ///< samples that cannot be read or decoded; else the first one is an error
   ValidationOptions validation;
   PipelineOptions pipeline;
-  bool cache_is_auto = false;    ///< `pipeline.cache` is what settle_cache has chosen
+  bool cache_is_auto = false;    ///< `pipeline.cache` is what decide_cache has chosen
   EvaluationOptions evaluation;  ///< not of `data:`: whoever trains says it
   /// Likewise: called while a set ("training", "validation", "test") is read or packed, by one thread at a time. What
   /// it throws ends it.
@@ -130,14 +130,14 @@ struct CacheRoom {
 /// samples are null where the validation samples are the test samples.
 SampleSplits open_splits(const DataOptions& options, std::uint64_t seed);
 
-/// Settles `cache: auto`: device where the set fits there and its samples can be gathered there (one int32 target, no
+/// Decides `cache: auto`: device where the set fits there and its samples can be gathered there (one int32 target, no
 /// stage of workers), else ram. Where it does not fit host memory, which `device` reads it into first, beside what
 /// readers occupy: disk where a cache keeps decoded samples of image files and they fit the disk, else off. Other
 /// values are not changed.
-void settle_cache(DataOptions& options, const CacheRoom& room);
+void decide_cache(DataOptions& options, const CacheRoom& room);
 
-/// Settles `decode: auto`: cpu, whatever the device. Throws ConfigError where `gpu` does not suit the device.
-void settle_decoder(DataOptions& options, Device device);
+/// Decides `decode: auto`: cpu, whatever the device. Throws ConfigError where `gpu` does not suit the device.
+void decide_decoder(DataOptions& options, Device device);
 
 /// A run's batches. All sources share the runtime, which must outlive them.
 struct OpenedData {

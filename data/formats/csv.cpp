@@ -164,7 +164,7 @@ class CsvSet {
   /// From now on the training rows are these.
   void fit_to(std::span<const std::int32_t> rows) const;
   /// See SampleReader.
-  std::vector<std::pair<std::string, std::string>> settled_keys() const;
+  std::vector<std::pair<std::string, std::string>> decided_keys() const;
   std::vector<std::string> notes(CsvPart part) const;
   bool has_presence() const {
     return (options_.columns.labels.size() > 1 && !options_.columns.one_hot) || !options_.columns.separator.empty();
@@ -350,7 +350,7 @@ void CsvSet::number_labels(CsvTable& table) const {
     for (std::int32_t& label : set) label = numbers[static_cast<std::size_t>(label)];
 }
 
-std::vector<std::pair<std::string, std::string>> CsvSet::settled_keys() const {
+std::vector<std::pair<std::string, std::string>> CsvSet::decided_keys() const {
   std::vector<std::pair<std::string, std::string>> keys;
   const std::vector<CsvColumn>& features = table(kTrain).features;
   const auto is_named = [](const CsvColumn& column) { return !column.name.empty(); };
@@ -496,7 +496,7 @@ class CsvNumbers : public SampleReader {
   std::vector<std::string> notes() const override { return set_->notes(part_); }
   bool sorted_by_class() const override { return stands_class_after_class(table()); }
   std::uint64_t resident_bytes() const override { return static_cast<std::uint64_t>(table().bytes()); }
-  std::vector<std::pair<std::string, std::string>> settled_keys() const override { return set_->settled_keys(); }
+  std::vector<std::pair<std::string, std::string>> decided_keys() const override { return set_->decided_keys(); }
   void fit_to(std::span<const std::int32_t> samples) const override {
     if (part_ == kTrain) set_->fit_to(samples);
   }

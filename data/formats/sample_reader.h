@@ -173,7 +173,7 @@ class SampleReader {
   /// Keys of the format whose values the training samples decide, with those values in YAML's flow style (of csv
   /// "features", "[a, b]"): a new run's configuration gets them, so that other samples are read as these are. Asked of
   /// training samples; may read them.
-  virtual std::vector<std::pair<std::string, std::string>> settled_keys() const { return {}; }
+  virtual std::vector<std::pair<std::string, std::string>> decided_keys() const { return {}; }
   /// Another data set's samples, read as these training samples are (csv: the same features in the same order, less the
   /// same means); by default `other` itself. Throws ConfigError where the keys of `other` say otherwise.
   virtual std::shared_ptr<const SampleReader> read_alike(std::shared_ptr<const SampleReader> other) const {
@@ -215,7 +215,7 @@ class WrappedReader : public SampleReader {
   std::vector<std::string> notes() const override { return inner().notes(); }
   std::vector<std::int32_t> groups() const override { return inner().groups(); }
   void fit_to(std::span<const std::int32_t> samples) const override;
-  std::vector<std::pair<std::string, std::string>> settled_keys() const override { return inner().settled_keys(); }
+  std::vector<std::pair<std::string, std::string>> decided_keys() const override { return inner().decided_keys(); }
   std::shared_ptr<const SampleReader> read_alike(std::shared_ptr<const SampleReader> other) const override {
     return inner().read_alike(std::move(other));
   }

@@ -22,7 +22,7 @@ namespace bantam {
 /// Where samples lie while a run reads them. Batches have the same bits in all of them.
 enum class CacheKind : std::uint8_t {
   ram,        ///< in host memory, read and decoded once; a GPU gets each batch by a copy
-  automatic,  ///< whoever opens the data decides (settle_cache); until then the same as ram
+  automatic,  ///< whoever opens the data decides (decide_cache); until then the same as ram
   device,     ///< wholly in the step's device memory: only the choice of images goes up, an epoch at a time where steps
               ///< are launched several at once. Needs one int32 target and no host augmentation. The same as ram on a
               ///< CPU

@@ -31,7 +31,7 @@ struct GroupConfig {
   Duration frozen_until;  ///< in updates or epochs; 0 with freeze: for good
 };
 
-/// `train.split`: how a run's replicas are dealt to its ranks.
+/// `train.split`: how a run's replicas are assigned to its ranks.
 struct SplitOptions {
   enum class Kind : std::uint8_t {
     even,
@@ -74,10 +74,10 @@ TrainConfig read_train_config(ConfigMap train, Device device);
 /// Reads `train.stop_early` into `config`, which has metrics and `evaluate` already. Throws ConfigError.
 void read_stop_early(ConfigMap& train, TrainConfig& config);
 
-/// What an evaluation tells, by name: the loss, and the metrics.
+/// Names of an evaluation's numbers: the loss, and the metrics.
 std::vector<std::string> metric_names(const TrainConfig& train);
 
-/// What evaluations are compared by.
+/// The metric that evaluations are compared by.
 struct WatchedMetric {
   std::string metric;
   bool larger = true;  ///< is better
@@ -128,8 +128,8 @@ struct RunConfig;
 /// Whether a sample has one class though the loss reads float32 targets: train.one_class, else whether the pipeline
 /// makes the targets of class numbers.
 bool has_one_class(const RunConfig& config);
-/// What logs and reports call Metrics::accuracy: "accuracy" (of classes), "binary_accuracy" (the share of right binary
-/// decisions of a multi-label loss); empty where nothing is right or wrong.
+/// The name of Metrics::accuracy in logs and reports: "accuracy" (of classes), "binary_accuracy" (the share of right
+/// binary decisions of a multi-label loss); empty where nothing is right or wrong.
 std::string_view accuracy_name(const RunConfig& config);
 
 /// A file's every key. `data` may be missing: benches and summaries do without.
@@ -152,8 +152,8 @@ struct RunConfig {
   CheckpointConfig checkpoint;
   LogConfig log;
   bool is_trial = false;  ///< of a few updates, of which nothing is kept: how many there are is no trap
-  /// Of one rank of several: how many replicas each has, by rank, and which rank this is. Empty: one rank has all.
-  std::vector<int> dealt = {};
+  /// Replicas of each rank, by rank, and this process' rank. Empty: one rank has all.
+  std::vector<int> assigned = {};
   int rank = 0;
 };
 
@@ -190,17 +190,7 @@ RunConfig read_survey_config(const std::filesystem::path& path, std::span<const 
 /// The same of a document that is parsed already, or that describes the keys (schema.h).
 RunConfig read_document(const ConfigDocument& document, const std::string& name, DataSection data = DataSection::read);
 
-/// The most bytes of the run's device that `cache: auto` may use for the data set beside a batch of size auto, by the
-/// budget or limit; 0: none, or nothing bounds it.
-std::uint64_t cache_room(const RunConfig& config);
-
-/// Settles `cache: auto` anew for a run of several ranks, each of which has the whole data set: host memory that is
-/// free is shared by the `local_ranks` on this host (0: not known, so that it is all of them), the least limit of a
-/// rank holds for all, and disk is no choice, since the run's folder is rank 0's. Changes nothing for one rank, or
-/// where the configuration says which cache.
-void settle_cache_of_ranks(RunConfig& config, int ranks, int local_ranks);
-
-/// What the run's device, or the one that it is planned for, sustains in this precision, by its profile.
+/// Rates that the run's device, or the one that it is planned for, sustains in this precision, by its profile.
 DeviceRates rates_of(const RunConfig& config, Precision precision);
 
 /// Updates of an epoch in batches of `batch` samples, by the data set's size; 1 without data.
@@ -208,8 +198,8 @@ std::int64_t updates_per_epoch(const RunConfig& config, std::int64_t batch);
 
 /// Updates of the whole run, max_updates aside; as updates_per_epoch.
 std::int64_t updates_of_run(const RunConfig& config, std::int64_t batch);
-/// Sets `train.epochs` of a run whose length is given in updates, for batches of `batch` samples; 0: not known yet.
-void settle_epochs(RunConfig& config, std::int64_t batch);
+/// Sets the batch size, and `train.epochs` of a run whose length is given in updates, which follow from it.
+void set_batch_size(RunConfig& config, std::int64_t batch);
 /// Overrides in which `train.epochs` and `train.updates` replace each other: one that is among them also resets the
 /// other, which the configuration `text` may have. Where both are among them, nothing is added.
 std::vector<std::string> with_one_length(std::string_view text, std::span<const std::string> overrides);

@@ -62,7 +62,8 @@ class Cases {
   }
 
  private:
-  /// A device without the type's kernels, a library that is missing, a kernel that fails: told as the case's failure.
+  /// A device without the type's kernels, a library that is missing, a kernel that fails: reported as the case's
+  /// failure.
   void check(const std::string& kernel, const std::function<void()>& run_case) {
     try {
       run_case();

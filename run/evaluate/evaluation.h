@@ -1,5 +1,5 @@
-// evaluate: a trained model on one of its sets, with the numbers of the run's own evaluations and what is told of each
-// class beside them.
+// evaluate: a trained model on one of its sets, with the numbers of the run's own evaluations and what is reported of
+// each class beside them.
 #pragma once
 
 #include <cstdint>

@@ -1,38 +1,70 @@
-// Settling a run before it begins: every `auto` and unset value is decided, once, and written into the configuration.
+// Decisions: every `auto` and every unset value of a configuration is one row of a table, which one function walks.
 #pragma once
 
-#include <optional>
+#include <cstdint>
+#include <span>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
+#include "bantam/run/config/cache_config.h"
 #include "bantam/run/config/run_config.h"
-#include "bantam/run/fit/fitting.h"
+#include "bantam/run/fit/plan_fit.h"
+#include "bantam/run/fit/plan_target.h"
 
 namespace bantam::run {
 
-/// The decisions, and a message for the user on each.
-struct Settled {
-  std::optional<BatchChoice> batch;          ///< of `batch: {size: auto}`
-  std::optional<RecomputeChoice> recompute;  ///< where a budget or a limit asks for it and the configuration does not
-  std::optional<models::ModelWeights> weights;  ///< with the SHA-256 of its file
-  std::vector<std::string> messages;
-  std::vector<std::string> warnings;
+/// Who needs a value to be decided; `decide` gets a sum of them.
+enum Scope : unsigned {
+  for_step = 1,     ///< a step, and so plans and benches, too
+  for_run = 2,      ///< a run, whether it begins or goes on
+  for_new_run = 4,  ///< a run that begins: one that goes on has the value in its configuration, or is from before it
+  for_rank = 8      ///< each rank of a run for itself: with several ranks the document, which all share, says `auto`
 };
 
-/// Decides every `auto` and unset value of a configuration with data; a settled one has none. Throws OutOfMemory where
-/// a budget cannot be met, and DataError where the file of `model.weights` cannot be read.
-Settled settle(const RunConfig& config);
+/// Words for the user on what was decided.
+struct DecisionLog {
+  std::vector<std::string> messages, warnings;
+};
+
+/// Lines of a configuration's document: paths of keys and their values in YAML.
+using DocumentLines = std::vector<std::pair<std::string, std::string>>;
+
+/// Facts that decisions depend on, beside the configuration.
+struct DecisionFacts {
+  const PlanTarget& target;
+  PlanFit fit;            ///< the pool's bytes on the target
+  RankCount ranks;        ///< of the run
+  DecisionLog& log;       ///< decisions add to it
+  bool run_fits = false;  ///< the batch size was chosen so that the run fits as it is
+};
+
+/// A row of the table.
+struct Decision {
+  std::string_view key;  ///< the key that is decided; some rows write others beside it
+  Scope scope;
+  bool (*is_open)(const RunConfig& config, const DecisionFacts& facts);
+  /// Sets the field and returns the lines that say so in the document; none where it keeps what it has.
+  DocumentLines (*decide)(RunConfig& config, DecisionFacts& facts);
+};
+
+/// All of them, in the order in which they depend on each other.
+std::span<const Decision> decisions();
+
+/// The configuration with the open values of these scopes decided for the target: in its fields, and in its document,
+/// so that the resolved text means the same run on any machine. Values that are decided stay. Throws OutOfMemory where
+/// no batch fits, a budget cannot be met or a device has less memory than its shares; DataError where samples or the
+/// file of `model.weights` cannot be read.
+RunConfig decide(RunConfig config, const PlanTarget& target, unsigned scopes, DecisionLog& log,
+                 const RankCount& ranks = {});
+
+/// As `decide`, of what a step needs, for plans and benches of steps with these batch sizes; with none, that of the
+/// configuration is decided, too.
+RunConfig decide_step(RunConfig config, const PlanTarget& target, std::span<const std::int64_t> batches,
+                      DecisionLog& log);
 
 /// Whether samples are packed into the run's own folder: `cache: disk` that names none.
 bool packs_into_run(const DataOptions& data);
-
-/// A new run's configuration with those keys of its data's format that the training samples decide
-/// (SampleReader::settled_keys), and `train.one_class` where the data decide it, written into its document. May read
-/// the samples; throws DataError.
-RunConfig with_data_keys(const RunConfig& config);
-
-/// The configuration with all that was decided, `device: auto` and `precision: auto` included: in its fields, and in
-/// its document, so that the resolved text means the same run on any machine.
-RunConfig with_settled(const RunConfig& config, const Settled& settled);
 
 }  // namespace bantam::run

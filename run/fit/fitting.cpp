@@ -13,6 +13,7 @@
 #include "bantam/base/text.h"
 #include "bantam/engine/plan/batch_search.h"
 #include "bantam/engine/plan/step_cost.h"
+#include "bantam/run/config/cache_config.h"
 #include "bantam/run/fit/run_plan.h"
 
 namespace bantam::run {
@@ -20,53 +21,34 @@ namespace {
 
 constexpr double kShareOfFreeHost = 0.8;  // the rest is the system's
 constexpr double kSmallGain = 0.05;       // of images/s: not worth a larger batch
-constexpr std::int64_t kFewUpdates = 20;  // an epoch: fewer, and the weights hardly move in it
 
 bool is_here(Device device) { return device.kind == DeviceKind::cpu || device.index < cuda_device_count(); }
 
 /// All that the run's device, or the one that it is a share of, has; 0: not known.
-std::uint64_t device_bytes(const RunConfig& config, const PlanTarget& target) {
-  const Device whole = config.device.whole();
+std::uint64_t device_bytes(const PlanTarget& target) {
+  const Device whole = target.device.whole();
   return target.machine && is_here(whole) ? device_info(whole).total_bytes : target.profile.total_bytes;
 }
 
-/// What that device and its shares must stay within: its limit, else, where it is split, all that it has; 0: nothing.
-std::uint64_t device_bound(const RunConfig& config, const PlanTarget& target, bool is_split) {
-  const auto limit = config.memory.limits.find(to_string(config.device.whole()));
-  if (limit != config.memory.limits.end()) return limit->second;
-  return is_split ? device_bytes(config, target) : 0;
-}
-
-/// The bytes of all shares of a device; the most that can be counted, where they are more.
-std::uint64_t shares_of(const RunConfig& config, Device device) {
-  const auto split = config.memory.logical.find(to_string(device));
-  if (split == config.memory.logical.end()) return 0;
-  const auto add = [](std::uint64_t a, std::uint64_t b) { return a + b < a ? ~std::uint64_t{0} : a + b; };
-  return std::accumulate(split->second.begin(), split->second.end(), std::uint64_t{0}, add);
+/// The bound of that device and its shares: its limit, else, where it is split, all that it has; 0: there is none.
+std::uint64_t device_bound(const MemoryConfig& memory, const PlanTarget& target, bool is_split) {
+  const auto limit = memory.limits.find(to_string(target.device.whole()));
+  if (limit != memory.limits.end()) return limit->second;
+  return is_split ? device_bytes(target) : 0;
 }
 
 /// The pool's limit under the configuration's limit, or the share that the device is, as ProcessLimit computes it; 0:
 /// there is none.
-std::uint64_t pool_limit(const RunConfig& config, const PlanTarget& target) {
-  const Device device = config.device;
-  const auto split = config.memory.logical.find(to_string(device.whole()));
+std::uint64_t pool_limit(const MemoryConfig& memory, const PlanTarget& target) {
+  const Device device = target.device;
+  const auto split = memory.logical.find(to_string(device.whole()));
   if (device.is_logical()) return split->second.at(static_cast<std::size_t>(device.share));
-  const bool is_split = split != config.memory.logical.end();
-  std::uint64_t bytes = device_bound(config, target, is_split);
+  const bool is_split = split != memory.logical.end();
+  std::uint64_t bytes = device_bound(memory, target, is_split);
   if (bytes == 0) return 0;
   bytes = pool_bytes_under(target, bytes);
-  bytes -= std::min(bytes, bytes_of_shares(config));
+  bytes -= std::min(bytes, bytes_of_shares(memory, device));
   return std::max<std::uint64_t>(1, bytes);
-}
-
-/// What is there for a run without limit or budget.
-std::uint64_t free_bytes(const RunConfig& config) {
-  if (!is_here(config.device))
-    throw ConfigError(fmt::format("batch size auto: {} is not in this machine; set memory.limits or memory.budget",
-                                  to_string(config.device)));
-  const std::uint64_t free = device_info(config.device).free_bytes;
-  if (config.device.kind == DeviceKind::cuda) return pool_bytes_under(plan_target(config, std::nullopt), free);
-  return static_cast<std::uint64_t>(static_cast<double>(free) * kShareOfFreeHost);
 }
 
 /// By the device's profile, for the configuration's precision.
@@ -80,9 +62,6 @@ struct Candidates {
   BatchRange range;
   BatchChoice most;
 };
-
-/// Multiples of 8 suit tensor cores; a smaller batch is better than none.
-constexpr std::int64_t kUsualUnit = 8;
 
 Candidates candidates(const RunConfig& config, const UpdateCost& cost, bool bytes_were_named, std::int64_t unit) {
   using Bound = BatchChoice::Bound;
@@ -119,15 +98,19 @@ OutOfMemory cannot_fit(const std::string& message, std::uint64_t needed, std::ui
 
 }  // namespace
 
-std::uint64_t bytes_of_shares(const RunConfig& config) { return shares_of(config, config.device); }
+std::uint64_t bytes_of_shares(const MemoryConfig& memory, Device device) {
+  const auto split = memory.logical.find(to_string(device));
+  if (split == memory.logical.end()) return 0;
+  const auto add = [](std::uint64_t a, std::uint64_t b) { return a + b < a ? ~std::uint64_t{0} : a + b; };
+  return std::accumulate(split->second.begin(), split->second.end(), std::uint64_t{0}, add);
+}
 
-std::optional<OutOfMemory> refused_shares(const RunConfig& config, const PlanTarget& target, std::uint64_t limit) {
-  const Device whole = config.device.whole();
-  const std::uint64_t shares = shares_of(config, whole);
+std::optional<OutOfMemory> refused_shares(const MemoryConfig& memory, const PlanTarget& target, std::uint64_t limit) {
+  const Device whole = target.device.whole();
+  const std::uint64_t shares = bytes_of_shares(memory, whole);
   if (shares == 0) return std::nullopt;
-  std::uint64_t bound = limit > 0 ? limit : device_bound(config, target, true);
-  if (const std::uint64_t card = device_bytes(config, target); whole.is_cuda() && card > 0)
-    bound = std::min(bound, card);
+  std::uint64_t bound = limit > 0 ? limit : device_bound(memory, target, true);
+  if (const std::uint64_t card = device_bytes(target); whole.is_cuda() && card > 0) bound = std::min(bound, card);
   PlanTarget of_whole = target;
   of_whole.counts = whole.is_cuda();
   const std::uint64_t left = pool_bytes_under(of_whole, bound);
@@ -138,31 +121,34 @@ std::optional<OutOfMemory> refused_shares(const RunConfig& config, const PlanTar
       {.requested_bytes = shares, .limit_bytes = bound});
 }
 
-std::uint64_t bytes_to_fit(const RunConfig& config, const PlanTarget& target) {
-  const std::uint64_t limit = pool_limit(config, target), budget = config.memory.budget;
+std::uint64_t bytes_to_fit(const MemoryConfig& memory, const PlanTarget& target) {
+  const std::uint64_t limit = pool_limit(memory, target), budget = memory.budget;
   return limit == 0 || budget == 0 ? std::max(limit, budget) : std::min(limit, budget);
 }
 
-std::uint64_t bytes_to_fit(const RunConfig& config) { return bytes_to_fit(config, measured_target(config)); }
+std::uint64_t bytes_to_fit(const RunConfig& config) { return bytes_to_fit(config.memory, measured_target(config)); }
+
+std::uint64_t free_pool_bytes(const RunConfig& config) {
+  if (!is_here(config.device))
+    throw ConfigError(fmt::format("batch size auto: {} is not in this machine; set memory.limits or memory.budget",
+                                  to_string(config.device)));
+  const std::uint64_t free = device_info(config.device).free_bytes;
+  if (config.device.kind == DeviceKind::cuda) return pool_bytes_under(plan_target(config, std::nullopt), free);
+  return static_cast<std::uint64_t>(static_cast<double>(free) * kShareOfFreeHost);
+}
 
 RunConfig variant(const RunConfig& config, std::int64_t batch, const RecomputeOptions& recompute) {
   RunConfig other = config;
-  other.data->pipeline.batch_size = batch;
-  other.data->pipeline.batch_size_is_auto = false;
+  set_batch_size(other, batch);
   other.recompute = recompute;
   return other;
 }
 
 bool run_fits(const RunConfig& config, std::uint64_t bytes) { return plan_run(config).pool_bytes <= bytes; }
 
-std::int64_t solve_batch(const RunConfig& config, std::uint64_t bytes) {
-  return choose_batch(config, bytes, bytes > 0).batch;
-}
-
 BatchChoice choose_batch(const RunConfig& config, std::uint64_t bytes, bool bytes_were_named) {
-  if (bytes == 0) bytes = free_bytes(config);
   const auto run = [&](std::int64_t batch) { return variant(config, batch, config.recompute); };
-  const std::uint64_t cached = bytes_were_named ? cache_room(config) : 0;
+  const std::uint64_t cached = bytes_were_named ? cache_bytes(config) : 0;
   const RunConfig lean = cached > 0 ? without_cache(config) : config;
   const UpdateCost cost = update_cost(config);
   const auto choose = [&](std::int64_t unit) {
@@ -172,14 +158,14 @@ BatchChoice choose_batch(const RunConfig& config, std::uint64_t bytes, bool byte
     std::int64_t batch =
         largest_batch(range, {.fits = [&](std::int64_t size) { return run_fits(own(size), rest); },
                               .could_fit = [&](std::int64_t size) { return run_peak(own(size)) <= rest; }});
-    // What lies beside the data set on a device is counted with it, too.
+    // Buffers beside the data set on a device count, too.
     while (cached > 0 && batch > 0 && !run_fits(run(batch), bytes)) batch -= unit;
     BatchChoice found = batch == most.batch ? most : BatchChoice{.batch = batch};
     found.multiple_of = unit;
     return found;
   };
   const std::int64_t given = config.data->pipeline.batch_multiple_of;
-  BatchChoice chosen = choose(given > 0 ? given : kUsualUnit);
+  BatchChoice chosen = choose(given > 0 ? given : kUsualBatchUnit);
   if (chosen.batch == 0 && given == 0) chosen = choose(1);
   if (chosen.batch > 0) {
     chosen.gain_beyond = cost.gain_beyond(chosen.batch);
@@ -214,7 +200,7 @@ std::string why(const BatchChoice& choice, std::uint64_t bytes) {
   return fmt::format("the largest that fits {}", fits);
 }
 
-/// What other sizes would cost or gain, by plan.
+/// Says how other sizes would compare, by plan.
 std::string other_sizes(const BatchChoice& choice) {
   std::string text;
   if (choice.loss_of_half > 0)
@@ -232,19 +218,6 @@ std::string to_text(const BatchChoice& choice, std::uint64_t bytes) {
     text += fmt::format("\n             ({} of it kept for the data set: `cache: auto`)",
                         format_byte_size(choice.cache_bytes));
   return text + other_sizes(choice);
-}
-
-std::string few_updates_warning(const RunConfig& config, std::int64_t batch) {
-  const std::int64_t updates = updates_per_epoch(config, batch);
-  if (updates >= kFewUpdates) return "";
-  const std::int64_t samples = epoch_samples(*config.data);
-  const std::int64_t most = samples / (kFewUpdates * config.train.accumulate * config.train.replicas);
-  const std::int64_t given = config.data->pipeline.batch_multiple_of, unit = given > 0 ? given : kUsualUnit;
-  const std::int64_t less = given == 0 && most < unit ? most : most / unit * unit;
-  std::string text = fmt::format("only {} update{} an epoch with this batch size", updates, updates == 1 ? "" : "s");
-  if (less > 0)
-    text += fmt::format(";\n  batch: {{size: auto, max: {}}} makes {}", less, updates_per_epoch(config, less));
-  return text;
 }
 
 RecomputeChoice choose_recompute(const RunConfig& config, const StepCase& step, std::uint64_t bytes) {

@@ -15,8 +15,8 @@ namespace {
 using Of = PlanFit::Of;
 
 /// A limit, which a GPU's process must stay within and a CPU's pool, with all shares of the device.
-PlanFit fit_limit(const RunConfig& config, const PlanTarget& target, std::uint64_t bytes) {
-  const std::uint64_t shares = bytes_of_shares(config), rest = pool_bytes_under(target, bytes);
+PlanFit fit_limit(const MemoryConfig& memory, const PlanTarget& target, std::uint64_t bytes) {
+  const std::uint64_t shares = bytes_of_shares(memory, target.device), rest = pool_bytes_under(target, bytes);
   return {.of = target.counts ? Of::process : Of::pool,
           .bytes = bytes,
           .asked_bytes = bytes,
@@ -25,14 +25,14 @@ PlanFit fit_limit(const RunConfig& config, const PlanTarget& target, std::uint64
           .pool = std::max<std::uint64_t>(1, rest - std::min(rest, shares))};
 }
 
-PlanFit as_named(const RunConfig& config, const PlanTarget& target, std::uint64_t memory) {
-  if (memory > 0) return fit_limit(config, target, memory);
-  const std::uint64_t pool = bytes_to_fit(config, target);
+PlanFit as_named(const MemoryConfig& memory, const PlanTarget& target) {
+  if (target.memory > 0) return fit_limit(memory, target, target.memory);
+  const std::uint64_t pool = bytes_to_fit(memory, target);
   if (pool == 0) return {};
-  const auto limit = config.memory.limits.find(to_string(config.device));
-  if (limit == config.memory.limits.end() || pool == config.memory.budget)
+  const auto limit = memory.limits.find(to_string(target.device));
+  if (limit == memory.limits.end() || pool == memory.budget)
     return {.of = Of::pool, .bytes = pool, .asked_bytes = pool, .pool = pool};
-  return fit_limit(config, target, limit->second);
+  return fit_limit(memory, target, limit->second);
 }
 
 }  // namespace
@@ -74,13 +74,13 @@ std::string_view to_string(PlanFit::Of of) {
   return "nothing";
 }
 
-PlanFit plan_fit(const RunConfig& config, const PlanTarget& target, std::uint64_t memory) {
-  const std::uint64_t limit = config.device.is_logical() ? 0 : memory;
-  if (const auto refused = refused_shares(config, target, limit)) throw *refused;
-  PlanFit fit = as_named(config, target, memory);
+PlanFit plan_fit(const MemoryConfig& memory, const PlanTarget& target) {
+  const std::uint64_t limit = target.device.is_logical() ? 0 : target.memory;
+  if (const auto refused = refused_shares(memory, target, limit)) throw *refused;
+  PlanFit fit = as_named(memory, target);
   const std::uint64_t card = target.profile.total_bytes;
   if (!target.counts || card == 0) return fit;
-  PlanFit whole = fit_limit(config, target, card);
+  PlanFit whole = fit_limit(memory, target, card);
   if (fit.any() && fit.pool <= whole.pool) return fit;
   if (!fit.any()) {
     whole.of = Of::card;
@@ -91,16 +91,6 @@ PlanFit plan_fit(const RunConfig& config, const PlanTarget& target, std::uint64_
   if (fit.of == Of::pool) whole.shares = 0;  // a budget is of the pool alone
   whole.asked_bytes = fit.asked_bytes;
   return whole;
-}
-
-BatchChoice chosen_batch(const RunConfig& config, const PlanTarget& target, const PlanFit& fit) {
-  const bool here = target.machine && config.device.index < cuda_device_count();
-  return choose_batch(config, fit.of == Of::card && here ? 0 : fit.pool, fit.chosen_pool() > 0);
-}
-
-std::int64_t settled_batch(const RunConfig& config, const PlanTarget& target, const PlanFit& fit) {
-  if (!config.data->pipeline.batch_size_is_auto) return config.data->pipeline.batch_size;
-  return chosen_batch(config, target, fit).batch;
 }
 
 }  // namespace bantam::run

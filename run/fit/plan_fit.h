@@ -28,7 +28,7 @@ struct PlanFit {
   bool any() const { return of != Of::nothing; }
   /// The bytes that recompute is chosen for: as in `train`, a limit or budget, and not the card alone.
   std::uint64_t chosen_pool() const { return of == Of::card ? 0 : pool; }
-  /// What `bytes` would have to be for a pool of `pool_bytes`.
+  /// The value of `bytes` that a pool of `pool_bytes` needs.
   std::uint64_t needed_bytes(const PlanTarget& target, std::uint64_t pool_bytes) const;
   /// A line for people: "to fit a process of 1.00 GiB", with the card where it is the bound; "" for nothing.
   std::string to_text(const PlanTarget& target) const;
@@ -37,14 +37,8 @@ struct PlanFit {
 /// "pool", "process", "card".
 std::string_view to_string(PlanFit::Of of);
 
-/// `memory` (0: not given), else the configuration's budget or limit for the device, whichever is
+/// The memory that the target was asked to fit, else the configuration's budget or limit for the device, whichever is
 /// less; on a GPU the card bounds both. Throws OutOfMemory where the device has less memory than its shares.
-PlanFit plan_fit(const RunConfig& config, const PlanTarget& target, std::uint64_t memory);
-
-/// The batch size of a configuration with data; `auto` solved as `train` does, with the card's memory where the device
-/// is not in this machine to say what is free. Throws OutOfMemory where no batch fits.
-BatchChoice chosen_batch(const RunConfig& config, const PlanTarget& target, const PlanFit& fit);
-/// Its size, or the configuration's where that is not `auto`.
-std::int64_t settled_batch(const RunConfig& config, const PlanTarget& target, const PlanFit& fit);
+PlanFit plan_fit(const MemoryConfig& memory, const PlanTarget& target);
 
 }  // namespace bantam::run

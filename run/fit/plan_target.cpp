@@ -16,7 +16,8 @@ constexpr std::uint64_t kPage = 2u << 20;  // the driver's: pools are counted in
 PlanTarget plan_target(const RunConfig& config, const std::optional<DeviceProfile>& named) {
   const bool counts = config.device.kind == DeviceKind::cuda && !config.device.is_logical();
   const bool host = config.device.whole() == Device::cpu() && !config.device.is_logical();
-  return {.profile = named ? *named : profile_of(config.device),
+  return {.device = config.device,
+          .profile = named ? *named : profile_of(config.device),
           .counts = counts,
           .readers_bytes = host && config.data ? resident_bytes(*config.data) : 0,
           .machine = !named};

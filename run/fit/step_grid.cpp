@@ -8,16 +8,13 @@
 namespace bantam::run {
 namespace {
 
-std::int64_t batch_of(const RunConfig& config, std::uint64_t bytes) {
-  if (!config.data) return 16;
-  return config.data->pipeline.batch_size_is_auto ? solve_batch(config, bytes) : config.data->pipeline.batch_size;
-}
+constexpr std::int64_t kUsualBatch = 16;  // without data
 
 StepGrid with_defaults(const RunConfig& config, StepGrid grid, std::uint64_t bytes) {
   if (grid.precisions.empty()) grid.precisions = {config.precision};
   if (grid.recomputes.empty() && bytes > 0 && !config.recompute_given) grid.recomputes = {std::nullopt};
   if (grid.recomputes.empty()) grid.recomputes = {config.recompute};
-  if (grid.batches.empty()) grid.batches = {batch_of(config, bytes)};
+  if (grid.batches.empty()) grid.batches = {config.data ? config.data->pipeline.batch_size : kUsualBatch};
   if (grid.modes.empty()) grid.modes = {parse_step_mode("auto", config.device)};
   return grid;
 }

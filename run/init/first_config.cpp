@@ -76,7 +76,7 @@ SampleSplits splits_of(const FoundData& found) {
 }
 
 /// Adds the keys that say what the masks' values are, by the masks themselves. Images without a mask are left out.
-void settle_masks(FoundData& found) {
+void read_masks_of(FoundData& found) {
   MaskSurvey survey;
   const auto read = [&] {
     FoundData numbers = found;
@@ -146,7 +146,7 @@ double deviation_of(const FoundData& found) {
 Measured measure(FoundData found, int threads) {
   Measured measured{.found = std::move(found), .survey = {}};
   const bool masks = measured.found.format == "segmentation_folder";
-  if (masks) settle_masks(measured.found);
+  if (masks) read_masks_of(measured.found);
   measured.survey = surveyed(measured.found, threads, measured.held_out, measured.warnings);
   const DatasetFacts& facts = measured.survey.facts;
   if (facts.size == 0 || facts.targets.empty()) throw DataError("the data have no samples with labels or targets");
@@ -179,7 +179,7 @@ std::int64_t epochs_for(std::int64_t samples, std::int64_t batch) {
   return 10;
 }
 
-/// Of batch norms' running statistics, the share that an update keeps: such that they settle within an epoch where that
+/// Of batch norms' running statistics, the share that an update keeps: such that they follow within an epoch where that
 /// has a few updates, and many times within the run.
 double momentum_for(std::int64_t samples, const Choices& choices) {
   const std::int64_t each = std::max<std::int64_t>(samples / choices.batch, 1);

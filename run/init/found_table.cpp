@@ -661,7 +661,7 @@ FoundData found_table(const ReadTable& read, bool rich) {
 }
 
 /// The table's configuration, or why there is none.
-FoundData settle_table(const TableFiles& chosen) {
+FoundData read_chosen_table(const TableFiles& chosen) {
   const Table table = read_table(chosen.train);
   refuse_boxes(table);
   const ImageColumn images = image_column(table);
@@ -691,7 +691,7 @@ std::optional<FoundData> find_table(const fs::path& at) {
   if (is_folder(at)) std::erase_if(files, is_submission);
   if (files.empty()) return std::nullopt;
   refuse_labels_apart(files);
-  return settle_table(choose_files(files));
+  return read_chosen_table(choose_files(files));
 }
 
 std::optional<FoundData> find_part_tables(const fs::path& at) {
@@ -706,7 +706,7 @@ std::optional<FoundData> find_part_tables(const fs::path& at) {
     };
     other(kValidationFolders, chosen.validation);
     other(kTestFolders, chosen.test);
-    return settle_table(chosen);
+    return read_chosen_table(chosen);
   }
   return std::nullopt;
 }

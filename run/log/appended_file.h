@@ -40,7 +40,7 @@ class AppendedFile {
   /// Says how the file differs where it does not begin with these bytes; empty: it does. A position without a SHA-256,
   /// which earlier programs wrote, fits all bytes. Changes nothing.
   std::string difference_from(const FileSum& position) const;
-  /// Before the first record: removes what follows the first bytes of the file. `warn` is told where the file is
+  /// Before the first record: removes what follows the first bytes of the file. `warn` is called where the file is
   /// shorter, and stays so, and where it cannot be read or cut: then the records to come wait until it can be cut. A
   /// file of other bytes is copied beside it first, and its whole lines until there stay; of other records none do.
   void cut(const FileSum& position);
@@ -63,7 +63,7 @@ class AppendedFile {
   RunningSum sum_;            // of what is in the file
   std::string waiting_;       // whole records, of which the first may be written in part
   std::int64_t dropped_ = 0;  // records that waited in vain
-  std::int64_t lost_ = 0;     // those of them that were told
+  std::int64_t lost_ = 0;     // those of them that were reported
   bool failing_ = false;
   std::optional<std::uint64_t> cut_to_;  // bytes that are to stay of a file that could not be cut
 };

@@ -16,7 +16,7 @@ double row_sum(const MetricTable& matrix, std::int64_t row) {
   return sum;
 }
 
-/// From white to dark blue; small shares are told apart from none.
+/// From white to dark blue; small shares are distinguished from none.
 std::array<std::uint8_t, 3> colour_of(double share) {
   constexpr double kWhite[] = {255, 255, 255}, kBlue[] = {8, 48, 107};
   const double depth = share > 0 ? 0.08 + 0.92 * std::sqrt(std::min(share, 1.0)) : 0;

@@ -30,7 +30,7 @@ void RunLogs::begin(std::int64_t updates_per_epoch) {
   if (config_.tensorboard) events_.begin(model_, updates_per_epoch);
 }
 
-void RunLogs::look(std::int64_t update) {
+void RunLogs::sample(std::int64_t update) {
   collect(true);  // those before are still computed where looks follow each other closely
   watch_->copy(update);
 }
@@ -39,17 +39,17 @@ void RunLogs::add(const nlohmann::ordered_json& line) {
   if (config_.tensorboard) events_.add(line);
 }
 
-/// The update that was looked at is among those that are told next. Lines of updates that were told before are written
-/// now.
+/// The update that was sampled is among those that are reported next. Lines of updates that were reported before are
+/// written now.
 void RunLogs::on_progress(const ProgressEvent& event) {
   events_.flush();
   if (!watch_) return;
   const std::optional<std::int64_t> copied = watch_->copied();
   const std::int64_t done = event.epoch * event.updates + event.update;
   const std::int64_t back = copied ? done - *copied : -1;  // updates after it
-  const auto told = static_cast<std::int64_t>(event.values.size());
-  if (back >= 0 && back < told)
-    watch_->set_loss_scale(event.values[static_cast<std::size_t>(told - 1 - back)].loss_scale);
+  const auto reported = static_cast<std::int64_t>(event.values.size());
+  if (back >= 0 && back < reported)
+    watch_->set_loss_scale(event.values[static_cast<std::size_t>(reported - 1 - back)].loss_scale);
   collect(false);
 }
 

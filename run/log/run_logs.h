@@ -43,7 +43,7 @@ class RunLogs : public Callback {
   /// The updates that follow are of epochs of so many.
   void begin(std::int64_t updates_per_epoch);
   /// As TrainerOptions::look: histograms of this update are written once they are computed.
-  void look(std::int64_t update);
+  void sample(std::int64_t update);
   /// A line of metrics.jsonl, as it is written.
   void add(const nlohmann::ordered_json& line);
   /// With all histograms up to the last update, for which it waits; after on_end, without what a resumed run writes in

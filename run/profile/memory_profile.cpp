@@ -119,7 +119,7 @@ MemoryProfile profile_steps(const RunConfig& config, const StepCase& row, const 
   profile.device = device;
   RunConfig limited = config;
   if (options.planned)  // the stand-in has as much as the device's pool would have
-    if (const std::uint64_t bytes = bytes_to_fit(config, plan_target(config, std::nullopt)); bytes > 0)
+    if (const std::uint64_t bytes = bytes_to_fit(config.memory, plan_target(config, std::nullopt)); bytes > 0)
       limited.memory.limits[to_string(device)] = bytes;
   profile.session = std::make_unique<StepSession>(limited, row, device, options.threads, profile.trace.get());
   run_steps(profile, config.train.accumulate);

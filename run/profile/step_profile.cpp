@@ -58,8 +58,8 @@ class Sums {
   }
 
  private:
-  /// A call's bytes and operations are told with its first kernel: of those that it consists of, each gets a share by
-  /// its time.
+  /// A call's bytes and operations are recorded with its first kernel: of those that it consists of, each gets a share
+  /// by its time.
   void share_work() {
     const auto same_call = [](const auto& a, const auto& b) {
       return std::tie(a.operation, a.phase, a.kernel) == std::tie(b.operation, b.phase, b.kernel);

@@ -47,7 +47,7 @@ void add_set(std::string& text, std::string_view set, const SampleReader& reader
   const DatasetFacts facts = reader.facts();
   for (std::size_t c = 0; c < facts.class_names.size(); ++c)
     text += fmt::format("{}, class {}: {}\n", set, c, shown(facts.class_names[c], 200));
-  for (const auto& [key, value] : reader.settled_keys()) text += fmt::format("{}, {}: {}\n", set, key, value);
+  for (const auto& [key, value] : reader.decided_keys()) text += fmt::format("{}, {}: {}\n", set, key, value);
   text += fmt::format("{}, samples: {}\n", set, facts.size);
   std::string names;
   for_spread(facts.size, kNames, [&](std::int64_t index) { names += own_name(reader, index) + '\n'; });

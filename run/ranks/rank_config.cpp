@@ -1,4 +1,4 @@
-// Checks of a run of several ranks, and dealing its replicas.
+// Checks of a run of several ranks, and the assignment of its replicas.
 #include "bantam/run/ranks/rank_config.h"
 
 #include <algorithm>
@@ -28,47 +28,52 @@ namespace {
 
 std::string ranks_text(int ranks) { return fmt::format("{} rank{}", ranks, ranks == 1 ? "" : "s"); }
 
-void require_limits(const RunConfig& config, int ranks) {
-  for (const auto& [device, limits] : config.memory.limits_by_rank)
+void require_limits(const MemoryConfig& memory, int ranks) {
+  for (const auto& [device, limits] : memory.limits_by_rank)
     if (static_cast<int>(limits.size()) != ranks)
       throw ConfigError(fmt::format("memory.limits: {} has {} limits, one for each rank, but the run has {}", device,
                                     limits.size(), ranks_text(ranks)));
 }
 
-void require_split(const RunConfig& config, int ranks) {
-  const SplitOptions& split = config.train.split;
+void require_split(const TrainConfig& train, int ranks) {
+  const SplitOptions& split = train.split;
   if (split.kind != SplitOptions::Kind::given) return;
   const int sum = std::accumulate(split.counts.begin(), split.counts.end(), 0);
   if (static_cast<int>(split.counts.size()) != ranks)
     throw ConfigError(fmt::format("train.split: [{}] is for {}, but the run has {}; `even` and `auto` suit any number",
                                   fmt::join(split.counts, ", "), ranks_text(static_cast<int>(split.counts.size())),
                                   ranks_text(ranks)));
-  if (sum != config.train.replicas)
+  if (sum != train.replicas)
     throw ConfigError(fmt::format("train.split: [{}] are {} replicas, but train.replicas is {}",
-                                  fmt::join(split.counts, ", "), sum, config.train.replicas));
+                                  fmt::join(split.counts, ", "), sum, train.replicas));
 }
 
 /// Batches are whole replicas': what a further one is, is said where somebody expects that ranks alone add it.
-[[noreturn]] void refuse_few_replicas(const RunConfig& config, int ranks) {
+[[noreturn]] void refuse_few_replicas(const TrainConfig& train, Device device, int ranks) {
   const unsigned replicas = std::bit_ceil(static_cast<unsigned>(ranks));
-  if (config.device.kind == DeviceKind::cuda)
+  if (device.kind == DeviceKind::cuda)
     throw ConfigError(fmt::format(
         "{} GPUs need as many replicas or more, but train.replicas is {}: each GPU computes whole replicas, of a batch "
         "each; add train.replicas={} (a power of two), which makes an update of {} batches",
-        ranks, config.train.replicas, replicas, replicas * config.train.accumulate));
+        ranks, train.replicas, replicas, replicas * train.accumulate));
   throw ConfigError(fmt::format(
       "{} ranks need as many replicas or more, but train.replicas is {}: each rank computes whole replicas; "
       "set train.replicas={} (a power of two), which is part of what the run computes",
-      ranks, config.train.replicas, replicas));
+      ranks, train.replicas, replicas));
 }
 
-/// Of GPUs those that are not this rank's are no matter of this process.
+/// Removes limits and shares of the other ranks' GPUs: this process never opens them.
 void keep_own_gpu(MemoryConfig& memory, const std::string& own) {
   const auto general = memory.limits.find(to_string(Device::cuda(0)));
   if (general != memory.limits.end()) memory.limits.try_emplace(own, general->second);
   const auto is_other = [&](const auto& entry) { return entry.first.starts_with("cuda") && entry.first != own; };
   std::erase_if(memory.limits, is_other);
   std::erase_if(memory.logical, is_other);
+}
+
+RankCount count_of(const RunRanks& ranks) {
+  const int all = ranks.size();
+  return {.all = all, .local = ranks.local_size > 0 ? std::min(ranks.local_size, all) : all};
 }
 
 std::vector<double> speeds_of_ranks(const RunRanks& ranks, const RunConfig& config, int threads) {
@@ -85,12 +90,12 @@ std::vector<double> speeds_of_ranks(const RunRanks& ranks, const RunConfig& conf
 }  // namespace
 
 void require_ranks(const RunConfig& config, int ranks) {
-  require_limits(config, ranks);
-  require_split(config, ranks);
-  if (config.train.replicas < ranks) refuse_few_replicas(config, ranks);
+  require_limits(config.memory, ranks);
+  require_split(config.train, ranks);
+  if (config.train.replicas < ranks) refuse_few_replicas(config.train, config.device, ranks);
   if (config.train.sync_batch_norm) require_rank_each(config.train.replicas, ranks);
   if (ranks == 1) return;
-  // With `cache: auto` it is another once it is settled for the ranks.
+  // With `cache: auto` it is another once it is decided for the ranks.
   if (config.data && packs_into_run(*config.data) && !config.data->cache_is_auto)
     throw ConfigError(
         "data.pipeline.cache: disk packs samples into the run's folder, which rank 0 alone has: name a folder by "
@@ -101,8 +106,8 @@ void require_ranks(const RunConfig& config, int ranks) {
         "lower the batch size or let recompute: auto fit each rank into its limit");
 }
 
-std::vector<int> dealt_replicas(const RunConfig& config, int ranks,
-                                const std::function<std::vector<double>()>& speeds) {
+std::vector<int> assigned_replicas(const RunConfig& config, int ranks,
+                                   const std::function<std::vector<double>()>& speeds) {
   require_ranks(config, ranks);
   const SplitOptions& split = config.train.split;
   if (ranks == 1) return {};
@@ -110,17 +115,17 @@ std::vector<int> dealt_replicas(const RunConfig& config, int ranks,
   const std::vector<ReplicaShare> shares = split.kind == SplitOptions::Kind::automatic
                                                ? shares_by_speed(config.train.replicas, speeds())
                                                : even_shares(config.train.replicas, ranks);
-  std::vector<int> dealt;
-  for (const ReplicaShare& share : shares) dealt.push_back(share.count);
-  return dealt;
+  std::vector<int> assigned;
+  for (const ReplicaShare& share : shares) assigned.push_back(share.count);
+  return assigned;
 }
 
-RunConfig config_of_rank(const RunConfig& config, int rank, const std::vector<int>& dealt) {
+RunConfig config_of_rank(const RunConfig& config, int rank, const std::vector<int>& assigned) {
   RunConfig own = config;
   for (const auto& [device, limits] : config.memory.limits_by_rank)
     own.memory.limits[device] = limits.at(static_cast<std::size_t>(rank));
   own.rank = rank;
-  own.dealt = dealt;
+  own.assigned = assigned;
   if (own.device.kind == DeviceKind::cuda) keep_own_gpu(own.memory, to_string(own.device.whole()));
   return own;
 }
@@ -145,21 +150,16 @@ double measured_speed(const RunConfig& config, int threads) {
   }
 }
 
-RunConfig send_config(const RunConfig& config, const RunRanks& ranks, Settled& settled) {
+RunConfig share_config(const RunConfig& config, const RunRanks& ranks, bool new_run, DecisionLog& log) {
   require_ranks(config, ranks.size());
-  SplitOptions split = config.train.split;
-  if (split.kind == SplitOptions::Kind::automatic) split = {};
-  RunConfig shared = config;
-  settle_cache_of_ranks(shared, ranks.size(), ranks.local_size);
-  RunConfig first = shared;
-  first.train.split = split;
-  first = config_of_rank(first, 0, dealt_replicas(first, ranks.size(), {}));
-  settled = settle(first);
-  if (settled.recompute) settled.messages.clear();  // which is for each rank to choose
-  settled.recompute.reset();
-  RunConfig sent = with_settled(shared, settled);
-  if (!sent.recompute_given) sent.document = sent.document.with_value("recompute", "auto");
-  // The document keeps `cache: auto`: a run that goes on with other ranks settles it for these.
+  const unsigned shared = (new_run ? for_new_run : 0u) | for_step | for_run;
+  if (!ranks.several()) return decide(config, measured_target(config), shared | for_rank, log);
+  RunConfig first = config;
+  if (first.train.split.kind == SplitOptions::Kind::automatic) first.train.split = {};  // speeds are measured later
+  first = config_of_rank(first, 0, assigned_replicas(first, ranks.size(), {}));
+  RunConfig sent = decide(first, measured_target(first), shared, log, count_of(ranks));
+  sent.train.split = config.train.split;
+  // The document keeps `cache: auto`: a run that goes on with other ranks decides for these.
   const int cache = sent.data ? static_cast<int>(sent.data->pipeline.cache) : 0;
   (void)text_of_first(ranks, fmt::format("{} {}\n{}", cache, sent.name, sent.document.resolved_yaml()));
   return sent;
@@ -174,18 +174,13 @@ RunConfig receive_config(const RunRanks& ranks) {
   return config;
 }
 
-RunConfig settle_own(const RunConfig& sent, const RunRanks& ranks, int threads, Settled& settled) {
-  const RunConfig alone = config_of_rank(sent, ranks.rank(), {});
-  const std::vector<int> dealt =
-      dealt_replicas(sent, ranks.size(), [&] { return speeds_of_ranks(ranks, alone, threads); });
-  RunConfig own = config_of_rank(sent, ranks.rank(), dealt);
-  const Settled mine = settle(own);
-  settled.messages.insert(settled.messages.end(), mine.messages.begin(), mine.messages.end());
-  if (mine.recompute) {  // not in the document, which is of all ranks
-    own.recompute = mine.recompute->recompute;
-    own.recompute_given = true;
-  }
-  return own;
+RunConfig decide_own(const RunConfig& shared, const RunRanks& ranks, int threads, DecisionLog& log) {
+  if (!ranks.several()) return shared;
+  const RunConfig alone = config_of_rank(shared, ranks.rank(), {});
+  const std::vector<int> assigned =
+      assigned_replicas(shared, ranks.size(), [&] { return speeds_of_ranks(ranks, alone, threads); });
+  const RunConfig own = config_of_rank(shared, ranks.rank(), assigned);
+  return decide(own, measured_target(own), for_rank, log, count_of(ranks));
 }
 
 }  // namespace bantam::run

@@ -1,4 +1,4 @@
-// Which device a rank trains on: the GPUs of this host, dealt to its ranks.
+// Which device a rank trains on: the GPUs of this host, assigned to its ranks.
 #pragma once
 
 #include <cstddef>

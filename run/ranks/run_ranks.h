@@ -1,4 +1,4 @@
-// RunRanks: this process among the ranks that train one run, and what they settle together beside the updates.
+// RunRanks: this process among the ranks that train one run, and what they decide together beside the updates.
 #pragma once
 
 #include <chrono>

@@ -50,7 +50,7 @@ std::vector<std::filesystem::path> run_folders(std::span<const std::filesystem::
 
 /// Reads a run's folder; it may be under way and is not disturbed. Held-out samples are those of the run's best weights
 /// (checkpoint.best), else its last. Throws DataError where run.json, config.yaml or metrics.jsonl is damaged, and
-/// EvaluationStopped; what is wrong with weights and data is told in `no_weights` and `no_held_out`.
+/// EvaluationStopped; what is wrong with weights and data is reported in `no_weights` and `no_held_out`.
 RunReport report_of(const std::filesystem::path& folder, const RunReportOptions& options);
 
 /// The run with the best value of the metric that all runs have; null: there is no such metric.

@@ -21,7 +21,7 @@ bool ended_before(const SweepRun& run) {
 bool is_asked(const std::function<bool()>& stop) { return stop && stop(); }
 
 /// A run that was begun goes on with its own configuration, in which nothing is `auto` any more.
-TrainOutcome train_one(const Sweep& sweep, std::size_t index, const SweepOptions& options, SweepObserver& observer) {
+Outcome train_one(const Sweep& sweep, std::size_t index, const SweepOptions& options, SweepObserver& observer) {
   const SweepRun& run = sweep.runs().at(index);
   require_no_links({.path = run.folder});
   std::error_code error;
@@ -29,15 +29,14 @@ TrainOutcome train_one(const Sweep& sweep, std::size_t index, const SweepOptions
   if (std::filesystem::exists(run.folder / "config.yaml", error)) begun.emplace(RunDirectory::open(run.folder));
   const RunConfig config = begun ? read_run_config(begun->config(), {}) : sweep.config_of(run);
   const RunListeners listeners = observer.on_begin(index, config);
-  return train(config,
-               {.threads = options.threads,
-                .run_dir = begun ? std::filesystem::path() : run.folder,
-                .resume = begun ? &*begun : nullptr,
-                .stop = options.stop,
-                .stop_start = options.stop_start,
-                .command = options.command,
-                .observer = listeners.observer},
-               listeners.callbacks);
+  return train(
+      config,
+      {.threads = options.threads, .folder = begun ? std::filesystem::path() : run.folder, .stop = options.stop},
+      listeners.callbacks,
+      {.observer = listeners.observer,
+       .resume = begun ? &*begun : nullptr,
+       .stop_start = options.stop_start,
+       .command = options.command});
 }
 
 }  // namespace
@@ -54,7 +53,7 @@ SweepOutcome train_sweep(const Sweep& sweep, const SweepOptions& options) {
     outcome.stopped = is_asked(options.stop);
     if (outcome.stopped) return outcome;
     try {
-      const TrainOutcome trained = train_one(sweep, i, options, observer);
+      const Outcome trained = train_one(sweep, i, options, observer);
       outcome.stopped = trained.result.stopped && is_asked(options.stop);
       if (outcome.stopped) return outcome;
       observer.on_end(i, trained);

@@ -14,7 +14,7 @@
 
 namespace bantam::run {
 
-/// What hears of one run of a sweep, until it has ended.
+/// Receivers of the events of one run of a sweep.
 struct RunListeners {
   RunObserver* observer = nullptr;  ///< may be null
   std::vector<Callback*> callbacks = {};
@@ -32,7 +32,7 @@ class SweepObserver {
     (void)config;
     return {};
   }
-  virtual void on_end(std::size_t index, const TrainOutcome& outcome) {
+  virtual void on_end(std::size_t index, const Outcome& outcome) {
     (void)index;
     (void)outcome;
   }
@@ -43,9 +43,9 @@ class SweepObserver {
 };
 
 struct SweepOptions {
-  int threads = 0;                        ///< as TrainRunOptions
+  int threads = 0;                        ///< as TrainOptions
   std::function<bool()> stop = {};        ///< asked between batches and runs; true: the sweep stops there, saved
-  std::function<bool()> stop_start = {};  ///< as TrainRunOptions
+  std::function<bool()> stop_start = {};  ///< as RunHooks
   std::string command = {};               ///< for the runs' run.json
   SweepObserver* observer = nullptr;      ///< may be null
 };

@@ -96,8 +96,8 @@ std::string write_best_weights(const fs::path& path, const StateSnapshot& snapsh
   return file.sum().sha256;
 }
 
-void settle_best_weights(const BestAtResume& run, const std::function<void(const BestEvaluation&)>& write,
-                         const std::function<void(std::string_view)>& warn) {
+void keep_best_weights(const BestAtResume& run, const std::function<void(const BestEvaluation&)>& write,
+                       const std::function<void(std::string_view)>& warn) {
   Position& position = run.position;
   const std::string& metric = run.facts.best_metric.empty() ? run.metric : run.facts.best_metric;
   if (!metric.empty() && metric != best_rule(run.config).metric) position.best_epoch = 0;

@@ -45,7 +45,7 @@ struct BestAtResume {
 /// thrown away, may have written another one, or a session without checkpoint.best none. Where the checkpoint itself is
 /// of the best evaluation, `write` writes its weights anew; else the file is removed with a warning, and the next
 /// evaluation is the best so far. A best of another metric is none to compare with. Throws DataError.
-void settle_best_weights(const BestAtResume& run, const std::function<void(const BestEvaluation&)>& write,
-                         const std::function<void(std::string_view)>& warn);
+void keep_best_weights(const BestAtResume& run, const std::function<void(const BestEvaluation&)>& write,
+                       const std::function<void(std::string_view)>& warn);
 
 }  // namespace bantam::run

@@ -15,7 +15,7 @@ namespace bantam::run {
 /// run may change these.
 using Fingerprint = std::map<std::string, std::string>;
 
-/// Of the configuration alone; it is settled.
+/// The lines of the configuration alone, which is decided.
 Fingerprint fingerprint_of(const RunConfig& config);
 /// Adds facts of its data.
 void add_data(Fingerprint& fingerprint, const OpenedData& data);

@@ -129,7 +129,7 @@ void MetricsLog::begin(double seconds) {
 
 void MetricsLog::write(const Json& line) {
   file_.add(line.dump() + '\n');
-  if (told_) told_(line);
+  if (receive_) receive_(line);
 }
 
 void MetricsLog::write_updates(std::uint64_t peak_bytes) {

@@ -32,8 +32,8 @@ class MetricsLog : public Callback {
   /// The file is made with the first line. `warn` must not throw.
   MetricsLog(std::filesystem::path path, const RunConfig& config, BfcAllocator& memory,
              std::function<void(std::string_view)> warn);
-  /// `told` hears of every line, too, as it is written.
-  void tell(std::function<void(const nlohmann::ordered_json& line)> told) { told_ = std::move(told); }
+  /// `receive` gets every line, too, as it is written.
+  void notify(std::function<void(const nlohmann::ordered_json& line)> receive) { receive_ = std::move(receive); }
   /// The run goes on now, after `seconds` of earlier sessions: lines say how long it has run.
   void begin(double seconds);
   /// Adds the sums of the updates since the last line, and the values of the last update.
@@ -66,7 +66,7 @@ class MetricsLog : public Callback {
   std::size_t most_sums() const;
 
   AppendedFile file_;
-  std::function<void(const nlohmann::ordered_json&)> told_;
+  std::function<void(const nlohmann::ordered_json&)> receive_;
   std::optional<FileSum> position_at_end_;  // without the line of a run that ended between two lines
   std::int64_t log_every_;
   std::vector<MetricPtr> metrics_;

@@ -12,7 +12,7 @@
 #include "bantam/memory/device/host_memory.h"
 #include "bantam/run/fit/decisions.h"
 #include "bantam/run/fit/rehearsal_runtime.h"
-#include "bantam/run/fit/run_warnings.h"
+#include "bantam/run/fit/warnings.h"
 #include "bantam/run/train/disk_room.h"
 #include "bantam/run/weights/initial_weights.h"
 
@@ -34,7 +34,7 @@ bool attempt(RunFindings& findings, const std::function<void()>& step) {
 void check_weights(const RunConfig& config, RunFindings& findings) {
   RehearsalRuntime rehearsal(config, 0);
   Model model(rehearsal.runtime(), rehearsal.device(), config.model.graph, model_options(config));
-  if (BeginningWeights weights = begin_with_weights(model, config); weights.warns)
+  if (InitialWeights weights = load_named_weights(model, config); weights.warns)
     findings.warnings.push_back(std::move(weights.text));
 }
 
@@ -55,12 +55,12 @@ void check_room(const RunConfig& config, RunFindings& findings) {
   if (std::string shortage = disk_shortage(disk_need(config, plan), "runs", {}); !shortage.empty())
     findings.warnings.push_back(std::move(shortage));
   // A run that may go on in smaller micro-batches gets a limit where the host is too small.
-  if (config.memory.on_oom == OnOutOfMemory::fail) require_host_room(config, plan, plan.pool_bytes);
+  if (config.memory.on_oom == OnOutOfMemory::fail) require_free_host_bytes(config, plan, plan.pool_bytes);
 }
 
 }  // namespace
 
-void require_host_room(const RunConfig& config, const RunPlan& plan, std::uint64_t bytes) {
+void require_free_host_bytes(const RunConfig& config, const RunPlan& plan, std::uint64_t bytes) {
   // Saving copies the state: weights and the optimizer's moments. Histograms are of a copy, too.
   const std::uint64_t state = plan.by_category[Category::parameter] + plan.by_category[Category::optimizer];
   const std::uint64_t watched = plan.by_category[Category::parameter] + plan.by_category[Category::gradient];
@@ -69,24 +69,22 @@ void require_host_room(const RunConfig& config, const RunPlan& plan, std::uint64
 
 RunFindings check_run(const RunConfig& config) {
   RunFindings findings;
-  std::optional<RunConfig> settled;
+  std::optional<RunConfig> decided;
   const bool is_here = !config.device.is_cuda() || config.device.index < cuda_device_count();
   if (!is_here)
     findings.warnings.push_back(fmt::format(
         "device {} is not on this machine: whether its memory suffices was not checked", to_string(config.device)));
   if (is_here)
     attempt(findings, [&] {
-      Settled decided = settle(config);
-      findings.warnings = std::move(decided.warnings);
-      settled = with_settled(config, decided);
+      DecisionLog log;
+      decided = decide(config, measured_target(config), for_step | for_run | for_rank, log);
+      findings.warnings = std::move(log.warnings);
     });
-  if (!settled)
-    for (std::string& warning : run_warnings(config, config.data->pipeline.batch_size))
-      findings.warnings.push_back(std::move(warning));
+  for (std::string& warning : run_warnings(decided.value_or(config))) findings.warnings.push_back(std::move(warning));
   // The file of model.weights may be what has failed already.
-  if (settled || !is_here || !config.model.weights)
-    attempt(findings, [&] { check_weights(settled.value_or(config), findings); });
-  if (settled) attempt(findings, [&] { check_room(*settled, findings); });
+  if (decided || !is_here || !config.model.weights)
+    attempt(findings, [&] { check_weights(decided.value_or(config), findings); });
+  if (decided) attempt(findings, [&] { check_room(*decided, findings); });
   check_files(config, findings.warnings);
   return findings;
 }

@@ -10,7 +10,7 @@
 
 namespace bantam::run {
 
-/// What `train` would say of a new run before its first update.
+/// Errors and warnings of `train` for a new run, before its first update.
 struct RunFindings {
   std::vector<std::string> errors;    ///< it would refuse the run; the first of each step of the start
   std::vector<std::string> warnings;  ///< run_warnings, and those of the other steps
@@ -24,6 +24,6 @@ RunFindings check_run(const RunConfig& config);
 
 /// Throws OutOfMemory where the host cannot hold `bytes` of a run's pool, beside the copies of its state that saving
 /// makes.
-void require_host_room(const RunConfig& config, const RunPlan& plan, std::uint64_t bytes);
+void require_free_host_bytes(const RunConfig& config, const RunPlan& plan, std::uint64_t bytes);
 
 }  // namespace bantam::run

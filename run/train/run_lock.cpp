@@ -105,7 +105,7 @@ RunLock::RunLock(fs::path folder) : path_(std::move(folder) / kFile) {
     if (is_linked) ::unlink(path_.c_str());  // a hard link: the other name keeps what it has
     if (!is_linked && leads_to(path_, descriptor_.get())) break;
   }
-  // On a full disk others are told of "another process".
+  // On a full disk others read of "another process".
   const std::string text = fmt::format("{}\n{}\n{}\n", ::getpid(), host_name(), shortened(command_line()));
   if (::ftruncate(descriptor_.get(), 0) == 0) (void)!::pwrite(descriptor_.get(), text.data(), text.size(), 0);
 }
@@ -122,7 +122,8 @@ bool RunLock::is_locked(const fs::path& folder) {
   try {
     const FileDescriptor file = open_file({.path = folder / kFile}, O_RDONLY);
     return file && try_lock_file(file.get(), LOCK_SH) == FileLock::taken;  // several may look at once
-  } catch (const DataError&) {  // it cannot be read, or is no file of a run: whoever wants the folder is told
+  } catch (
+      const DataError&) {  // it cannot be read, or is no file of a run: whoever wants the folder receives the error
     return false;
   }
 }

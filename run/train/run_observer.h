@@ -12,8 +12,8 @@ namespace bantam::run {
 
 /// A run whose first batch is about to be trained on. References are valid for the call; `runtime` is until on_saved or
 /// the end of run::train.
-struct RunBeginning {
-  const RunConfig& config;  ///< settled
+struct RunStart {
+  const RunConfig& config;  ///< nothing in it is `auto`
   const RunDirectory& directory;
   const RunPlan& plan;
   Runtime& runtime;
@@ -24,9 +24,9 @@ class RunObserver {
  public:
   virtual ~RunObserver() = default;
   /// Every `auto` and the recompute policy of a budget are decided; nothing is allocated yet.
-  virtual void on_settled(const RunConfig& config, const Settled& settled) {
+  virtual void on_decided(const RunConfig& config, const DecisionLog& log) {
     (void)config;
-    (void)settled;
+    (void)log;
   }
   /// While a set of the data ("train", "validation", "test") is read into memory or packed into a file, by one thread
   /// at a time.
@@ -38,7 +38,7 @@ class RunObserver {
   /// Data, model and memory are ready. From here on a request to stop is honoured, and the run is saved.
   virtual void on_ready() {}
   /// The folder is there, and locked.
-  virtual void on_begin(const RunBeginning&) {}
+  virtual void on_begin(const RunStart&) {}
   /// The trainer has ended or thrown; the run is saved next.
   virtual void on_trained() {}
   /// Where several ranks train: this one has nothing more to do with the others (true), and writes what was trained,

@@ -180,7 +180,7 @@ RunRecord record_of(const RunConfig& config, const std::string& command) {
                    .model = config.model.name,
                    .device = to_string(config.device),
                    .precision = std::string(to_string(config.precision)),
-                   .ranks = std::max(static_cast<int>(config.dealt.size()), 1),
+                   .ranks = std::max(static_cast<int>(config.assigned.size()), 1),
                    .command = command,
                    .executable = own_executable(),
                    .config_sha256 = sha256_of(config.document.resolved_yaml()),

@@ -37,25 +37,25 @@ RunSaver::RunSaver(const SavedRun& run, RunRecord record, std::unique_ptr<StateS
       snapshot_(std::move(snapshot)) {
   record_.id = run.facts.run_id;
   snapshot_->set_metadata({{kRunIdKey, record_.id}}, weights_metadata(run.config));
-  settle_best();
+  keep_best();
   record_.epoch = run.position.epoch;
   record_.update = run.position.update;
   record_.updates = updates_of(run.position.epoch, run.position.update);
 }
 
 /// run.json and the best weights may be of updates after the checkpoint that the run goes on from.
-void RunSaver::settle_best() {
+void RunSaver::keep_best() {
   const auto write = [this](const BestEvaluation& best) {
     snapshot_->copy();
     snapshot_->wait();
     (void)write_best_weights(run_.directory.best_weights(), *snapshot_, run_.config, best);
   };
-  settle_best_weights({.config = run_.config,
-                       .directory = run_.directory,
-                       .facts = run_.facts,
-                       .position = run_.position,
-                       .metric = record_.metric},
-                      write, [this](std::string_view text) { run_.observer.on_warning(text); });
+  keep_best_weights({.config = run_.config,
+                     .directory = run_.directory,
+                     .facts = run_.facts,
+                     .position = run_.position,
+                     .metric = record_.metric},
+                    write, [this](std::string_view text) { run_.observer.on_warning(text); });
   if (run_.config.checkpoint.best && run_.position.best_epoch > 0)
     best_sha256_ = sum_of({.path = run_.directory.best_weights()}).finished().sha256;
   const bool is_here = run_.position.best_epoch > 0 && run_.facts.best_weights == evaluated_weights(run_.config);
@@ -157,7 +157,7 @@ void RunSaver::end_writing() {
     written_ = job.facts;
     if (job.best) best_is_lost_ = false;
     if (std::exchange(failing_, false)) run_.observer.on_warning("checkpoints are written again");
-    tell_not_removed();
+    report_not_removed();
     note(RunState::running, "");
   } catch (const std::exception& failure) {
     ++failures_;
@@ -166,7 +166,7 @@ void RunSaver::end_writing() {
   }
 }
 
-void RunSaver::tell_not_removed() {
+void RunSaver::report_not_removed() {
   if (!not_removed_.empty())
     run_.observer.on_warning(fmt::format("{}; the next checkpoint tries again", std::exchange(not_removed_, "")));
 }
@@ -282,7 +282,7 @@ void RunSaver::finish(const TrainerPosition& position) {
     snapshot_->wait();
     write(facts_of(position), best_is_new_, true);
     best_is_lost_ = best_is_lost_ && !best_is_new_;
-    tell_not_removed();
+    report_not_removed();
   }
   if (best_is_lost_)
     throw DataError(fmt::format("{} is not that of epoch {}, which was best; all else of the run is saved",

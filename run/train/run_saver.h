@@ -23,7 +23,7 @@
 
 namespace bantam::run {
 
-/// What is saved, and where; all of it outlives the saver.
+/// The parts of a run that are saved, and where; all of them outlive the saver.
 struct SavedRun {
   const RunConfig& config;
   const RunDirectory& directory;
@@ -36,11 +36,11 @@ struct SavedRun {
 };
 
 /// Saves when CheckpointSchedule says so, and after the best evaluation so far. Copies of the state are taken between
-/// two launches; files are written by a thread of its own. What cannot be written is told at once and tried again with
-/// the next checkpoint; training goes on. Used by the thread that trains.
+/// two launches; files are written by a thread of its own. A file that cannot be written is reported at once and tried
+/// again with the next checkpoint; training goes on. Used by the thread that trains.
 class RunSaver : public Checkpointer, public Callback {
  public:
-  /// `position` is where the run begins; the weights of its best evaluation are settled (settle_best_weights). Throws
+  /// `position` is where the run begins; the weights of its best evaluation are kept (keep_best_weights). Throws
   /// OutOfMemory where there is no memory for copies, DataError where the best weights cannot be read, written or
   /// removed.
   RunSaver(const SavedRun& run, RunRecord record, std::unique_ptr<StateSnapshot> snapshot,
@@ -64,7 +64,7 @@ class RunSaver : public Checkpointer, public Callback {
   void set_broken(const BrokenSamples& broken);
   /// More of RunRecord::compute_seconds.
   void add_compute_seconds(double seconds) { record_.compute_seconds += seconds; }
-  /// Writes run.json. A failure is told, once.
+  /// Writes run.json. A failure is reported once.
   void note(RunState state, const std::string& reason);
   /// Checkpoints on the way that could not be written.
   std::int64_t failures() const { return failures_; }
@@ -76,7 +76,7 @@ class RunSaver : public Checkpointer, public Callback {
     bool best = false;  ///< of the best evaluation so far
   };
   std::int64_t updates_of(std::int64_t epoch, std::int64_t update) const { return epoch * updates_per_epoch_ + update; }
-  void settle_best();
+  void keep_best();
   void note_best();
   void save_host();
   void begin_writing();
@@ -89,7 +89,7 @@ class RunSaver : public Checkpointer, public Callback {
   CheckpointFacts facts_of(const TrainerPosition& position);
   void move_to(const TrainerPosition& position);
   void warn_of(const std::string& failure);
-  void tell_not_removed();
+  void report_not_removed();
   double seconds() const;
 
   SavedRun run_;

@@ -44,11 +44,11 @@ void stop_here_if(const std::function<bool()>& stop) {
 
 /// Refuses a pool that the host cannot hold. A run that may go on in smaller micro-batches gets a limit instead:
 /// without one the system would end it before anything is refused.
-void settle_host(const RunConfig& config, const RunPlan& plan, Runtime& runtime, RunObserver& observer) {
+void limit_to_host(const RunConfig& config, const RunPlan& plan, Runtime& runtime, RunObserver& observer) {
   const std::uint64_t limit = runtime.limit(config.device);
   const std::uint64_t bytes = limit > 0 ? std::min(limit, plan.pool_bytes) : plan.pool_bytes;
   try {
-    require_host_room(config, plan, bytes);
+    require_free_host_bytes(config, plan, bytes);
   } catch (const OutOfMemory& refused) {
     const std::uint64_t left = refused.facts().limit_bytes;
     if (config.memory.on_oom == OnOutOfMemory::fail || left == 0) throw;
@@ -67,7 +67,7 @@ std::unique_ptr<Runtime> make_reserved_runtime(const RunConfig& config, const Ru
   const std::uint64_t readers_bytes = plan_target(config, std::nullopt).readers_bytes;
   if (config.memory.on_oom == OnOutOfMemory::fail)
     runtime->require_pool(config.device, plan.pool_bytes + (runtime->limit(config.device) > 0 ? readers_bytes : 0));
-  settle_host(config, plan, *runtime, observer);
+  limit_to_host(config, plan, *runtime, observer);
   reserve_planned(*runtime, config, plan.pool_bytes);
   return runtime;
 }
@@ -122,7 +122,7 @@ class Writing {
   bool writes_;
 };
 
-/// Of the run's folder; of a rank without one, none.
+/// A file of the run's folder; on a rank without one, an empty path.
 fs::path file_of(const RunPlace& place, fs::path (RunDirectory::*file)() const) {
   return place.directory != nullptr ? (place.directory->*file)() : fs::path();
 }
@@ -156,17 +156,17 @@ TrainingRun::TrainingRun(const RunConfig& config, int threads, const RunPlace& p
       resumes_(resume != nullptr) {
   stop_here_if(stop);
   session_.step().prepare({}, plan_.placements);
-  settle_device();
+  prepare_device();
   stop_here_if(stop);
-  begin_state(resume);
+  make_initial_state(resume);
   share_state();
 }
 
 /// As a checkpoint has it, or as a new run begins; of other ranks nothing but its entries counts.
-void TrainingRun::begin_state(const Resume* resume) {
+void TrainingRun::make_initial_state(const Resume* resume) {
   session_.model().register_state(state_);
   session_.optimizer().register_state(state_);
-  position_ = beginning();
+  position_ = initial_position();
   position_.register_state(state_);
   log_.register_state(state_);
   facts_.fingerprint = fingerprint_of(config_);
@@ -178,7 +178,7 @@ void TrainingRun::begin_state(const Resume* resume) {
   const bool begins = resume == nullptr || resume->checkpoints.empty();
   // Also of a session that goes on: its running statistics move as before.
   session_.model().buffers().set_settled(config_.model.weights || !config_.train.initial_weights.empty());
-  if (begins && place_.ranks.writes()) load_beginning();
+  if (begins && place_.ranks.writes()) load_own_weights();
   make_schedules();
   for (std::size_t i = 0; i < schedules_.evaluated().size(); ++i)
     state_.add_numbers(
@@ -199,8 +199,8 @@ void TrainingRun::share_state() {
   broadcast_state(ranks, state_, runtime_->stream(config_.device));
 }
 
-void TrainingRun::load_beginning() {
-  const BeginningWeights weights = begin_as_run(session_.model(), config_);
+void TrainingRun::load_own_weights() {
+  const InitialWeights weights = load_initial_weights(session_.model(), config_);
   whiten_seconds_ = weights.whiten_seconds;
   if (weights.text.empty()) return;
   if (weights.warns)
@@ -230,7 +230,7 @@ void TrainingRun::load(const Resume& resume) {
 }
 
 /// Whether the checkpoint is of this run, its files are of this checkpoint, and the logs are those that it continues.
-/// `accepts_changes`: another run's checkpoint, and other logs, are told and used all the same; no damaged file is.
+/// `accepts_changes`: another run's checkpoint, and other logs, are reported and used all the same; no damaged file is.
 void TrainingRun::check_origin(const Checkpoint& checkpoint, const CheckpointFacts& saved, bool accepts_changes) const {
   if (saved.run_id.empty())
     observer_.on_message(fmt::format("{} is of an earlier version, without SHA-256 of its files and of the logs",
@@ -311,7 +311,7 @@ void TrainingRun::warn_of_other_length() const {
 
 /// In this order: a checkpoint that is there has its lines. Changes that were accepted may make epochs of fewer or more
 /// updates: the checkpoint then gets the number that its epochs come to now, so that those to come are newer.
-void TrainingRun::forget_rest() {
+void TrainingRun::discard_after_checkpoint() {
   const CheckpointFolder checkpoints = directory().checkpoints();
   checkpoints.remove_after(loaded_ ? loaded_->updates : first_update());
   if (loaded_ && (loaded_->updates != first_update() || facts_.updates != first_update()))
@@ -346,7 +346,7 @@ void TrainingRun::complete() {
     file.commit();
   }
   write_file_atomically(FolderFile{directory().weights()}, loaded_->read_file(loaded_->weights(), facts_.weights));
-  settle_best_weights(
+  keep_best_weights(
       {.config = config_, .directory = directory(), .facts = facts_, .position = position_},
       [&](const BestEvaluation& best) {
         (void)write_best_weights(directory().best_weights(), *snapshot(), config_, best);
@@ -354,13 +354,13 @@ void TrainingRun::complete() {
       [this](std::string_view text) { observer_.on_warning(text); });
   restore_best();
   cut_logs();
-  log_.tell([this](const nlohmann::ordered_json& line) { logs_.add(line); });
+  log_.notify([this](const nlohmann::ordered_json& line) { logs_.add(line); });
   logs_.begin(updates_per_epoch());
   log_.end_at(position_.epoch, position_.update);
   logs_.end(true);
 }
 
-Position TrainingRun::beginning() const {
+Position TrainingRun::initial_position() const {
   return {.effective_batch = effective_batch(),
           .batches = data_.train->batches_per_epoch(),
           .seed = static_cast<std::int64_t>(config_.seed),
@@ -380,7 +380,7 @@ std::int64_t TrainingRun::updates_of_schedules() const {
   return facts_.schedule_updates > 0 ? facts_.schedule_updates : updates_per_epoch() * facts_.schedule_epochs;
 }
 
-/// Of train.updates, of which the last epoch may have a part.
+/// Whether train.updates are done; the last epoch may have a part of its updates.
 bool TrainingRun::has_all_updates() const {
   return config_.train.updates > 0 && first_update() >= config_.train.updates;
 }
@@ -421,7 +421,7 @@ void TrainingRun::restore_best() const {
 /// Under a limit on a GPU the run's kernels are loaded and counted before the first batch, not in mid-epoch. With
 /// replicas algorithms are chosen here, by one rank for all: which rank would meet a problem first depends on how many
 /// there are.
-void TrainingRun::settle_device() {
+void TrainingRun::prepare_device() {
   if (!config_.device.is_cuda()) return;
   const bool limited = runtime_->limit(config_.device) != 0;
   if (config_.train.replicas > 1)
@@ -531,10 +531,10 @@ TrainerOptions TrainingRun::trainer_options(std::function<bool()> stop) {
                     .stop_early = position_.stop_early},
           .stop_early = config_.train.stop_early,
           .max_updates = config_.train.max_updates,
-          .look_every = place_.directory != nullptr ? config_.log.histograms : place_.look_every,
+          .look_every = place_.directory != nullptr ? config_.log.histograms : place_.histogram_every,
           .look =
               [this](std::int64_t update) {
-                if (place_.directory != nullptr) logs_.look(update);
+                if (place_.directory != nullptr) logs_.sample(update);
               },
           .stop = std::move(stop),
           .agree = agreement()};
@@ -544,8 +544,8 @@ void TrainingRun::add_own(Trainer& trainer, std::unique_ptr<Callback> callback) 
   trainer.add(*own_.emplace_back(std::move(callback)));
 }
 
-/// Those that the configuration names. The comparison comes last, since it may throw: what has heard of the epoch is
-/// then complete.
+/// Those that the configuration names. The comparison comes last, since it may throw: the callbacks before it then have
+/// all of the epoch: their record is then complete.
 void TrainingRun::add_last(Trainer& trainer) {
   for (const CallbackMaker& make : config_.train.callbacks) add_own(trainer, make());
   constexpr double kSecondsBetween = 10;  // a GPU's epochs may be shorter than reading its state
@@ -554,7 +554,7 @@ void TrainingRun::add_last(Trainer& trainer) {
                                                        config_.device.is_cuda() ? kSecondsBetween : 0));
 }
 
-TrainResult TrainingRun::follow(std::function<bool()> stop) {
+TrainResult TrainingRun::run_as_worker(std::function<bool()> stop) {
   Trainer trainer(session_.step(), *data_.train, data_.validation.get(), trainer_options(std::move(stop)));
   trainer.add(log_);
   add_last(trainer);
@@ -578,7 +578,7 @@ TrainResult TrainingRun::train(RunRecord record, std::function<bool()> stop, std
   options.checkpointer = &saver;
   Trainer trainer(session_.step(), *data_.train, data_.validation.get(), std::move(options));
   log_.begin(facts_.seconds);
-  log_.tell([this](const nlohmann::ordered_json& line) { logs_.add(line); });
+  log_.notify([this](const nlohmann::ordered_json& line) { logs_.add(line); });
   logs_.begin(updates_per_epoch());
   trainer.add(logs_);
   trainer.add(log_);
@@ -610,7 +610,7 @@ TrainResult TrainingRun::train(RunRecord record, std::function<bool()> stop, std
   return result;
 }
 
-/// What the run has come to.
+/// Saves the run at its end: algorithms, the last checkpoint, the weights.
 void TrainingRun::save(Trainer& trainer, RunSaver& saver, const TrainResult& result) {
   saver.add_compute_seconds(whiten_seconds_ + result.seconds + result.evaluation_seconds);
   algorithms_.save();
@@ -648,7 +648,7 @@ TrainingRun::EndOfFailed TrainingRun::end_of_failed(Trainer& trainer) noexcept {
   }
 }
 
-/// Of a run that failed: saves what it has done before, if anything, and says so. After gradients that were not finite
+/// Saves what a run that failed has done before, if anything, and says so. After gradients that were not finite
 /// an earlier checkpoint is the better one.
 void TrainingRun::rescue(Trainer& trainer, RunSaver& saver, const std::exception& error,
                          const EndOfFailed& end) noexcept {

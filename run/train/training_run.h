@@ -30,7 +30,7 @@ class StoppedBeforeTraining : public Error {
   StoppedBeforeTraining() : Error("stopped before the training began") {}
 };
 
-/// What a run that goes on begins with: a checkpoint, or, where there is none yet, nothing but its folder.
+/// The state that a run goes on from: a checkpoint, or, where there is none yet, nothing but its folder.
 struct Resume {
   std::vector<Checkpoint> checkpoints = {};  ///< the first that is sound counts
   bool accepts_changes = false;              ///< of keys that decide what an update computes
@@ -40,15 +40,16 @@ struct Resume {
 struct RunPlace {
   const RunDirectory* directory = nullptr;  ///< null: of a rank other than 0, which writes nothing
   RunRanks ranks = {};
-  std::int64_t look_every = 0;  ///< of such a rank: updates between two histograms of rank 0, where launches end on all
-  DiskCheck disk = {};          ///< before anything is written
+  std::int64_t histogram_every =
+      0;                ///< of such a rank: updates between two histograms of rank 0, where launches end on all
+  DiskCheck disk = {};  ///< before anything is written
 };
 
 /// Plans the run before anything is read or reserved, so that what does not fit is refused at once; then reserves the
 /// planned pool, opens the data and makes model, optimizer and step. Used by one thread.
 class TrainingRun {
  public:
-  /// `config` is settled, and this rank's. `resume`: the state of the directory's run is loaded; null: a new run
+  /// `config` is decided, and this rank's. `resume`: the state of the directory's run is loaded; null: a new run
   /// begins. Other ranks begin with rank 0's state, whatever that is. Configuration, place and observer must outlive
   /// the run; `stop` may be empty. Throws ConfigError, DataError, OutOfMemory, StoppedBeforeTraining.
   TrainingRun(const RunConfig& config, int threads, const RunPlace& place, const Resume* resume,
@@ -63,13 +64,13 @@ class TrainingRun {
   TrainResult train(RunRecord record, std::function<bool()> stop, std::span<Callback* const> callbacks,
                     const std::function<void()>& trained = {});
   /// The same on a rank without a folder: trains beside rank 0, and saves nothing.
-  TrainResult follow(std::function<bool()> stop);
+  TrainResult run_as_worker(std::function<bool()> stop);
 
   /// Removes what a run that was killed has done after the checkpoint that this one goes on from: later checkpoints,
   /// then lines of metrics that are written again. Where epochs have another number of updates now, that checkpoint
   /// gets another number (CheckpointFolder::renumber). Throws DataError.
-  void forget_rest();
-  /// Of a finished run that was killed after its last checkpoint: writes what comes then. Throws DataError.
+  void discard_after_checkpoint();
+  /// Writes what a finished run lacks that was killed after its last checkpoint. Throws DataError.
   void complete();
   /// Whether the weights in the folder of a finished run are those that it ended with. Throws DataError.
   bool has_its_weights() const;
@@ -98,19 +99,19 @@ class TrainingRun {
  private:
   void add_own(Trainer& trainer, std::unique_ptr<Callback> callback);
   void add_last(Trainer& trainer);
-  void begin_state(const Resume* resume);
+  void make_initial_state(const Resume* resume);
   void share_state();
-  Position beginning() const;
+  Position initial_position() const;
   std::int64_t updates_per_epoch() const;
   std::int64_t updates_of_run() const;
   bool has_all_updates() const;
   /// The weights that the configuration names.
-  void load_beginning();
+  void load_own_weights();
   void load(const Resume& resume);
   void load_checkpoint(const Checkpoint& checkpoint, bool accepts_changes);
   void check_origin(const Checkpoint& checkpoint, const CheckpointFacts& saved, bool accepts_changes) const;
   void cut_logs();
-  void settle_device();
+  void prepare_device();
   void warm_up_all();
   void warm_up(std::int64_t batch);
   void warm_up_evaluation(std::int64_t batch);

@@ -81,7 +81,7 @@ RowKeys row_keys(const ConfigNode& section) {
   std::string text;
   try {
     const DataOptions data = read_data_config(section, StagesFor::survey);
-    for (const auto& [key, value] : data.source.train->settled_keys()) text += fmt::format("{}: {}\n", key, value);
+    for (const auto& [key, value] : data.source.train->decided_keys()) text += fmt::format("{}: {}\n", key, value);
   } catch (const Error& error) {
     if (!open) return keys;
     section.fail_at_key(
@@ -172,7 +172,7 @@ std::vector<std::size_t> unnamed_columns(const TextTable& table, std::size_t wan
   return all.size() == wanted ? all : features;
 }
 
-/// Of each value that the model reads, its column.
+/// The column of each value that the model reads.
 std::vector<std::size_t> feature_columns(const TextTable& table, const RowKeys& keys, std::size_t wanted,
                                          const fs::path& file) {
   const std::vector<FeatureColumn>& features = keys.features;

@@ -61,7 +61,7 @@ void refuse_other_formats(std::string_view bytes, const std::filesystem::path& p
   refuse_other_kinds(path, begin);
 }
 
-BeginningWeights begin_with_weights(Model& model, const RunConfig& config) {
+InitialWeights load_named_weights(Model& model, const RunConfig& config) {
   const std::optional<models::ModelWeights>& weights = config.model.weights;
   const std::filesystem::path path = weights ? weights->file : config.train.initial_weights;
   if (path.empty()) return {};
@@ -76,8 +76,8 @@ BeginningWeights begin_with_weights(Model& model, const RunConfig& config) {
   return {.text = text_of(loaded, path), .warns = !options.strict && !loaded.initial.empty()};
 }
 
-BeginningWeights begin_as_run(Model& model, const RunConfig& config) {
-  BeginningWeights weights = begin_with_weights(model, config);
+InitialWeights load_initial_weights(Model& model, const RunConfig& config) {
+  InitialWeights weights = load_named_weights(model, config);
   if (!weights.text.empty()) return weights;
   const auto begin = std::chrono::steady_clock::now();
   weights.text = whiten(model, config);

@@ -84,7 +84,7 @@ TEST_F(RangeTestTest, BeginsWithTheWeightsOfARun) {
                                    "}}, relu, global_average_pool, {dense: {units: 10}}]"});
     FirstLoss of_run;
     Callback* const callbacks[] = {&of_run};
-    (void)train(config, {.threads = 1, .run_dir = path(whitens ? "whitened" : "by-seed")}, callbacks);
+    (void)train(config, {.threads = 1, .folder = path(whitens ? "whitened" : "by-seed")}, callbacks);
     const RangeTest test = range_test(config, {.updates = 10, .threads = 1});
     ASSERT_TRUE(of_run.loss && !test.points.empty());
     EXPECT_EQ(test.points.front().loss, *of_run.loss) << whitens;

@@ -3,7 +3,9 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -15,8 +17,11 @@ namespace {
 
 class TrainReportTest : public run::RunTest {
  protected:
-  static TrainOutcome outcome() {
-    TrainOutcome outcome{.config = tiny(), .folder = "runs/a"};
+  static run::Config handle(run::RunConfig config) {
+    return run::Config(std::make_shared<const run::RunConfig>(std::move(config)));
+  }
+  static run::Outcome outcome() {
+    run::Outcome outcome{.config = handle(tiny()), .folder = "runs/a"};
     outcome.result = {.epochs = 2,
                       .updates = 12,
                       .train = {.loss = 1.5, .accuracy = 0.5, .samples = 96},
@@ -34,7 +39,7 @@ class TrainReportTest : public run::RunTest {
 };
 
 TEST_F(TrainReportTest, SummaryOfARunThatEnded) {
-  const TrainOutcome ended = outcome();
+  const run::Outcome ended = outcome();
   const std::string text = closing_summary({.outcome = ended, .seconds = 3, .start_seconds = 0.5});
   EXPECT_EQ(text.rfind("tiny: 2 epochs, 12 updates in ", 0), 0u) << text;
   expect_in(text, "validation  accuracy 0.2500, loss 2.5000, 20 images\n");
@@ -45,8 +50,8 @@ TEST_F(TrainReportTest, SummaryOfARunThatEnded) {
 }
 
 TEST_F(TrainReportTest, TheBestEvaluationIsToldWhereItsWeightsAreKept) {
-  TrainOutcome ended = outcome();
-  ended.config = tiny({"checkpoint.best={metric: accuracy}"});
+  run::Outcome ended = outcome();
+  ended.config = handle(tiny({"checkpoint.best={metric: accuracy}"}));
   EXPECT_EQ(closing_summary({.outcome = ended}).find("best"), std::string::npos) << "nothing was evaluated";
   ended.best = 0.625;
   ended.best_epoch = 1;
@@ -55,10 +60,10 @@ TEST_F(TrainReportTest, TheBestEvaluationIsToldWhereItsWeightsAreKept) {
 }
 
 TEST_F(TrainReportTest, OfARunThatPrunesTheSizeAfterGzip) {
-  TrainOutcome ended = outcome();
+  run::Outcome ended = outcome();
   EXPECT_EQ(closing_summary({.outcome = ended}).find("gzip"), std::string::npos);
   EXPECT_FALSE(closing_json({.outcome = ended}).contains("weights_gzip_bytes"));
-  ended.config = tiny({"train.ema={}"});
+  ended.config = handle(tiny({"train.ema={}"}));
   ended.weights = {.bytes = 4096, .gzip_bytes = 1024};
   const std::string text = closing_summary({.outcome = ended});
   expect_in(text, "size        4.00 KiB in weights.safetensors, 1.00 KiB after gzip (25%)\n");
@@ -67,16 +72,16 @@ TEST_F(TrainReportTest, OfARunThatPrunesTheSizeAfterGzip) {
 }
 
 TEST_F(TrainReportTest, NamesTheFilesThatLogAsksFor) {
-  TrainOutcome ended = outcome();
+  run::Outcome ended = outcome();
   EXPECT_EQ(closing_summary({.outcome = ended}).find("tensorboard"), std::string::npos);
-  ended.config = tiny({"log.tensorboard=true"});
+  ended.config = handle(tiny({"log.tensorboard=true"}));
   expect_in(closing_summary({.outcome = ended}), "checkpoints/\n                tensorboard/\n");
-  ended.config = tiny({"log={tensorboard: true, histograms: 5}"});
+  ended.config = handle(tiny({"log={tensorboard: true, histograms: 5}"}));
   expect_in(closing_summary({.outcome = ended}), "checkpoints/\n                histograms.jsonl tensorboard/\n");
 }
 
 TEST_F(TrainReportTest, SummaryOfARunThatWasStopped) {
-  TrainOutcome stopped = outcome();
+  run::Outcome stopped = outcome();
   stopped.result.stopped = true;
   stopped.result.epoch = 1;
   stopped.result.update = 3;
@@ -89,7 +94,7 @@ TEST_F(TrainReportTest, SummaryOfARunThatWasStopped) {
 }
 
 TEST_F(TrainReportTest, JsonTellsTheValidationResultsWhereThereAreSome) {
-  TrainOutcome ended = outcome();
+  run::Outcome ended = outcome();
   const auto with = closing_json({.outcome = ended, .seconds = 3});
   EXPECT_DOUBLE_EQ(with["accuracy"], 0.25);
   EXPECT_EQ(with["held_out"], true);
@@ -104,9 +109,9 @@ TEST_F(TrainReportTest, JsonTellsTheValidationResultsWhereThereAreSome) {
 
 /// As in metrics.jsonl.
 TEST_F(TrainReportTest, AccuracyHasTheNameOfTheLoss) {
-  TrainOutcome ended = outcome();
+  run::Outcome ended = outcome();
   ended.result.test = {.loss = 2, .accuracy = 0.75, .samples = 8};
-  ended.config = tiny({"data.labels=soft", "train.loss=binary_cross_entropy"});
+  ended.config = handle(tiny({"data.labels=soft", "train.loss=binary_cross_entropy"}));
   const auto json = closing_json({.outcome = ended});
   EXPECT_DOUBLE_EQ(json["binary_accuracy"], 0.25);
   EXPECT_DOUBLE_EQ(json["train_binary_accuracy"], 0.5);
@@ -116,7 +121,7 @@ TEST_F(TrainReportTest, AccuracyHasTheNameOfTheLoss) {
 }
 
 TEST_F(TrainReportTest, MetricsAndTheTestSetAreTold) {
-  TrainOutcome ended = outcome();
+  run::Outcome ended = outcome();
   const MetricPtr matrix = metrics_for({2}, {confusion_matrix()})[0], top = metrics_for({2}, {top_k(1)})[0];
   ended.result.test = {.loss = 2, .accuracy = 0.75, .samples = 8, .values = {{matrix, {4, 1, 1, 2}}, {top, {6, 8}}}};
   const std::string text = closing_summary({.outcome = ended});
@@ -130,7 +135,7 @@ TEST_F(TrainReportTest, MetricsAndTheTestSetAreTold) {
 }
 
 TEST_F(TrainReportTest, MatricesKeepToTheColumns) {
-  TrainOutcome ended = outcome();
+  run::Outcome ended = outcome();
   const MetricPtr matrix = metrics_for({12}, {confusion_matrix()})[0];
   ended.result.validation.values = {{matrix, std::vector<double>(144, 1234)}};
   const auto longest = [](const std::string& text) {

@@ -336,7 +336,7 @@ TEST(SettleEncodedCache, FollowsTheRoomThereIs) {
                               "t.yaml")
             .map()
             .node("data"));
-    settle_cache(options, {.device_bytes = device_bytes, .host_bytes = host_bytes, .disk_bytes = disk_bytes});
+    decide_cache(options, {.device_bytes = device_bytes, .host_bytes = host_bytes, .disk_bytes = disk_bytes});
     return options.pipeline.cache;
   };
   const std::string whole = "resize: {size: [10, 12]}", chance = "random_resized_crop: {size: 10}";

@@ -126,12 +126,12 @@ TEST_F(GpuDecodingTest, GpuNeedsAGpuAndFilesAndPlansItsMemory) {
   };
   DataOptions options = read("");
   EXPECT_EQ(options.decode, DecodeKind::automatic);
-  settle_decoder(options, Device::cuda(0));
+  decide_decoder(options, Device::cuda(0));
   EXPECT_EQ(options.decode, DecodeKind::cpu) << "nobody has measured where a GPU is faster";
   EXPECT_EQ(open_data(runtime_, options, Device::cpu(), 1).decoder, "CPU");
   options = read("  decode: gpu\n");
-  EXPECT_CONTAINS(message_of<ConfigError>([&] { settle_decoder(options, Device::cpu()); }), "decode: gpu needs a GPU");
-  settle_decoder(options, Device::cuda(0));
+  EXPECT_CONTAINS(message_of<ConfigError>([&] { decide_decoder(options, Device::cpu()); }), "decode: gpu needs a GPU");
+  decide_decoder(options, Device::cuda(0));
   const Device meta = Device::meta_of(Device::cuda(0));
   const auto planned = [&](const DataOptions& data) {
     Runtime runtime({.threads = 1});

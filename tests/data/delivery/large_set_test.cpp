@@ -130,7 +130,7 @@ TEST(LargeSet, FourGigabytesTrainUnderHalfAGigabyte) {
                             "t.yaml")
           .map()
           .node("data"));
-  settle_cache(options, {.device_bytes = 0, .host_bytes = kHalf / 4 * 3});
+  decide_cache(options, {.device_bytes = 0, .host_bytes = kHalf / 4 * 3});
   EXPECT_EQ(options.pipeline.cache, CacheKind::off);
   ResidentPeak resident;
   Runtime runtime({.threads = 2, .limits = {{"cpu", kHalf}}});

@@ -345,7 +345,7 @@ TEST(SampleFormats, AProgramsOwnAreNamedInAConfiguration) {
   EXPECT_EQ(train_facts(options).targets[1].name, "mask");
   ASSERT_EQ(options.pipeline.augmentations.size(), 1u);
   EXPECT_EQ(stage_forms(options.pipeline.augmentations, train_facts(options)).worker.at(0)->name(), "noise");
-  settle_cache(options, {.device_bytes = 1u << 30, .host_bytes = 1u << 30});
+  decide_cache(options, {.device_bytes = 1u << 30, .host_bytes = 1u << 30});
   EXPECT_EQ(options.pipeline.cache, CacheKind::ram) << "a device cannot gather these";
   EXPECT_CONTAINS(message_of<ConfigError>([&] { (void)read("positons", "batch: {size: 8}"); }), "positions");
   EXPECT_CONTAINS(message_of<ConfigError>([&] { (void)read("positions", "nois: {most: 4}, batch: {size: 8}"); }),
@@ -379,7 +379,7 @@ TEST(SettleCache, FollowsTheRoomThereIs) {
                                                "t.yaml")
                              .map()
                              .node("data"));
-    settle_cache(options, room);
+    decide_cache(options, room);
     return options.pipeline.cache;
   };
   constexpr std::uint64_t kBytes = 1000 * (3072 + 4);

@@ -250,16 +250,16 @@ TEST_F(CsvTest, SettledKeysReadOtherFilesAsTheTrainingRows) {
   using Keys = std::vector<std::pair<std::string, std::string>>;
   put("t.csv", kTrainingRows);
   put("v.csv", kOtherRows);
-  const Keys keys = open("train: $/t.csv, test: $/v.csv, label: y, standardize: true").train->settled_keys();
+  const Keys keys = open("train: $/t.csv, test: $/v.csv, label: y, standardize: true").train->decided_keys();
   EXPECT_EQ(keys, (Keys{{"features", "[\"a\", \"b\"]"}, {"standardize", "{mean: [2, 20], std: [1, 10]}"}}));
   const SampleSplits other = open(fmt::format("train: $/v.csv, test: $/t.csv, label: y, {}: {}, {}: {}", keys[0].first,
                                               keys[0].second, keys[1].first, keys[1].second));
   EXPECT_EQ(values(*other.train, 0), (Floats{3, 2, 0, 0}));
   EXPECT_EQ(values(*other.validation, 0), (Floats{-1, -1, 1, 1}));
-  EXPECT_TRUE(other.train->settled_keys().empty()) << "what is settled stays";
-  EXPECT_TRUE(open("train: $/t.csv, test: $/v.csv, label: y, features: [1, a]").train->settled_keys().empty());
+  EXPECT_TRUE(other.train->decided_keys().empty()) << "what is settled stays";
+  EXPECT_TRUE(open("train: $/t.csv, test: $/v.csv, label: y, features: [1, a]").train->decided_keys().empty());
   put("bare.csv", "5,40,p\n2,20,q\n");
-  EXPECT_TRUE(open("path: $/bare.csv, label: 2, split: 0.5").train->settled_keys().empty()) << "no column has a name";
+  EXPECT_TRUE(open("path: $/bare.csv, label: 2, split: 0.5").train->decided_keys().empty()) << "no column has a name";
   EXPECT_CONTAINS(error("train: $/t.csv, test: $/t.csv, label: y, standardize: {mean: [1], std: [1]}"),
                   "t.csv: has 2 features, but data.standardize has a mean and a std for 1");
   for (const char* wrong : {"{mean: [1, 2], std: [1]}", "{mean: [], std: []}"})
@@ -279,7 +279,7 @@ TEST_F(CsvTest, SettledKeysHaveAnyNamesAndAllDigits) {
   put("t.csv", text);
   const std::string file = "path: $/t.csv, split: 0.2, label: y";
   const SampleSplits splits = open(file + ", standardize: true");
-  const auto keys = splits.train->settled_keys();
+  const auto keys = splits.train->decided_keys();
   ASSERT_EQ(keys.size(), 2u);
   EXPECT_EQ(keys[0].second, "[\"1\", \"say \\\"x\\\\\", \"two\\x0alines\", \"all\", 4, \"na\xc3\xafve\", \"b\", 7]");
   std::string settled = file;
@@ -446,7 +446,7 @@ TEST_F(CsvTest, FeaturesAllLeavesOutWhatNumbersTheRows) {
   put("t.csv", text);
   const auto reader = open("path: $/t.csv, label: Label").whole;
   EXPECT_EQ(reader->facts().image_shape, (Shape{1}));
-  EXPECT_EQ(reader->settled_keys()[0].second, "[\"Age\"]");
+  EXPECT_EQ(reader->decided_keys()[0].second, "[\"Age\"]");
   const Names notes = reader->notes();
   EXPECT_TRUE(any_contains(notes,
                            "`features: all` leaves out column 0 and 'PassengerId' (they number or name the rows), "
@@ -473,7 +473,7 @@ TEST_F(CsvTest, MissingNumbersAreDroppedOrTheMean) {
   const SampleSplits filled = open(keys + "missing: mean");
   const float mean = static_cast<float>((1.0 + 3 + 4) / 3);  // the row without a label is left out
   EXPECT_EQ(values(*filled.train, 0), (Floats{1, 10, mean, 20, 3, 15, 4, 15}));
-  const auto settled = filled.train->settled_keys();
+  const auto settled = filled.train->decided_keys();
   ASSERT_EQ(settled.size(), 2u);
   EXPECT_EQ(settled[1].first, "missing");
   EXPECT_EQ(settled[1].second, fmt::format("{{mean: [{}, 15]}}", (1.0 + 3 + 4) / 3));

@@ -17,7 +17,7 @@ namespace {
 class EvaluationTest : public RunTest {
  protected:
   void run(const std::string& name, const std::vector<std::string>& overrides = {}) const {
-    (void)train(tiny(overrides), {.threads = 1, .run_dir = path(name)});
+    (void)train(tiny(overrides), {.threads = 1, .folder = path(name)});
   }
   /// The last line of metrics.jsonl that has `key`.
   nlohmann::json last_line(const std::string& name, const std::string& key) const {
@@ -128,7 +128,7 @@ TEST_F(EvaluationTest, AnEarlierCheckpointHasItsOwnEvaluation) {
   const nlohmann::json first = last_line("r", "validation_loss");
   RunDirectory folder = RunDirectory::open(path("r"));
   const std::vector<std::string> rest = {"train.max_updates=0"};
-  (void)train(read_run_config(folder.config(), rest), {.threads = 1, .resume = &folder});
+  (void)train(read_run_config(folder.config(), rest), {.threads = 1}, {}, {.resume = &folder});
   expect_equal(evaluate(open_trained_model(path("r"), {.checkpoint = "6"})).metrics, first, "validation_");
   expect_equal(evaluate(open_trained_model(path("r"))).metrics, last_line("r", "validation_loss"), "validation_");
   EXPECT_NE(first["validation_loss"], last_line("r", "validation_loss")["validation_loss"]);
@@ -230,7 +230,7 @@ TEST_F(EvaluationTest, OtherRowsAreReadAsTheTrainingSamples) {
   EXPECT_EQ(data.map("standardize").list("mean").size(), 2u);
   RunDirectory folder = RunDirectory::open(path("r"));
   const std::vector<std::string> rest = {"train.max_updates=0"};
-  EXPECT_NO_THROW((void)train(read_run_config(folder.config(), rest), {.threads = 1, .resume = &folder}));
+  EXPECT_NO_THROW((void)train(read_run_config(folder.config(), rest), {.threads = 1}, {}, {.resume = &folder}));
   const auto loss = [&](const std::string& file) {
     const std::vector<std::string> other = {"data.path=" + file};
     return evaluate(open_trained_model(path("r"), {.overrides = other}), {.set = EvaluatedSet::all}).metrics.loss;

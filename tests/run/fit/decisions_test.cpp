@@ -1,5 +1,9 @@
-// What is left open is decided once, and nothing else changes.
+// Open values are decided once, and nothing else changes.
 #include "bantam/run/fit/decisions.h"
+
+#include <set>
+#include <string_view>
+#include <vector>
 
 #include "bantam/base/error.h"
 #include "tests/run/run_fixture.h"
@@ -7,152 +11,65 @@
 namespace bantam::run::decisions_test {
 namespace {
 
-class SettleTest : public RunTest {
+class DecisionsTest : public RunTest {
  protected:
-  /// Version 1.0 of the format.
-  void write_npy(const std::string& name, const std::string& type, const std::string& shape,
-                 const std::string& bytes) const {
-    std::string header = "{'descr': '" + type + "', 'fortran_order': False, 'shape': " + shape + ", }";
-    header.resize((header.size() + 10) / 64 * 64 + 64 - 10 - 1, ' ');
-    header += '\n';
-    const auto size = static_cast<std::uint16_t>(header.size());
-    std::string file = "\x93NUMPY";
-    file += {'\x01', '\x00', static_cast<char>(size & 0xff), static_cast<char>(size >> 8)};
-    write_file_atomically(path(name), file + header + bytes);
+  static RunConfig decided_alone(const RunConfig& config, DecisionLog& log) {
+    return decide(config, measured_target(config), for_step | for_run | for_rank, log);
   }
 };
 
-TEST_F(SettleTest, LeavesWhatIsGiven) {
-  const RunConfig config = tiny();
-  const Settled settled = settle(config);
-  EXPECT_FALSE(settled.batch || settled.recompute);
-  EXPECT_TRUE(settled.messages.empty() && settled.warnings.empty());
-  const RunConfig closed = with_settled(config, settled);
-  EXPECT_EQ(closed.data->pipeline.batch_size, 16);
-  EXPECT_EQ(closed.document.resolved_yaml(), tiny({"device=cpu", "precision=float32"}).document.resolved_yaml());
+TEST_F(DecisionsTest, LeavesWhatIsGiven) {
+  DecisionLog log;
+  const RunConfig decided = decided_alone(tiny(), log);
+  EXPECT_FALSE(decided.recompute_given);
+  EXPECT_TRUE(log.messages.empty() && log.warnings.empty());
+  EXPECT_EQ(decided.data->pipeline.batch_size, 16);
+  EXPECT_EQ(decided.document.resolved_yaml(), tiny({"device=cpu", "precision=float32"}).document.resolved_yaml());
 }
 
-TEST_F(SettleTest, WarnsOfFewUpdates) {
-  const Settled settled = settle(tiny({"data.pipeline.batch={size: auto, max: 48}", "memory.limits={cpu: 64MiB}"}));
-  ASSERT_TRUE(settled.batch);
-  EXPECT_EQ(settled.batch->batch, 48);
-  ASSERT_EQ(settled.warnings.size(), 1u);
-  EXPECT_NE(settled.warnings[0].find("only 2 updates an epoch"), std::string::npos) << settled.warnings[0];
+TEST_F(DecisionsTest, EveryRowHasAKeyOfItsOwn) {
+  std::set<std::string_view> keys;
+  for (const Decision& decision : decisions()) {
+    EXPECT_TRUE(keys.insert(decision.key).second) << decision.key;
+    EXPECT_TRUE(decision.is_open != nullptr && decision.decide != nullptr) << decision.key;
+  }
 }
 
-TEST_F(SettleTest, WarnsOfProbabilitiesWhereTheLossReadsLogits) {
-  const auto warnings = [](const std::string& end, const std::vector<std::string>& more = {}) {
-    std::vector<std::string> overrides = more;
-    overrides.push_back("model.layers=[global_average_pool, " + end + "]");
-    return settle(tiny(overrides)).warnings;
-  };
-  EXPECT_EQ(warnings("{dense: {units: 10}}, softmax"),
-            std::vector<std::string>{"the model ends with a softmax, and the loss softmax_cross_entropy applies one "
-                                     "itself: leave the model's out"});
-  EXPECT_TRUE(warnings("{dense: {units: 10, activation: sigmoid}}").empty());
-  const std::vector<std::string> soft = {"data.labels=soft", "train.loss=binary_cross_entropy"};
-  for (const char* end : {"{dense: {units: 10, activation: sigmoid}}", "{dense: {units: 10}}, sigmoid"})
-    EXPECT_EQ(warnings(end, soft),
-              std::vector<std::string>{"the model ends with a sigmoid, and the loss binary_cross_entropy applies one "
-                                       "itself: leave the model's out"});
-  EXPECT_TRUE(warnings("{dense: {units: 10}}, softmax", soft).empty());
+TEST_F(DecisionsTest, OnlyTheScopesThatAreAskedForAreDecided) {
+  const RunConfig open = tiny({"data.pipeline.batch={size: auto, max: 48}", "memory.limits={cpu: 64MiB}"});
+  DecisionLog log;
+  EXPECT_TRUE(decide(open, measured_target(open), for_run, log).data->pipeline.batch_size_is_auto);
+  const RunConfig step = decide(open, measured_target(open), for_step, log);
+  EXPECT_EQ(step.data->pipeline.batch_size, 48);
+  EXPECT_EQ(step.document.resolved_yaml().find("device: cpu"), open.document.resolved_yaml().find("device: cpu"));
+  const RunConfig given = decide_step(open, measured_target(open), std::vector<std::int64_t>{7}, log);
+  EXPECT_EQ(given.data->pipeline.batch_size, 7) << "a batch size that is named needs no decision";
 }
 
-TEST_F(SettleTest, WarnsOfTopKOfAllClasses) {  // the network has 10 outputs
-  const auto warnings = [&](const std::string& metrics) { return settle(tiny({"train.metrics=" + metrics})).warnings; };
-  EXPECT_TRUE(warnings("[accuracy, top_k: {k: 9}]").empty());
-  for (const char* k : {"10", "12"})
-    EXPECT_EQ(warnings(std::string("[top_k: {k: ") + k + "}]"),
-              std::vector<std::string>{
-                  std::string("train.metrics: top_k of ") + k +
-                  " is always 1: the model has 10 outputs, and any label is among all of them. `top_k: {k: 3}` counts "
-                  "fewer"});
+TEST_F(DecisionsTest, WhatEachRankDecidesIsOpenInTheDocumentOfAll) {
+  const RunConfig open = tiny({"train.replicas=2"});
+  DecisionLog log;
+  const RunConfig shared = decide(open, measured_target(open), for_step | for_run, log, {.all = 2, .local = 2});
+  EXPECT_NE(shared.document.resolved_yaml().find("recompute: auto"), std::string::npos);
+  const RunConfig own = decide(shared, measured_target(shared), for_rank, log, {.all = 2, .local = 2});
+  EXPECT_EQ(own.document.resolved_yaml(), shared.document.resolved_yaml());
 }
 
-TEST_F(SettleTest, WarnsOfPixelsThatAreNotScaled) {
-  const auto warnings = [](const std::string& normalize) {
-    return settle(tiny({"data.pipeline.normalize=" + normalize})).warnings;
-  };
-  const std::vector<std::string> found = warnings("{mean: [0.5, 0.4, 0.45], std: [0.25, 0.2, 0.3]}");
-  ASSERT_EQ(found.size(), 1u);
-  EXPECT_TRUE(found[0].starts_with("pixels reach the network as numbers up to 1273: ")) << found[0];
-  EXPECT_EQ(warnings("{}").size(), 1u) << "0 to 255";
-  EXPECT_TRUE(warnings("{scale: 0.0039, mean: [0.5, 0.4, 0.45], std: [0.25, 0.2, 0.3]}").empty());
-  EXPECT_TRUE(warnings("{mean: 127.5, std: 127.5}").empty()) << "the same by other means";
+TEST_F(DecisionsTest, WarnsOfFewUpdates) {
+  DecisionLog log;
+  const RunConfig decided =
+      decided_alone(tiny({"data.pipeline.batch={size: auto, max: 48}", "memory.limits={cpu: 64MiB}"}), log);
+  EXPECT_EQ(decided.data->pipeline.batch_size, 48);
+  ASSERT_EQ(log.warnings.size(), 1u);
+  EXPECT_NE(log.warnings[0].find("only 2 updates an epoch"), std::string::npos) << log.warnings[0];
 }
 
-TEST_F(SettleTest, WarnsOfRunningStatisticsThatCannotFollow) {  // 12 updates
-  const auto warnings = [](const std::string& norm, const std::vector<std::string>& more = {}) {
-    std::vector<std::string> overrides = {"model.layers=[{conv2d: {filters: 4, kernel: 3, stride: 4}}, " + norm +
-                                          ", global_average_pool, {dense: {units: 10}}]"};
-    overrides.insert(overrides.end(), more.begin(), more.end());
-    return settle(tiny(overrides)).warnings;
-  };
-  const std::vector<std::string> found = warnings("{batch_norm: {momentum: 0.99}}");
-  ASSERT_EQ(found.size(), 1u);
-  EXPECT_EQ(found[0],
-            "batch norm: 1 of 1 norms have momentum 0.99 (rate 0.01), and the run has only 12 batches: in evaluations "
-            "89% of their running statistics would still be the initial ones. momentum: 0.75 or less, or auto, suits "
-            "this run; with 0.99 it needs 300 batches");
-  EXPECT_EQ(warnings("{batch_norm: {rate: 0.1}}").size(), 1u) << "12 × 0.1 is less than 3";
-  EXPECT_TRUE(warnings("{batch_norm: {rate: 0.25}}").empty());
-  EXPECT_TRUE(warnings("{batch_norm: {rate: 0.125}}", {"train.accumulate=1", "train.epochs=4"}).empty());
-  EXPECT_TRUE(warnings("batch_norm").empty()) << "it warms up";
-  const std::vector<std::string> frozen = {"train.groups=[{match: \"batch_norm*\", freeze: true}]"};
-  EXPECT_TRUE(warnings("{batch_norm: {momentum: 0.99}}", frozen).empty()) << "they do not move";
-  EXPECT_TRUE(warnings("{batch_norm: {momentum: 0.99}}", {"train.initial_weights=w.safetensors"}).empty())
-      << "they begin settled";
-}
-
-TEST_F(SettleTest, WarnsOfClassesThatComeOneAfterAnother) {
-  const auto warnings = [&](bool sorted, const std::string& stage) {
-    std::string labels, bytes;
-    for (int i = 0; i < 200; ++i) {
-      bytes += std::string(8 * 8 * 3, static_cast<char>(i));
-      const std::int64_t label = sorted ? i / 50 : i % 4;
-      labels.append(reinterpret_cast<const char*>(&label), sizeof label);
-    }
-    write_npy("x.npy", "|u1", "(200, 8, 8, 3)", bytes);
-    write_npy("y.npy", "<i8", "(200,)", labels);
-    const std::string text = "device: cpu\ndata:\n  format: npy\n  train: {images: " + path("x.npy").string() +
-                             ", labels: " + path("y.npy").string() + "}\n  validation: {split: 0.2}\n  pipeline:\n" +
-                             stage +
-                             "    - normalize: {scale: 0.0039}\n    - batch: {size: 20}\n"
-                             "model: {input: [8, 8, 3], layers: [global_average_pool, {dense: {units: 4}}]}\n";
-    return settle(parse_run_config(text, "n.yaml", {})).warnings;
-  };
-  const std::vector<std::string> found = warnings(true, "");
-  ASSERT_EQ(found.size(), 1u);
-  EXPECT_EQ(found[0],
-            "the training samples stand class after class, and the pipeline has no shuffle: batches would be of one "
-            "class each. Write `- shuffle` into data.pipeline");
-  EXPECT_TRUE(warnings(false, "").empty());
-  EXPECT_TRUE(warnings(true, "    - shuffle\n").empty());
-  EXPECT_EQ(warnings(true, "    - shuffle: {buffer: 10}\n").size(), 1u);
-}
-
-TEST_F(SettleTest, WarnsOfWhatTheRunDoesNotReach) {  // its 12 updates
-  const auto warnings = [](const std::vector<std::string>& overrides) { return settle(tiny(overrides)).warnings; };
-  EXPECT_EQ(warnings({"train.prune={begin: 12, end: 20}"}),
-            std::vector<std::string>{"train.prune.begin: the run has only 12 updates, not 12: nothing is pruned"});
-  EXPECT_EQ(warnings({"train.prune={begin: 2, end: 20}"}),
-            std::vector<std::string>{
-                "train.prune.end: the run has only 12 updates, not 20: the final sparsity is not reached"});
-  EXPECT_EQ(
-      warnings({"train.ema={every: 13}"}),
-      std::vector<std::string>{"train.ema.every: the run has only 12 updates, not 13: weights are never averaged"});
-  EXPECT_EQ(warnings({"train.groups=[{match: \"conv*\", freeze: true, until: 2epochs}]"}),
-            std::vector<std::string>{
-                "train.groups, until of \"conv*\": the run has only 12 updates, not 12: they stay frozen to its end"});
-  EXPECT_TRUE(warnings({"train.prune={begin: 11, end: 12}", "train.ema={every: 12}",
-                        "train.groups=[{match: \"conv*\", freeze: true, until: 11}]"})
-                  .empty());
-}
-
-TEST_F(SettleTest, ABudgetThatCannotBeMetIsRefused) {
-  EXPECT_THROW((void)settle(tiny({"memory.budget=1KiB"})), OutOfMemory);
-  EXPECT_NO_THROW((void)settle(tiny({"memory.budget=1KiB", "recompute=none"}))) << "the user has chosen";
-  EXPECT_THROW((void)settle(tiny({"memory.limits={cpu: 1KiB}", "data.pipeline.batch.size=auto"})), OutOfMemory);
+TEST_F(DecisionsTest, ABudgetThatCannotBeMetIsRefused) {
+  DecisionLog log;
+  EXPECT_THROW((void)decided_alone(tiny({"memory.budget=1KiB"}), log), OutOfMemory);
+  EXPECT_NO_THROW((void)decided_alone(tiny({"memory.budget=1KiB", "recompute=none"}), log)) << "the user has chosen";
+  EXPECT_THROW((void)decided_alone(tiny({"memory.limits={cpu: 1KiB}", "data.pipeline.batch.size=auto"}), log),
+               OutOfMemory);
 }
 
 }  // namespace

@@ -59,6 +59,13 @@ train: {accumulate: 2, optimizer: sgd}
     return "model.layers=[" + layers + ", global_average_pool, dense: {units: 10}]";
   }
 
+  static std::int64_t solve_batch(const RunConfig& config, std::uint64_t bytes) {
+    return choose_batch(config, bytes, bytes > 0).batch;
+  }
+  static RunConfig decided(const RunConfig& config, DecisionLog& log) {
+    return decide(config, measured_target(config), for_step | for_run | for_rank, log);
+  }
+
   /// Trains for real until `updates` are done; whether memory sufficed.
   static bool runs(const RunConfig& config, std::int64_t batch, std::uint64_t limit, std::int64_t updates) {
     const RunConfig run = variant(config, batch, config.recompute);
@@ -152,25 +159,27 @@ TEST_F(FittingTest, WhatOtherSizesWouldComeToIsPrinted) {
 
 TEST_F(FittingTest, AutoNeedsADeviceOrANumber) {
   const RunConfig config = read({"device=cuda:63"});
-  EXPECT_THROW((void)solve_batch(config, 0), ConfigError);
+  EXPECT_THROW((void)free_pool_bytes(config), ConfigError);
   EXPECT_GT(solve_batch(config, 16u << 20), 0);
 }
 
-TEST_F(FittingTest, SettlingWritesTheNumbersDown) {
+TEST_F(FittingTest, DecisionsWriteTheNumbersDown) {
   const RunConfig open = read({"memory.limits={cpu: 5MiB}"});
-  const Settled settled = settle(open);
-  ASSERT_TRUE(settled.batch && !settled.recompute);
-  EXPECT_EQ(settled.messages.size(), 1u);
-  const RunConfig closed = with_settled(open, settled);
+  DecisionLog log, again;
+  const RunConfig closed = decided(open, log);
+  EXPECT_FALSE(closed.recompute_given);
+  EXPECT_EQ(log.messages.size(), 1u);
   EXPECT_FALSE(closed.data->pipeline.batch_size_is_auto);
-  EXPECT_EQ(closed.data->pipeline.batch_size, settled.batch->batch);
-  const Settled again = settle(closed);
-  EXPECT_TRUE(!again.batch && !again.recompute && again.messages.empty()) << "what is settled stays";
+  EXPECT_EQ(closed.data->pipeline.batch_size, solve_batch(open, 5u << 20));
+  const RunConfig twice = decided(closed, again);
+  EXPECT_EQ(twice.document.resolved_yaml(), closed.document.resolved_yaml()) << "values that are decided stay";
+  EXPECT_TRUE(again.messages.empty());
 }
 
 TEST_F(FittingTest, TheResolvedTextIsThatOfTheSameOverrides) {
   const RunConfig open = read({"memory.limits={cpu: 5MiB}"});
-  const RunConfig closed = with_settled(open, settle(open));
+  DecisionLog log;
+  const RunConfig closed = decided(open, log);
   const RunConfig typed = read({"memory.limits={cpu: 5MiB}", "device=cpu", "precision=float32",
                                 fmt::format("data.pipeline.batch.size={}", closed.data->pipeline.batch_size)});
   EXPECT_EQ(closed.document.resolved_yaml(), typed.document.resolved_yaml());
@@ -179,23 +188,23 @@ TEST_F(FittingTest, TheResolvedTextIsThatOfTheSameOverrides) {
 
 TEST_F(FittingTest, ABudgetChoosesWhatIsRunAgain) {
   const std::vector<std::string> fixed = {"data.pipeline.batch.size=200", "data.pipeline.prefetch.depth=1", deep()};
-  const RunConfig config = read(fixed);
-  const std::uint64_t all = plan_run(config).pool_bytes;
-  EXPECT_FALSE(settle(read({fixed[0], fixed[1], fixed[2], fmt::format("memory.budget={}", 2 * all)})).recompute);
+  const auto with = [&](const std::string& key, const std::string& more) {
+    return read({fixed[0], fixed[1], fixed[2], key, more});
+  };
+  DecisionLog log;
+  const std::uint64_t all = plan_run(read(fixed)).pool_bytes;
+  EXPECT_FALSE(decided(with(fmt::format("memory.budget={}", 2 * all), "seed=42"), log).recompute_given);
   bool chosen = false;
   for (std::uint64_t budget = all; budget > all / 2 && !chosen; budget -= all / 40) {
     const std::string key = fmt::format("memory.budget={}", budget);
-    const RunConfig open = read({fixed[0], fixed[1], fixed[2], key});
-    const Settled settled = settle(open);
-    if (!settled.recompute) continue;
+    const RunConfig run = decided(with(key, "seed=42"), log);
+    if (!run.recompute_given) continue;
     chosen = true;
-    const RunConfig run = with_settled(open, settled);
     EXPECT_NE(to_string(run.recompute), "none");
     EXPECT_TRUE(runs(run, 200, budget, 4)) << to_string(run.recompute);
-    const RunConfig again = read({fixed[0], fixed[1], fixed[2], key, "recompute=" + to_yaml(run.recompute)});
+    const RunConfig again = with(key, "recompute=" + to_yaml(run.recompute));
     EXPECT_EQ(to_string(again.recompute), to_string(run.recompute)) << "the written value is read back";
-    EXPECT_FALSE(settle(read({fixed[0], fixed[1], fixed[2], key, "recompute=none"})).recompute)
-        << "what the user says stands";
+    EXPECT_EQ(to_string(decided(with(key, "recompute=none"), log).recompute), "none") << "what the user says stands";
   }
   EXPECT_TRUE(chosen);
 }

@@ -54,7 +54,7 @@ TEST_F(InspectionTest, AFile) {
 }
 
 TEST_F(InspectionTest, ACheckpointAndARun) {
-  const TrainOutcome outcome = train(tiny(), {.threads = 1, .run_dir = path("r")});
+  const Outcome outcome = train(tiny(), {.threads = 1, .folder = path("r")});
   const fs::path newest = CheckpointFolder(path("r")).list().at(0).path;
   for (const fs::path& given : {path("r"), path("r") / "", newest, newest / ""}) {
     const Inspection inspection = inspect(given);
@@ -87,7 +87,7 @@ TEST_F(InspectionTest, DamageIsNamed) {
   EXPECT_NE(error_of(path("f.safetensors")).find("f.safetensors: damaged: its tensors have the checksum"),
             std::string::npos)
       << error_of(path("f.safetensors"));
-  (void)train(tiny({"train.epochs=1"}), {.threads = 1, .run_dir = path("r")});
+  (void)train(tiny({"train.epochs=1"}), {.threads = 1, .folder = path("r")});
   fs::remove(CheckpointFolder(path("r")).list().at(0).facts());
   EXPECT_NE(error_of(path("r")).find("checkpoint.json"), std::string::npos) << error_of(path("r"));
 }

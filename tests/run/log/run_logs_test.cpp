@@ -17,13 +17,13 @@ namespace {
 
 class RunLogsTest : public RunTest {
  protected:
-  TrainOutcome begin(const std::string& name, const std::vector<std::string>& overrides = {},
-                     std::function<bool()> stop = {}) {
-    return train(tiny(overrides), {.threads = 1, .run_dir = path(name), .stop = std::move(stop)});
+  Outcome begin(const std::string& name, const std::vector<std::string>& overrides = {},
+                std::function<bool()> stop = {}) {
+    return train(tiny(overrides), {.threads = 1, .folder = path(name), .stop = std::move(stop)});
   }
-  TrainOutcome resume(const std::string& name, const std::vector<std::string>& overrides = {}) {
+  Outcome resume(const std::string& name, const std::vector<std::string>& overrides = {}) {
     RunDirectory folder = RunDirectory::open(path(name));
-    return train(read_run_config(folder.config(), overrides), {.threads = 1, .resume = &folder});
+    return train(read_run_config(folder.config(), overrides), {.threads = 1}, {}, {.resume = &folder});
   }
   std::filesystem::path events_path(const std::string& name, const char* part = "train") const {
     return path(name) / "tensorboard" / part / "events.out.tfevents.bantam";
@@ -151,7 +151,7 @@ TEST_F(RunLogsTest, ChangeNoBitOfTheTraining) {
 TEST_F(RunLogsTest, AResumedRunHasTheLinesOfOneThatWasNeverStopped) {
   const std::vector<std::string> overrides = {"log.histograms=2", "checkpoint={every: 3updates, min_interval: 0s}"};
   begin("whole", overrides);
-  const TrainOutcome stopped = begin("r", overrides, [asked = 0]() mutable { return ++asked > 9; });
+  const Outcome stopped = begin("r", overrides, [asked = 0]() mutable { return ++asked > 9; });
   ASSERT_TRUE(stopped.result.stopped);
   // Killed later: lines after the checkpoint are there, of updates that are repeated.
   write_file_atomically(path("r/histograms.jsonl"), histograms("r") + "{\"update\": 12}\n");
@@ -163,7 +163,7 @@ TEST_F(RunLogsTest, EventsOfAResumedRunAreThoseOfOneThatWasNeverStopped) {
   const std::vector<std::string> overrides = {"log={tensorboard: true, histograms: 4, images: 2}",
                                               "checkpoint={every: 3updates, min_interval: 0s}", "train.log_every=4"};
   begin("whole", overrides);
-  const TrainOutcome stopped = begin("r", overrides, [asked = 0]() mutable { return ++asked > 9; });
+  const Outcome stopped = begin("r", overrides, [asked = 0]() mutable { return ++asked > 9; });
   ASSERT_TRUE(stopped.result.stopped);
   for (const char* part : {"train", "validation"})
     if (std::filesystem::exists(events_path("r", part)))
@@ -202,7 +202,7 @@ TEST_F(RunLogsTest, ARunThatDidNotBeginHasNoFiles) {
     void on_begin() override { throw DataError("at once"); }
   } throws;
   Callback* const callbacks[] = {&throws};
-  EXPECT_THROW(train(tiny({"log.tensorboard=true"}), {.threads = 1, .run_dir = path("r")}, callbacks), DataError);
+  EXPECT_THROW(train(tiny({"log.tensorboard=true"}), {.threads = 1, .folder = path("r")}, callbacks), DataError);
   EXPECT_FALSE(std::filesystem::exists(path("r/tensorboard")));
   begin("r", {"log.tensorboard=true"});
   EXPECT_TRUE(std::filesystem::exists(events_path("r")));

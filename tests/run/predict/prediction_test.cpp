@@ -19,7 +19,7 @@ namespace {
 class PredictionTest : public RunTest {
  protected:
   void run(const std::string& name, const std::vector<std::string>& overrides = {}) const {
-    (void)train(tiny(overrides), {.threads = 1, .run_dir = path(name)});
+    (void)train(tiny(overrides), {.threads = 1, .folder = path(name)});
   }
   void write(const std::string& name, const std::string& bytes) const {
     std::filesystem::create_directories(path(name).parent_path());

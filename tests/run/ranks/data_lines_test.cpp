@@ -21,7 +21,7 @@ struct Samples : SampleReader {
     std::memset(fields[1].data(), 0, fields[1].size());
   }
   std::string name_of(std::int64_t index) const override { return folder + names[static_cast<std::size_t>(index)]; }
-  std::vector<std::pair<std::string, std::string>> settled_keys() const override { return {{"features", features}}; }
+  std::vector<std::pair<std::string, std::string>> decided_keys() const override { return {{"features", features}}; }
 
   std::string folder = "/here/", features = "[a, b]";
   std::vector<std::string> classes = {"cat", "dog"}, names = {"a.png", "b.png", "c.png"};

@@ -1,4 +1,4 @@
-// What ranks of a run settle together from its configuration: the cache of their data sets.
+// Ranks of a run decide together from its configuration: the cache of their data sets.
 #include "bantam/run/ranks/rank_config.h"
 
 #include <exception>
@@ -55,8 +55,8 @@ class RankCacheTest : public RunTest {
                                                       samples, encoded, stages)});
     return tiny(overrides);
   }
-  static CacheKind settled(RunConfig config, int ranks, int local_ranks) {
-    settle_cache_of_ranks(config, ranks, local_ranks);
+  static CacheKind decided(RunConfig config, int ranks, int local_ranks) {
+    decide_cache(config, {.all = ranks, .local = local_ranks});
     return config.data->pipeline.cache;
   }
   /// Half of what one process may have of the memory that is free here: another process's needs of less than half of
@@ -68,20 +68,19 @@ TEST_F(RankCacheTest, RanksOfAHostShareItsFreeMemory) {
   if (half_of_room() == 0) GTEST_SKIP() << "the system does not say how much memory is free";
   const RunConfig half = config(half_of_room());
   EXPECT_EQ(half.data->pipeline.cache, CacheKind::ram);
-  EXPECT_EQ(settled(half, 1, 1), CacheKind::ram);
-  EXPECT_EQ(settled(half, 4, 1), CacheKind::ram) << "each on a host of its own";
-  EXPECT_EQ(settled(half, 4, 4), CacheKind::off);
-  EXPECT_EQ(settled(half, 4, 0), CacheKind::off) << "not known, so all";
+  EXPECT_EQ(decided(half, 1, 1), CacheKind::ram);
+  EXPECT_EQ(decided(half, 4, 1), CacheKind::ram) << "each on a host of its own";
+  EXPECT_EQ(decided(half, 4, 4), CacheKind::off);
   const RunConfig given = config(half_of_room(), {}, "cache: ram");
-  EXPECT_EQ(settled(given, 4, 4), CacheKind::ram) << "the configuration says so";
+  EXPECT_EQ(decided(given, 4, 4), CacheKind::ram) << "the configuration says so";
 }
 
 TEST_F(RankCacheTest, ALimitIsEachRanksAndTheLeastHolds) {
   const std::uint64_t bytes = 40u << 20;
-  EXPECT_EQ(settled(config(bytes, {"memory.limits={cpu: 64MiB}"}), 4, 4), CacheKind::ram);
+  EXPECT_EQ(decided(config(bytes, {"memory.limits={cpu: 64MiB}"}), 4, 4), CacheKind::ram);
   const RunConfig lists = config(bytes, {"memory.limits={cpu: [64MiB, 64MiB, 16MiB, 64MiB]}"});
   EXPECT_EQ(lists.data->pipeline.cache, CacheKind::ram);
-  EXPECT_EQ(settled(lists, 4, 4), CacheKind::off);
+  EXPECT_EQ(decided(lists, 4, 4), CacheKind::off);
 }
 
 /// The run's folder is rank 0's.
@@ -89,8 +88,8 @@ TEST_F(RankCacheTest, DiskIsNoChoiceOfRanks) {
   const RunConfig files =
       config(40u << 20, {"memory.limits={cpu: 16MiB}"}, "cache: auto, resize: {size: [32, 32]}", true);
   EXPECT_EQ(files.data->pipeline.cache, CacheKind::disk) << "is a quarter of the free disk less than 40 MiB?";
-  EXPECT_EQ(settled(files, 4, 4), CacheKind::off);
-  EXPECT_NO_THROW(require_ranks(files, 4)) << "it is settled anew";
+  EXPECT_EQ(decided(files, 4, 4), CacheKind::off);
+  EXPECT_NO_THROW(require_ranks(files, 4)) << "it is decided anew";
   EXPECT_THROW(require_ranks(config(40u << 20, {}, "cache: disk"), 4), ConfigError);
 }
 
@@ -107,8 +106,8 @@ TEST_F(RankCacheTest, AllRanksHaveTheCacheThatRankZeroHasChosen) {
       Mesh mesh(std::move(networks[rank]));
       const RunRanks ranks{.link = &mesh, .local_rank = static_cast<int>(rank), .local_size = 4};
       try {
-        Settled mine;
-        const RunConfig shared = rank == 0 ? send_config(half, ranks, mine) : receive_config(ranks);
+        DecisionLog log;
+        const RunConfig shared = rank == 0 ? share_config(half, ranks, true, log) : receive_config(ranks);
         caches[rank] = shared.data->pipeline.cache;
         names[rank] = shared.name;
         EXPECT_NE(shared.document.resolved_yaml().find("cache: auto"), std::string::npos) << "for who goes on";

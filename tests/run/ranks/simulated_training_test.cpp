@@ -31,16 +31,17 @@ class SimulatedTraining : public RunTest {
   }
   /// One rank of a session: the first begins the run of this name, or goes on with it.
   void run_rank(const std::string& name, Communicator* ranks, int rank) const {
-    TrainRunOptions options{.threads = 1, .run_dir = path(name), .ranks = {.link = ranks}};
+    const TrainOptions options{.threads = 1, .folder = path(name)};
+    RunHooks hooks{.ranks = {.link = ranks}};
     if (rank > 0) {
-      (void)train_beside(options);
+      (void)train_worker(options, hooks);
       return;
     }
     std::error_code error;
     std::optional<RunDirectory> folder;
     if (fs::exists(path(name) / "config.yaml", error)) folder.emplace(RunDirectory::open(path(name)));
-    if (folder) options.resume = &*folder;
-    (void)train(folder ? read_run_config(folder->config(), {}) : config(), options);
+    if (folder) hooks.resume = &*folder;
+    (void)train(folder ? read_run_config(folder->config(), {}) : config(), options, {}, hooks);
   }
   std::string digest(const std::string& name) const { return sha256_of(read_file(path(name) / "weights.safetensors")); }
   std::vector<nlohmann::json> metrics(const std::string& name) const {

@@ -21,7 +21,7 @@ namespace fs = std::filesystem;
 class RunReportTest : public RunTest {
  protected:
   void run(const std::string& name, const std::vector<std::string>& overrides = {}) const {
-    (void)train(tiny(overrides), {.threads = 1, .run_dir = path(name)});
+    (void)train(tiny(overrides), {.threads = 1, .folder = path(name)});
   }
   RunReport report(const std::string& name, const HeldOutOptions& held_out = {.threads = 2}) const {
     return report_of(path(name), {.held_out = held_out});

@@ -39,7 +39,7 @@ struct Heard : SweepObserver {
     begun.push_back(index);
     return {};
   }
-  void on_end(std::size_t index, const TrainOutcome& outcome) override {
+  void on_end(std::size_t index, const Outcome& outcome) override {
     ended.push_back(index);
     losses.push_back(outcome.result.validation.loss);
   }
@@ -65,8 +65,8 @@ TEST_F(TrainSweep, TrainsEachRunAsItTrainsAlone) {
   EXPECT_FALSE(outcome.stopped);
   EXPECT_TRUE(outcome.failures.empty());
   EXPECT_EQ(heard.ended, (Indices{0, 1, 2, 3}));
-  const TrainOutcome alone = train(tiny({"train.epochs=1", "train.optimizer.sgd.learning_rate=0.1", "seed=8"}),
-                                   {.threads = 1, .run_dir = path("a")});
+  const Outcome alone = train(tiny({"train.epochs=1", "train.optimizer.sgd.learning_rate=0.1", "seed=8"}),
+                              {.threads = 1, .folder = path("a")});
   EXPECT_EQ(alone.result.validation.loss, heard.losses[3]);
   EXPECT_EQ(lines_without_clock(read_file(path("a") / "metrics.jsonl")), log_of(sweep.runs()[3]));
 }

@@ -21,12 +21,12 @@ class AveragesTest : public RunTest {
   static std::vector<std::string> both() {
     return {"train.ema={decay: 0.7}", "train.prune={initial: 0.2, final: 0.75, end: 9, frequency: 3}"};
   }
-  TrainOutcome run(const std::string& name, const std::vector<std::string>& overrides) {
-    return train(tiny(overrides), {.threads = 1, .run_dir = path(name)});
+  Outcome run(const std::string& name, const std::vector<std::string>& overrides) {
+    return train(tiny(overrides), {.threads = 1, .folder = path(name)});
   }
-  TrainOutcome resume(const std::string& name) {
+  Outcome resume(const std::string& name) {
     RunDirectory folder = RunDirectory::open(path(name));
-    return train(read_run_config(folder.config(), {}), {.threads = 1, .resume = &folder});
+    return train(read_run_config(folder.config(), {}), {.threads = 1}, {}, {.resume = &folder});
   }
   std::string file(const std::string& name) const { return read_file(path(name)); }
 };
@@ -34,7 +34,7 @@ class AveragesTest : public RunTest {
 TEST_F(AveragesTest, FrozenParametersHaveAnAverageWithoutMoments) {
   std::vector<std::string> keys = both();
   keys.emplace_back("train.groups=[{match: \"*conv*\", freeze: true}]");
-  const TrainOutcome outcome = run("r", keys);
+  const Outcome outcome = run("r", keys);
   EXPECT_EQ(outcome.memory.peak_bytes, outcome.planned_peak_bytes);
   EXPECT_EQ(file("r/weights.safetensors").size(), file("r/weights-ema.safetensors").size());
 }
@@ -48,13 +48,13 @@ TEST_F(AveragesTest, BeginAsTheInitialWeightsAre) {
 }
 
 TEST_F(AveragesTest, AStoppedRunGoesOnToTheSameFiles) {
-  const TrainOutcome whole = run("whole", both());
+  const Outcome whole = run("whole", both());
   EXPECT_EQ(whole.memory.peak_bytes, whole.planned_peak_bytes) << "averages and masks are planned";
   for (const int after : {2, 7}) {
     const std::string name = "r" + std::to_string(after);
     int asked = 0;
-    const TrainOutcome stopped =
-        train(tiny(both()), {.threads = 1, .run_dir = path(name), .stop = [&] { return ++asked > after; }});
+    const Outcome stopped =
+        train(tiny(both()), {.threads = 1, .folder = path(name), .stop = [&] { return ++asked > after; }});
     ASSERT_TRUE(stopped.result.stopped);
     EXPECT_FALSE(resume(name).result.stopped);
     for (const char* each : {"weights.safetensors", "weights-ema.safetensors"})
@@ -99,7 +99,7 @@ TEST_F(AveragesTest, AveragesAreTheModelsTensors) {
 }
 
 TEST_F(AveragesTest, PrunedWeightsAreExactZerosThatAnInspectionCounts) {
-  const TrainOutcome outcome = run("r", both());
+  const Outcome outcome = run("r", both());
   ASSERT_TRUE(outcome.weights);
   EXPECT_EQ(outcome.weights->bytes, fs::file_size(path("r/weights.safetensors")));
   EXPECT_FALSE(run("dense", {}).weights);

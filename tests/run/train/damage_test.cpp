@@ -68,7 +68,7 @@ class DamageTest : public RunTest {
   }
 
   void begin(const std::string& name, const std::vector<std::string>& overrides) const {
-    train(tiny(overrides), {.threads = 1, .run_dir = path(name)});
+    train(tiny(overrides), {.threads = 1, .folder = path(name)});
   }
   Contents contents(const std::string& run) const {
     Contents found;
@@ -220,7 +220,8 @@ class DamageTest : public RunTest {
     try {
       RunDirectory folder = RunDirectory::open(path("r"));
       const std::vector<std::string> overrides = {"train.max_updates=0", "checkpoint.every=off"};
-      train(read_run_config(folder.config(), overrides), {.threads = 1, .resume = &folder, .observer = &warnings});
+      train(read_run_config(folder.config(), overrides), {.threads = 1}, {},
+            {.observer = &warnings, .resume = &folder});
     } catch (const Error& error) {
       check_message(error, damage);
       Contents after = contents("r");

@@ -21,7 +21,7 @@ class DiskRoomTest : public RunTest {
   }
   std::string warnings_of(const std::string& name, const DiskCheck& disk) {
     Warnings warnings;
-    (void)train(tiny({}), {.threads = 1, .run_dir = path(name), .observer = &warnings, .disk = disk});
+    (void)train(tiny({}), {.threads = 1, .folder = path(name)}, {}, {.observer = &warnings, .disk = disk});
     return warnings.all;
   }
 };

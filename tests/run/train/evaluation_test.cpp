@@ -19,13 +19,13 @@ class EvaluationTest : public RunTest {
     if (!kind.empty()) std::erase_if(found, [&](const nlohmann::json& line) { return line["kind"] != kind; });
     return found;
   }
-  TrainOutcome run(const std::string& name, const std::vector<std::string>& overrides,
-                   const std::function<bool()>& stop = {}) const {
-    return train(tiny(overrides), {.threads = 1, .run_dir = path(name), .stop = stop});
+  Outcome run(const std::string& name, const std::vector<std::string>& overrides,
+              const std::function<bool()>& stop = {}) const {
+    return train(tiny(overrides), {.threads = 1, .folder = path(name), .stop = stop});
   }
-  TrainOutcome resume(const std::string& name, const std::vector<std::string>& overrides = {}) const {
+  Outcome resume(const std::string& name, const std::vector<std::string>& overrides = {}) const {
     RunDirectory folder = RunDirectory::open(path(name));
-    return train(read_run_config(folder.config(), overrides), {.threads = 1, .resume = &folder});
+    return train(read_run_config(folder.config(), overrides), {.threads = 1}, {}, {.resume = &folder});
   }
 };
 
@@ -45,19 +45,19 @@ TEST_F(EvaluationTest, ALineUnderWayIsResumedBesideMetricsOfEvaluationsAlone) {
 TEST_F(EvaluationTest, AResumeAfterAnEarlyStopHasTheTestAlone) {
   const std::vector<std::string> keys = {"data.validation={split: 0.25}", "train.epochs=9",
                                          "train.stop_early={patience: 1, min_delta: 100}"};
-  const TrainOutcome whole = run("whole", keys);
+  const Outcome whole = run("whole", keys);
   ASSERT_TRUE(whole.result.stopped_early);
   std::int64_t asked = 0;  // the stop is asked for once a batch: the last times are those of the test
   (void)run("count", keys, [&] { return ++asked < 0; });
   (void)run("r", keys, [&, asked = asked]() mutable { return --asked <= 1; });
   ASSERT_TRUE(lines("r", "test").empty());
-  const TrainOutcome resumed = resume("r");
+  const Outcome resumed = resume("r");
   EXPECT_EQ(resumed.result.updates, 0);
   EXPECT_EQ(lines("r"), lines("whole"));
 }
 
 TEST_F(EvaluationTest, ASplitKeepsTheTestSetForTheEnd) {
-  const TrainOutcome outcome = run("r", kSplit);  // 72 images, 5 updates an epoch; 24 for validation; 20 for the test
+  const Outcome outcome = run("r", kSplit);  // 72 images, 5 updates an epoch; 24 for validation; 20 for the test
   EXPECT_EQ(outcome.result.updates, 10);
   EXPECT_EQ(outcome.result.validation.samples, 24);
   EXPECT_EQ(outcome.result.test.samples, 20);
@@ -109,11 +109,11 @@ TEST_F(EvaluationTest, StoppedAnywhereARunTellsTheSame) {
     SCOPED_TRACE(at);
     const std::string name = "r" + std::to_string(at);
     int asked = 0;
-    TrainOutcome outcome = run(name, kSplit, [&] { return ++asked > at; });
+    Outcome outcome = run(name, kSplit, [&] { return ++asked > at; });
     if (!outcome.result.stopped) break;
     ++stops;
     RunDirectory folder = RunDirectory::open(path(name));
-    outcome = train(read_run_config(folder.config(), {}), {.threads = 1, .resume = &folder});
+    outcome = train(read_run_config(folder.config(), {}), {.threads = 1}, {}, {.resume = &folder});
     EXPECT_FALSE(outcome.finished_before);
     EXPECT_EQ(outcome.result.test.samples, 20);
     const Lines told = lines(name);
@@ -123,7 +123,7 @@ TEST_F(EvaluationTest, StoppedAnywhereARunTellsTheSame) {
   }
   EXPECT_GE(stops, 8) << "in updates, evaluations and the test";
   RunDirectory folder = RunDirectory::open(path("whole"));
-  EXPECT_TRUE(train(read_run_config(folder.config(), {}), {.threads = 1, .resume = &folder}).finished_before);
+  EXPECT_TRUE(train(read_run_config(folder.config(), {}), {.threads = 1}, {}, {.resume = &folder}).finished_before);
   EXPECT_EQ(lines("whole"), whole) << "a test set is looked at once";
 }
 
@@ -140,9 +140,9 @@ TEST_F(EvaluationTest, EvaluationsOnTheWayChangeNoUpdate) {
 }
 
 TEST_F(EvaluationTest, TheBatchOfAnEvaluationIsPlanned) {
-  const TrainOutcome wide = run("wide", {"train.evaluate={batch_size: 20}", "data.test_samples=60"});
+  const Outcome wide = run("wide", {"train.evaluate={batch_size: 20}", "data.test_samples=60"});
   EXPECT_EQ(wide.memory.peak_bytes, wide.planned_peak_bytes);
-  const TrainOutcome narrow = run("narrow", {"train.evaluate={batch_size: 5}", "data.test_samples=60"});
+  const Outcome narrow = run("narrow", {"train.evaluate={batch_size: 5}", "data.test_samples=60"});
   EXPECT_EQ(narrow.memory.peak_bytes, narrow.planned_peak_bytes);
   EXPECT_EQ(wide.result.validation.accuracy, narrow.result.validation.accuracy);
   EXPECT_NEAR(wide.result.validation.loss, narrow.result.validation.loss, 1e-6);
@@ -157,8 +157,8 @@ TEST_F(EvaluationTest, EverySecondEpochAndTheLast) {
 }
 
 TEST_F(EvaluationTest, TheBestIsThatOfAnyMetric) {
-  const TrainOutcome outcome = run("r", {"train.metrics=[accuracy, f1, top_k]", "train.evaluate={every: 3updates}",
-                                         "checkpoint={best: {metric: top_k}, min_interval: 0s}"});
+  const Outcome outcome = run("r", {"train.metrics=[accuracy, f1, top_k]", "train.evaluate={every: 3updates}",
+                                    "checkpoint={best: {metric: top_k}, min_interval: 0s}"});
   const nlohmann::json record = nlohmann::json::parse(read_file(path("r/run.json")));
   EXPECT_EQ(record["best"]["metric"], "top_k");
   double best = 0;

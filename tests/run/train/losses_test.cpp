@@ -47,8 +47,8 @@ const Case kCases[] = {
 TEST_F(LossesTest, EachTrainsAsPlanned) {
   for (const Case& c : kCases) {
     SCOPED_TRACE(std::string(c.labels) + ", " + c.loss);
-    const TrainOutcome outcome =
-        train(config(c.labels, c.loss, c.units, c.per_pixel), {.threads = 1, .run_dir = path("r"), .overwrite = true});
+    const Outcome outcome =
+        train(config(c.labels, c.loss, c.units, c.per_pixel), {.threads = 1, .folder = path("r"), .overwrite = true});
     ASSERT_EQ(outcome.result.updates, 18);
     EXPECT_EQ(outcome.memory.peak_bytes, outcome.planned_peak_bytes);
     EXPECT_EQ(outcome.result.validation.samples, c.counted);
@@ -66,7 +66,7 @@ TEST_F(LossesTest, MixedImagesTrainAsPlanned) {
     RunConfig mixed = tiny({"data.labels=" + std::string(labels), "train.epochs=2",
                             "train.loss={softmax_cross_entropy: {targets: values}}",
                             std::string(labels) == "class" ? kMixed : "data.pipeline=[mixup, batch: {size: 10}]"});
-    const TrainOutcome outcome = train(mixed, {.threads = 1, .run_dir = path("r"), .overwrite = true});
+    const Outcome outcome = train(mixed, {.threads = 1, .folder = path("r"), .overwrite = true});
     EXPECT_EQ(outcome.memory.peak_bytes, outcome.planned_peak_bytes) << labels;
     EXPECT_EQ(outcome.result.validation.samples, 20);
     EXPECT_GT(outcome.result.validation.loss, 0);

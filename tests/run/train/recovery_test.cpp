@@ -45,23 +45,23 @@ struct Blocks : Callback {
 
 class RecoveryTest : public RunTest {
  protected:
-  TrainOutcome begin(const std::string& name, const std::vector<std::string>& overrides, bool overwrite = false) {
+  Outcome begin(const std::string& name, const std::vector<std::string>& overrides, bool overwrite = false) {
     Callback* const callbacks[] = {&events_};
-    return train(tiny(overrides), {.threads = 1, .run_dir = path(name), .overwrite = overwrite, .observer = &events_},
-                 callbacks);
+    return train(tiny(overrides), {.threads = 1, .folder = path(name), .overwrite = overwrite}, callbacks,
+                 {.observer = &events_});
   }
-  TrainOutcome resume(const std::string& name, const std::vector<std::string>& overrides = {}) {
+  Outcome resume(const std::string& name, const std::vector<std::string>& overrides = {}) {
     RunDirectory folder = RunDirectory::open(path(name));
     Callback* const callbacks[] = {&events_};
-    return train(read_run_config(folder.config(), overrides), {.threads = 1, .resume = &folder, .observer = &events_},
-                 callbacks);
+    return train(read_run_config(folder.config(), overrides), {.threads = 1}, callbacks,
+                 {.observer = &events_, .resume = &folder});
   }
   /// From a run's folder or one of its checkpoints, whatever has changed.
-  TrainOutcome change(const std::string& name, const std::vector<std::string>& overrides,
-                      std::span<Callback* const> callbacks = {}) {
+  Outcome change(const std::string& name, const std::vector<std::string>& overrides,
+                 std::span<Callback* const> callbacks = {}) {
     RunDirectory folder = RunDirectory::open(path(name));
-    return train(read_run_config(folder.config(), overrides),
-                 {.threads = 1, .resume = &folder, .accept_changes = true, .observer = &events_}, callbacks);
+    return train(read_run_config(folder.config(), overrides), {.threads = 1, .accept_changes = true}, callbacks,
+                 {.observer = &events_, .resume = &folder});
   }
   /// As a process leaves it that is killed before its last word.
   void make_running(const std::string& name) const {
@@ -106,10 +106,10 @@ TEST_F(RecoveryTest, AllUpdatesOfARunAreNotItsEndBeforeTheEvaluation) {
   begin("whole", overrides);
   EXPECT_EQ(events_.evaluated, 1);
   int asked = 0;
-  train(tiny(overrides), {.threads = 1, .run_dir = path("counted"), .stop = [&asked] { return ++asked < 0; }});
+  train(tiny(overrides), {.threads = 1, .folder = path("counted"), .stop = [&asked] { return ++asked < 0; }});
   // The evaluation's two batches are the last to ask.
   const auto stop = [left = asked - 1]() mutable { return left-- <= 0; };
-  const TrainOutcome stopped = train(tiny(overrides), {.threads = 1, .run_dir = path("r"), .stop = stop});
+  const Outcome stopped = train(tiny(overrides), {.threads = 1, .folder = path("r"), .stop = stop});
   ASSERT_TRUE(stopped.result.stopped);
   ASSERT_EQ(stopped.result.updates, 6);
   events_.evaluated = 0;
@@ -120,7 +120,7 @@ TEST_F(RecoveryTest, AllUpdatesOfARunAreNotItsEndBeforeTheEvaluation) {
 TEST_F(RecoveryTest, WeightsThatCannotBeWrittenDoNotStandInTheWayOfTheState) {
   Blocks blocks(path("r/weights.safetensors"));
   Callback* const callbacks[] = {&blocks};
-  EXPECT_THROW(train(tiny(), {.threads = 1, .run_dir = path("r")}, callbacks), DataError);
+  EXPECT_THROW(train(tiny(), {.threads = 1, .folder = path("r")}, callbacks), DataError);
   EXPECT_EQ(state_of("r"), RunState::failed);
   ASSERT_EQ(CheckpointFolder(path("r")).list().size(), 1u);
   fs::remove(path("r/weights.safetensors"));
@@ -137,7 +137,7 @@ TEST_F(RecoveryTest, BestWeightsAreTriedASecondTime) {
   };
   Blocks blocks(path("r/weights-best.safetensors"));
   Callback* const callbacks[] = {&blocks};
-  train(tiny(overrides), {.threads = 1, .run_dir = path("r"), .observer = &events_}, callbacks);
+  train(tiny(overrides), {.threads = 1, .folder = path("r")}, callbacks, {.observer = &events_});
   EXPECT_TRUE(events_.told("training goes on"));
   EXPECT_EQ(read_file(path("r/weights-best.safetensors")), read_file(path("whole/weights-best.safetensors")));
 }
@@ -152,7 +152,8 @@ TEST_F(RecoveryTest, AResumedRunThatFailsAtOnceCanBeResumed) {
   Callback* const callbacks[] = {&throws};
   {
     RunDirectory folder = RunDirectory::open(path("r"));
-    EXPECT_THROW(train(read_run_config(folder.config(), {}), {.threads = 1, .resume = &folder}, callbacks), DataError);
+    EXPECT_THROW(train(read_run_config(folder.config(), {}), {.threads = 1}, callbacks, {.resume = &folder}),
+                 DataError);
   }
   EXPECT_EQ(resume("r").result.updates, 3);
 }
@@ -170,7 +171,7 @@ TEST_F(RecoveryTest, MoreEpochsAreWarnedOfWhereAScheduleFollowsThem) {
 TEST_F(RecoveryTest, LinesThatAreMissingAtTheEndAreAnError) {
   Blocks blocks(path("r/metrics.jsonl"));
   Callback* const callbacks[] = {&blocks};
-  EXPECT_THROW(train(tiny(), {.threads = 1, .run_dir = path("r")}, callbacks), DataError);
+  EXPECT_THROW(train(tiny(), {.threads = 1, .folder = path("r")}, callbacks), DataError);
   EXPECT_TRUE(fs::exists(path("r/weights.safetensors"))) << "all else is saved";
   EXPECT_EQ(state_of("r"), RunState::finished);
 }
@@ -184,7 +185,7 @@ TEST_F(RecoveryTest, AnEarlierCheckpointsRunHasItsLinesAlone) {
   ASSERT_LT(earliest.updates, 12);
   {
     RunDirectory folder = RunDirectory::open(earliest.path);
-    train(read_run_config(folder.config(), {}), {.threads = 1, .resume = &folder});
+    train(read_run_config(folder.config(), {}), {.threads = 1}, {}, {.resume = &folder});
   }
   EXPECT_EQ(read_file(path("r/weights.safetensors")), whole);
   const std::string text = read_file(path("r/metrics.jsonl"));
@@ -246,8 +247,8 @@ TEST_F(RecoveryTest, AResumeThatIsStoppedAtItsStartChangesNothing) {
   const std::string record = read_file(path("r/run.json"));
   const auto stopped = [&] {
     RunDirectory folder = RunDirectory::open(path("r"));
-    (void)train(read_run_config(folder.config(), {}),
-                {.threads = 1, .resume = &folder, .stop_start = [] { return true; }});
+    (void)train(read_run_config(folder.config(), {}), {.threads = 1}, {},
+                {.resume = &folder, .stop_start = [] { return true; }});
   };
   EXPECT_THROW(stopped(), StoppedBeforeTraining);
   EXPECT_EQ(read_file(path("r/run.json")), record);
@@ -262,7 +263,7 @@ TEST_F(RecoveryTest, ARunThatForgetsItsEndHasNotEnded) {
     const RunConfig config = read_run_config(folder.config(), {});
     fs::remove(path("r/config.yaml"));
     fs::create_directories(path("r/config.yaml/in the way"));
-    EXPECT_THROW((void)train(config, {.threads = 1, .resume = &folder}), DataError);
+    EXPECT_THROW((void)train(config, {.threads = 1}, {}, {.resume = &folder}), DataError);
   }
   ASSERT_EQ(CheckpointFolder(path("r")).list().size(), 1u) << "the later one is removed";
   EXPECT_NE(state_of("r"), RunState::finished);

@@ -16,7 +16,7 @@ TEST_F(ReplicasTest, TakeWhatIsPlanned) {
   for (const char* replicas : {"train.replicas=2", "train.replicas=4"}) {
     for (const char* accumulate : {"train.accumulate=1", "data.pipeline.batch.size=12"}) {
       const RunConfig config = tiny({replicas, accumulate});
-      const TrainOutcome outcome = train(config, {.run_dir = path(std::string(replicas) + accumulate)});
+      const Outcome outcome = train(config, {.folder = path(std::string(replicas) + accumulate)});
       EXPECT_EQ(outcome.memory.peak_bytes, outcome.planned_peak_bytes) << replicas << " " << accumulate;
       EXPECT_EQ(outcome.memory.departures, 0u);
     }
@@ -26,15 +26,15 @@ TEST_F(ReplicasTest, TakeWhatIsPlanned) {
 
 TEST_F(ReplicasTest, GoOnToTheSameBitsFromTheMidstOfAnEpoch) {
   const RunConfig config = tiny({"train.replicas=2", "train.ema={decay: 0.9}"});
-  (void)train(config, {.run_dir = path("whole")});
+  (void)train(config, {.folder = path("whole")});
   int asked = 0;
-  const TrainOutcome stopped = train(config, {.run_dir = path("r"), .stop = [&asked] { return ++asked > 5; }});
+  const Outcome stopped = train(config, {.folder = path("r"), .stop = [&asked] { return ++asked > 5; }});
   ASSERT_TRUE(stopped.result.stopped);
   EXPECT_EQ(stopped.effective_batch, 32);
   EXPECT_EQ(stopped.result.epoch, 0);
   EXPECT_GT(stopped.result.update, 0);
   RunDirectory folder = RunDirectory::open(path("r"));
-  const TrainOutcome rest = train(read_run_config(folder.config(), {}), {.threads = 1, .resume = &folder});
+  const Outcome rest = train(read_run_config(folder.config(), {}), {.threads = 1}, {}, {.resume = &folder});
   EXPECT_EQ(stopped.result.updates + rest.result.updates, 6) << "two epochs of three";
   for (const char* file : {"weights.safetensors", "weights-ema.safetensors"})
     EXPECT_EQ(read_file(path("r") / file), read_file(path("whole") / file)) << file;
@@ -42,10 +42,10 @@ TEST_F(ReplicasTest, GoOnToTheSameBitsFromTheMidstOfAnEpoch) {
 
 TEST_F(ReplicasTest, ArePartOfWhatARunIs) {
   int asked = 0;
-  (void)train(tiny(), {.run_dir = path("r"), .stop = [&asked] { return ++asked > 3; }});
+  (void)train(tiny(), {.folder = path("r"), .stop = [&asked] { return ++asked > 3; }});
   RunDirectory folder = RunDirectory::open(path("r"));
   const RunConfig changed = read_run_config(folder.config(), std::vector<std::string>{"train.replicas=2"});
-  EXPECT_THROW((void)train(changed, {.resume = &folder}), ConfigError);
+  EXPECT_THROW((void)train(changed, {}, {}, {.resume = &folder}), ConfigError);
 }
 
 TEST_F(ReplicasTest, AreAPowerOfTwoThatAnEpochHas) {
@@ -59,7 +59,7 @@ TEST_F(ReplicasTest, AreAPowerOfTwoThatAnEpochHas) {
     EXPECT_NE(std::string(error.what()).find("expected a power of two from 1 to 1024, got 6"), std::string::npos)
         << error.what();
   }
-  EXPECT_THROW((void)train(tiny({"train.replicas=8"}), {.run_dir = path("few")}), DataError) << "6 batches";
+  EXPECT_THROW((void)train(tiny({"train.replicas=8"}), {.folder = path("few")}), DataError) << "6 batches";
 }
 
 }  // namespace

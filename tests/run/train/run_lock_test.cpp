@@ -47,7 +47,7 @@ TEST_F(RunLockTest, AFileSystemWithoutLocksIsToldOnce) {
   } warnings;
   g_error = ENOLCK;
   for (const char* run : {"a", "b"}) {
-    train(tiny({"train.max_updates=1"}), {.threads = 1, .run_dir = path(run), .observer = &warnings});
+    train(tiny({"train.max_updates=1"}), {.threads = 1, .folder = path(run)}, {}, {.observer = &warnings});
     EXPECT_FALSE(std::filesystem::exists(path(run) / ".lock"));
   }
   g_error = 0;

@@ -46,7 +46,7 @@ TEST_F(RunRecordTest, WhatIsWrittenIsReadAgain) {
 
 TEST_F(RunRecordTest, TellsHowManyRanksThereAre) {
   RunConfig config = tiny();
-  config.dealt = {2, 1, 1};
+  config.assigned = {2, 1, 1};
   EXPECT_EQ(record_of(config, "").ranks, 3);
   write_record(path("run.json"), record_of(config, ""));
   std::string text = read_file(path("run.json"));

@@ -32,12 +32,12 @@ struct Events : Callback, RunObserver {
     epochs.push_back(event.validation.samples);
     validation_losses.push_back(event.validation.loss);
   }
-  void on_settled(const RunConfig&, const Settled&) override { order += "settled "; }
+  void on_decided(const RunConfig&, const DecisionLog&) override { order += "decided "; }
   void on_read(std::string_view set, std::int64_t done, std::int64_t samples) override {
     if (done == samples) read += fmt::format("{} {}; ", set, samples);
   }
   void on_ready() override { order += "ready "; }
-  void on_begin(const RunBeginning& run) override {
+  void on_begin(const RunStart& run) override {
     order += "begin ";
     in_use = run.runtime.allocator(run.config.device).stats().in_use_bytes;
   }
@@ -61,10 +61,11 @@ TEST_F(TrainTest, TellsOfSamplesReadOrPackedAndMayBeStoppedThere) {
     int asked = 0;
     Events events, stopped;
     const auto stop = [&] { return stopped.read.starts_with("train") && ++asked > 0; };
-    EXPECT_THROW((void)train(config, {.threads = 1, .run_dir = path("s"), .stop_start = stop, .observer = &stopped}),
-                 StoppedBeforeTraining);
+    EXPECT_THROW(
+        (void)train(config, {.threads = 1, .folder = path("s")}, {}, {.observer = &stopped, .stop_start = stop}),
+        StoppedBeforeTraining);
     EXPECT_EQ(stopped.read, "train 96; ") << "the validation samples were not read to their end";
-    (void)train(config, {.threads = 1, .run_dir = path(cache), .observer = &events});
+    (void)train(config, {.threads = 1, .folder = path(cache)}, {}, {.observer = &events});
     EXPECT_EQ(events.read, "train 96; validation 20; ");
   }
 }
@@ -72,8 +73,8 @@ TEST_F(TrainTest, TellsOfSamplesReadOrPackedAndMayBeStoppedThere) {
 TEST_F(TrainTest, TellsCallbacksAndSaves) {
   Events events;
   Callback* const callbacks[] = {&events};
-  const TrainOutcome outcome = train(tiny(), {.threads = 1, .run_dir = path("r"), .observer = &events}, callbacks);
-  EXPECT_EQ(events.order, "settled ready begin trained saved");
+  const Outcome outcome = train(tiny(), {.threads = 1, .folder = path("r")}, callbacks, {.observer = &events});
+  EXPECT_EQ(events.order, "decided ready begin trained saved");
   EXPECT_EQ(events.updates, 6);
   EXPECT_EQ(events.epochs, (std::vector<std::int64_t>{20, 20}));
   EXPECT_GT(events.in_use, 0u);
@@ -94,13 +95,12 @@ TEST_F(TrainTest, TellsCallbacksAndSaves) {
 TEST_F(TrainTest, AShortRunOfOwnLayersIsEvaluatedWithItsOwnStatistics) {
   const auto trained = [&](const std::string& norm) {
     Events events;
-    const TrainOutcome outcome =
-        train(tiny({"data.train_samples=200", "data.pipeline.batch={size: 32}", "train.epochs=5",
-                    "model.layers=[{conv2d: {filters: 16, kernel: 3, bias: false}}, " + norm +
-                        ", relu, max_pool, {conv2d: {filters: 32, kernel: 3, bias: false}}, " + norm +
-                        ", relu, max_pool, flatten, {dense: {units: 10}}]",
-                    "train.optimizer={adam: {learning_rate: 1.0e-3}}"}),
-              {.threads = 2, .run_dir = path("r"), .overwrite = true, .observer = &events});
+    const Outcome outcome = train(tiny({"data.train_samples=200", "data.pipeline.batch={size: 32}", "train.epochs=5",
+                                        "model.layers=[{conv2d: {filters: 16, kernel: 3, bias: false}}, " + norm +
+                                            ", relu, max_pool, {conv2d: {filters: 32, kernel: 3, bias: false}}, " +
+                                            norm + ", relu, max_pool, flatten, {dense: {units: 10}}]",
+                                        "train.optimizer={adam: {learning_rate: 1.0e-3}}"}),
+                                  {.threads = 2, .folder = path("r"), .overwrite = true}, {}, {.observer = &events});
     const Evaluation again = evaluate(open_trained_model(path("r")), {.set = EvaluatedSet::training, .threads = 2});
     return std::tuple(outcome.result.train.accuracy, again.metrics.accuracy, events.warnings);
   };
@@ -115,11 +115,11 @@ TEST_F(TrainTest, AShortRunOfOwnLayersIsEvaluatedWithItsOwnStatistics) {
 
 TEST_F(TrainTest, ARunWithAWarmUpIsGoneOnFromToTheSameBits) {
   const std::vector<std::string> short_last = {"data.train_samples=97"};  // six full batches and one sample
-  (void)train(tiny(short_last), {.threads = 1, .run_dir = path("whole")});
+  (void)train(tiny(short_last), {.threads = 1, .folder = path("whole")});
   int asked = 0;
-  (void)train(tiny(short_last), {.threads = 1, .run_dir = path("r"), .stop = [&asked] { return ++asked > 5; }});
+  (void)train(tiny(short_last), {.threads = 1, .folder = path("r"), .stop = [&asked] { return ++asked > 5; }});
   RunDirectory folder = RunDirectory::open(path("r"));
-  (void)train(read_run_config(folder.config(), {}), {.threads = 1, .resume = &folder});
+  (void)train(read_run_config(folder.config(), {}), {.threads = 1}, {}, {.resume = &folder});
   EXPECT_EQ(read_file(path("r/weights.safetensors")), read_file(path("whole/weights.safetensors")));
 }
 
@@ -127,14 +127,14 @@ TEST_F(TrainTest, AccuracyIsTop1WhereASampleHasOneClassWhateverTheLoss) {
   const std::string pipeline = "data.pipeline=[shuffle, {normalize: {scale: 0.0039}}, one_hot, {batch: {size: 16}}]";
   for (const std::string loss : {"binary_cross_entropy", "{focal: {targets: values}}", "mse"}) {
     SCOPED_TRACE(loss);
-    const TrainOutcome outcome =
+    const Outcome outcome =
         train(tiny({pipeline, "train.loss=" + loss, "train.metrics=[{top_k: {k: 1}}]", "train.epochs=1"}),
-              {.threads = 1, .run_dir = path("r"), .overwrite = true});
+              {.threads = 1, .folder = path("r"), .overwrite = true});
     for (const Metrics* metrics : {&outcome.result.train, &outcome.result.validation}) {
       ASSERT_EQ(metrics->values.size(), 1u);
       EXPECT_DOUBLE_EQ(metrics->accuracy, metrics->values[0].value());
     }
-    EXPECT_EQ(accuracy_name(outcome.config), "accuracy");
+    EXPECT_EQ(accuracy_name(*outcome.config), "accuracy");
     // Who has no data reads it in the run's configuration.
     const RunConfig without_data = read_run_config(path("r/config.yaml"), {}, DataSection::skip);
     EXPECT_EQ(task_of(without_data), Task::classes);
@@ -149,25 +149,24 @@ TEST_F(TrainTest, AccuracyIsTop1WhereASampleHasOneClassWhateverTheLoss) {
 }
 
 TEST_F(TrainTest, AStopIsGoneOnFromToTheSameBits) {
-  const TrainOutcome whole = train(tiny(), {.threads = 1, .run_dir = path("whole")});
+  const Outcome whole = train(tiny(), {.threads = 1, .folder = path("whole")});
   int asked = 0;
-  const TrainOutcome stopped =
-      train(tiny(), {.threads = 1, .run_dir = path("r"), .stop = [&asked] { return ++asked > 4; }});
+  const Outcome stopped = train(tiny(), {.threads = 1, .folder = path("r"), .stop = [&asked] { return ++asked > 4; }});
   ASSERT_TRUE(stopped.result.stopped);
   EXPECT_LT(stopped.result.updates, 12);
   RunDirectory folder = RunDirectory::open(path("r"));
-  const TrainOutcome rest = train(read_run_config(folder.config(), {}), {.threads = 1, .resume = &folder});
+  const Outcome rest = train(read_run_config(folder.config(), {}), {.threads = 1}, {}, {.resume = &folder});
   EXPECT_FALSE(rest.result.stopped);
   EXPECT_EQ(stopped.result.updates + rest.result.updates, 12);
   EXPECT_EQ(read_file(path("r/weights.safetensors")), read_file(path("whole/weights.safetensors")));
   EXPECT_EQ(read_file(path("r/config.yaml")), read_file(path("whole/config.yaml")));
 }
 
-TEST_F(TrainTest, WhatIsOpenIsSettledInTheOutcome) {
+TEST_F(TrainTest, OpenValuesAreDecidedInTheOutcome) {
   const RunConfig open =
       tiny({"data.pipeline.batch={size: auto, max: 32}", "memory.limits={cpu: 64MiB}", "train.epochs=1"});
-  const TrainOutcome outcome = train(open, {.threads = 1, .run_dir = path("r")});
-  EXPECT_EQ(outcome.config.data->pipeline.batch_size, 32);
+  const Outcome outcome = train(open, {.threads = 1, .folder = path("r")});
+  EXPECT_EQ(outcome.config->data->pipeline.batch_size, 32);
   EXPECT_TRUE(open.data->pipeline.batch_size_is_auto) << "the caller's stays as it is";
   const RunConfig written = read_run_config(path("r/config.yaml"), {});
   EXPECT_EQ(written.data->pipeline.batch_size, 32);
@@ -191,27 +190,27 @@ TEST_F(TrainTest, ALimitOfTheCpuIsOfPoolAndReaders) {
                  fmt::format("memory.limits={{cpu: {}}}", bytes)});
   };
   const std::uint64_t needed = plan_run(limited(std::uint64_t{1} << 30)).pool_bytes + (2u << 20);
-  EXPECT_THROW((void)train(limited(needed - 1), {.threads = 1, .run_dir = path("r")}), OutOfMemory);
+  EXPECT_THROW((void)train(limited(needed - 1), {.threads = 1, .folder = path("r")}), OutOfMemory);
   EXPECT_FALSE(std::filesystem::exists(path("r"))) << "it was refused at once";
-  (void)train(limited(needed), {.threads = 1, .run_dir = path("r")});
+  (void)train(limited(needed), {.threads = 1, .folder = path("r")});
   EXPECT_TRUE(std::filesystem::exists(path("r") / "weights.safetensors"));
 }
 
 TEST_F(TrainTest, RefusesBeforeItMakesAnything) {
   RunConfig without = tiny();
   without.data.reset();
-  EXPECT_THROW((void)train(without, {.run_dir = path("r")}), ConfigError);
-  EXPECT_THROW((void)train(tiny({"memory.budget=1KiB"}), {.run_dir = path("r")}), OutOfMemory);
-  EXPECT_THROW((void)train(tiny({"memory.limits={cpu: 200KiB}"}), {.run_dir = path("r")}), OutOfMemory);
+  EXPECT_THROW((void)train(without, {.folder = path("r")}), ConfigError);
+  EXPECT_THROW((void)train(tiny({"memory.budget=1KiB"}), {.folder = path("r")}), OutOfMemory);
+  EXPECT_THROW((void)train(tiny({"memory.limits={cpu: 200KiB}"}), {.folder = path("r")}), OutOfMemory);
   EXPECT_FALSE(std::filesystem::exists(path("r")));
 }
 
 TEST_F(TrainTest, AFolderWithARunIsLeftAlone) {
-  (void)train(tiny({"train.epochs=1"}), {.threads = 1, .run_dir = path("r")});
+  (void)train(tiny({"train.epochs=1"}), {.threads = 1, .folder = path("r")});
   const std::string before = read_file(path("r/metrics.jsonl"));
-  EXPECT_THROW((void)train(tiny(), {.threads = 1, .run_dir = path("r")}), ConfigError);
+  EXPECT_THROW((void)train(tiny(), {.threads = 1, .folder = path("r")}), ConfigError);
   EXPECT_EQ(read_file(path("r/metrics.jsonl")), before);
-  (void)train(tiny({"train.log_every=6updates"}), {.threads = 1, .run_dir = path("r"), .overwrite = true});
+  (void)train(tiny({"train.log_every=6updates"}), {.threads = 1, .folder = path("r"), .overwrite = true});
   const std::string after = read_file(path("r/metrics.jsonl"));
   EXPECT_EQ(std::count(after.begin(), after.end(), '\n'), 4) << "a line of updates and one of the epoch, twice";
 }
@@ -222,12 +221,12 @@ TEST_F(TrainTest, WhatACallbackThrowsSavesTheRun) {
   } failing;
   Events events;
   Callback* const callbacks[] = {&failing};
-  EXPECT_THROW((void)train(tiny(), {.threads = 1, .run_dir = path("r"), .observer = &events}, callbacks), DataError);
-  EXPECT_EQ(events.order, "settled ready begin trained saved");
+  EXPECT_THROW((void)train(tiny(), {.threads = 1, .folder = path("r")}, callbacks, {.observer = &events}), DataError);
+  EXPECT_EQ(events.order, "decided ready begin trained saved");
   ASSERT_EQ(events.warnings.size(), 1u);
   EXPECT_NE(events.warnings[0].find("which are saved in"), std::string::npos);
   RunDirectory folder = RunDirectory::open(path("r"));
-  EXPECT_FALSE(train(read_run_config(folder.config(), {}), {.threads = 1, .resume = &folder}).result.stopped);
+  EXPECT_FALSE(train(read_run_config(folder.config(), {}), {.threads = 1}, {}, {.resume = &folder}).result.stopped);
 }
 
 /// Ends a run in its middle, as no signal does.
@@ -249,13 +248,13 @@ class ResumeTest : public RunTest {
   void train_until(std::int64_t epoch, std::int64_t update, const RunConfig& config, const std::string& name) const {
     ThrowsAt kill(epoch, update);
     Callback* const callbacks[] = {&kill};
-    EXPECT_THROW((void)train(config, {.threads = 1, .run_dir = path(name)}, callbacks), DataError);
+    EXPECT_THROW((void)train(config, {.threads = 1, .folder = path(name)}, callbacks), DataError);
   }
-  TrainOutcome resume(const std::string& name, const std::vector<std::string>& overrides = {}, Events* events = nullptr,
-                      bool accept_changes = false) const {
+  Outcome resume(const std::string& name, const std::vector<std::string>& overrides = {}, Events* events = nullptr,
+                 bool accept_changes = false) const {
     RunDirectory folder = RunDirectory::open(path(name));
-    return train(read_run_config(folder.config(), overrides),
-                 {.threads = 1, .resume = &folder, .accept_changes = accept_changes, .observer = events});
+    return train(read_run_config(folder.config(), overrides), {.threads = 1, .accept_changes = accept_changes}, {},
+                 {.observer = events, .resume = &folder});
   }
   std::filesystem::path newest(const std::string& name) const { return CheckpointFolder(path(name)).list().at(0).path; }
   /// Without what is measured of a session: times, and the memory that was in use since it began.
@@ -286,7 +285,7 @@ TEST_F(ResumeTest, FromTheMiddleOfAnEpochAsIfNothingHappened) {
     const RunConfig config = tiny(saving_often(variation));
     const std::int64_t updates = config.train.accumulate == 2 ? 3 : 6;
     std::filesystem::remove_all(path("whole"));
-    (void)train(config, {.threads = 1, .run_dir = path("whole")});
+    (void)train(config, {.threads = 1, .folder = path("whole")});
     for (std::int64_t from = 1; from < 2 * updates; ++from) {
       std::filesystem::remove_all(path("r"));
       train_until(1, updates - 1, config, "r");
@@ -295,7 +294,7 @@ TEST_F(ResumeTest, FromTheMiddleOfAnEpochAsIfNothingHappened) {
           path("r/checkpoints") / ("update-" + std::string(8 - number.size(), '0') + number);
       if (!std::filesystem::exists(checkpoint)) continue;  // the one before was still being written
       RunDirectory folder = RunDirectory::open(checkpoint);
-      (void)train(read_run_config(folder.config(), {}), {.threads = 1, .resume = &folder});
+      (void)train(read_run_config(folder.config(), {}), {.threads = 1}, {}, {.resume = &folder});
       expect_same("r", "whole");
     }
     std::filesystem::remove_all(path("r"));
@@ -309,7 +308,7 @@ TEST_F(ResumeTest, AnEarlyStopFallsOnTheSameUpdateWhereverTheRunWasKilled) {
   // No evaluation is better than the first by 100: the run ends after its third epoch.
   const RunConfig config =
       tiny(saving_often({"train.epochs=9", "train.stop_early={patience: 2, min_delta: 100, restore_best: true}"}));
-  const TrainOutcome whole = train(config, {.threads = 1, .run_dir = path("whole")});
+  const Outcome whole = train(config, {.threads = 1, .folder = path("whole")});
   EXPECT_TRUE(whole.result.stopped_early);
   EXPECT_EQ(whole.result.epochs, 3);
   const RunRecord record = load_record(path("whole/run.json"));
@@ -324,7 +323,7 @@ TEST_F(ResumeTest, AnEarlyStopFallsOnTheSameUpdateWhereverTheRunWasKilled) {
     expect_same("r", "whole");
     EXPECT_EQ(load_record(path("r/run.json")).reason, record.reason);
   }
-  const TrainOutcome ended = resume("r");
+  const Outcome ended = resume("r");
   EXPECT_TRUE(ended.finished_before);
   EXPECT_TRUE(ended.result.stopped_early);
   EXPECT_EQ(ended.reason, record.reason);
@@ -338,7 +337,7 @@ TEST_F(ResumeTest, ARunMayEndWithTheWeightsOfItsBestEvaluation) {
                                          "train.stop_early={patience: 2, restore_best: true}"};
   Events events;
   Callback* const callbacks[] = {&events};
-  const TrainOutcome outcome = train(tiny(keys), {.threads = 1, .run_dir = path("r")}, callbacks);
+  const Outcome outcome = train(tiny(keys), {.threads = 1, .folder = path("r")}, callbacks);
   const auto& losses = events.validation_losses;
   ASSERT_NE(std::ranges::min_element(losses), losses.end() - 1) << "the last evaluation is not the best";
   EXPECT_EQ(read_file(path("r/weights.safetensors")), read_file(path("r/weights-best.safetensors")));
@@ -352,7 +351,7 @@ TEST_F(ResumeTest, ARunMayEndWithTheWeightsOfItsBestEvaluation) {
 }
 
 TEST_F(ResumeTest, ADamagedCheckpointIsNamedAndTheOneBeforeIsUsed) {
-  (void)train(tiny(), {.threads = 1, .run_dir = path("whole")});
+  (void)train(tiny(), {.threads = 1, .folder = path("whole")});
   train_until(1, 4, tiny({"checkpoint.min_interval=0s"}), "r");
   ASSERT_EQ(CheckpointFolder(path("r")).list().size(), 2u);
   const std::filesystem::path damaged = newest("r");
@@ -360,7 +359,7 @@ TEST_F(ResumeTest, ADamagedCheckpointIsNamedAndTheOneBeforeIsUsed) {
   text.back() ^= 1;
   write_file_atomically(damaged / "state.safetensors", text);
   Events events;
-  const TrainOutcome outcome = resume("r", {}, &events);
+  const Outcome outcome = resume("r", {}, &events);
   EXPECT_EQ(outcome.result.updates, 6) << "from the end of the first epoch";
   ASSERT_FALSE(events.warnings.empty());
   EXPECT_NE(events.warnings[0].find(damaged.string()), std::string::npos) << events.warnings[0];
@@ -393,21 +392,21 @@ TEST_F(ResumeTest, AnotherNetworkIsRefusedUnlessThatIsAccepted) {
 }
 
 TEST_F(ResumeTest, AFinishedRunSaysSoAndGoesOnToMoreEpochs) {
-  (void)train(tiny(), {.threads = 1, .run_dir = path("r")});
+  (void)train(tiny(), {.threads = 1, .folder = path("r")});
   const std::string before = read_file(path("r/run.json"));
-  const TrainOutcome again = resume("r");
+  const Outcome again = resume("r");
   EXPECT_TRUE(again.finished_before);
   EXPECT_EQ(again.result.updates, 0);
   EXPECT_EQ(read_file(path("r/run.json")), before);
-  (void)train(tiny({"train.epochs=3"}), {.threads = 1, .run_dir = path("whole")});
-  const TrainOutcome more = resume("r", {"train.epochs=3"});
+  (void)train(tiny({"train.epochs=3"}), {.threads = 1, .folder = path("whole")});
+  const Outcome more = resume("r", {"train.epochs=3"});
   EXPECT_FALSE(more.finished_before);
   EXPECT_EQ(more.result.updates, 6);
   EXPECT_EQ(read_file(path("r/weights.safetensors")), read_file(path("whole/weights.safetensors")));
 }
 
 TEST_F(ResumeTest, WithoutACheckpointItStartsAtTheBeginning) {
-  (void)train(tiny(), {.threads = 1, .run_dir = path("whole")});
+  (void)train(tiny(), {.threads = 1, .folder = path("whole")});
   train_until(1, 2, tiny(), "r");
   std::filesystem::remove_all(path("r/checkpoints"));
   std::filesystem::remove(path("r/weights.safetensors"));
@@ -424,7 +423,7 @@ TEST_F(ResumeTest, TheBestWeightsAreThoseOfTheBestEpoch) {
     Callback* const callbacks[] = {&events};
     const std::vector<std::string> overrides = {"train.epochs=3",
                                                 std::string("checkpoint.best={metric: loss, mode: ") + mode + "}"};
-    (void)train(tiny(overrides), {.threads = 1, .run_dir = path(mode)}, callbacks);
+    (void)train(tiny(overrides), {.threads = 1, .folder = path(mode)}, callbacks);
     const std::vector<double>& losses = events.validation_losses;
     ASSERT_EQ(losses.size(), 3u);
     const auto best = std::string(mode) == "min" ? std::ranges::min_element(losses) : std::ranges::max_element(losses);
@@ -434,10 +433,10 @@ TEST_F(ResumeTest, TheBestWeightsAreThoseOfTheBestEpoch) {
     EXPECT_EQ(record.best_epoch, epoch);
     EXPECT_EQ(record.best, *best);
     const std::string until = std::string(mode) + "-until";
-    (void)train(tiny({"train.epochs=" + std::to_string(epoch)}), {.threads = 1, .run_dir = path(until)});
+    (void)train(tiny({"train.epochs=" + std::to_string(epoch)}), {.threads = 1, .folder = path(until)});
     EXPECT_EQ(tensors_of(path(mode) / "weights-best.safetensors"), tensors_of(path(until) / "weights.safetensors"));
   }
-  (void)train(tiny({"train.epochs=1"}), {.threads = 1, .run_dir = path("without")});
+  (void)train(tiny({"train.epochs=1"}), {.threads = 1, .folder = path("without")});
   EXPECT_FALSE(std::filesystem::exists(path("without/weights-best.safetensors")));
 }
 
@@ -445,8 +444,8 @@ TEST_F(ResumeTest, MaxUpdatesIsExactOnEveryDevice) {
   for (const char* device : {"cpu", "cuda:0"}) {
     if (device != std::string("cpu") && cuda_device_count() == 0) continue;
     const std::string of = std::string("device=") + device, name = std::string(device).substr(0, 3);
-    (void)train(tiny({of}), {.threads = 1, .run_dir = path(name + "whole")});
-    const TrainOutcome first = train(tiny({of, "train.max_updates=8"}), {.threads = 1, .run_dir = path(name)});
+    (void)train(tiny({of}), {.threads = 1, .folder = path(name + "whole")});
+    const Outcome first = train(tiny({of, "train.max_updates=8"}), {.threads = 1, .folder = path(name)});
     EXPECT_EQ(first.result.updates, 8);
     EXPECT_TRUE(first.result.reached_max_updates);
     EXPECT_FALSE(first.result.stopped);
@@ -462,8 +461,8 @@ TEST_F(ResumeTest, MaxUpdatesIsExactOnEveryDevice) {
 
 // The tiny run has two epochs of six updates.
 TEST_F(ResumeTest, UpdatesAreTheLengthOfARun) {
-  const TrainOutcome first = train(tiny({"train.updates=8"}), {.threads = 1, .run_dir = path("r")});
-  EXPECT_EQ(first.config.train.epochs, 2);
+  const Outcome first = train(tiny({"train.updates=8"}), {.threads = 1, .folder = path("r")});
+  EXPECT_EQ(first.config->train.epochs, 2);
   EXPECT_EQ(first.result.updates, 8);
   EXPECT_EQ(first.result.epoch, 1);
   EXPECT_EQ(first.result.update, 2);
@@ -478,7 +477,7 @@ TEST_F(ResumeTest, UpdatesAreTheLengthOfARun) {
   EXPECT_TRUE(resume("r").finished_before);
   EXPECT_EQ(resume("r", {"train.updates=12"}).result.updates, 4);
   EXPECT_TRUE(resume("r").finished_before);
-  (void)train(tiny(), {.threads = 1, .run_dir = path("whole")});
+  (void)train(tiny(), {.threads = 1, .folder = path("whole")});
   // The state and the log also tell of the evaluation after the 8th update, which the whole run has not had.
   EXPECT_EQ(read_file(path("r/weights.safetensors")), read_file(path("whole/weights.safetensors")));
   EXPECT_EQ(resume("r", {"train.epochs=3"}).result.updates, 6) << "an override of epochs replaces updates";
@@ -495,25 +494,25 @@ TEST_F(ResumeTest, SchedulesAreMadeForTheUpdatesOfARun) {
   } in_updates, in_epochs;
   Callback* const of_updates[] = {&in_updates};
   Callback* const of_epochs[] = {&in_epochs};
-  (void)train(tiny({schedule, "train.updates=12"}), {.threads = 1, .run_dir = path("u")}, of_updates);
-  (void)train(tiny({schedule, "train.epochs=2"}), {.threads = 1, .run_dir = path("e")}, of_epochs);
+  (void)train(tiny({schedule, "train.updates=12"}), {.threads = 1, .folder = path("u")}, of_updates);
+  (void)train(tiny({schedule, "train.epochs=2"}), {.threads = 1, .folder = path("e")}, of_epochs);
   ASSERT_EQ(in_updates.rates.size(), 12u);
   EXPECT_EQ(in_updates.rates, in_epochs.rates);
   in_updates.rates.clear();
-  (void)train(tiny({schedule, "train.updates=8"}), {.threads = 1, .run_dir = path("part")}, of_updates);
+  (void)train(tiny({schedule, "train.updates=8"}), {.threads = 1, .folder = path("part")}, of_updates);
   ASSERT_EQ(in_updates.rates.size(), 8u);
   EXPECT_LT(in_updates.rates[7], in_epochs.rates[7]) << "it ends with the run";
 }
 
 TEST_F(ResumeTest, MaxTimeEndsASessionThatCanBeResumed) {
-  const TrainOutcome outcome =
-      train(tiny({"train.epochs=1000000", "train.max_time=1s"}), {.threads = 1, .run_dir = path("r")});
+  const Outcome outcome =
+      train(tiny({"train.epochs=1000000", "train.max_time=1s"}), {.threads = 1, .folder = path("r")});
   EXPECT_TRUE(outcome.result.stopped);
   EXPECT_GT(outcome.result.updates, 0);
   const RunRecord record = load_record(path("r/run.json"));
   EXPECT_EQ(record.state, RunState::stopped);
   EXPECT_EQ(record.reason, "train.max_time");
-  const TrainOutcome more = resume("r");
+  const Outcome more = resume("r");
   EXPECT_GT(more.result.updates, 0) << "another session has its own time";
   EXPECT_EQ(load_record(path("r/run.json")).sessions, 2);
 }

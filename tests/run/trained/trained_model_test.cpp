@@ -18,7 +18,7 @@ namespace fs = std::filesystem;
 class TrainedModelTest : public RunTest {
  protected:
   void run(const std::string& name, const std::vector<std::string>& overrides = {}) const {
-    (void)train(tiny(overrides), {.threads = 1, .run_dir = path(name)});
+    (void)train(tiny(overrides), {.threads = 1, .folder = path(name)});
   }
   /// Stopped and resumed, so that it has two checkpoints, of `first` updates and of all 12.
   void run_in_two(const std::string& name, int first, std::vector<std::string> overrides = {}) const {
@@ -26,7 +26,7 @@ class TrainedModelTest : public RunTest {
     run(name, overrides);
     RunDirectory folder = RunDirectory::open(path(name));
     const std::vector<std::string> rest = {"train.max_updates=0"};
-    (void)train(read_run_config(folder.config(), rest), {.threads = 1, .resume = &folder});
+    (void)train(read_run_config(folder.config(), rest), {.threads = 1}, {}, {.resume = &folder});
   }
   /// The error's message; empty: there was none.
   template <class Error>
@@ -151,7 +151,7 @@ TEST_F(TrainedModelTest, DataThatAreNotWantedNeedNotBeThere) {
 }
 
 TEST_F(TrainedModelTest, ARunOfAnotherProgramWithLayersOfItsOwnNamesThatProgram) {
-  (void)train(tiny(), {.threads = 1, .run_dir = path("r")});
+  (void)train(tiny(), {.threads = 1, .folder = path("r")});
   RunRecord record = load_record(path("r/run.json"));
   EXPECT_FALSE(record.executable.empty());
   const auto message = [&] {

@@ -23,12 +23,12 @@ struct Told : RunObserver {
 
 class ModelWeightsTest : public RunTest {
  protected:
-  TrainOutcome run(const std::string& name, const std::vector<std::string>& overrides) {
-    return train(tiny(overrides), {.threads = 1, .run_dir = path(name), .observer = &told_});
+  Outcome run(const std::string& name, const std::vector<std::string>& overrides) {
+    return train(tiny(overrides), {.threads = 1, .folder = path(name)}, {}, {.observer = &told_});
   }
-  TrainOutcome resume(const std::string& name, const std::vector<std::string>& overrides = {}) {
+  Outcome resume(const std::string& name, const std::vector<std::string>& overrides = {}) {
     RunDirectory folder = RunDirectory::open(path(name));
-    return train(read_run_config(folder.config(), overrides), {.threads = 1, .resume = &folder});
+    return train(read_run_config(folder.config(), overrides), {.threads = 1}, {}, {.resume = &folder});
   }
   std::string first() {
     std::string file = path("first/weights.safetensors").string();

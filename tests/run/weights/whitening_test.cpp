@@ -129,8 +129,8 @@ class WhitenedRunTest : public RunTest {
         "1.0e-3}}}}, {batch_norm: {activation: relu}}, global_average_pool, {dense: {units: 10}}]");
     return more;
   }
-  TrainOutcome run(const std::string& name, const std::vector<std::string>& overrides, int threads = 1) {
-    return train(tiny(overrides), {.threads = threads, .run_dir = path(name), .observer = &told_});
+  Outcome run(const std::string& name, const std::vector<std::string>& overrides, int threads = 1) {
+    return train(tiny(overrides), {.threads = threads, .folder = path(name)}, {}, {.observer = &told_});
   }
   std::vector<float> weight_of(const std::string& run, const std::string& file = "weights.safetensors") {
     const HostTensor tensor = read_safetensors(path(run + "/" + file)).tensors.at("conv2d/weight");
@@ -175,7 +175,7 @@ TEST_F(WhitenedRunTest, FewerImagesAreAllOfThem) {
 }
 
 TEST_F(WhitenedRunTest, HasTheSameBitsForAnyThreadsAndThePlannedPeak) {
-  const TrainOutcome one = run("one", whitened());
+  const Outcome one = run("one", whitened());
   (void)run("three", whitened(), 3);
   EXPECT_EQ(weight_of("one"), weight_of("three"));
   EXPECT_EQ(one.memory.peak_bytes, one.planned_peak_bytes);
@@ -184,10 +184,10 @@ TEST_F(WhitenedRunTest, HasTheSameBitsForAnyThreadsAndThePlannedPeak) {
 TEST_F(WhitenedRunTest, AResumedRunGoesOnFromItsWeights) {
   (void)run("whole", whitened());
   int asked = 0;
-  (void)train(tiny(whitened()), {.threads = 1, .run_dir = path("r"), .stop = [&] { return ++asked > 3; }});
+  (void)train(tiny(whitened()), {.threads = 1, .folder = path("r"), .stop = [&] { return ++asked > 3; }});
   RunDirectory folder = RunDirectory::open(path("r"));
   Told told;
-  (void)train(read_run_config(folder.config(), {}), {.threads = 1, .resume = &folder, .observer = &told});
+  (void)train(read_run_config(folder.config(), {}), {.threads = 1}, {}, {.observer = &told, .resume = &folder});
   EXPECT_TRUE(told.messages.empty());
   EXPECT_EQ(weight_of("r"), weight_of("whole"));
 }

@@ -1,5 +1,5 @@
 // One function a warning, and the list of them.
-#include "bantam/run/fit/run_warnings.h"
+#include "bantam/run/fit/warnings.h"
 
 #include <algorithm>
 #include <cmath>
@@ -16,17 +16,20 @@
 #include "bantam/engine/layers/layers.h"
 #include "bantam/engine/layers/norm_options.h"
 #include "bantam/engine/metrics/metric_readers.h"
+#include "bantam/run/fit/fitting.h"
 
 namespace bantam::run {
 namespace {
 
-/// With train.max_updates.
+constexpr std::int64_t kFewUpdates = 20;  // an epoch: fewer, and the weights hardly move in it
+
+/// Updates of the run, up to train.max_updates.
 std::int64_t updates_in_all(const RunConfig& config, std::int64_t batch) {
   const std::int64_t updates = updates_of_run(config, batch), most = config.train.max_updates;
   return most > 0 ? std::min(updates, most) : updates;
 }
 
-/// What is asked for at updates that the run does not reach.
+/// Warns of keys that take effect at updates that the run does not reach.
 void warn_of_unreached(const RunConfig& config, std::int64_t batch, std::vector<std::string>& warnings) {
   const std::int64_t each = updates_per_epoch(config, batch), updates = updates_in_all(config, batch);
   const auto warn = [&](std::string_view key, std::int64_t at, std::string_view effect) {
@@ -49,7 +52,7 @@ void warn_of_unreached(const RunConfig& config, std::int64_t batch, std::vector<
   }
 }
 
-/// Losses of logits apply the function themselves that turns logits into probabilities.
+/// Warns of a sigmoid or softmax before a loss that applies one itself.
 void warn_of_probabilities(const RunConfig& config, std::int64_t, std::vector<std::string>& warnings) {
   const Layer& last = *config.model.graph.nodes().back().layer;
   const std::string_view loss = config.train.loss.loss->kind();
@@ -62,7 +65,7 @@ void warn_of_probabilities(const RunConfig& config, std::int64_t, std::vector<st
                                  sigmoid ? "sigmoid" : "softmax", loss));
 }
 
-/// Any label is among all outputs.
+/// Warns of a top_k that counts every label.
 void warn_of_top_k(const RunConfig& config, std::int64_t, std::vector<std::string>& warnings) {
   const Shape output = config.model.graph.output_shape();
   const std::int64_t classes = output.rank() > 0 ? output[output.rank() - 1] : 0;
@@ -98,7 +101,7 @@ void warn_of_unscaled_pixels(const RunConfig& config, std::int64_t, std::vector<
 /// a twentieth below three times 1/rate batches. Those of pretrained and frozen norms are right from the beginning, and
 /// norms without a momentum of their own warm up.
 void warn_of_slow_statistics(const RunConfig& config, std::int64_t batch, std::vector<std::string>& warnings) {
-  constexpr double kSettled = 3;
+  constexpr double kFollowed = 3;
   if (config.is_trial || config.model.weights || !config.train.initial_weights.empty()) return;
   const auto batches = static_cast<double>(updates_in_all(config, batch) * config.train.accumulate);
   const Graph& graph = config.model.graph;
@@ -108,12 +111,12 @@ void warn_of_slow_statistics(const RunConfig& config, std::int64_t batch, std::v
     const BatchNormOptions* options = batch_norm_options(*graph.node(node).layer);
     if (options == nullptr || options->frozen) continue;
     ++norms;
-    if (!options->rate || batches * static_cast<double>(*options->rate) >= kSettled) continue;
+    if (!options->rate || batches * static_cast<double>(*options->rate) >= kFollowed) continue;
     ++slow;
     slowest = std::min(slowest, static_cast<double>(*options->rate));
   }
   if (slow == 0) return;
-  const double enough = std::floor(100 * (1 - kSettled / std::max(batches, kSettled))) / 100;
+  const double enough = std::floor(100 * (1 - kFollowed / std::max(batches, kFollowed))) / 100;
   const std::string value = enough > 0 ? fmt::format("{:.3g} or less, or auto,", enough) : "auto";
   warnings.push_back(fmt::format(
       "batch norm: {} of {} norms have momentum {:.4g} (rate {:.4g}), and the run has only {} batches: in evaluations "
@@ -121,7 +124,7 @@ void warn_of_slow_statistics(const RunConfig& config, std::int64_t batch, std::v
       "it needs {} batches",
       slow, norms, 1 - slowest, slowest, format_count(static_cast<std::int64_t>(batches)),
       100 * std::pow(1 - slowest, batches), value, 1 - slowest,
-      format_count(static_cast<std::int64_t>(std::ceil(kSettled / slowest - 1e-3)))));
+      format_count(static_cast<std::int64_t>(std::ceil(kFollowed / slowest - 1e-3)))));
 }
 
 /// Class numbers of samples that are evenly spread over the set; empty where there are none, or they cannot be read.
@@ -156,7 +159,7 @@ bool in_class_order(const std::vector<std::int32_t>& labels) {
   return rows == counts.size() && std::ranges::count_if(counts, [](const auto& c) { return c.second >= kLong; }) >= 2;
 }
 
-/// Batches of one class each: training then learns the last class that it has seen.
+/// Warns of batches of one class each: training then learns the last class that it has seen.
 void warn_of_class_order(const RunConfig& config, std::int64_t batch, std::vector<std::string>& warnings) {
   const PipelineOptions& pipeline = config.data->pipeline;
   const std::int64_t window = pipeline.shuffle ? pipeline.shuffle->buffer : 1;
@@ -179,7 +182,7 @@ void warn_of_class_order(const RunConfig& config, std::int64_t batch, std::vecto
                                    : std::string("no shuffle")));
 }
 
-/// What readers guessed, passed over, or found odd.
+/// Passes on the notes of the readers: guesses, values passed over, oddities.
 void warn_of_data(const RunConfig& config, std::int64_t, std::vector<std::string>& warnings) {
   try {
     std::ranges::move(data_notes(*config.data), std::back_inserter(warnings));
@@ -187,16 +190,35 @@ void warn_of_data(const RunConfig& config, std::int64_t, std::vector<std::string
   }
 }
 
-using Warn = void (*)(const RunConfig& config, std::int64_t batch, std::vector<std::string>& warnings);
-constexpr Warn kWarnings[] = {warn_of_data,        warn_of_probabilities,   warn_of_top_k,    warn_of_unscaled_pixels,
-                              warn_of_class_order, warn_of_slow_statistics, warn_of_unreached};
+struct Warning {
+  void (*warn)(const RunConfig& config, std::int64_t batch, std::vector<std::string>& warnings);
+  bool needs_batch = false;
+};
+constexpr Warning kWarnings[] = {
+    {warn_of_data},        {warn_of_probabilities},         {warn_of_top_k},          {warn_of_unscaled_pixels},
+    {warn_of_class_order}, {warn_of_slow_statistics, true}, {warn_of_unreached, true}};
 
 }  // namespace
 
-std::vector<std::string> run_warnings(const RunConfig& config, std::int64_t batch) {
+std::vector<std::string> run_warnings(const RunConfig& config) {
   std::vector<std::string> warnings;
-  for (const Warn warn : kWarnings) warn(config, batch, warnings);
+  const std::int64_t batch = config.data->pipeline.batch_size;
+  for (const Warning& warning : kWarnings)
+    if (!warning.needs_batch || !config.data->pipeline.batch_size_is_auto) warning.warn(config, batch, warnings);
   return warnings;
+}
+
+std::string few_updates_warning(const RunConfig& config, std::int64_t batch) {
+  const std::int64_t updates = updates_per_epoch(config, batch);
+  if (updates >= kFewUpdates) return "";
+  const std::int64_t samples = epoch_samples(*config.data);
+  const std::int64_t most = samples / (kFewUpdates * config.train.accumulate * config.train.replicas);
+  const std::int64_t given = config.data->pipeline.batch_multiple_of, unit = given > 0 ? given : kUsualBatchUnit;
+  const std::int64_t less = given == 0 && most < unit ? most : most / unit * unit;
+  std::string text = fmt::format("only {} update{} an epoch with this batch size", updates, updates == 1 ? "" : "s");
+  if (less > 0)
+    text += fmt::format(";\n  batch: {{size: auto, max: {}}} makes {}", less, updates_per_epoch(config, less));
+  return text;
 }
 
 }  // namespace bantam::run
