@@ -135,13 +135,13 @@ class LimitMover : public run::RunObserver {
   std::thread thread_;
 };
 
-/// Throws at about one of 30 reports of progress.
+/// Throws at about one of eight reports of progress.
 class Thrower : public Callback {
  public:
   Thrower(Counts& counts, std::uint64_t seed) : counts_(counts), random_(seed) {}
   bool observes() const override { return true; }
   void on_progress(const ProgressEvent& /*event*/) override {
-    if (random_() % 30 != 0) return;
+    if (random_() % 8 != 0) return;
     ++counts_.thrown;
     throw Thrown();
   }
@@ -190,9 +190,8 @@ void ask(int port, std::uint64_t seed, const std::atomic<bool>& stop, Counts& co
 
 class Stress {
  public:
-  Stress(fs::path folder, std::uint64_t seed) : folder_(std::move(folder)), seed_(seed), thrower_(counts_, seed + 100) {
-    std::ofstream(folder_ / "stress.yaml") << kConfig;
-    config_ = run::read_run_config(folder_ / "stress.yaml", {});
+  Stress(fs::path folder, std::uint64_t seed)
+      : folder_(std::move(folder)), seed_(seed), config_(written_config(folder_)), thrower_(counts_, seed + 100) {
     run::train(config_, {.threads = 2, .run_dir = folder_ / "undisturbed"});
     weights_ = read_file(folder_ / "undisturbed/weights.safetensors");
   }
@@ -239,6 +238,11 @@ class Stress {
     }
     ++counts_.runs;
     if (read_file(folder / "weights.safetensors") != weights_) ++counts_.mismatches;
+  }
+
+  static run::RunConfig written_config(const fs::path& folder) {
+    std::ofstream(folder / "stress.yaml") << kConfig;
+    return run::read_run_config(folder / "stress.yaml", {});
   }
 
   int report() const {
