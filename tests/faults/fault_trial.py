@@ -109,11 +109,11 @@ class Trial:
             "packed": Training(self, None, photos, photos, self.undisturbed("of_photos", [], "photos.yaml")),
             "sweep": Sweep(self),
             "predict": verb("predict", "run/trained", "run/photos", "--out", "run/answers.csv", "--progress", "none",
-                            streamed=["answers.csv"]),
+                            streamed=["answers.csv"], partial=True),
             "export": verb("export", "run/trained", "--onnx", "run/network.onnx"),
             "import": verb("import", "run/imported.onnx", "-o", "run/weights.safetensors"),
             "report": verb("report", "run/trained", "--progress", "none", "--threads", "1", partial=True),
-            "data": verb("data", "photos.yaml", "--out", "run/page.html", "data.path=run/photos"),
+            "data": verb("data", "photos.yaml", "--out", "run/page.html", "data.path=run/photos", partial=True),
         }
 
     def undisturbed(self, name, more, config="trial.yaml"):
@@ -265,7 +265,8 @@ class Verb:
         parts = {name for name in found if name.endswith(".tmp")} if ended.killed else set()  # nobody was left to remove them
         for name in sorted((found.keys() | self.before.keys()) - parts):
             is_begun = name in self.streamed and self.streamed[name].startswith((self.trial.run_dir / name).read_bytes())
-            if found.get(name) not in (self.before.get(name), self.after.get(name)) and not is_begun and not self.partial:
+            if found.get(name) not in (self.before.get(name), self.after.get(name)) and not is_begun and (
+                    ended.killed or not self.partial):
                 return f"{name} is neither the old file nor the new one"
         code, output = trial_runs.run_verb(self.trial.program, self.trial.folder, self.command)
         if code != 0:
