@@ -50,7 +50,7 @@ nightly-asan: deps
 
 nightly-tsan: deps
 	@scripts/build.sh build-tsan "$(JOBS)" thread_tests --preset tsan
-	ctest --preset tsan -L threads -j "$(JOBS)"
+	ctest --preset tsan -C nightly -L threads -j "$(JOBS)"
 
 # Convolutions in a build without oneDNN.
 nightly-own: deps

@@ -19,13 +19,14 @@
 
 #include "bantam/base/error.h"
 #include "bantam/base/plain_words.h"
+#include "bantam/base/printable.h"
 #include "bantam/base/text.h"
 
 namespace bantam {
 namespace {
 
 [[noreturn]] void fail(std::string_view what, const std::filesystem::path& path, int reason) {
-  throw DataError(fmt::format("cannot {} {}: {}", what, path.string(), reason_text(reason)));
+  throw DataError(fmt::format("cannot {} {}: {}", what, printable_line(path.string()), reason_text(reason)));
 }
 
 std::filesystem::path folder_of(const std::filesystem::path& path) {

@@ -10,6 +10,7 @@
 
 #include "bantam/base/error.h"
 #include "bantam/base/folder_entries.h"
+#include "bantam/base/printable.h"
 #include "bantam/run/train/checkpoint_folder.h"
 #include "bantam/run/train/run_lock.h"
 
@@ -99,7 +100,7 @@ void add_run(RunList& list, const fs::path& folder) {
   const fs::file_status status = fs::status(file, error);
   if (status.type() == fs::file_type::not_found || error == std::errc::not_a_directory) return;
   if (status.type() == fs::file_type::none) {
-    list.unreadable.push_back(fmt::format("cannot read {}: {}", folder.string(), error.message()));
+    list.unreadable.push_back(fmt::format("cannot read {}: {}", printable_line(folder.string()), error.message()));
     return;
   }
   try {
@@ -134,7 +135,7 @@ RunList list_runs(const fs::path& folder) {
   std::vector<fs::path> folders = {folder};
   std::error_code error;
   std::ranges::move(folder_entries(folder, error), std::back_inserter(folders));
-  if (error) throw DataError(fmt::format("cannot read {}: {}", folder.string(), error.message()));
+  if (error) throw DataError(fmt::format("cannot read {}: {}", printable_line(folder.string()), error.message()));
   RunList list;
   for (const fs::path& path : folders) add_run(list, path);
   std::ranges::sort(list.runs, [](const ListedRun& a, const ListedRun& b) {

@@ -65,16 +65,25 @@ def _default_signals():
         signal.signal(number, signal.SIG_DFL)  # a shell's background job would pass on an ignored SIGINT
 
 
-def start(program, folder, what, environment=None):
-    return subprocess.Popen([program, *arguments_of(what)], cwd=folder, stdout=subprocess.PIPE,
+def start_verb(program, folder, arguments, environment=None):
+    return subprocess.Popen([program, *arguments], cwd=folder, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                             stderr=subprocess.STDOUT, preexec_fn=_default_signals, env=environment_of(environment))
+
+
+def start(program, folder, what, environment=None):
+    return start_verb(program, folder, arguments_of(what), environment)
+
+
+def run_verb(program, folder, arguments, environment=None):
+    """(exit code, output) of a verb with its arguments."""
+    process = start_verb(program, folder, arguments, environment)
+    output = process.communicate()[0].decode(errors="replace")
+    return process.returncode, output
 
 
 def run(program, folder, what, environment=None):
     """(exit code, output) of a run that nobody disturbs."""
-    process = start(program, folder, what, environment)
-    output = process.communicate()[0].decode(errors="replace")
-    return process.returncode, output
+    return run_verb(program, folder, arguments_of(what), environment)
 
 
 def checkpoints(run_dir):

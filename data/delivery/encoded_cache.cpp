@@ -10,6 +10,7 @@
 
 #include "bantam/base/error.h"
 #include "bantam/base/parallel.h"
+#include "bantam/base/printable.h"
 #include "bantam/engine/autograd/tensor.h"
 
 namespace bantam {
@@ -48,8 +49,8 @@ class EncodedCache : public WrappedReader {
     std::uint64_t bytes = 0;
     for (const auto& field : fields) bytes += field.size();
     if (bytes > room)
-      throw DataError(
-          fmt::format("{}: {} bytes now, but {} when the data set was listed", inner().name_of(index), bytes, room));
+      throw DataError(fmt::format("{}: {} bytes now, but {} when the data set was listed",
+                                  printable_line(inner().name_of(index)), bytes, room));
     std::byte* to = block_.as<std::byte>() + starts_.as<std::uint64_t>()[i];
     for (std::size_t f = 0; f < fields_; ++f) {
       lengths[f] = fields[f].size();

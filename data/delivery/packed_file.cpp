@@ -32,6 +32,7 @@
 #include "bantam/base/folder_file.h"
 #include "bantam/base/parallel.h"
 #include "bantam/base/plain_words.h"
+#include "bantam/base/printable.h"
 #include "bantam/data/delivery/encoded_cache.h"
 #include "bantam/data/formats/mask_values.h"
 
@@ -372,7 +373,7 @@ std::string PackedFile::why_not(std::uint64_t digest) {
 
 void PackedFile::fail(std::int64_t index, std::string_view what) const {
   throw DataError(fmt::format("{}: packed sample {} ({}) {}; remove the file, and the next run writes it from the data",
-                              path_.string(), index, inner().name_of(index), what));
+                              path_.string(), index, printable_line(inner().name_of(index)), what));
 }
 
 void PackedFile::read_at(std::uint64_t offset, std::span<std::byte> to) const {

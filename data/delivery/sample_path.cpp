@@ -9,6 +9,7 @@
 
 #include "bantam/base/counted.h"
 #include "bantam/base/error.h"
+#include "bantam/base/printable.h"
 #include "bantam/data/images/decode.h"
 #include "bantam/data/images/resample.h"
 #include "bantam/data/pipeline/stage_forms.h"
@@ -79,7 +80,7 @@ auto named_by(const SampleReader& reader, std::int64_t sample, const Call& call)
   try {
     return call();
   } catch (const DataError& error) {
-    throw DataError(fmt::format("{}: {}", reader.name_of(sample), error.what()));
+    throw DataError(fmt::format("{}: {}", printable_line(reader.name_of(sample)), error.what()));
   }
 }
 
@@ -210,8 +211,8 @@ std::size_t SamplePath::begin(Work& work) const {
     reader_->fetch(work.place.stored, stored);
   }
   if (std::ranges::all_of(stored, &std::vector<std::byte>::empty))  // fetched_or_empty's
-    throw DataError(
-        fmt::format("{}: could not be read when the cache was filled", reader_->name_of(work.place.stored)));
+    throw DataError(fmt::format("{}: could not be read when the cache was filled",
+                                printable_line(reader_->name_of(work.place.stored))));
   for (std::size_t f = 0; f < stored_.size(); ++f) {
     if (stored_[f].encoding != FieldEncoding::values) continue;
     std::uint8_t* to = reinterpret_cast<std::uint8_t*>(work.out[f].data());
@@ -221,8 +222,9 @@ std::size_t SamplePath::begin(Work& work) const {
       to = image.pixels.data();
     }
     if (stored[f].size() != stored_[f].bytes())
-      throw DataError(fmt::format("{}: '{}' has {} bytes, expected {}", reader_->name_of(work.place.stored),
-                                  stored_[f].name, stored[f].size(), stored_[f].bytes()));
+      throw DataError(fmt::format("{}: '{}' has {} bytes, expected {}",
+                                  printable_line(reader_->name_of(work.place.stored)), stored_[f].name,
+                                  stored[f].size(), stored_[f].bytes()));
     if (!stored[f].empty()) std::memcpy(to, stored[f].data(), stored[f].size());
   }
   return named_by(*reader_, work.place.stored, [&] { return decode(work); });
@@ -331,8 +333,8 @@ void SamplePath::finish(const Work& work) const {
     const Image& image = work.scratch.now[f];
     if (image.pixels.size() != work.out[f].size() || image.size.height != fields_[f].shape[0])
       throw DataError(fmt::format("{}: '{}' is {} after the pipeline's stages, expected {}",
-                                  reader_->name_of(work.place.stored), fields_[f].name, text_of(image.size),
-                                  to_string(fields_[f].shape)));
+                                  printable_line(reader_->name_of(work.place.stored)), fields_[f].name,
+                                  text_of(image.size), to_string(fields_[f].shape)));
     std::memcpy(work.out[f].data(), image.pixels.data(), image.pixels.size());
   }
 }

@@ -10,6 +10,7 @@
 
 #include "bantam/base/error.h"
 #include "bantam/base/parallel.h"
+#include "bantam/base/printable.h"
 
 namespace bantam {
 namespace {
@@ -64,7 +65,7 @@ SampleWeights weights_of(const SampleReader& reader, const EpochSampling& sampli
   for (std::size_t i = 0; i < labels.size(); ++i)
     if (labels[i] < 0)
       throw DataError(fmt::format("{}: the label {} is no class number, which balanced sampling needs",
-                                  reader.name_of(static_cast<std::int64_t>(i)), labels[i]));
+                                  printable_line(reader.name_of(static_cast<std::int64_t>(i))), labels[i]));
   return balanced_weights(std::move(labels));
 }
 

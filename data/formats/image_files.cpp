@@ -17,6 +17,7 @@
 #include "bantam/base/config/config_path.h"
 #include "bantam/base/error.h"
 #include "bantam/base/folder_entries.h"
+#include "bantam/base/printable.h"
 #include "bantam/base/text.h"
 
 namespace bantam {
@@ -82,7 +83,7 @@ std::string below(const std::string& folder, const std::string& name) {
 bool enter(const fs::path& folder, Place& place) {
   struct stat status = {};
   if (::stat(folder.c_str(), &status) != 0)
-    throw DataError(fmt::format("{}: cannot be listed: {}", folder.string(), std::strerror(errno)));
+    throw DataError(fmt::format("{}: cannot be listed: {}", printable_line(folder.string()), std::strerror(errno)));
   const std::pair<dev_t, ino_t> self{status.st_dev, status.st_ino};
   if (std::ranges::find(place.within, self) != place.within.end()) return false;
   place.within.push_back(self);
@@ -119,7 +120,7 @@ class OpenFile {
 
  private:
   [[noreturn]] void fail(std::string_view reason) const {
-    throw DataError(fmt::format("{}: cannot be read: {}", path_.string(), reason));
+    throw DataError(fmt::format("{}: cannot be read: {}", printable_line(path_.string()), reason));
   }
   const fs::path& path_;
   int descriptor_;
@@ -190,7 +191,7 @@ FolderEntries list_folder(const fs::path& folder) {
     auto& kind = is_system_file(entry.name) ? entries.system_files : entry.is_folder ? entries.folders : entries.files;
     kind.push_back(std::move(entry.name));
   }
-  if (error) throw DataError(fmt::format("{}: cannot be listed: {}", folder.string(), error.message()));
+  if (error) throw DataError(fmt::format("{}: cannot be listed: {}", printable_line(folder.string()), error.message()));
   std::ranges::sort(entries.folders);
   std::ranges::sort(entries.files);
   std::ranges::sort(entries.system_files);
@@ -304,7 +305,8 @@ std::uint64_t file_bytes(const fs::path& path) {
 }
 
 void ImageFileReader::read(std::int64_t index, std::span<const std::span<std::byte>>) const {
-  throw Error(fmt::format("{}: is an image file, which has to be decoded: call fetch, not read", name_of(index)));
+  throw Error(fmt::format("{}: is an image file, which has to be decoded: call fetch, not read",
+                          printable_line(name_of(index))));
 }
 
 std::uint64_t ImageFileReader::encoded_bytes(std::int64_t index) const {

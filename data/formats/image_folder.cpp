@@ -21,6 +21,7 @@
 #include <fmt/format.h>
 
 #include "bantam/base/error.h"
+#include "bantam/base/printable.h"
 #include "bantam/base/text.h"
 #include "bantam/data/files/once.h"
 #include "bantam/data/files/table_text.h"
@@ -113,7 +114,8 @@ class ClassFolders {
     if (training_ != nullptr && !fs::exists(folder)) return;
     ImageFiles found = list_image_files(folder);
     if (training_ == nullptr && found.names.empty())
-      throw DataError(fmt::format("{}: the class '{}' {}", folder.string(), name, no_images_text(found.ignored)));
+      throw DataError(fmt::format("{}: the class '{}' {}", printable_line(folder.string()), printable_line(name),
+                                  no_images_text(found.ignored)));
     if (training_ == nullptr) note_nested(name, found.names);
     std::ranges::move(found.names, std::back_inserter(files_.names));
     files_.ignored.add(found.ignored, name);

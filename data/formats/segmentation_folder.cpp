@@ -18,6 +18,7 @@
 
 #include "bantam/base/atomic_file.h"
 #include "bantam/base/error.h"
+#include "bantam/base/printable.h"
 #include "bantam/base/text.h"
 #include "bantam/data/files/once.h"
 #include "bantam/data/formats/held_out.h"
@@ -165,8 +166,8 @@ class ImageMaskPairs {
     for (const std::string& name : images) {
       const std::string stem = without_suffix(name);
       if (const auto [other, added] = seen.emplace(stem, name); !added)
-        throw DataError(
-            fmt::format("{}: '{}' and '{}' would have one mask", folders_.images.string(), other->second, name));
+        throw DataError(fmt::format("{}: '{}' and '{}' would have one mask", folders_.images.string(),
+                                    printable_line(other->second), printable_line(name)));
       auto mask = masks.end();
       if (const auto wanted = names.mask_of(stem)) mask = masks.find(*wanted);
       if (mask == masks.end())  // a.jpg.png, the mask of a.jpg
@@ -211,8 +212,9 @@ class ImageMaskPairs {
                   "prefix, image_suffix, image_prefix",
                   shown(masks.front(), 80))
             : "; data.on_error: skip leaves images without a mask out";
-    throw DataError(fmt::format("{}: has no mask; expected {}.png{}{}", (folders_.images / without.front()).string(),
-                                (folders_.masks / expected).string(), count, advice));
+    throw DataError(fmt::format("{}: has no mask; expected {}.png{}{}",
+                                printable_line((folders_.images / without.front()).string()),
+                                printable_line((folders_.masks / expected).string()), count, advice));
   }
 
   PairFolders folders_;

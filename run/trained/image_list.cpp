@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 
 #include "bantam/base/error.h"
+#include "bantam/base/printable.h"
 #include "bantam/data/formats/image_files.h"
 #include "bantam/data/images/decode.h"
 
@@ -63,7 +64,7 @@ class ResizedImages : public SampleReader {
       decode_sampled(file, PixelForm(facts()), {.window = stored, .size = size_}, scratch, image);
       if (resized_ != nullptr && stored != size_) ++*resized_;
     } catch (const DataError& error) {
-      throw DataError(fmt::format("{}: {}", name_of(index), error.what()));
+      throw DataError(fmt::format("{}: {}", printable_line(name_of(index)), error.what()));
     }
     std::memcpy(fields[0].data(), image.pixels.data(), fields[0].size());
     write_label(fields[1]);

@@ -19,15 +19,15 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-TARGET = "fuzz_replay_test"
-# The sources that are compiled with sanitizers.
+TARGET = "tests_fuzz"
+# The sources that are compiled with sanitizers, and those that share a file of several sources with them.
 READERS = re.compile(r"^(base|data/files|data/formats|data/images|models/onnx|run/config)/|"
                      r"^engine/comm/(handshake|frame_stream)|^engine/train/safetensors|^memory/device/device_profile|"
                      r"^run/train/(checkpoint_folder|metrics_history|run_record)|^run/weights/torch_|^cli/train/http_request|"
                      r"^tests/fuzz/readers")
 SANITIZERS = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-fno-omit-frame-pointer", "-g1"]
 RULES = """rule compile
-  command = $clang $flags -O1 {sanitizers} -fsanitize=fuzzer-no-link -MMD -MF $out.d -c $in -o $out
+  command = $launcher $clang $flags -O1 {sanitizers} -fsanitize=fuzzer-no-link -MMD -MF $out.d -c $in -o $out
   depfile = $out.d
   deps = gcc
   description = clang $in
@@ -66,27 +66,49 @@ def compile_flags(command):
 def link_libraries(build):
     lines = (build / "build.ninja").read_text().splitlines()
     for i, line in enumerate(lines):
-        if line.startswith(f"build ") and re.match(rf"build \S*{TARGET}: ", line):
+        if re.match(rf"build \S*/{TARGET}: CXX_EXECUTABLE_LINKER", line):
             for inner in lines[i + 1:]:
                 if not inner.startswith("  "):
                     break
                 if inner.startswith("  LINK_LIBRARIES = "):
                     words = inner.split(" = ", 1)[1].split()
-                    return [w for w in words if "gtest" not in w]
-    return skip(f"{build}/build.ninja does not link {TARGET}")
+                    return [w for w in words if "gtest" not in w and "test_main" not in w]
+    sys.exit(f"fuzz_readers: {build}/build.ninja does not link {TARGET}")
+
+
+def sources_of(path):
+    """The sources of the tree that a compiled file has: itself, or those that it includes (cmake/BantamUnity.cmake)."""
+    if path.parent.name != "unity":
+        return [str(path.relative_to(ROOT)) if path.is_relative_to(ROOT) else path.name]
+    return re.findall(r'#include "bantam/(\S+[.]cpp)"', path.read_text()) if path.exists() else []
+
+
+def compiled_files(build):
+    """By the object's name, the file and its flags: of libraries what CMake compiles, of the tests the readers alone."""
+    files = {}
+    for entry in json.loads((build / "compile_commands.json").read_text()):
+        path = Path(entry["directory"], entry["file"]).resolve()
+        if path.suffix != ".cpp":
+            continue
+        names = sources_of(path)
+        if not any(READERS.match(name) or name == "built_in_formats.cpp" for name in names):
+            continue
+        if names[0].startswith("tests/"):
+            if "tests/fuzz/readers.cpp" in names:
+                for name in ("tests/fuzz/readers.cpp", "tests/fuzz/libfuzzer.cpp"):
+                    files[name] = (ROOT / name, compile_flags(entry["command"]))
+        else:
+            files.setdefault(str(path.relative_to(ROOT)) if path.is_relative_to(ROOT) else path.name, (path, compile_flags(entry["command"])))
+    if "tests/fuzz/readers.cpp" not in files:
+        sys.exit(f"fuzz_readers: {build} does not compile tests/fuzz/readers.cpp")
+    return files
 
 
 def write_ninja(build, work, clang):
-    lines = [RULES.format(sanitizers=" ".join(SANITIZERS)), f"clang = {clang}\n"]
-    objects, flags = [], None
-    sources = {}
-    for entry in json.loads((build / "compile_commands.json").read_text()):
-        path = Path(entry["directory"], entry["file"]).resolve()
-        name = str(path.relative_to(ROOT)) if path.is_relative_to(ROOT) else path.name
-        if path.suffix == ".cpp" and (READERS.match(name) or path.name == "built_in_formats.cpp"):
-            sources.setdefault(name, (path, compile_flags(entry["command"])))
-    sources["tests/fuzz/libfuzzer.cpp"] = (ROOT / "tests/fuzz/libfuzzer.cpp", sources["tests/fuzz/readers.cpp"][1])
-    for name, (path, flags) in sorted(sources.items()):
+    launcher = "ccache" if shutil.which("ccache") else ""
+    lines = [RULES.format(sanitizers=" ".join(SANITIZERS)), f"clang = {clang}\nlauncher = {launcher}\n"]
+    objects = []
+    for name, (path, flags) in sorted(compiled_files(build).items()):
         target = work / "objects" / (name.replace("/", "_") + ".o")
         objects.append(str(target))
         lines.append(f"build {target}: compile {path}\n  flags = {' '.join(map(shlex.quote, flags))}\n")

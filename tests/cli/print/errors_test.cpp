@@ -146,6 +146,29 @@ TEST_F(Errors, NamesOfFilesReachNoTerminalWhateverTheirBytes) {
   EXPECT_EQ(json.last_json().at("config_bytes"), "YZsxbS55YW1s");
 }
 
+TEST_F(Errors, ALineEndInAFilesNameBeginsNoLine) {
+  const std::string name = "a\nbantam: all is well";
+  for (const std::string& folder : {"photos/" + name, std::string("photos/other")}) {
+    std::filesystem::create_directories(path(folder));
+    write(folder + "/" + name + ".png", "no image");
+    write(folder + "/b.png", "no image");
+  }
+  const std::string config =
+      "version: 1\ndevice: cpu\ndata: {format: image_folder, path: photos, pipeline: [{resize: {size: [4, 4]}}, "
+      "{batch: {size: 1}}]}\nmodel: {input: [4, 4, 3], layers: [flatten, {dense: {units: 2}}]}\n"
+      "train: {epochs: 1, optimizer: adam}\n";
+  write("photos.yaml", config);
+  for (const std::vector<std::string>& arguments :
+       {std::vector<std::string>{"data", "photos.yaml", "--check"}, {"train", "photos.yaml", "--threads", "1"}}) {
+    const Outcome outcome = run(arguments);
+    EXPECT_NE(outcome.code, 0);
+    EXPECT_EQ((outcome.out + outcome.err).find("\nbantam: all is well"), std::string::npos)
+        << outcome.out << outcome.err;
+    EXPECT_NE((outcome.out + outcome.err).find("\\nbantam: all is well"), std::string::npos)
+        << outcome.out << outcome.err;
+  }
+}
+
 TEST_F(Errors, AMissingTemporaryFolderIsNamed) {
   const char* const before = std::getenv("TMPDIR");
   const std::string kept = before != nullptr ? before : "";
