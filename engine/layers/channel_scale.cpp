@@ -7,12 +7,6 @@ namespace {
 using namespace layers;
 
 /// The input must have channels.
-const Shape& with_channels(std::string_view kind, std::span<const Shape> inputs) {
-  const Shape& in = single(kind, inputs);
-  if (in.rank() < 1) throw ShapeError(fmt::format("{}: expected an input with channels, got a scalar", kind));
-  return in;
-}
-
 class BoundFactors : public BoundLayer {
  public:
   using Function = Tensor (*)(const Context&, const Tensor&, const Tensor&);

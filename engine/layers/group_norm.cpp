@@ -7,12 +7,6 @@ namespace {
 using namespace layers;
 
 /// The only input, which must have channels.
-const Shape& with_channels(std::string_view kind, std::span<const Shape> inputs) {
-  const Shape& in = single(kind, inputs);
-  if (in.rank() < 1) throw ShapeError(fmt::format("{}: expected an input with channels, got a scalar", kind));
-  return in;
-}
-
 /// A norm's trained vectors; null: it has none.
 struct Affine {
   Parameter* scale;

@@ -30,6 +30,13 @@ inline const Shape& single(std::string_view kind, std::span<const Shape> inputs)
   return inputs[0];
 }
 
+/// The only input's shape, which has channels: a rank of at least 1.
+inline const Shape& with_channels(std::string_view kind, std::span<const Shape> inputs) {
+  const Shape& in = single(kind, inputs);
+  if (in.rank() < 1) throw ShapeError(fmt::format("{}: expected an input with channels, got a scalar", kind));
+  return in;
+}
+
 /// The only input, which must be (height, width, channels).
 inline const Shape& single_image(std::string_view kind, std::span<const Shape> inputs) {
   const Shape& shape = single(kind, inputs);
