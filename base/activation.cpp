@@ -10,7 +10,7 @@
 namespace bantam {
 namespace {
 
-constexpr std::array<std::pair<Activation, std::string_view>, kActivationKinds> kNames = {{
+constexpr std::array<std::pair<Activation, std::string_view>, kActivationKinds> kActivationNames = {{
     {Activation::none, "none"},
     {Activation::relu, "relu"},
     {Activation::relu6, "relu6"},
@@ -30,14 +30,14 @@ constexpr std::array<std::pair<Activation, std::string_view>, kActivationKinds> 
 }  // namespace
 
 std::string_view to_string(Activation activation) {
-  for (const auto& [value, name] : kNames)
+  for (const auto& [value, name] : kActivationNames)
     if (value == activation) return name;
   return "?";
 }
 
 Activation parse_activation(std::string_view text) {
   std::string all;
-  for (const auto& [value, name] : kNames) {
+  for (const auto& [value, name] : kActivationNames) {
     if (name == text) return value;
     if (!all.empty()) all += ", ";
     all += name;

@@ -10,7 +10,7 @@
 namespace bantam {
 namespace {
 
-constexpr std::array<std::pair<DType, std::string_view>, 7> kNames = {{
+constexpr std::array<std::pair<DType, std::string_view>, 7> kDTypeNames = {{
     {DType::float32, "float32"},
     {DType::float16, "float16"},
     {DType::bfloat16, "bfloat16"},
@@ -23,7 +23,7 @@ constexpr std::array<std::pair<DType, std::string_view>, 7> kNames = {{
 }  // namespace
 
 std::string_view to_string(DType dtype) {
-  for (const auto& [value, name] : kNames)
+  for (const auto& [value, name] : kDTypeNames)
     if (value == dtype) return name;
   return "?";
 }

@@ -241,6 +241,10 @@ std::string shown_message(std::string_view message, std::size_t most) {
   return result;
 }
 
+bool begins_name(char c) { return std::isalpha(static_cast<unsigned char>(c)) != 0 || c == '_'; }
+
+bool continues_name(char c) { return begins_name(c) || std::isdigit(static_cast<unsigned char>(c)) != 0; }
+
 std::string format_count(std::int64_t count) {
   std::string text = fmt::format("{}", count);
   const std::size_t first = count < 0 ? 1 : 0;

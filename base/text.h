@@ -41,6 +41,11 @@ std::string shown(std::string_view text, std::size_t most = 80);
 /// A whole message as it is shown: `printable`, and none of its lines longer than `most` characters.
 std::string shown_message(std::string_view message, std::size_t most = 1000);
 
+/// Whether `c` can begin a name of an expression or of an environment variable: an ASCII letter or `_`.
+bool begins_name(char c);
+/// Whether `c` can follow in such a name: what can begin it, or a digit.
+bool continues_name(char c);
+
 /// 695493 → "695,493".
 std::string format_count(std::int64_t count);
 

@@ -41,8 +41,6 @@ std::string devices_json() {
   return json_text(json);
 }
 
-Device device_named(const char* device) { return parse_device(&required(device, "device")); }
-
 }  // namespace
 
 const char* bantam_version(void) { return BANTAM_VERSION; }

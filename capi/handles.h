@@ -11,6 +11,7 @@
 #include "bantam/engine/runtime/runtime.h"
 #include "bantam/engine/step/training_session.h"
 #include "bantam/engine/train/safetensors.h"
+#include "bantam/memory/device/device.h"
 #include "bantam/models/infer/predictor.h"
 #include "bantam/run/config/run_config.h"
 
@@ -61,6 +62,9 @@ Handle& required(Handle* handle, const char* name) {
     throw BadArgument(std::string(name) + " is no handle: it was destroyed, or this library has not made it");
   return *handle;
 }
+
+/// Throws BadArgument where `device` is null, bantam::Error where it names no device.
+inline Device device_named(const char* device) { return parse_device(&required(device, "device")); }
 
 /// Ends a handle of the program's; says so where it is none, or one that the program was only shown.
 template <class Handle>

@@ -15,8 +15,6 @@ using namespace bantam::capi;
 
 namespace {
 
-Device device_named(const char* device) { return parse_device(&required(device, "device")); }
-
 bantam_tensor* handle(std::shared_ptr<Runtime> runtime, Tensor tensor, Stream stream,
                       std::shared_ptr<void> owner = nullptr) {
   return new bantam_tensor{std::move(runtime), std::move(owner), std::move(tensor), stream, false, {}};

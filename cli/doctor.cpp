@@ -21,7 +21,7 @@
 namespace bantam::cli {
 namespace {
 
-constexpr const char* kAbout =
+constexpr const char* kAboutDoctor =
     "Looks at devices, driver, libraries, memory and disk; runs the kernels that\n"
     "networks spend their time in, on each device, and compares them with plain\n"
     "loops in float64; and says what would make training faster here. Takes some\n"
@@ -131,7 +131,7 @@ int run_doctor(const DoctorOptions& options) {
 
 void add_doctor(CLI::App& app, Action& action) {
   CLI::App* command = app.add_subcommand("doctor", "Is this machine well, and what would be faster?");
-  command->footer(kAbout);
+  command->footer(kAboutDoctor);
   const auto options = std::make_shared<DoctorOptions>();
   command->add_option("--device", options->device, "Test this device's kernels; default: all devices");
   command->add_flag("--json", options->json, "One JSON object instead of text");

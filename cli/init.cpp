@@ -20,7 +20,7 @@
 namespace bantam::cli {
 namespace {
 
-constexpr const char* kAbout =
+constexpr const char* kAboutInit =
     "Writes a commented configuration for the data in DIR, which trains as it stands:\n"
     "class folders of images, images and masks, a CSV file, NumPy arrays, MNIST's or\n"
     "CIFAR's files. Sizes, classes and normalisation are measured; network, batch and\n"
@@ -71,7 +71,7 @@ int run_init(const InitOptions& options) {
 
 void add_init(CLI::App& app, Action& action) {
   CLI::App* command = app.add_subcommand("init", "A first configuration, fitted to your data");
-  command->footer(kAbout);
+  command->footer(kAboutInit);
   const auto options = std::make_shared<InitOptions>();
   command->add_option("--data", options->data, "Folder or file of the data");
   command->add_option("--out", options->out, "File to write; -: the terminal")->capture_default_str();

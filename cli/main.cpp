@@ -26,7 +26,7 @@
 namespace bantam::cli {
 namespace {
 
-constexpr const char* kAbout =
+constexpr const char* kAboutBantam =
     "Bantam trains convolutional networks: a model and a number of bytes, on CPU and\n"
     "CUDA.";
 constexpr const char* kFooter =
@@ -79,7 +79,7 @@ void add_verbs(CLI::App& app, Action& action) {
 }
 
 int run(int argc, char** argv) {
-  CLI::App app(kAbout, "bantam");
+  CLI::App app(kAboutBantam, "bantam");
   app.footer(kFooter);
   app.formatter(brief_formatter(terminal_columns(stdout)));
   app.require_subcommand(1);

@@ -28,7 +28,7 @@
 namespace bantam::cli {
 namespace {
 
-constexpr const char* kAbout =
+constexpr const char* kAboutSummary =
     "Show a model's layers, output shapes, parameters, and the bytes of activations\n"
     "that each layer holds at the end of forward. Nothing is read or allocated:\n"
     "memory is counted on a stand-in for the device, which need not be in this\n"
@@ -183,7 +183,7 @@ int run_summary(const SummaryOptions& options) {
 
 void add_summary(CLI::App& app, Action& action) {
   CLI::App* command = app.add_subcommand("summary", "Layers, shapes, parameters and activations");
-  command->footer(kAbout);
+  command->footer(kAboutSummary);
   const auto options = std::make_shared<SummaryOptions>();
   add_common_options(*command, options->common);
   add_precision_flag(*command, options->common);

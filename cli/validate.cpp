@@ -18,7 +18,7 @@
 namespace bantam::cli {
 namespace {
 
-constexpr const char* kAbout =
+constexpr const char* kAboutValidate =
     "Prints everything that is wrong with a configuration, each with file, line and\n"
     "column: unknown keys, values of another type or outside their range, layers\n"
     "whose shapes do not fit, and data that do not suit model and loss. Then all that\n"
@@ -103,7 +103,7 @@ int run_validate(const ValidateOptions& options) {
 
 void add_validate(CLI::App& app, Action& action) {
   CLI::App* command = app.add_subcommand("validate", "All that is wrong with a configuration");
-  command->footer(kAbout);
+  command->footer(kAboutValidate);
   const auto options = std::make_shared<ValidateOptions>();
   command->add_option("CONFIG", options->config, "YAML file, e.g. configs/quickstart.yaml")->required();
   command->add_option("OVERRIDES", options->overrides, "KEY=VALUE, e.g. train.epochs=5 data.path=DIR");

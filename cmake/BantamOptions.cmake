@@ -41,11 +41,22 @@ if(BANTAM_SANITIZE)
   add_link_options(-fsanitize=${_sanitizers})
 endif()
 
-# bantam_library(name SOURCES ... DEPENDS ...): a floor's static library. Includes are spelled "bantam/<floor>/<room>/<file>.h".
-# Its objects also are what the shared library consists of (BantamLibrary.cmake), and hide what public headers do not declare.
+# bantam_library(name [LEAVE_OUT REGEX] [ALONE ...] DEPENDS ...): a floor's static library, of the sources that are in its folder but those
+# that REGEX matches. Includes are spelled "bantam/<floor>/<room>/<file>.h". Its objects also are what the shared library consists of
+# (BantamLibrary.cmake), and hide what public headers do not declare.
+# ALONE: sources that have flags of their own, or are generated, and compile one by one (BantamUnity.cmake).
 function(bantam_library name)
-  cmake_parse_arguments(ARG "" "" "SOURCES;DEPENDS;PRIVATE_DEPENDS" ${ARGN})
-  add_library(bantam_${name} STATIC ${ARG_SOURCES})
+  cmake_parse_arguments(ARG "" "LEAVE_OUT" "ALONE;DEPENDS;PRIVATE_DEPENDS" ${ARGN})
+  file(GLOB_RECURSE sources CONFIGURE_DEPENDS RELATIVE ${CMAKE_CURRENT_SOURCE_DIR} *.cpp)
+  if(ARG_LEAVE_OUT)
+    list(FILTER sources EXCLUDE REGEX "${ARG_LEAVE_OUT}")
+  endif()
+  list(REMOVE_ITEM sources ${ARG_ALONE} "")
+  bantam_unity(sources ${name} ${sources})
+  add_library(bantam_${name} STATIC ${sources} ${ARG_ALONE})
+  if(BANTAM_UNITY)  # GCC warns of classes with members of anonymous namespaces where a source is included
+    target_compile_options(bantam_${name} PRIVATE $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-Wno-subobject-linkage>)
+  endif()
   add_library(bantam::${name} ALIAS bantam_${name})
   set_target_properties(bantam_${name} PROPERTIES CXX_VISIBILITY_PRESET hidden CUDA_VISIBILITY_PRESET hidden
     CXX_STANDARD 20 CXX_STANDARD_REQUIRED ON CXX_EXTENSIONS OFF POSITION_INDEPENDENT_CODE ON)

@@ -10,8 +10,6 @@ namespace {
 
 constexpr double kNever = std::numeric_limits<double>::infinity();
 
-std::size_t at(Index index) { return static_cast<std::size_t>(index); }
-
 std::uint64_t key_of(Index a, Index b) {
   return (static_cast<std::uint64_t>(std::min(a, b)) << 32) | static_cast<std::uint64_t>(std::max(a, b));
 }

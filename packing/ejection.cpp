@@ -11,9 +11,7 @@ namespace {
 constexpr std::int64_t kPushWeight = 5;  // of a buffer of mean area, a twentieth
 constexpr std::int64_t kFixed = 30;      // what a look at any buffer costs, in neighbours (measured)
 constexpr int kShakes = 4;               // after each insertion that pushed others out
-constexpr std::int64_t kNever = std::numeric_limits<std::int64_t>::max();
-
-std::size_t at(Index index) { return static_cast<std::size_t>(index); }
+constexpr std::int64_t kNoEdge = std::numeric_limits<std::int64_t>::max();
 
 /// Insertion sort: linear in what is nearly sorted.
 void sort_again(std::vector<Index>& order, const std::vector<std::int64_t>& keys) {
@@ -163,7 +161,7 @@ void EjectionSearch::list_edges(std::vector<Index>& order, const std::vector<Byt
   edges.clear();
   for (const Index b : order)
     if (placed_[at(b)]) edges.push_back({keys[at(b)] - shift, weight_[at(b)]});
-  edges.push_back({kNever, 0});
+  edges.push_back({kNoEdge, 0});
 }
 
 // At an offset x, those with bottom - size < x < top are in the way. The sum of their weights is least at 0, at the
@@ -175,7 +173,7 @@ EjectionSearch::Spot EjectionSearch::lightest_spot(std::size_t buffer) {
   list_edges(by_top_[buffer], top_, 0, ends_);
   const Bytes last = arena_ - size;
   const Edge *begin = begins_.data(), *end = ends_.data();
-  std::int64_t weight = 0, least = kNever;
+  std::int64_t weight = 0, least = kNoEdge;
   const auto consider = [&](Bytes offset) {
     if (weight > least) return;
     if (weight < least) ties_.clear();

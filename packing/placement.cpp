@@ -24,8 +24,6 @@ bool is_time_to_ask(std::size_t placed) { return placed % 256 == 255; }
 
 std::ptrdiff_t step(std::size_t count) { return static_cast<std::ptrdiff_t>(count); }
 
-std::size_t at(Index index) { return static_cast<std::size_t>(index); }
-
 /// Free space between what lives, found by its offset and by its size.
 class FreeSpace {
  public:

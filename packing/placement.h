@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <limits>
@@ -12,6 +13,8 @@
 namespace bantam::planner {
 
 using Index = std::int32_t;
+
+inline std::size_t at(Index index) { return static_cast<std::size_t>(index); }
 
 /// Buffers of some size, with times numbered 0 … `times` - 1 and sizes rounded up to the alignment.
 struct Problem {

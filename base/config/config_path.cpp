@@ -20,7 +20,7 @@ namespace bantam {
 namespace fs = std::filesystem;
 namespace {
 
-constexpr std::size_t kMostBytes = 400;  // of a path in a message
+constexpr std::size_t kMostShownBytes = 400;  // of a path in a message
 
 /// Of the user `name`; empty: of the one who runs the program. Empty where there is none.
 std::string home_of(const std::string& name) {
@@ -51,9 +51,6 @@ std::string home_at(std::string_view& rest) {
   while (home.size() > 1 && home.back() == '/') home.pop_back();
   return home == "/" && !rest.empty() ? "" : home;
 }
-
-bool begins_name(char c) { return std::isalpha(static_cast<unsigned char>(c)) != 0 || c == '_'; }
-bool continues_name(char c) { return begins_name(c) || std::isdigit(static_cast<unsigned char>(c)) != 0; }
 
 /// The variable after the `$` at the beginning of `rest`, `NAME` or `{NAME}`; empty: none follows. `bytes` becomes the
 /// length of all.
@@ -121,9 +118,9 @@ std::string expanded_path(const ConfigNode& node) {
 std::string FoundPath::places() const {
   if (is_there || folders.empty()) return "";
   std::vector<std::string> others;
-  for (std::size_t i = 1; i < folders.size(); ++i) others.push_back(shown(folders[i].string(), kMostBytes));
-  if (others.empty()) return fmt::format(" in the current folder ({})", shown(folders[0].string(), kMostBytes));
-  return fmt::format(": neither in the current folder ({}) nor in {}", shown(folders[0].string(), kMostBytes),
+  for (std::size_t i = 1; i < folders.size(); ++i) others.push_back(shown(folders[i].string(), kMostShownBytes));
+  if (others.empty()) return fmt::format(" in the current folder ({})", shown(folders[0].string(), kMostShownBytes));
+  return fmt::format(": neither in the current folder ({}) nor in {}", shown(folders[0].string(), kMostShownBytes),
                      join(others, ", ", " or "));
 }
 
@@ -163,7 +160,7 @@ fs::path as_path(const ConfigNode& node) { return find_path(node).path; }
 fs::path as_file(const ConfigNode& node) {
   const FoundPath found = find_path(node);
   if (!node.is_described() && !found.is_there)
-    node.fail(fmt::format("there is no file {}{}", shown(found.path.string(), kMostBytes), found.places()));
+    node.fail(fmt::format("there is no file {}{}", shown(found.path.string(), kMostShownBytes), found.places()));
   return found.path;
 }
 
@@ -171,10 +168,10 @@ fs::path as_folder(const ConfigNode& node) {
   const FoundPath found = find_path(node);
   if (node.is_described()) return found.path;
   if (!found.is_there)
-    node.fail(fmt::format("there is no folder {}{}", shown(found.path.string(), kMostBytes), found.places()));
+    node.fail(fmt::format("there is no folder {}{}", shown(found.path.string(), kMostShownBytes), found.places()));
   std::error_code error;
   if (!fs::is_directory(found.path, error))
-    node.fail(fmt::format("{} is no folder", shown(found.path.string(), kMostBytes)));
+    node.fail(fmt::format("{} is no folder", shown(found.path.string(), kMostShownBytes)));
   return found.path;
 }
 

@@ -15,7 +15,7 @@
 namespace bantam::cli {
 namespace {
 
-constexpr const char* kAbout =
+constexpr const char* kAboutBenchAllocator =
     "Time an allocation and its free, and see how much more than the live bytes is\n"
     "reserved, on the same requests: one size; many sizes; a training step of\n"
     "ResNet-50; or a file of lifetimes (--trace, as of `bantam plan --trace`). Memory\n"
@@ -108,7 +108,7 @@ int bench_allocator(const Options& options) {
 
 void add_bench_allocator(CLI::App& bench, Action& action) {
   CLI::App* command = bench.add_subcommand("allocator", "Allocators on equal requests: time, bytes reserved");
-  command->footer(kAbout);
+  command->footer(kAboutBenchAllocator);
   const auto options = std::make_shared<Options>();
   command->add_option("--trace", options->trace, "CSV of lifetimes (id,lower,upper,size)\ninstead of the workloads");
   command->add_option("--device", options->device, "auto (default: the CPU and cuda:0), cpu or cuda:N");

@@ -24,7 +24,7 @@
 namespace bantam::cli {
 namespace {
 
-constexpr const char* kAbout =
+constexpr const char* kAboutBenchData =
     "Reads training batches for --seconds, with nobody computing on them, and prints\n"
     "images a second, the share of time in which the caller waited for a batch, how\n"
     "many processors were busy, and what one image costs: reading it as stored, and\n"
@@ -136,7 +136,7 @@ int bench_data(const BenchDataOptions& options) {
 
 void add_bench_data(CLI::App& bench, Action& action) {
   CLI::App* command = bench.add_subcommand("data", "Time the training loader alone");
-  command->footer(kAbout);
+  command->footer(kAboutBenchData);
   const auto options = std::make_shared<BenchDataOptions>();
   add_common_options(*command, options->common);
   command->add_option("--batch-size", options->batch_size, "Default: the configuration's")

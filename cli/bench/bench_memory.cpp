@@ -23,7 +23,7 @@
 namespace bantam::cli {
 namespace {
 
-constexpr const char* kAbout =
+constexpr const char* kAboutBenchMemory =
     "Measure where a training step's bytes are at the moment of its peak. The\n"
     "categories add up to the peak exactly; diff is the measured peak less the\n"
     "planned one (`bantam plan`), in bytes. Each row has a runtime of its own, one\n"
@@ -117,7 +117,7 @@ int bench_memory(const BenchOptions& options) {
 
 void add_bench_memory(CLI::App& bench, Action& action) {
   CLI::App* command = bench.add_subcommand("memory", "Memory of training steps by category");
-  command->footer(kAbout);
+  command->footer(kAboutBenchMemory);
   const auto options = std::make_shared<BenchOptions>();
   options->seconds = 0.5;
   add_bench_options(*command, *options);

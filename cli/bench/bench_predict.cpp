@@ -20,7 +20,7 @@
 namespace bantam::cli {
 namespace {
 
-constexpr const char* kAbout =
+constexpr const char* kAboutBenchPredict =
     "Time inference (a Predictor) of the configuration's network on random images,\n"
     "with random weights: no data and no trained weights are read. Batch norms are\n"
     "folded, passes are planned, and on a GPU captured. ms is the median of calls,\n"
@@ -104,7 +104,7 @@ int bench_predict(const BenchPredictOptions& options) {
 
 void add_bench_predict(CLI::App& bench, Action& action) {
   CLI::App* command = bench.add_subcommand("predict", "Time inference");
-  command->footer(kAbout);
+  command->footer(kAboutBenchPredict);
   const auto options = std::make_shared<BenchPredictOptions>();
   add_common_options(*command, options->common);
   command->add_option("--batch-sizes,--batch-size", options->batch_sizes, "Comma-separated")->capture_default_str();

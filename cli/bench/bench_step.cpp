@@ -22,7 +22,7 @@
 namespace bantam::cli {
 namespace {
 
-constexpr const char* kAbout =
+constexpr const char* kAboutBenchStep =
     "Time training steps (forward, backward, update) on random images that are\n"
     "already on the device: no data set is read. A row is the median of windows of\n"
     "50 ms or more. Memory is that of a step with one batch resident. Planned steps\n"
@@ -104,7 +104,7 @@ int bench_step(const BenchOptions& options) {
 
 void add_bench_step(CLI::App& bench, Action& action) {
   CLI::App* command = bench.add_subcommand("step", "Time training steps");
-  command->footer(kAbout);
+  command->footer(kAboutBenchStep);
   const auto options = std::make_shared<BenchOptions>();
   const auto gpus = std::make_shared<std::string>();
   add_bench_options(*command, *options);

@@ -26,7 +26,7 @@ namespace bantam::cli {
 namespace fs = std::filesystem;
 namespace {
 
-constexpr const char* kAbout =
+constexpr const char* kAboutProfileMemory =
     "Run a few training steps on random images that are already on the device, with\n"
     "the allocator traced from its first call on, and write a folder with\n"
     "  report.html      for a browser: bytes over time, address map, largest tensors\n"
@@ -40,7 +40,7 @@ constexpr const char* kAbout =
 constexpr const char* kFiles[] = {"report.html", "trace.json", "snapshot.pickle", "events.csv"};
 constexpr std::int64_t kMostSteps = 1000;
 
-struct Options {
+struct MemoryOptions {
   CommonOptions common;
   std::string steps = "2-4", out, batch_sizes, recompute;
   std::int64_t batch = 0;
@@ -56,7 +56,7 @@ std::vector<std::int64_t> curve_around(std::int64_t batch) {
 }
 
 /// The step as `bench memory` would run it: `auto` solved, and recompute chosen where there is something to fit.
-StepCase step_case(const RunConfig& config, const Options& options, const PlanTarget& target) {
+StepCase step_case(const RunConfig& config, const MemoryOptions& options, const PlanTarget& target) {
   BenchOptions rows{.recompute = options.recompute};
   if (options.batch > 0) rows.batch_sizes = std::to_string(options.batch);
   const std::vector<StepCase> cases = bench_cases(config, rows, target);
@@ -122,7 +122,7 @@ void print_json(const MemoryProfile& profile, const fs::path& folder) {
   print_out("{}\n", json_text(json));
 }
 
-int profile_memory(Options options) {
+int profile_memory(MemoryOptions options) {
   const auto named = take_profile(options.common, "");
   if (named && !options.planned)
     throw ConfigError(fmt::format("--device: {} is a profile: say --planned to run on its stand-in", named->name));
@@ -166,8 +166,8 @@ int profile_memory(Options options) {
 
 void add_profile_memory(CLI::App& profile, Action& action) {
   CLI::App* command = profile.add_subcommand("memory", "What a few training steps' memory is for");
-  command->footer(kAbout);
-  const auto options = std::make_shared<Options>();
+  command->footer(kAboutProfileMemory);
+  const auto options = std::make_shared<MemoryOptions>();
   add_common_options(*command, options->common);
   add_precision_flag(*command, options->common);
   command->add_option("--steps", options->steps, "Steps to look at, first-last;\nthose before are run too")

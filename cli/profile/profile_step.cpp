@@ -24,14 +24,14 @@
 namespace bantam::cli {
 namespace {
 
-constexpr const char* kAbout =
+constexpr const char* kAboutProfileStep =
     "Record steps as training runs them (captured on a GPU) and divide their time\n"
     "among operations, kernels, gaps and threads, beside what the device allows.\n"
     "Example: bantam profile step configs/quickstart.yaml --out step.html";
 
 constexpr double kTrySeconds = 1.0;  // of a change that is measured
 
-struct Options {
+struct StepOptions {
   CommonOptions common;
   std::string steps = "4-13", out, trace, tensorboard;
   std::int64_t batch = 0;
@@ -40,7 +40,7 @@ struct Options {
 };
 
 /// The step as `bantam train` runs it.
-StepCase step_case(const RunConfig& config, const Options& options) {
+StepCase step_case(const RunConfig& config, const StepOptions& options) {
   const PlanTarget target = plan_target(config, {});
   StepGrid grid{.modes = {config.train.mode}, .whole_run = true};
   if (options.batch > 0) grid.batches = {options.batch};
@@ -66,7 +66,7 @@ void require_no_file(const std::string& flag, const std::string& folder) {
     throw ConfigError(fmt::format("{}: expected a folder, {} is a file", flag, folder));
 }
 
-int profile_step_verb(const Options& options) {
+int profile_step_verb(const StepOptions& options) {
   const StepRange steps = parse_step_range(options.steps, kMostRecordedUpdates);
   require_place("--out", options.out, options.overwrite);
   require_place("--trace", options.trace, options.overwrite);
@@ -104,8 +104,8 @@ int profile_step_verb(const Options& options) {
 
 void add_profile_step(CLI::App& profile, Action& action) {
   CLI::App* command = profile.add_subcommand("step", "Where a training step's time goes");
-  command->footer(kAbout);
-  const auto options = std::make_shared<Options>();
+  command->footer(kAboutProfileStep);
+  const auto options = std::make_shared<StepOptions>();
   add_common_options(*command, options->common);
   add_precision_flag(*command, options->common);
   command->add_option("--steps", options->steps, "Steps to record, first-last; those before run too")

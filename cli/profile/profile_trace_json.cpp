@@ -12,12 +12,12 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-enum Track : int { kSteps = 1, kPhases = 2, kLayers = 3, kCalls = 4 };
+enum MemoryTrack : int { kSteps = 1, kPhases = 2, kLayers = 3, kCalls = 4 };
 
 /// Collects events; times go in as nanoseconds, and out in the format's microseconds.
-class TraceWriter {
+class MemoryTraceWriter {
  public:
-  explicit TraceWriter(const std::string& process) {
+  explicit MemoryTraceWriter(const std::string& process) {
     metadata("process_name", 0, process);
     constexpr std::array<const char*, 4> kNames = {"steps", "phases", "layers", "allocations and frees"};
     for (int track = kSteps; track <= kCalls; ++track) {
@@ -27,7 +27,7 @@ class TraceWriter {
       events_.push_back(std::move(order));
     }
   }
-  void slice(Track track, const std::string& name, std::int64_t begin, std::int64_t end, Json args) {
+  void slice(MemoryTrack track, const std::string& name, std::int64_t begin, std::int64_t end, Json args) {
     Json slice = event(name, "X", begin, track);
     slice["dur"] = static_cast<double>(end - begin) / 1e3;
     slice["args"] = std::move(args);
@@ -58,13 +58,13 @@ class TraceWriter {
   Json events_ = Json::array();
 };
 
-void add_steps(const MemoryProfile& profile, TraceWriter& writer) {
+void add_steps(const MemoryProfile& profile, MemoryTraceWriter& writer) {
   for (const StepSpan& step : profile.steps)
     writer.slice(kSteps, fmt::format("step {}", step.number), step.begin_ns, step.end_ns,
                  {{"calls", step.upper - step.lower}});
 }
 
-void add_phases(const MemoryProfile& profile, TraceWriter& writer) {
+void add_phases(const MemoryProfile& profile, MemoryTraceWriter& writer) {
   const auto phases = profile.trace->phases();
   for (std::size_t i = 0; i < phases.size(); ++i) {
     const std::int64_t end = i + 1 < phases.size() ? phases[i + 1].nanoseconds : profile.steps.back().end_ns;
@@ -73,7 +73,7 @@ void add_phases(const MemoryProfile& profile, TraceWriter& writer) {
 }
 
 /// Consecutive allocations of one layer in one phase make a slice, up to the next layer's first.
-void add_layers(const MemoryProfile& profile, TraceWriter& writer) {
+void add_layers(const MemoryProfile& profile, MemoryTraceWriter& writer) {
   const auto events = profile.trace->events();
   const auto same = [](const TraceEvent& a, const TraceEvent& b) {
     return std::strcmp(a.tag.owner, b.tag.owner) == 0 && std::strcmp(a.phase, b.phase) == 0;
@@ -98,7 +98,7 @@ void add_layers(const MemoryProfile& profile, TraceWriter& writer) {
   finish(profile.steps.back().end_ns);
 }
 
-void add_calls(const MemoryProfile& profile, TraceWriter& writer) {
+void add_calls(const MemoryProfile& profile, MemoryTraceWriter& writer) {
   CategoryBytes bytes;
   std::uint64_t reserved = 0;
   std::size_t tick = 0;
@@ -123,7 +123,7 @@ void add_calls(const MemoryProfile& profile, TraceWriter& writer) {
 }  // namespace
 
 std::string trace_json(const MemoryProfile& profile) {
-  TraceWriter writer(fmt::format("bantam: {} on {}", profile.model, to_string(profile.device)));
+  MemoryTraceWriter writer(fmt::format("bantam: {} on {}", profile.model, to_string(profile.device)));
   add_steps(profile, writer);
   add_phases(profile, writer);
   add_layers(profile, writer);

@@ -15,12 +15,12 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-enum Track : int { kSteps = 1, kPhases = 2, kOperations = 3, kKernels = 4, kThreads = 5 };
+enum StepTrack : int { kSteps = 1, kPhases = 2, kOperations = 3, kKernels = 4, kThreads = 5 };
 
 /// Collects events; times go in as nanoseconds, and out in the format's microseconds.
-class TraceWriter {
+class StepTraceWriter {
  public:
-  TraceWriter(const std::string& process, std::size_t threads) {
+  StepTraceWriter(const std::string& process, std::size_t threads) {
     name("process_name", 0, process);
     constexpr std::array<const char*, 4> kNames = {"steps", "phases", "operations", "kernels and gaps"};
     for (std::size_t i = 0; i < kNames.size(); ++i) name("thread_name", kSteps + static_cast<int>(i), kNames[i]);
@@ -50,7 +50,7 @@ class TraceWriter {
 };
 
 /// A slice for each run of neighbours that `same` says are one.
-void add_runs(TraceWriter& writer, int track, const RecordedUpdate& update,
+void add_runs(StepTraceWriter& writer, int track, const RecordedUpdate& update,
               const std::function<bool(const StepSlice&, const StepSlice&)>& same,
               const std::function<std::string(const StepSlice&)>& name) {
   const std::vector<StepSlice>& slices = update.slices;
@@ -62,7 +62,7 @@ void add_runs(TraceWriter& writer, int track, const RecordedUpdate& update,
 
 std::string operation_of(const StepSlice& slice) { return slice.owner.empty() ? "(no operation)" : slice.owner; }
 
-void add_kernels(TraceWriter& writer, const RecordedUpdate& update) {
+void add_kernels(StepTraceWriter& writer, const RecordedUpdate& update) {
   std::int64_t covered = update.begin_ns;
   for (const StepSlice& slice : update.slices) {
     writer.slice(kKernels, "(gap)", covered, slice.begin_ns, {{"before", operation_of(slice)}});
@@ -78,7 +78,7 @@ void add_kernels(TraceWriter& writer, const RecordedUpdate& update) {
   writer.slice(kKernels, "(gap)", covered, update.end_ns, {{"before", "the next step"}});
 }
 
-void add_update(TraceWriter& writer, const RecordedUpdate& update, std::int64_t number) {
+void add_update(StepTraceWriter& writer, const RecordedUpdate& update, std::int64_t number) {
   writer.slice(kSteps, fmt::format("step {}", number), update.begin_ns, update.end_ns);
   add_runs(
       writer, kPhases, update, [](const StepSlice& a, const StepSlice& b) { return a.phase == b.phase; },
@@ -92,7 +92,8 @@ void add_update(TraceWriter& writer, const RecordedUpdate& update, std::int64_t 
 }  // namespace
 
 std::string step_trace_json(const StepProfile& profile) {
-  TraceWriter writer(fmt::format("bantam: {} on {}", profile.model, to_string(profile.device)), profile.threads.size());
+  StepTraceWriter writer(fmt::format("bantam: {} on {}", profile.model, to_string(profile.device)),
+                         profile.threads.size());
   std::int64_t number = profile.options.first_step;
   for (const RecordedUpdate& update : profile.recording.updates) add_update(writer, update, number++);
   for (const PartSpan& span : profile.recording.threads)

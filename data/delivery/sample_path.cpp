@@ -18,7 +18,7 @@ namespace bantam {
 namespace {
 
 /// What a thread keeps from one sample to the next.
-struct Scratch {
+struct SampleScratch {
   std::vector<std::vector<std::byte>> stored;  ///< fetched fields
   std::vector<Image> now, next;                ///< a field each; those of fields that do not move stay empty
   Image decoded;
@@ -30,21 +30,21 @@ struct Scratch {
 class BorrowedScratch {
  public:
   BorrowedScratch() {
-    if (free().empty()) free().push_back(std::make_unique<Scratch>());
+    if (free().empty()) free().push_back(std::make_unique<SampleScratch>());
     scratch_ = std::move(free().back());
     free().pop_back();
   }
   ~BorrowedScratch() { free().push_back(std::move(scratch_)); }
   BorrowedScratch(const BorrowedScratch&) = delete;
   BorrowedScratch& operator=(const BorrowedScratch&) = delete;
-  Scratch& operator*() const { return *scratch_; }
+  SampleScratch& operator*() const { return *scratch_; }
 
  private:
-  static std::vector<std::unique_ptr<Scratch>>& free() {
-    thread_local std::vector<std::unique_ptr<Scratch>> scratches;
+  static std::vector<std::unique_ptr<SampleScratch>>& free() {
+    thread_local std::vector<std::unique_ptr<SampleScratch>> scratches;
     return scratches;
   }
-  std::unique_ptr<Scratch> scratch_;
+  std::unique_ptr<SampleScratch> scratch_;
 };
 
 /// Bytes of a pixel: what a pixel target has in all axes after the first two.
@@ -106,7 +106,7 @@ Sampling sampling_of(const Augmentation& stage, const SampleVisit& visit, Philox
 struct SamplePath::Work {
   Place place;
   std::span<const std::span<std::byte>> out;
-  Scratch& scratch;
+  SampleScratch& scratch;
   FetchedSample* fetched = nullptr;  ///< the sample, where it was fetched before
 };
 
@@ -254,7 +254,7 @@ std::size_t SamplePath::decode(Work& work) const {
 
 /// `decoded`: the image's pixels, where it has some. The first stage's window, where it has one, is decoded alone.
 std::size_t SamplePath::decode(Work& work, const StoredRgb& decoded) const {
-  Scratch& s = work.scratch;
+  SampleScratch& s = work.scratch;
   const bool encoded = decodes_, by_gpu = decoded.pixels != nullptr;
   const ImageSize size = by_gpu    ? decoded.upright_size()
                          : encoded ? read_image_header(s.stored[0]).size
@@ -296,7 +296,7 @@ PhiloxSequence SamplePath::random_of(const Augmentation& stage, const Place& pla
 }
 
 void SamplePath::take_region(Work& work, const Augmentation& stage) const {
-  Scratch& s = work.scratch;
+  SampleScratch& s = work.scratch;
   const Sampling sampling = named_by(*reader_, work.place.stored, [&] {
     return sampling_of(stage, visit_of(work.place), random_of(stage, work.place), s.now[0].size);
   });
@@ -313,7 +313,7 @@ void SamplePath::take_region(Work& work, const Augmentation& stage) const {
 
 /// The host form, of fields of the sizes they have by now.
 void SamplePath::apply(Work& work, const Augmentation& stage) const {
-  Scratch& s = work.scratch;
+  SampleScratch& s = work.scratch;
   s.fields = fields_;
   s.spans.assign(work.out.begin(), work.out.end());
   for (std::size_t f = 0; f < stored_.size(); ++f) {

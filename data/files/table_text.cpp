@@ -23,7 +23,7 @@ namespace {
 namespace fs = std::filesystem;
 using namespace std::string_view_literals;
 
-constexpr std::int64_t kMostBytes = std::int64_t{16} << 30;
+constexpr std::int64_t kMostTableBytes = std::int64_t{16} << 30;
 constexpr std::uint32_t kReplacement = 0xFFFD;
 
 /// Code points of the bytes 0x80 to 0x9F in Windows-1252; five of them have none, and stand for themselves.
@@ -146,12 +146,12 @@ std::string bytes_of(const fs::path& path) {
   const auto count = static_cast<std::size_t>(std::min<std::int64_t>(file->size(), std::ssize(begin)));
   file->read(0, std::span(begin).first(count));
   if (begin == std::array<std::uint8_t, 4>{'P', 'K', 3, 4}) file = table_in_zip(path);
-  file->fetch(kMostBytes + 1);
-  if (file->size() > kMostBytes)
+  file->fetch(kMostTableBytes + 1);
+  if (file->size() > kMostTableBytes)
     throw DataError(
         fmt::format("{}: has more than {} bytes of text: split it into several files, or write its numbers "
                     "as .npy arrays, which are read in place",
-                    file->name(), format_count(kMostBytes)));
+                    file->name(), format_count(kMostTableBytes)));
   std::string bytes(static_cast<std::size_t>(file->size()), '\0');
   file->read(0, std::span(reinterpret_cast<std::uint8_t*>(bytes.data()), bytes.size()));
   return bytes;

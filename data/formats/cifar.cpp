@@ -35,7 +35,7 @@ constexpr std::size_t kSumBytes = std::size_t{1} << 18;  // read at once for a c
 enum class Form : std::uint8_t { binary, compressed, python, archive };
 
 /// Where the files are. `ending` is that of compressed files.
-struct Place {
+struct CifarFiles {
   Form form = Form::binary;
   fs::path path;
   std::string ending;
@@ -47,7 +47,7 @@ bool is_there(const fs::path& path) {
 }
 
 /// The first form whose first training file is there; without one the binary form, of which files will be missing.
-Place find_place(const CifarSet& set, const fs::path& given) {
+CifarFiles find_place(const CifarSet& set, const fs::path& given) {
   std::error_code ignored;
   if (fs::is_regular_file(given, ignored)) return {Form::archive, given, ""};
   const CifarBatch& first = set.train[0];
@@ -166,7 +166,7 @@ class CifarReader : public SampleReader {
   FoundPath given_;
   std::int64_t records_;
   mutable Once opened_;
-  mutable Place place_;
+  mutable CifarFiles place_;
   mutable bool from_python_ = false;  // an archive's
   mutable std::vector<std::unique_ptr<FileBytes>> files_;
 };

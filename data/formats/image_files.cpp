@@ -70,7 +70,7 @@ bool has_one_of(std::string_view name, std::span<const std::string_view> words) 
 }
 
 /// A folder within `root`, and those that it lies in, as the system numbers them: a link may lead back to one.
-struct Place {
+struct ImageFolder {
   std::string name;  // relative to the root: "" or "a/b"
   std::vector<std::pair<dev_t, ino_t>> within;
 };
@@ -80,7 +80,7 @@ std::string below(const std::string& folder, const std::string& name) {
 }
 
 /// False where the folder is one of those that it lies in.
-bool enter(const fs::path& folder, Place& place) {
+bool enter(const fs::path& folder, ImageFolder& place) {
   struct stat status = {};
   if (::stat(folder.c_str(), &status) != 0)
     throw DataError(fmt::format("{}: cannot be listed: {}", printable_line(folder.string()), std::strerror(errno)));
@@ -230,9 +230,9 @@ namespace {
 /// it returns false.
 void visit_folders(const fs::path& root, std::size_t most_folders,
                    const std::function<bool(const std::string& name, const FolderEntries& entries)>& visit) {
-  std::vector<Place> places(1);
+  std::vector<ImageFolder> places(1);
   for (std::size_t visited = 0; !places.empty() && visited < most_folders; ++visited) {
-    Place place = std::move(places.back());
+    ImageFolder place = std::move(places.back());
     places.pop_back();
     const fs::path here = place.name.empty() ? root : root / place.name;
     if (!enter(here, place)) continue;

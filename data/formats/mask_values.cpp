@@ -15,7 +15,7 @@ namespace bantam {
 namespace {
 
 constexpr std::int64_t kMostNumber = 65535;
-constexpr std::size_t kMostClasses = 256;
+constexpr std::size_t kMostMaskClasses = 256;
 
 std::optional<std::int64_t> whole_number(std::string_view text, int base = 10) {
   std::int64_t number = 0;
@@ -110,7 +110,7 @@ std::vector<std::string> names_of(const ConfigNode& node, const NamedValues& rea
   }
   std::int64_t most = -1;
   for (const auto& [name, value] : read.named) most = std::max(most, *whole_number(name));
-  if (most >= static_cast<std::int64_t>(kMostClasses) - 1)
+  if (most >= static_cast<std::int64_t>(kMostMaskClasses) - 1)
     node.fail(fmt::format("{}: class number {}, expected 0 to 254", node.path(), most));
   return numbered_classes(most + 1);
 }
@@ -123,7 +123,7 @@ void add_value(const ConfigNode& node, const MaskValue& value, std::uint8_t numb
 void read_values(const ConfigNode& node, bool has_classes, MaskReading& reading) {
   const NamedValues read = node.is_list() ? read_list(node, reading.classes) : read_map(node);
   if (!has_classes || reading.classes.empty()) reading.classes = names_of(node, read);
-  if (const std::string fault = fault_of_class_names(reading.classes, kMostClasses - 1); !fault.empty())
+  if (const std::string fault = fault_of_class_names(reading.classes, kMostMaskClasses - 1); !fault.empty())
     node.fail(fmt::format("{}: {}", node.path(), fault));
   for (const auto& [name, value] : read.named) {
     const auto found = std::ranges::find(reading.classes, name);
@@ -180,8 +180,8 @@ void note_kinds(const ConfigNode& values) {
 
 /// Names, or a number of classes that are called by their numbers.
 std::vector<std::string> read_classes_key(const ConfigNode& node) {
-  if (node.is_list()) return read_class_names(node, kMostClasses);
-  return numbered_classes(node.as_integer({.min = 1, .max = static_cast<std::int64_t>(kMostClasses)}));
+  if (node.is_list()) return read_class_names(node, kMostMaskClasses);
+  return numbered_classes(node.as_integer({.min = 1, .max = static_cast<std::int64_t>(kMostMaskClasses)}));
 }
 
 }  // namespace

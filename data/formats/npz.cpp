@@ -42,7 +42,7 @@ struct ArrayNames {
   bool has_test() const { return !test_images.empty(); }
 };
 
-std::string read_name(ConfigMap& keys, ConfigKey key) {
+std::string read_array_name(ConfigMap& keys, ConfigKey key) {
   const auto node = keys.find(key);
   return node ? node->as_text() : "";
 }
@@ -56,12 +56,13 @@ ArrayNames read_names(ConfigMap& data) {
   ConfigMap keys = node->as_map();
   ArrayNames names;
   names.images = keys.text({"images", "Images or rows of numbers, one a sample.", "x_train"});
-  names.labels = read_name(keys, {"labels", "Class numbers, or rows of numbers.", "y_train", "no labels"});
-  names.targets = read_name(keys, {"targets", "Numbers to be predicted, of any shape.", "t_train", "no targets"});
-  names.test_images =
-      read_name(keys, {"test_images", "Those of the held-out samples.", "x_test", "a share of the training samples"});
-  names.test_labels = read_name(keys, {"test_labels", "Those of the held-out samples.", "y_test", "no labels"});
-  names.test_targets = read_name(keys, {"test_targets", "Those of the held-out samples.", "t_test", "no targets"});
+  names.labels = read_array_name(keys, {"labels", "Class numbers, or rows of numbers.", "y_train", "no labels"});
+  names.targets = read_array_name(keys, {"targets", "Numbers to be predicted, of any shape.", "t_train", "no targets"});
+  names.test_images = read_array_name(
+      keys, {"test_images", "Those of the held-out samples.", "x_test", "a share of the training samples"});
+  names.test_labels = read_array_name(keys, {"test_labels", "Those of the held-out samples.", "y_test", "no labels"});
+  names.test_targets =
+      read_array_name(keys, {"test_targets", "Those of the held-out samples.", "t_test", "no targets"});
   keys.finish();
   const bool described = node->is_described();
   if (!described && names.labels.empty() && names.targets.empty())

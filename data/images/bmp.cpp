@@ -11,7 +11,7 @@
 namespace bantam {
 namespace {
 
-[[noreturn]] void fail(std::string_view why) { throw DataError(fmt::format("BMP: {}", why)); }
+[[noreturn]] void fail_bmp(std::string_view why) { throw DataError(fmt::format("BMP: {}", why)); }
 
 enum Compression : std::uint32_t { kNone = 0, kRuns8 = 1, kRuns4 = 2, kFields = 3, kAlphaFields = 6 };
 
@@ -20,7 +20,7 @@ struct Bytes {
   std::span<const std::byte> file;
 
   std::uint8_t byte(std::size_t at) const {
-    if (at >= file.size()) fail("the file is cut short");
+    if (at >= file.size()) fail_bmp("the file is cut short");
     return std::to_integer<std::uint8_t>(file[at]);
   }
   std::uint32_t number(std::size_t at, std::size_t bytes) const {
@@ -30,7 +30,7 @@ struct Bytes {
   }
 };
 
-struct Header {
+struct BmpHeader {
   ImageSize size;
   bool from_top = false;
   int bits = 0;
@@ -44,13 +44,13 @@ struct Header {
   }
 };
 
-Header read_header(const Bytes& in) {
-  Header header;
+BmpHeader read_bmp_header(const Bytes& in) {
+  BmpHeader header;
   header.pixels = in.number(10, 4);
   const std::size_t bytes = in.number(14, 4);
   const bool is_os2 = bytes == 12;
   if (!is_os2 && (bytes < 40 || bytes > 124))
-    fail(fmt::format("a header of {} bytes, expected 12 or 40 to 124", bytes));
+    fail_bmp(fmt::format("a header of {} bytes, expected 12 or 40 to 124", bytes));
   const std::size_t step = is_os2 ? 2 : 4;
   header.size.width = in.number(18, step);
   header.size.height = in.number(18 + step, step);
@@ -63,12 +63,12 @@ Header read_header(const Bytes& in) {
   if (!is_os2) header.compression = in.number(30, 4);
   check_picture_size("BMP", header.size);
   constexpr std::array kBits = {1, 2, 4, 8, 16, 24, 32};
-  if (std::ranges::find(kBits, header.bits) == kBits.end()) fail(fmt::format("{} bits a pixel", header.bits));
+  if (std::ranges::find(kBits, header.bits) == kBits.end()) fail_bmp(fmt::format("{} bits a pixel", header.bits));
   const std::uint32_t runs = header.bits == 8 ? kRuns8 : header.bits == 4 ? kRuns4 : kNone;
   const bool has_fields = header.compression == kFields || header.compression == kAlphaFields;
   const bool wide = header.bits == 16 || header.bits == 32;
   if (header.compression != kNone && header.compression != runs && !(has_fields && wide))
-    fail(fmt::format("compression {} of {} bits a pixel", header.compression, header.bits));
+    fail_bmp(fmt::format("compression {} of {} bits a pixel", header.compression, header.bits));
   header.palette = 14 + bytes;
   header.palette_step = is_os2 ? 3 : 4;
   if (wide && !has_fields)
@@ -85,7 +85,7 @@ Header read_header(const Bytes& in) {
 }
 
 /// Numbers of a palette, one a byte, from the top row on.
-std::vector<std::uint8_t> read_numbers(const Bytes& in, const Header& header) {
+std::vector<std::uint8_t> read_numbers(const Bytes& in, const BmpHeader& header) {
   const auto width = static_cast<std::size_t>(header.size.width), height = static_cast<std::size_t>(header.size.height);
   std::vector<std::uint8_t> numbers(width * height);
   const auto bits = static_cast<std::size_t>(header.bits), mask = (std::size_t{1} << bits) - 1;
@@ -99,7 +99,7 @@ std::vector<std::uint8_t> read_numbers(const Bytes& in, const Header& header) {
 }
 
 /// The same of run lengths, up to the bitmap's end, or to its last pixel. Pixels that are passed over are 0.
-std::vector<std::uint8_t> read_runs(const Bytes& in, const Header& header) {
+std::vector<std::uint8_t> read_runs(const Bytes& in, const BmpHeader& header) {
   const auto width = static_cast<std::size_t>(header.size.width), height = static_cast<std::size_t>(header.size.height);
   std::vector<std::uint8_t> numbers(width * height);
   const bool four = header.bits == 4;
@@ -134,7 +134,7 @@ std::vector<std::uint8_t> read_runs(const Bytes& in, const Header& header) {
   return numbers;
 }
 
-void read_palette_picture(const Bytes& in, const Header& header, Picture& out) {
+void read_palette_picture(const Bytes& in, const BmpHeader& header, Picture& out) {
   const std::vector<std::uint8_t> numbers =
       header.compression == kNone ? read_numbers(in, header) : read_runs(in, header);
   std::array<std::array<std::uint8_t, 3>, 256> colours{};
@@ -144,7 +144,7 @@ void read_palette_picture(const Bytes& in, const Header& header, Picture& out) {
   for (const std::uint8_t number : numbers) to = std::ranges::copy(colours[number], to).out;
 }
 
-void read_colour_picture(const Bytes& in, const Header& header, Picture& out) {
+void read_colour_picture(const Bytes& in, const BmpHeader& header, Picture& out) {
   const auto width = static_cast<std::size_t>(header.size.width), height = static_cast<std::size_t>(header.size.height);
   const auto bytes = static_cast<std::size_t>(header.bits) / 8;
   const std::size_t channels = channels_of(out.layout);
@@ -170,17 +170,17 @@ void read_colour_picture(const Bytes& in, const Header& header, Picture& out) {
 }  // namespace
 
 ImageHeader bmp_header(std::span<const std::byte> file) {
-  const Header header = read_header({file});
+  const BmpHeader header = read_bmp_header({file});
   return {.type = ImageFileType::bmp, .size = header.size, .channels = header.has_alpha() ? 4 : 3};
 }
 
 void decode_bmp(std::span<const std::byte> file, Picture& out) {
   const Bytes in{file};
-  const Header header = read_header(in);
+  const BmpHeader header = read_bmp_header(in);
   // Before memory is allocated; run lengths may pass over pixels.
   if (header.compression != kRuns8 && header.compression != kRuns4 &&
       header.pixels + header.row_bytes() * static_cast<std::size_t>(header.size.height) > file.size() + 3)
-    fail("the file is cut short");
+    fail_bmp("the file is cut short");
   check_enough_bytes("BMP", header.size, file.size());
   out.reshape(header.size, header.has_alpha() ? PixelLayout::rgba : PixelLayout::rgb, 8);
   if (header.bits <= 8)

@@ -13,7 +13,7 @@
 namespace bantam {
 namespace {
 
-[[noreturn]] void fail(int error) {
+[[noreturn]] void fail_gif(int error) {
   const char* text = GifErrorString(error);
   throw DataError(fmt::format("GIF: {}", text != nullptr ? text : "the file is damaged"));
 }
@@ -31,7 +31,7 @@ OpenGif open_gif(std::span<const std::byte>& rest) {
     return static_cast<int>(count);
   };
   OpenGif gif(DGifOpen(&rest, read, &error), [](GifFileType* open) { DGifCloseFile(open, nullptr); });
-  if (gif == nullptr) fail(error);
+  if (gif == nullptr) fail_gif(error);
   check_picture_size("GIF", {gif->SHeight, gif->SWidth});
   return gif;
 }
@@ -41,23 +41,23 @@ std::optional<int> find_picture(GifFileType& gif) {
   std::optional<int> transparent;
   for (;;) {
     GifRecordType type = UNDEFINED_RECORD_TYPE;
-    if (DGifGetRecordType(&gif, &type) == GIF_ERROR) fail(gif.Error);
+    if (DGifGetRecordType(&gif, &type) == GIF_ERROR) fail_gif(gif.Error);
     if (type == TERMINATE_RECORD_TYPE) throw DataError("GIF: the file has no picture");
     if (type == IMAGE_DESC_RECORD_TYPE) {
-      if (DGifGetImageDesc(&gif) == GIF_ERROR) fail(gif.Error);
+      if (DGifGetImageDesc(&gif) == GIF_ERROR) fail_gif(gif.Error);
       return transparent;
     }
     if (type != EXTENSION_RECORD_TYPE) continue;
     int code = 0;
     GifByteType* block = nullptr;  // its first byte is its length
-    if (DGifGetExtension(&gif, &code, &block) == GIF_ERROR) fail(gif.Error);
+    if (DGifGetExtension(&gif, &code, &block) == GIF_ERROR) fail_gif(gif.Error);
     GraphicsControlBlock control;
     if (code == GRAPHICS_EXT_FUNC_CODE && block != nullptr &&
         DGifExtensionToGCB(block[0], block + 1, &control) == GIF_OK)
       transparent =
           control.TransparentColor == NO_TRANSPARENT_COLOR ? std::nullopt : std::optional(control.TransparentColor);
     while (block != nullptr)
-      if (DGifGetExtensionNext(&gif, &block) == GIF_ERROR) fail(gif.Error);
+      if (DGifGetExtensionNext(&gif, &block) == GIF_ERROR) fail_gif(gif.Error);
   }
 }
 
@@ -76,7 +76,7 @@ std::vector<std::uint8_t> read_numbers(GifFileType& gif, ImageSize canvas, std::
   constexpr Pass kWhole[] = {{0, 1}};
   for (const Pass& pass : place.Interlace ? std::span<const Pass>(kPasses) : std::span<const Pass>(kWhole))
     for (int y = pass.first; y < place.Height; y += pass.step) {
-      if (DGifGetLine(&gif, row.data(), place.Width) == GIF_ERROR) fail(gif.Error);
+      if (DGifGetLine(&gif, row.data(), place.Width) == GIF_ERROR) fail_gif(gif.Error);
       const int top = place.Top + y, seen = std::min<int>(place.Width, static_cast<int>(canvas.width) - place.Left);
       if (top < canvas.height && seen > 0)
         std::memcpy(numbers.data() + static_cast<std::size_t>(top) * width + static_cast<std::size_t>(place.Left),

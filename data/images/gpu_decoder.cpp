@@ -21,12 +21,12 @@
 namespace bantam {
 namespace {
 
-constexpr std::int64_t kRgb = 3;
+constexpr std::int64_t kRgbBytes = 3;
 /// Each picture begins at a multiple.
 constexpr std::size_t kAlign = MemoryBlock::kGranule;
 /// Of a batch's pixels.
 constexpr std::size_t kPictureBytes =
-    static_cast<std::size_t>(GpuDecoder::kBatchPixels * kRgb + GpuDecoder::kMostFiles * std::int64_t{kAlign});
+    static_cast<std::size_t>(GpuDecoder::kBatchPixels * kRgbBytes + GpuDecoder::kMostFiles * std::int64_t{kAlign});
 /// What nvJPEG may allocate for a batch: coefficients of 16 bits in three full planes (12 MiB), planes of decoded
 /// values (6 MiB), the files, and as much of the largest once more while a buffer grows.
 constexpr std::size_t kDeviceWork = std::size_t{32} << 20;
@@ -48,7 +48,7 @@ bool is_of_the_file(int status) {
 }
 
 bool is_black(const StoredRgb& picture) {
-  const auto values = static_cast<std::size_t>(picture.size.height * picture.size.width * kRgb);
+  const auto values = static_cast<std::size_t>(picture.size.height * picture.size.width * kRgbBytes);
   return std::ranges::all_of(std::span(picture.pixels, values), [](std::uint8_t value) { return value == 0; });
 }
 
@@ -233,7 +233,7 @@ std::size_t GpuDecoder::Impl::bytes_needed(Slot& slot, std::span<const std::byte
     if (header.size.height * header.size.width > kBatchPixels) return 0;
     if (in_hardware && !hardware_decodes(slot, file)) return 0;
     picture = {header.size, header.orientation};
-    const auto bytes = static_cast<std::size_t>(header.size.height * header.size.width * kRgb);
+    const auto bytes = static_cast<std::size_t>(header.size.height * header.size.width * kRgbBytes);
     return (bytes + kAlign - 1) / kAlign * kAlign;
   } catch (const DataError&) {  // the CPU decoder's message is the sample's
     return 0;
@@ -293,7 +293,7 @@ int GpuDecoder::Impl::decode_together(Slot& slot, std::span<const std::span<cons
     bytes[i] = file.size();
     const std::ptrdiff_t place = picture.pixels - reinterpret_cast<const std::uint8_t*>(slot.host_pictures);
     images[i].channel[0] = reinterpret_cast<unsigned char*>(slot.device_pictures + place);
-    images[i].pitch[0] = static_cast<std::size_t>(picture.size.width * kRgb);
+    images[i].pitch[0] = static_cast<std::size_t>(picture.size.width * kRgbBytes);
   }
   const auto count = static_cast<int>(which.size());
   int status = NvjpegApi::success;

@@ -10,7 +10,7 @@
 namespace bantam {
 namespace {
 
-[[noreturn]] void fail(std::string_view why) { throw DataError(fmt::format("PNM: {}", why)); }
+[[noreturn]] void fail_pnm(std::string_view why) { throw DataError(fmt::format("PNM: {}", why)); }
 
 bool is_space(char c) { return c == ' ' || (c >= '\t' && c <= '\r'); }
 
@@ -28,24 +28,24 @@ struct Text {
     std::size_t digits = 0;
     for (; digits < rest.size() && rest[digits] >= '0' && rest[digits] <= '9'; ++digits) {
       value = value * 10 + static_cast<std::uint32_t>(rest[digits] - '0');
-      if (value > 100'000'000) fail("a number is too large");
+      if (value > 100'000'000) fail_pnm("a number is too large");
     }
-    if (digits == 0) fail(rest.empty() ? "the file is cut short" : "expected a number");
+    if (digits == 0) fail_pnm(rest.empty() ? "the file is cut short" : "expected a number");
     rest.remove_prefix(digits);
     return value;
   }
   /// P1's pixels need no space between them.
   std::uint32_t bit() {
     skip_space_and_comments();
-    if (rest.empty()) fail("the file is cut short");
-    if (rest[0] != '0' && rest[0] != '1') fail("expected 0 or 1");
+    if (rest.empty()) fail_pnm("the file is cut short");
+    if (rest[0] != '0' && rest[0] != '1') fail_pnm("expected 0 or 1");
     const bool is_one = rest[0] == '1';
     rest.remove_prefix(1);
     return is_one ? 1 : 0;
   }
 };
 
-struct Header {
+struct PnmHeader {
   int kind = 0;  ///< P1 to P6
   ImageSize size;
   std::uint32_t most = 1;
@@ -57,18 +57,18 @@ struct Header {
   int bits() const { return most > 255 ? 16 : 8; }
 };
 
-Header read_header(std::span<const std::byte> file) {
+PnmHeader read_pnm_header(std::span<const std::byte> file) {
   Text text{{reinterpret_cast<const char*>(file.data()), file.size()}};
-  Header header{.kind = text.rest[1] - '0'};
+  PnmHeader header{.kind = text.rest[1] - '0'};
   text.rest.remove_prefix(2);
   header.size.width = text.number();
   header.size.height = text.number();
   check_picture_size("PNM", header.size);
   if (!header.is_bits()) header.most = text.number();
   if (header.most < 1 || header.most > 65535)
-    fail(fmt::format("a greatest value of {}, expected 1 to 65535", header.most));
+    fail_pnm(fmt::format("a greatest value of {}, expected 1 to 65535", header.most));
   if (!header.is_text()) {
-    if (text.rest.empty() || !is_space(text.rest[0])) fail("expected white space before the pixels");
+    if (text.rest.empty() || !is_space(text.rest[0])) fail_pnm("expected white space before the pixels");
     text.rest.remove_prefix(1);
   }
   header.pixels = text;
@@ -78,7 +78,7 @@ Header read_header(std::span<const std::byte> file) {
 }  // namespace
 
 ImageHeader pnm_header(std::span<const std::byte> file) {
-  const Header header = read_header(file);
+  const PnmHeader header = read_pnm_header(file);
   return {.type = ImageFileType::pnm,
           .size = header.size,
           .channels = static_cast<std::int64_t>(channels_of(header.layout())),
@@ -86,12 +86,12 @@ ImageHeader pnm_header(std::span<const std::byte> file) {
 }
 
 void decode_pnm(std::span<const std::byte> file, Picture& out) {
-  Header header = read_header(file);
+  PnmHeader header = read_pnm_header(file);
   const auto height = static_cast<std::size_t>(header.size.height);
   const std::size_t values = static_cast<std::size_t>(header.size.width) * channels_of(header.layout());
   const std::size_t stored = header.is_text() ? 1 : header.bits() == 16 ? 2 : 1;
   const std::size_t row_bytes = header.kind == 4 ? (values + 7) / 8 : values * stored;
-  if (header.pixels.rest.size() < row_bytes * height) fail("the file is cut short");
+  if (header.pixels.rest.size() < row_bytes * height) fail_pnm("the file is cut short");
   out.reshape(header.size, header.layout(), header.bits());
   std::uint8_t* to = out.bytes.data();
   const std::uint32_t full = header.bits() == 16 ? 65535 : 255;

@@ -16,7 +16,7 @@ const std::uint8_t* data_of(std::span<const std::byte> file) {
   return reinterpret_cast<const std::uint8_t*>(file.data());
 }
 
-[[noreturn]] void fail(std::string_view why) { throw DataError(fmt::format("WebP: {}", why)); }
+[[noreturn]] void fail_webp(std::string_view why) { throw DataError(fmt::format("WebP: {}", why)); }
 
 std::string_view text_of(VP8StatusCode status) {
   switch (status) {
@@ -35,7 +35,7 @@ std::string_view text_of(VP8StatusCode status) {
 WebPBitstreamFeatures features_of(std::span<const std::byte> file) {
   WebPBitstreamFeatures features;
   if (const VP8StatusCode status = WebPGetFeatures(data_of(file), file.size(), &features); status != VP8_STATUS_OK)
-    fail(text_of(status));
+    fail_webp(text_of(status));
   check_picture_size("WebP", {features.height, features.width});
   return features;
 }
@@ -59,7 +59,7 @@ int orientation(std::span<const std::byte> file) {
 /// The canvas after the first picture, which may be smaller: what it does not cover is transparent.
 void decode_animation(std::span<const std::byte> file, Picture& out) {
   WebPAnimDecoderOptions options;
-  if (WebPAnimDecoderOptionsInit(&options) == 0) fail("libwebpdemux has another version than it was built for");
+  if (WebPAnimDecoderOptionsInit(&options) == 0) fail_webp("libwebpdemux has another version than it was built for");
   options.color_mode = MODE_RGBA;
   const WebPData data{data_of(file), file.size()};
   const std::unique_ptr<WebPAnimDecoder, void (*)(WebPAnimDecoder*)> decoder(WebPAnimDecoderNew(&data, &options),
@@ -67,7 +67,7 @@ void decode_animation(std::span<const std::byte> file, Picture& out) {
   std::uint8_t* canvas = nullptr;
   int time = 0;
   if (decoder == nullptr || WebPAnimDecoderGetNext(decoder.get(), &canvas, &time) == 0)
-    fail("the animation's first picture is damaged, or the file is cut short");
+    fail_webp("the animation's first picture is damaged, or the file is cut short");
   std::copy_n(canvas, out.bytes.size(), out.bytes.data());
 }
 
@@ -89,13 +89,13 @@ void decode_webp(std::span<const std::byte> file, Picture& out) {
   out.reshape(size, features.has_alpha != 0 || is_animation ? PixelLayout::rgba : PixelLayout::rgb, 8);
   if (is_animation) return decode_animation(file, out);
   WebPDecoderConfig config;
-  if (WebPInitDecoderConfig(&config) == 0) fail("libwebp has another version than it was built for");
+  if (WebPInitDecoderConfig(&config) == 0) fail_webp("libwebp has another version than it was built for");
   config.output.colorspace = out.layout == PixelLayout::rgba ? MODE_RGBA : MODE_RGB;
   config.output.is_external_memory = 1;
   config.output.u.RGBA = {out.bytes.data(), static_cast<int>(out.row_bytes()), out.bytes.size()};
   const VP8StatusCode status = WebPDecode(data_of(file), file.size(), &config);
   WebPFreeDecBuffer(&config.output);
-  if (status != VP8_STATUS_OK) fail(text_of(status));
+  if (status != VP8_STATUS_OK) fail_webp(text_of(status));
 }
 
 }  // namespace bantam

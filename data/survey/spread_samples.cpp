@@ -22,7 +22,7 @@ std::vector<std::int64_t> middles(std::int64_t size, std::int64_t count) {
 }
 
 /// The target that is one class a sample.
-std::optional<std::size_t> class_target(const DatasetFacts& facts) {
+std::optional<std::size_t> one_class_target(const DatasetFacts& facts) {
   for (std::size_t t = 0; t < facts.targets.size(); ++t) {
     const SampleField& field = facts.targets[t];
     if (field.encoding == FieldEncoding::values && field.dtype == DType::int32 && field.shape.elements() == 1) return t;
@@ -75,7 +75,7 @@ std::vector<std::size_t> shares_of(const Classes& classes, std::int64_t count) {
 std::vector<std::int32_t> spread_samples(const SampleReader& reader, std::int64_t count,
                                          std::span<const std::int64_t> without) {
   const DatasetFacts facts = reader.facts();
-  const std::optional<std::size_t> target = class_target(facts);
+  const std::optional<std::size_t> target = one_class_target(facts);
   const std::int64_t wanted = std::min(count, facts.size), most = std::max(kMostRead, wanted);
   Classes classes;
   for (const std::int64_t index : middles(facts.size, target ? std::min(most, facts.size) : wanted)) {

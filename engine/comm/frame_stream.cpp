@@ -10,13 +10,12 @@
 #include <sys/socket.h>
 
 #include "bantam/base/plain_words.h"
+#include "bantam/engine/comm/sockets.h"
 
 namespace bantam {
 namespace {
 
 constexpr std::size_t kLengthBytes = 4;
-
-bool would_block(int error) { return error == EAGAIN || error == EWOULDBLOCK || error == EINTR; }
 
 }  // namespace
 

@@ -1,6 +1,7 @@
 // TCP sockets as values: descriptors that close themselves, addresses, listening, connecting, an event to end a poll.
 #pragma once
 
+#include <cerrno>
 #include <functional>
 #include <string>
 #include <utility>
@@ -25,6 +26,9 @@ struct SocketAddress {
   std::string text() const { return to_text({number(), port()}); }
   bool is_loopback() const;
 };
+
+/// Whether a call on a non-blocking socket failed because it would have to wait, or was interrupted: it is made again.
+inline bool would_block(int error) { return error == EAGAIN || error == EWOULDBLOCK || error == EINTR; }
 
 /// Addresses of a host: none where the name is not known, then `why` says so.
 std::vector<SocketAddress> resolve(const Endpoint& endpoint, std::string& why);

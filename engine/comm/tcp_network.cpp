@@ -17,8 +17,6 @@
 namespace bantam {
 namespace {
 
-bool would_block(int error) { return error == EAGAIN || error == EWOULDBLOCK || error == EINTR; }
-
 /// Milliseconds of a poll that ends at the time, not before: -1 for no end.
 int poll_milliseconds(double seconds) {
   if (seconds > 1e6) return -1;

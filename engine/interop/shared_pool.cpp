@@ -13,11 +13,11 @@
 namespace bantam {
 namespace {
 
-constexpr std::uintptr_t kPerThreadStream = 2;
+constexpr std::uintptr_t kCudaPerThreadStream = 2;
 constexpr std::chrono::milliseconds kMeasureEvery{100};
 
 Stream checked_stream(Device device, void* stream) {
-  if (device.is_cuda() && reinterpret_cast<std::uintptr_t>(stream) == kPerThreadStream)
+  if (device.is_cuda() && reinterpret_cast<std::uintptr_t>(stream) == kCudaPerThreadStream)
     throw DeviceError("a pool cannot order frees by the per-thread default stream; expected a stream with a handle");
   return external_stream(device, stream);
 }

@@ -13,7 +13,9 @@
 namespace bantam {
 namespace {
 
-bool is_floating(DType dtype) { return dtype == DType::float32 || dtype == DType::float16 || dtype == DType::bfloat16; }
+bool may_be_not_finite(DType dtype) {
+  return dtype == DType::float32 || dtype == DType::float16 || dtype == DType::bfloat16;
+}
 
 /// Rows, of `rows` that the values are of, in which some value is not finite.
 std::vector<std::int64_t> bad_rows(const std::vector<float>& values, std::int64_t rows) {
@@ -88,7 +90,7 @@ void NotFiniteSearch::look_at_labels(const Batch& batch) {
 }
 
 void NotFiniteSearch::look(const std::string& what, const Tensor& tensor, bool of_samples) {
-  if (!what_.empty() || wrong_label_ || !is_floating(tensor.dtype()) || tensor.elements() == 0) return;
+  if (!what_.empty() || wrong_label_ || !may_be_not_finite(tensor.dtype()) || tensor.elements() == 0) return;
   Runtime& runtime = step_.model().runtime();
   const std::vector<float> values = to_host_floats(tensor, runtime.stream(step_.model().device()));
   const bool by_sample = of_samples && tensor.shape().rank() > 0 && tensor.shape()[0] == samples_;

@@ -182,11 +182,11 @@ std::string BfcAllocator::check_invariants() const {
 namespace {
 
 constexpr std::size_t kGranule = BfcAllocator::kGranule;
-constexpr std::size_t kMostBytes = std::numeric_limits<std::size_t>::max();
+constexpr std::size_t kGreatestSize = std::numeric_limits<std::size_t>::max();
 
 // Nothing where rounding up would wrap.
 std::optional<std::size_t> round_up(std::size_t bytes) {
-  if (bytes > kMostBytes - (kGranule - 1)) return std::nullopt;
+  if (bytes > kGreatestSize - (kGranule - 1)) return std::nullopt;
   return (bytes + kGranule - 1) / kGranule * kGranule;
 }
 

@@ -12,10 +12,11 @@
 namespace bantam {
 namespace {
 
-constexpr std::size_t kGranule = BfcAllocator::kGranule;
-constexpr std::size_t kMostBytes = std::numeric_limits<std::size_t>::max();
+constexpr std::size_t kAddressSpace = std::numeric_limits<std::size_t>::max();
 
-std::size_t floor_granule(std::uint64_t bytes) { return static_cast<std::size_t>(bytes / kGranule * kGranule); }
+std::size_t floor_granule(std::uint64_t bytes) {
+  return static_cast<std::size_t>(bytes / BfcAllocator::kGranule * BfcAllocator::kGranule);
+}
 
 }  // namespace
 
@@ -29,8 +30,9 @@ RegionSupply::~RegionSupply() {
 }
 
 std::size_t RegionSupply::first_region() const {
-  const std::uint64_t most = floor_granule(kMostBytes / 2);
-  return std::max(kGranule, floor_granule(std::min(options_.first_region_bytes, most) + kGranule - 1));
+  const std::uint64_t most = floor_granule(kAddressSpace / 2);
+  return std::max(BfcAllocator::kGranule,
+                  floor_granule(std::min(options_.first_region_bytes, most) + BfcAllocator::kGranule - 1));
 }
 
 // The bytes that the limit allows for a new region.
@@ -59,10 +61,10 @@ bool RegionSupply::add_region(std::size_t size, std::size_t least, bool& source_
   source_refused = memory == nullptr;
   if (memory == nullptr) return false;
   const auto address = reinterpret_cast<std::uintptr_t>(memory);
-  if (address % kGranule != 0) {
+  if (address % BfcAllocator::kGranule != 0) {
     source_->release(memory, size);
     throw Error(fmt::format("{}: source '{}' gave an address that is not aligned to {} bytes", options_.name,
-                            source_->name(), kGranule));
+                            source_->name(), BfcAllocator::kGranule));
   }
   structure_.add_region(address, size);
   count_taken(size);
@@ -74,13 +76,14 @@ bool RegionSupply::grow(std::size_t bytes, FreeState, bool& source_refused) {
   if (bytes > most) return false;
   const std::size_t size = options_.growth ? std::min(std::max(next_region_, bytes), most) : most;
   if (!add_region(size, options_.growth ? bytes : size, source_refused)) return false;
-  if (next_region_ <= kMostBytes / 4) next_region_ *= 2;
+  if (next_region_ <= kAddressSpace / 4) next_region_ *= 2;
   return true;
 }
 
 bool RegionSupply::reserve(std::uint64_t bytes) {
   if (bytes > room()) return false;
-  const std::size_t size = (static_cast<std::size_t>(bytes) + kGranule - 1) / kGranule * kGranule;
+  const std::size_t size =
+      (static_cast<std::size_t>(bytes) + BfcAllocator::kGranule - 1) / BfcAllocator::kGranule * BfcAllocator::kGranule;
   bool source_refused = false;
   return add_region(size, size, source_refused);
 }
@@ -116,7 +119,7 @@ void RegionSupply::release(std::size_t index) {
 void RegionSupply::start_growth_again() {
   std::size_t largest = 0;
   for (const auto& region : structure_.regions()) largest = std::max(largest, region.size);
-  next_region_ = std::min(next_region_, std::max(first_region(), std::min(largest, kMostBytes / 4) * 2));
+  next_region_ = std::min(next_region_, std::max(first_region(), std::min(largest, kAddressSpace / 4) * 2));
 }
 
 std::uint64_t RegionSupply::release_idle() {

@@ -21,7 +21,7 @@ ProtoWriter tensor_proto(const Tensor& tensor) {
 }
 
 /// Writes an attribute's value and its type (AttributeProto.AttributeType).
-struct AttributeFields {
+struct AttributeBytes {
   ProtoWriter& proto;
 
   void operator()(float value) const { proto.number(2, value), proto.integer(20, 1); }
@@ -45,7 +45,7 @@ ProtoWriter node_proto(const Node& node) {
   for (const auto& [name, value] : node.attributes) {
     ProtoWriter attribute;
     attribute.bytes(1, name);
-    std::visit(AttributeFields{attribute}, value);
+    std::visit(AttributeBytes{attribute}, value);
     proto.message(5, attribute);
   }
   if (!node.domain.empty()) proto.bytes(7, node.domain);

@@ -9,8 +9,8 @@ namespace bantam::models {
 namespace {
 
 constexpr int kDepth[] = {3, 3, 9, 3};
-constexpr int kBlocks = 18;
-constexpr float kDropRate = 0.1f;  // of the last block; it grows from 0 linearly
+constexpr int kConvNeXtBlocks = 18;
+constexpr float kConvNeXtDropRate = 0.1f;  // of the last block; it grows from 0 linearly
 const std::string kInitializer = "lecun_normal";
 
 LayerPtr patch_conv(std::int64_t filters, std::int64_t size) {
@@ -49,7 +49,7 @@ Graph convnext_tiny(const ZooOptions& options) {
     }
     for (int i = 0; i < kDepth[stage]; ++i, ++number)
       add_block(graph, fmt::format("stage{}_block{}", stage + 1, i + 1),
-                kDropRate * static_cast<float>(number) / static_cast<float>(kBlocks - 1));
+                kConvNeXtDropRate * static_cast<float>(number) / static_cast<float>(kConvNeXtBlocks - 1));
   }
   graph.add("pool", global_average_pool());
   graph.add("norm", layer_norm({.epsilon = 1e-6f}));

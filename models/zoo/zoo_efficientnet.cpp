@@ -10,14 +10,15 @@ namespace bantam::models {
 namespace {
 
 /// `count` blocks, the first at `stride`.
-struct Stage {
+struct EfficientNetStage {
   std::int64_t expansion, kernel, stride, filters;
   int count;
 };
-constexpr Stage kStages[] = {{1, 3, 1, 16, 1},  {6, 3, 2, 24, 2},  {6, 5, 2, 40, 2}, {6, 3, 2, 80, 3},
-                             {6, 5, 1, 112, 3}, {6, 5, 2, 192, 4}, {6, 3, 1, 320, 1}};
-constexpr int kBlocks = 16;
-constexpr float kDropRate = 0.2f;  // of the classifier's dropout; stochastic depth grows to nearly as much
+constexpr EfficientNetStage kEfficientNetStages[] = {{1, 3, 1, 16, 1}, {6, 3, 2, 24, 2},  {6, 5, 2, 40, 2},
+                                                     {6, 3, 2, 80, 3}, {6, 5, 1, 112, 3}, {6, 5, 2, 192, 4},
+                                                     {6, 3, 1, 320, 1}};
+constexpr int kEfficientNetBlocks = 16;
+constexpr float kEfficientNetDropRate = 0.2f;  // of the classifier's dropout; stochastic depth grows to nearly as much
 
 }  // namespace
 
@@ -29,25 +30,26 @@ Graph efficientnet_b0(const ZooOptions& options) {
   NodeId last =
       add_conv_norm(graph, "stem", graph.input(), {.filters = scaled(32), .stride = 2, .activation = Activation::silu});
   int number = 0;
-  for (const Stage& stage : kStages) {
+  for (const EfficientNetStage& stage : kEfficientNetStages) {
     for (int i = 0; i < stage.count; ++i, ++number) {
       const std::int64_t channels = graph.node(last).output[2];
-      last = add_inverted_residual(graph, last,
-                                   {.name = fmt::format("stage{}_block{}", &stage - kStages + 1, i + 1),
-                                    .expanded = stage.expansion * channels,
-                                    .filters = scaled(stage.filters),
-                                    .kernel = stage.kernel,
-                                    .stride = i == 0 ? stage.stride : 1,
-                                    .activation = Activation::silu,
-                                    .squeeze_units = std::max<std::int64_t>(1, channels / 4),
-                                    .squeeze_activation = Activation::silu,
-                                    .drop_rate = kDropRate * static_cast<float>(number) / static_cast<float>(kBlocks)});
+      last = add_inverted_residual(
+          graph, last,
+          {.name = fmt::format("stage{}_block{}", &stage - kEfficientNetStages + 1, i + 1),
+           .expanded = stage.expansion * channels,
+           .filters = scaled(stage.filters),
+           .kernel = stage.kernel,
+           .stride = i == 0 ? stage.stride : 1,
+           .activation = Activation::silu,
+           .squeeze_units = std::max<std::int64_t>(1, channels / 4),
+           .squeeze_activation = Activation::silu,
+           .drop_rate = kEfficientNetDropRate * static_cast<float>(number) / static_cast<float>(kEfficientNetBlocks)});
     }
   }
   add_conv_norm(graph, "head", last,
                 {.filters = 4 * graph.node(last).output[2], .kernel = 1, .activation = Activation::silu});
   graph.add("pool", global_average_pool());
-  graph.add("dropout", dropout({.rate = kDropRate}));
+  graph.add("dropout", dropout({.rate = kEfficientNetDropRate}));
   add_classifier(graph, options.classes);
   return graph;
 }

@@ -10,11 +10,11 @@
 namespace bantam::models {
 namespace {
 
-struct Stage {
+struct MobileNetStage {
   std::int64_t filters, stride;
 };
-constexpr Stage kStages[] = {{64, 1},  {128, 2}, {128, 1}, {256, 2}, {256, 1},  {512, 2}, {512, 1},
-                             {512, 1}, {512, 1}, {512, 1}, {512, 1}, {1024, 2}, {1024, 1}};
+constexpr MobileNetStage kMobileNetStages[] = {{64, 1},  {128, 2}, {128, 1}, {256, 2}, {256, 1},  {512, 2}, {512, 1},
+                                               {512, 1}, {512, 1}, {512, 1}, {512, 1}, {1024, 2}, {1024, 1}};
 
 /// Blocks of MobileNet v2: `count` of them, the first at `stride`.
 struct Blocks {
@@ -34,7 +34,7 @@ Graph mobilenet_v1(const ZooOptions& options) {
   Graph graph(options.input);
   NodeId last = add_conv_norm(graph, "stem", graph.input(), {.filters = scaled(32), .stride = 2});
   int number = 0;
-  for (const Stage& stage : kStages) {
+  for (const MobileNetStage& stage : kMobileNetStages) {
     const std::string block = fmt::format("block{}", ++number);
     const NodeId norm = add_depthwise_norm(graph, block + "/depthwise", last, {.stride = stage.stride});
     last = add_conv_norm(graph, block + "/pointwise", norm, {.filters = scaled(stage.filters), .kernel = 1});

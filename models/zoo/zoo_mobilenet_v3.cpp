@@ -12,17 +12,18 @@ namespace {
 constexpr TorchNorm kNorm{.epsilon = 1e-3f, .rate = 0.01f};
 constexpr Activation kRelu = Activation::relu, kSwish = Activation::hard_swish;
 
-struct Stage {
+struct MobileNetV3Stage {
   std::int64_t kernel, expanded, filters;
   bool squeeze;
   Activation activation;
   std::int64_t stride;
 };
-constexpr Stage kSmall[] = {{3, 16, 16, true, kRelu, 2},   {3, 72, 24, false, kRelu, 2},  {3, 88, 24, false, kRelu, 1},
-                            {5, 96, 40, true, kSwish, 2},  {5, 240, 40, true, kSwish, 1}, {5, 240, 40, true, kSwish, 1},
-                            {5, 120, 48, true, kSwish, 1}, {5, 144, 48, true, kSwish, 1}, {5, 288, 96, true, kSwish, 2},
-                            {5, 576, 96, true, kSwish, 1}, {5, 576, 96, true, kSwish, 1}};
-constexpr Stage kLarge[] = {
+constexpr MobileNetV3Stage kSmall[] = {
+    {3, 16, 16, true, kRelu, 2},   {3, 72, 24, false, kRelu, 2},  {3, 88, 24, false, kRelu, 1},
+    {5, 96, 40, true, kSwish, 2},  {5, 240, 40, true, kSwish, 1}, {5, 240, 40, true, kSwish, 1},
+    {5, 120, 48, true, kSwish, 1}, {5, 144, 48, true, kSwish, 1}, {5, 288, 96, true, kSwish, 2},
+    {5, 576, 96, true, kSwish, 1}, {5, 576, 96, true, kSwish, 1}};
+constexpr MobileNetV3Stage kLarge[] = {
     {3, 16, 16, false, kRelu, 1},   {3, 64, 24, false, kRelu, 2},   {3, 72, 24, false, kRelu, 1},
     {5, 72, 40, true, kRelu, 2},    {5, 120, 40, true, kRelu, 1},   {5, 120, 40, true, kRelu, 1},
     {3, 240, 80, false, kSwish, 2}, {3, 200, 80, false, kSwish, 1}, {3, 184, 80, false, kSwish, 1},
@@ -30,7 +31,7 @@ constexpr Stage kLarge[] = {
     {5, 672, 160, true, kSwish, 2}, {5, 960, 160, true, kSwish, 1}, {5, 960, 160, true, kSwish, 1}};
 
 /// `hidden`: units of the dense layer before the classifier.
-Graph mobilenet_v3(const ZooOptions& options, std::span<const Stage> stages, std::int64_t hidden) {
+Graph mobilenet_v3(const ZooOptions& options, std::span<const MobileNetV3Stage> stages, std::int64_t hidden) {
   const auto scaled = [&](std::int64_t channels) {
     return multiple_of_8(static_cast<double>(channels) * options.width);
   };
@@ -38,7 +39,7 @@ Graph mobilenet_v3(const ZooOptions& options, std::span<const Stage> stages, std
   NodeId last = add_conv_norm(graph, "stem", graph.input(),
                               {.filters = scaled(16), .stride = 2, .activation = kSwish, .norm = kNorm});
   int number = 0;
-  for (const Stage& stage : stages) {
+  for (const MobileNetV3Stage& stage : stages) {
     const std::int64_t expanded = scaled(stage.expanded), quarter = expanded / 4;
     last = add_inverted_residual(graph, last,
                                  {.name = fmt::format("block{}", ++number),

@@ -10,7 +10,7 @@ namespace bantam::models {
 namespace {
 
 /// One block: where it stands, how wide it is, and how it strides.
-struct Block {
+struct ResidualBlock {
   std::string name;
   NodeId from = 0;
   std::int64_t channels = 64;  ///< of the 3x3 convolutions
@@ -18,7 +18,7 @@ struct Block {
   bool project = false;  ///< the shortcut needs a 1x1 convolution: size or channels change
 };
 
-NodeId join_shortcut(Graph& graph, const Block& block, NodeId body, std::int64_t channels) {
+NodeId join_shortcut(Graph& graph, const ResidualBlock& block, NodeId body, std::int64_t channels) {
   NodeId shortcut = block.from;
   if (block.project)
     shortcut =
@@ -27,7 +27,7 @@ NodeId join_shortcut(Graph& graph, const Block& block, NodeId body, std::int64_t
   return graph.add(block.name + "/add", add({.kind = Activation::relu}), {body, shortcut});
 }
 
-NodeId basic_block(Graph& graph, const Block& block) {
+NodeId basic_block(Graph& graph, const ResidualBlock& block) {
   const NodeId first =
       add_conv_norm(graph, block.name + "/conv1", block.from, {.filters = block.channels, .stride = block.stride});
   const NodeId second =
@@ -35,7 +35,7 @@ NodeId basic_block(Graph& graph, const Block& block) {
   return join_shortcut(graph, block, second, block.channels);
 }
 
-NodeId bottleneck_block(Graph& graph, const Block& block) {
+NodeId bottleneck_block(Graph& graph, const ResidualBlock& block) {
   const std::int64_t out = 4 * block.channels;
   const NodeId reduce =
       add_conv_norm(graph, block.name + "/conv1", block.from, {.filters = block.channels, .kernel = 1});
@@ -58,7 +58,7 @@ void add_stages(Graph& graph, const Stages& stages) {
   NodeId last = graph.output();
   for (std::size_t stage = 0; stage < stages.depth.size(); ++stage, channels *= 2) {
     for (int i = 0; i < stages.depth[stage]; ++i) {
-      Block block{fmt::format("stage{}_block{}", stage + 1, i + 1), last, channels};
+      ResidualBlock block{fmt::format("stage{}_block{}", stage + 1, i + 1), last, channels};
       block.stride = i == 0 && stage > 0 ? 2 : 1;
       block.project = i == 0 && (stage > 0 || stages.bottleneck);
       last = stages.bottleneck ? bottleneck_block(graph, block) : basic_block(graph, block);

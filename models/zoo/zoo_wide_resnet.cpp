@@ -10,14 +10,14 @@
 namespace bantam::models {
 namespace {
 
-struct Block {
+struct WideBlock {
   std::string name;
   std::int64_t channels = 16, stride = 1;
 };
 
 /// The sum of two 3x3 convolutions, each of normalised values, and the block's input. Where the channels change, the
 /// shortcut is a 1x1 convolution of what the first convolution reads.
-NodeId add_block(Graph& graph, NodeId from, const Block& block) {
+NodeId add_block(Graph& graph, NodeId from, const WideBlock& block) {
   const bool project = graph.node(from).output[2] != block.channels || block.stride != 1;
   const NodeId norm1 = graph.add(block.name + "/norm1", torch_norm(Activation::relu), {from});
   graph.add(block.name + "/conv1", plain_conv(block.channels, 3, block.stride), {norm1});

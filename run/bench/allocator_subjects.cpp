@@ -19,7 +19,7 @@ namespace bantam::run {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-constexpr double kWindowSeconds = 0.02;
+constexpr double kTimedSeconds = 0.02;
 
 // A subject has allocate (null where there is no more), free, finish (waits for work under way) and reserved (bytes,
 // now or at most until now).
@@ -157,7 +157,7 @@ void measure_time(Subject& subject, const AllocatorWorkload& workload, double se
     return seconds_since(start);
   };
   std::int64_t passes = 1;
-  while (window(passes) < kWindowSeconds) passes *= 2;
+  while (window(passes) < kTimedSeconds) passes *= 2;
   std::vector<double> windows;
   const Clock::time_point start = Clock::now();
   while (windows.size() < 3 || seconds_since(start) < seconds) windows.push_back(window(passes));

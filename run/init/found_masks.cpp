@@ -216,7 +216,7 @@ std::string trimmed(std::string_view text) {
   return std::string(text.substr(first, text.find_last_not_of(kAround) - first + 1));
 }
 
-bool is_number(std::string_view text) {
+bool is_short_number(std::string_view text) {
   return !text.empty() && text.size() <= 5 && text.find_first_not_of("0123456789") == std::string_view::npos;
 }
 
@@ -237,7 +237,7 @@ Names cells_of(const std::string& line) {
     std::istringstream words(cell);
     Names inner;
     for (std::string word; words >> word;) inner.push_back(word);
-    if (inner.size() > 1 && std::ranges::all_of(inner, is_number))
+    if (inner.size() > 1 && std::ranges::all_of(inner, is_short_number))
       parts.insert(parts.end(), inner.begin(), inner.end());
     else
       parts.push_back(trimmed(cell));
@@ -269,7 +269,7 @@ std::vector<ListedClass> read_listed_classes(const std::string& text) {
     std::vector<std::int64_t> numbers;
     Names words;
     for (const std::string& cell : cells) {
-      if (is_number(cell))
+      if (is_short_number(cell))
         numbers.push_back(std::stoll(cell));
       else if (!cell.empty())
         words.push_back(cell);

@@ -14,7 +14,7 @@ namespace {
 constexpr std::uint32_t kNode = 1, kVersions = 4;
 constexpr std::uint32_t kName = 1, kOp = 2, kInput = 3, kAttribute = 5;
 constexpr std::uint32_t kKey = 1, kEntryValue = 2;
-constexpr std::uint32_t kList = 1, kText = 2, kTruth = 5, kListOfShapes = 7;
+constexpr std::uint32_t kListField = 1, kTextField = 2, kTruthField = 5, kListOfShapes = 7;
 
 void add_attribute(ProtoWriter& node, std::string_view key, const ProtoWriter& value) {
   ProtoWriter entry;
@@ -25,7 +25,7 @@ void add_attribute(ProtoWriter& node, std::string_view key, const ProtoWriter& v
 
 void add_text(ProtoWriter& node, std::string_view key, std::string_view text) {
   ProtoWriter value;
-  value.bytes(kText, text);
+  value.bytes(kTextField, text);
   add_attribute(node, key, value);
 }
 
@@ -40,7 +40,7 @@ void add_output_shape(ProtoWriter& node, const Shape& sample) {
   add(-1);
   for (int axis = 0; axis < sample.rank(); ++axis) add(sample[axis]);
   list.message(kListOfShapes, shape);
-  value.message(kList, list);
+  value.message(kListField, list);
   add_attribute(node, "_output_shapes", value);
 }
 
@@ -64,7 +64,7 @@ ProtoWriter operation(const Graph& graph, const NodePlan& plan, const std::vecto
   if (names.size() > 1) add_text(node, "layers", join(names, ", ", ", "));
   add_output_shape(node, graph.node(plan.last).output);
   ProtoWriter recomputed;
-  recomputed.integer(kTruth, plan.recomputed ? 1 : 0);
+  recomputed.integer(kTruthField, plan.recomputed ? 1 : 0);
   add_attribute(node, "recomputed", recomputed);
   return node;
 }

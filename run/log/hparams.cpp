@@ -19,7 +19,7 @@ constexpr auto kUnwanted = std::to_array<std::string_view>(
 // HParamsPluginData
 constexpr std::uint32_t kExperiment = 2, kStart = 3, kEnd = 4;
 // google.protobuf.Value
-constexpr std::uint32_t kNumber = 2, kText = 3, kTruth = 4;
+constexpr std::uint32_t kNumberOfValue = 2, kTextOfValue = 3, kTruthOfValue = 4;
 
 std::optional<double> number_of(const std::string& text) {
   double number = 0;
@@ -33,11 +33,11 @@ bool is_truth(const std::string& text) { return text == "true" || text == "false
 ProtoWriter value_of(const std::string& text) {
   ProtoWriter value;
   if (is_truth(text))
-    value.integer(kTruth, text == "true" ? 1 : 0);
+    value.integer(kTruthOfValue, text == "true" ? 1 : 0);
   else if (const auto number = number_of(text))
-    value.number(kNumber, *number);
+    value.number(kNumberOfValue, *number);
   else
-    value.bytes(kText, text);
+    value.bytes(kTextOfValue, text);
   return value;
 }
 

@@ -18,7 +18,7 @@ constexpr std::uint32_t kPlugin = 1, kPluginName = 1, kPluginContent = 2;
 constexpr std::uint32_t kDType = 1, kTensorShape = 2, kStrings = 8;
 constexpr std::int64_t kFloat = 1, kString = 7;
 
-ProtoWriter value_of(std::string_view tag) {
+ProtoWriter tagged_value(std::string_view tag) {
   ProtoWriter value;
   value.bytes(kTag, tag);
   return value;
@@ -47,13 +47,13 @@ double wall_time() {
 }
 
 void SummaryEvent::add_scalar(std::string_view tag, float value) {
-  ProtoWriter proto = value_of(tag);
+  ProtoWriter proto = tagged_value(tag);
   proto.number(kSimple, value);
   summary_.message(kValue, proto);
 }
 
 void SummaryEvent::add_histogram(std::string_view tag, const Histogram& histogram) {
-  ProtoWriter histo, proto = value_of(tag);
+  ProtoWriter histo, proto = tagged_value(tag);
   histo.number(1, histogram.minimum);
   histo.number(2, histogram.maximum);
   histo.number(3, static_cast<double>(histogram.finite));
@@ -67,7 +67,7 @@ void SummaryEvent::add_histogram(std::string_view tag, const Histogram& histogra
 }
 
 void SummaryEvent::add_image(std::string_view tag, const Image& image) {
-  ProtoWriter picture, proto = value_of(tag);
+  ProtoWriter picture, proto = tagged_value(tag);
   picture.integer(1, image.size.height);
   picture.integer(2, image.size.width);
   picture.integer(3, image.channels);
@@ -77,7 +77,7 @@ void SummaryEvent::add_image(std::string_view tag, const Image& image) {
 }
 
 void SummaryEvent::add_text(std::string_view tag, std::string_view markdown) {
-  ProtoWriter tensor, proto = value_of(tag);
+  ProtoWriter tensor, proto = tagged_value(tag);
   tensor.integer(kDType, kString);
   tensor.message(kTensorShape, {});
   tensor.bytes(kStrings, markdown);
@@ -87,7 +87,7 @@ void SummaryEvent::add_text(std::string_view tag, std::string_view markdown) {
 }
 
 void SummaryEvent::add_hparams(std::string_view tag, const ProtoWriter& content) {
-  ProtoWriter tensor, proto = value_of(tag);
+  ProtoWriter tensor, proto = tagged_value(tag);
   tensor.integer(kDType, kFloat);
   tensor.message(kTensorShape, no_values());
   proto.message(kTensor, tensor);

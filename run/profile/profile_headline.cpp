@@ -11,7 +11,7 @@
 namespace bantam::run {
 namespace {
 
-constexpr double kWorthNaming = 0.02;  // of the peak
+constexpr double kSavingWorthNaming = 0.02;  // of the peak
 
 const char* are_category(Category category) {
   switch (category) {
@@ -34,7 +34,7 @@ const char* are_category(Category category) {
 }
 
 bool is_worth_naming(std::uint64_t bytes, std::uint64_t than) {
-  return static_cast<double>(bytes) <= (1 - kWorthNaming) * static_cast<double>(than);
+  return static_cast<double>(bytes) <= (1 - kSavingWorthNaming) * static_cast<double>(than);
 }
 
 std::string effect(const PlannedChange& change) {

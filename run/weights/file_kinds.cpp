@@ -41,7 +41,7 @@ std::string road_text(Road road) {
   return "";
 }
 
-struct Kind {
+struct KnownKind {
   std::string_view what;
   Road road = Road::onnx;
 };
@@ -50,7 +50,7 @@ struct Kind {
 struct Mark {
   std::size_t at;
   std::string_view bytes;
-  Kind kind;
+  KnownKind kind;
 };
 constexpr Mark kMarks[] = {
     {0, "\x89HDF\r\n\x1a\n"sv, {"an HDF5 file, as Keras writes models and weights (.h5, .hdf5)", Road::keras}},
@@ -86,7 +86,7 @@ constexpr Mark kMarks[] = {
 /// Formats without a mark: what their names end with.
 struct Ending {
   std::string_view ending;
-  Kind kind;
+  KnownKind kind;
 };
 constexpr Ending kEndings[] = {{"saved_model.pb", {"a SavedModel of TensorFlow", Road::keras}},
                                {".pb", {"a graph of TensorFlow or another protocol buffer (.pb)", Road::keras}},
@@ -109,7 +109,7 @@ std::string lower(std::string_view text) {
   return made;
 }
 
-std::string text_of(const Kind& kind) { return fmt::format("it is {}{}", kind.what, road_text(kind.road)); }
+std::string text_of(const KnownKind& kind) { return fmt::format("it is {}{}", kind.what, road_text(kind.road)); }
 
 /// A tar archive whose first member is one of the four that PyTorch's had.
 bool is_oldest_torch(std::string_view begin) {

@@ -183,27 +183,27 @@ void convert_dropout(Importer& importer, const Node& node) {
   add_elementwise(importer, node, {.kind = "dropout", .options = {{"rate", fmt::format("{}", rate)}}});
 }
 
-constexpr std::pair<std::string_view, Converter> kConverters[] = {{"Relu", convert_plain},
-                                                                  {"Sigmoid", convert_plain},
-                                                                  {"Tanh", convert_plain},
-                                                                  {"Softplus", convert_plain},
-                                                                  {"HardSwish", convert_plain},
-                                                                  {"Mish", convert_plain},
-                                                                  {"Gelu", convert_gelu},
-                                                                  {"Swish", convert_swish},
-                                                                  {"LeakyRelu", convert_leaky_relu},
-                                                                  {"Elu", convert_elu},
-                                                                  {"Selu", convert_selu},
-                                                                  {"HardSigmoid", convert_hard_sigmoid},
-                                                                  {"Clip", convert_clip},
-                                                                  {"Max", convert_max},
-                                                                  {"PRelu", convert_prelu},
-                                                                  {"Softmax", convert_softmax},
-                                                                  {"LogSoftmax", convert_log_softmax},
-                                                                  {"Dropout", convert_dropout}};
+constexpr std::pair<std::string_view, Converter> kActivationConverters[] = {{"Relu", convert_plain},
+                                                                            {"Sigmoid", convert_plain},
+                                                                            {"Tanh", convert_plain},
+                                                                            {"Softplus", convert_plain},
+                                                                            {"HardSwish", convert_plain},
+                                                                            {"Mish", convert_plain},
+                                                                            {"Gelu", convert_gelu},
+                                                                            {"Swish", convert_swish},
+                                                                            {"LeakyRelu", convert_leaky_relu},
+                                                                            {"Elu", convert_elu},
+                                                                            {"Selu", convert_selu},
+                                                                            {"HardSigmoid", convert_hard_sigmoid},
+                                                                            {"Clip", convert_clip},
+                                                                            {"Max", convert_max},
+                                                                            {"PRelu", convert_prelu},
+                                                                            {"Softmax", convert_softmax},
+                                                                            {"LogSoftmax", convert_log_softmax},
+                                                                            {"Dropout", convert_dropout}};
 
 }  // namespace
 
-Converters activation_converters() { return kConverters; }
+Converters activation_converters() { return kActivationConverters; }
 
 }  // namespace bantam::onnx

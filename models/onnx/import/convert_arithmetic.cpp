@@ -277,12 +277,12 @@ void convert_neg(Importer& importer, const Node& node) {
   importer.define(node, std::move(view));
 }
 
-constexpr std::pair<std::string_view, Converter> kConverters[] = {
+constexpr std::pair<std::string_view, Converter> kArithmeticConverters[] = {
     {"Add", convert_add}, {"Mul", convert_mul},   {"Sub", convert_sub}, {"Div", convert_div},
     {"Sum", convert_sum}, {"Mean", convert_mean}, {"Pow", convert_pow}, {"Neg", convert_neg}};
 
 }  // namespace
 
-Converters arithmetic_converters() { return kConverters; }
+Converters arithmetic_converters() { return kArithmeticConverters; }
 
 }  // namespace bantam::onnx

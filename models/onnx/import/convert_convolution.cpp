@@ -206,11 +206,11 @@ void convert_matmul(Importer& importer, const Node& node) {
   importer.define(node, view_of(dense, importer.layers().shape(dense), std::vector<int>{0}));
 }
 
-constexpr std::pair<std::string_view, Converter> kConverters[] = {
+constexpr std::pair<std::string_view, Converter> kConvolutionConverters[] = {
     {"Conv", convert_conv}, {"ConvTranspose", convert_transposed}, {"Gemm", convert_gemm}, {"MatMul", convert_matmul}};
 
 }  // namespace
 
-Converters convolution_converters() { return kConverters; }
+Converters convolution_converters() { return kConvolutionConverters; }
 
 }  // namespace bantam::onnx

@@ -218,7 +218,7 @@ void convert_concat(Importer& importer, const Node& node) {
   importer.define(node, view_of(joined, importer.layers().shape(joined), order));
 }
 
-constexpr std::pair<std::string_view, Converter> kConverters[] = {
+constexpr std::pair<std::string_view, Converter> kImageConverters[] = {
     {"Pad", convert_pad},
     {"Resize", convert_resize},
     {"Upsample", convert_resize},
@@ -228,6 +228,6 @@ constexpr std::pair<std::string_view, Converter> kConverters[] = {
 
 }  // namespace
 
-Converters image_converters() { return kConverters; }
+Converters image_converters() { return kImageConverters; }
 
 }  // namespace bantam::onnx

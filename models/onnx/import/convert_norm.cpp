@@ -147,13 +147,13 @@ void convert_group_norm(Importer& importer, const Node& node) {
   importer.define_image(node, importer.add(node, std::move(layer)));
 }
 
-constexpr std::pair<std::string_view, Converter> kConverters[] = {{"BatchNormalization", convert_batch_norm},
-                                                                  {"LayerNormalization", convert_layer_norm},
-                                                                  {"InstanceNormalization", convert_instance_norm},
-                                                                  {"GroupNormalization", convert_group_norm}};
+constexpr std::pair<std::string_view, Converter> kNormConverters[] = {{"BatchNormalization", convert_batch_norm},
+                                                                      {"LayerNormalization", convert_layer_norm},
+                                                                      {"InstanceNormalization", convert_instance_norm},
+                                                                      {"GroupNormalization", convert_group_norm}};
 
 }  // namespace
 
-Converters norm_converters() { return kConverters; }
+Converters norm_converters() { return kNormConverters; }
 
 }  // namespace bantam::onnx

@@ -263,13 +263,13 @@ void convert_expand(Importer& importer, const Node& node) {
   importer.define(node, broadcast(importer, node, view, extents));
 }
 
-constexpr std::pair<std::string_view, Converter> kConverters[] = {{"Slice", convert_slice},
-                                                                  {"Split", convert_split},
-                                                                  {"SplitToSequence", convert_split_to_sequence},
-                                                                  {"SequenceAt", convert_sequence_at},
-                                                                  {"Gather", convert_gather},
-                                                                  {"GatherND", convert_gather_nd},
-                                                                  {"Expand", convert_expand}};
+constexpr std::pair<std::string_view, Converter> kPartsConverters[] = {{"Slice", convert_slice},
+                                                                       {"Split", convert_split},
+                                                                       {"SplitToSequence", convert_split_to_sequence},
+                                                                       {"SequenceAt", convert_sequence_at},
+                                                                       {"Gather", convert_gather},
+                                                                       {"GatherND", convert_gather_nd},
+                                                                       {"Expand", convert_expand}};
 
 }  // namespace
 
@@ -322,6 +322,6 @@ View broadcast(Importer& importer, const Node& node, const View& view, std::span
   return image_view(layer, importer.layers().shape(layer));
 }
 
-Converters part_converters() { return kConverters; }
+Converters part_converters() { return kPartsConverters; }
 
 }  // namespace bantam::onnx

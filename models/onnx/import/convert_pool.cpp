@@ -98,7 +98,7 @@ void convert_reduction(Importer& importer, const Node& node) {
   pool_axes(importer, node, reduced, keep);
 }
 
-constexpr std::pair<std::string_view, Converter> kConverters[] = {
+constexpr std::pair<std::string_view, Converter> kPoolConverters[] = {
     {"MaxPool", convert_pool},
     {"AveragePool", convert_pool},
     {"GlobalAveragePool", convert_global_pool},
@@ -109,6 +109,6 @@ constexpr std::pair<std::string_view, Converter> kConverters[] = {
 
 }  // namespace
 
-Converters pool_converters() { return kConverters; }
+Converters pool_converters() { return kPoolConverters; }
 
 }  // namespace bantam::onnx

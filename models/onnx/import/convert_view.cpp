@@ -130,13 +130,13 @@ void convert_shape(Importer& importer, const Node& node) {
   importer.define_constant(node, Tensor::of("", {std::ssize(named)}, named));
 }
 
-constexpr std::pair<std::string_view, Converter> kConverters[] = {
+constexpr std::pair<std::string_view, Converter> kViewConverters[] = {
     {"Identity", convert_nothing},    {"Cast", convert_cast},           {"Flatten", convert_flatten},
     {"Reshape", convert_reshape},     {"Transpose", convert_transpose}, {"Squeeze", convert_squeeze},
     {"Unsqueeze", convert_unsqueeze}, {"Shape", convert_shape}};
 
 }  // namespace
 
-Converters view_converters() { return kConverters; }
+Converters view_converters() { return kViewConverters; }
 
 }  // namespace bantam::onnx
