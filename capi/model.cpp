@@ -7,7 +7,7 @@
 #include "bantam/base/json.h"
 #include "bantam/capi/handles.h"
 #include "bantam/capi/status.h"
-#include "bantam/engine/graph/frozen_norms.h"
+#include "bantam/engine/model/frozen_norms.h"
 #include "bantam/run/train/run_record.h"
 #include "bantam/run/trained/trained_model.h"
 #include "bantam/run/weights/initial_weights.h"

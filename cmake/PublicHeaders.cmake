@@ -32,7 +32,7 @@ set(BANTAM_PUBLIC_HEADERS
   engine/ops/ops.h
   # models
   engine/graph/graph.h
-  engine/graph/model.h
+  engine/model/model.h
   engine/layers/layer.h
   engine/layers/layers.h
   engine/losses/loss.h

@@ -17,7 +17,7 @@
 #include <vector>
 
 #include "bantam/base/api.h"
-#include "bantam/engine/graph/model.h"
+#include "bantam/engine/model/model.h"
 #include "bantam/engine/optimizers/optimizer.h"
 #include "bantam/engine/step/training_step.h"
 #include "bantam/engine/train/trainer.h"

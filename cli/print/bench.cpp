@@ -7,7 +7,7 @@
 #include <fmt/format.h>
 
 #include "bantam/base/error.h"
-#include "bantam/engine/graph/lower.h"
+#include "bantam/engine/model/lower.h"
 #include "bantam/run/config/aliases.h"
 #include "bantam/run/fit/decisions.h"
 #include "bantam/run/fit/fitting.h"

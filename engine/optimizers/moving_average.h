@@ -1,7 +1,7 @@
 // WeightAverage: the memory of a model's average (EmaOptions), and its kernels.
 #pragma once
 
-#include "bantam/engine/graph/model.h"
+#include "bantam/engine/model/model.h"
 #include "bantam/engine/optimizers/optimizer.h"
 
 namespace bantam {

@@ -12,7 +12,7 @@
 #include "bantam/base/config/registry.h"
 #include "bantam/engine/autograd/context.h"
 #include "bantam/engine/autograd/parameters.h"
-#include "bantam/engine/graph/model.h"
+#include "bantam/engine/model/model.h"
 #include "bantam/engine/optimizers/built_in.h"
 #include "bantam/engine/optimizers/pruning.h"
 #include "bantam/engine/optimizers/schedule.h"

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "bantam/engine/graph/model.h"
+#include "bantam/engine/model/model.h"
 #include "bantam/engine/optimizers/optimizer.h"
 
 namespace bantam {

@@ -8,7 +8,7 @@
 
 #include <fmt/format.h>
 
-#include "bantam/engine/graph/lower.h"
+#include "bantam/engine/model/lower.h"
 #include "bantam/engine/plan/step_ledger.h"
 
 namespace bantam {

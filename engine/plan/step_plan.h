@@ -10,7 +10,7 @@
 
 #include "bantam/base/api.h"
 #include "bantam/engine/graph/graph.h"
-#include "bantam/engine/graph/model.h"
+#include "bantam/engine/model/model.h"
 #include "bantam/engine/optimizers/optimizer.h"
 #include "bantam/engine/step/batch_source.h"
 #include "bantam/engine/step/training_step.h"

@@ -5,8 +5,8 @@
 #include <optional>
 #include <vector>
 
-#include "bantam/engine/graph/model.h"
 #include "bantam/engine/metrics/metric.h"
+#include "bantam/engine/model/model.h"
 #include "bantam/kernels/head/softmax_cross_entropy.h"
 #include "bantam/kernels/update/update.h"
 #include "bantam/memory/device/device.h"

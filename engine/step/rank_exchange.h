@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "bantam/engine/comm/device/device_link.h"
-#include "bantam/engine/graph/model.h"
+#include "bantam/engine/model/model.h"
 #include "bantam/engine/step/training_step.h"
 #include "bantam/memory/device/stream_clock.h"
 #include "bantam/memory/device/urgent_stream.h"

@@ -8,7 +8,7 @@
 
 #include "bantam/engine/comm/replica_shares.h"
 #include "bantam/engine/comm/tree_exchange.h"
-#include "bantam/engine/graph/model.h"
+#include "bantam/engine/model/model.h"
 #include "bantam/engine/step/metric_ring.h"
 #include "bantam/engine/step/rank_exchange.h"
 #include "bantam/engine/step/training_step.h"

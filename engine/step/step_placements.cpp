@@ -8,7 +8,7 @@
 
 #include "bantam/base/error.h"
 #include "bantam/engine/autograd/partial_gradients.h"
-#include "bantam/engine/graph/synchronise.h"
+#include "bantam/engine/model/synchronise.h"
 #include "bantam/engine/step/training_session.h"
 #include "bantam/memory/allocator/accounting.h"
 

@@ -7,7 +7,7 @@
 #include <optional>
 #include <vector>
 
-#include "bantam/engine/graph/model.h"
+#include "bantam/engine/model/model.h"
 #include "bantam/engine/optimizers/optimizer.h"
 #include "bantam/memory/allocator/accounting.h"
 #include "bantam/memory/allocator/placement.h"

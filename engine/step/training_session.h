@@ -3,7 +3,7 @@
 
 #include <utility>
 
-#include "bantam/engine/graph/model.h"
+#include "bantam/engine/model/model.h"
 #include "bantam/engine/optimizers/optimizer.h"
 #include "bantam/engine/step/training_step.h"
 

@@ -14,9 +14,9 @@
 
 #include "bantam/base/api.h"
 #include "bantam/base/error.h"
-#include "bantam/engine/graph/model.h"
 #include "bantam/engine/losses/loss.h"
 #include "bantam/engine/metrics/metric.h"
+#include "bantam/engine/model/model.h"
 #include "bantam/engine/optimizers/optimizer.h"
 #include "bantam/engine/step/batch_source.h"
 #include "bantam/engine/step/evaluation_views.h"

@@ -18,7 +18,7 @@
 #include "bantam/base/dtype.h"
 #include "bantam/base/shape.h"
 #include "bantam/engine/autograd/parameters.h"
-#include "bantam/engine/graph/model.h"
+#include "bantam/engine/model/model.h"
 
 BANTAM_API_BEGIN
 namespace bantam {

@@ -12,9 +12,9 @@
 
 #include "bantam/base/error.h"
 #include "bantam/base/text.h"
-#include "bantam/engine/graph/frozen_norms.h"
 #include "bantam/engine/layers/layers.h"
 #include "bantam/engine/layers/norm_options.h"
+#include "bantam/engine/model/frozen_norms.h"
 
 namespace bantam {
 namespace {

@@ -6,7 +6,7 @@
 #include <memory>
 #include <span>
 
-#include "bantam/engine/graph/model.h"
+#include "bantam/engine/model/model.h"
 #include "bantam/memory/allocator/allocator.h"
 #include "bantam/memory/allocator/placement.h"
 #include "bantam/memory/device/captured_work.h"

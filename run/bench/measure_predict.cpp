@@ -9,7 +9,7 @@
 #include "bantam/base/clock.h"
 #include "bantam/base/philox.h"
 #include "bantam/engine/autograd/parameters.h"
-#include "bantam/engine/graph/frozen_norms.h"
+#include "bantam/engine/model/frozen_norms.h"
 #include "bantam/models/infer/predictor.h"
 #include "bantam/run/train/algorithm_cache.h"
 

@@ -6,7 +6,7 @@
 
 #include "bantam/base/error.h"
 #include "bantam/base/text.h"
-#include "bantam/engine/graph/lower.h"
+#include "bantam/engine/model/lower.h"
 #include "bantam/run/config/sections.h"
 
 namespace bantam::run {

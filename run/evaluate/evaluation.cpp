@@ -18,7 +18,7 @@
 #include "bantam/data/delivery/data_config.h"
 #include "bantam/data/formats/class_names.h"
 #include "bantam/engine/fusion/fusion.h"
-#include "bantam/engine/graph/frozen_norms.h"
+#include "bantam/engine/model/frozen_norms.h"
 #include "bantam/engine/plan/step_plan.h"
 #include "bantam/engine/program/step_program.h"
 #include "bantam/engine/step/training_session.h"

@@ -6,8 +6,8 @@
 #include <numeric>
 #include <string_view>
 
-#include "bantam/engine/graph/frozen_norms.h"
-#include "bantam/engine/graph/lower.h"
+#include "bantam/engine/model/frozen_norms.h"
+#include "bantam/engine/model/lower.h"
 #include "bantam/engine/plan/step_ledger.h"
 #include "bantam/run/bench/step_session.h"
 

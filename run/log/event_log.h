@@ -10,7 +10,7 @@
 
 #include <nlohmann/json_fwd.hpp>
 
-#include "bantam/engine/graph/model.h"
+#include "bantam/engine/model/model.h"
 #include "bantam/run/config/run_config.h"
 #include "bantam/run/log/appended_file.h"
 #include "bantam/run/log/summary_event.h"

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "bantam/engine/graph/model.h"
+#include "bantam/engine/model/model.h"
 #include "bantam/run/log/histogram.h"
 
 namespace bantam::run {

@@ -16,7 +16,7 @@
 #include "bantam/base/error.h"
 #include "bantam/data/delivery/loader.h"
 #include "bantam/data/formats/class_names.h"
-#include "bantam/engine/graph/model.h"
+#include "bantam/engine/model/model.h"
 #include "bantam/engine/plan/step_plan.h"
 #include "bantam/run/fit/rehearsal_runtime.h"
 #include "bantam/run/fit/run_plan.h"

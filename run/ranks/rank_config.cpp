@@ -17,7 +17,7 @@
 #include "bantam/base/error.h"
 #include "bantam/engine/comm/collectives.h"
 #include "bantam/engine/comm/replica_shares.h"
-#include "bantam/engine/graph/norm_exchange.h"
+#include "bantam/engine/model/norm_exchange.h"
 #include "bantam/engine/step/training_session.h"
 #include "bantam/run/fit/decisions.h"
 #include "bantam/run/fit/fitting.h"

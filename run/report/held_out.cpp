@@ -13,7 +13,7 @@
 
 #include "bantam/data/delivery/data_config.h"
 #include "bantam/data/survey/sample_views.h"
-#include "bantam/engine/graph/model.h"
+#include "bantam/engine/model/model.h"
 #include "bantam/engine/ops/ops.h"
 #include "bantam/run/evaluate/evaluation.h"
 #include "bantam/run/predict/output_reading.h"

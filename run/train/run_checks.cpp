@@ -8,7 +8,7 @@
 #include <fmt/format.h>
 
 #include "bantam/base/error.h"
-#include "bantam/engine/graph/model.h"
+#include "bantam/engine/model/model.h"
 #include "bantam/memory/device/host_memory.h"
 #include "bantam/run/fit/decisions.h"
 #include "bantam/run/fit/rehearsal_runtime.h"

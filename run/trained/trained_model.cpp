@@ -15,7 +15,7 @@
 #include "bantam/base/sha256.h"
 #include "bantam/base/text.h"
 #include "bantam/data/delivery/data_config.h"
-#include "bantam/engine/graph/model.h"
+#include "bantam/engine/model/model.h"
 #include "bantam/run/train/checkpoint_folder.h"
 #include "bantam/run/train/run_record.h"
 #include "bantam/run/weights/initial_weights.h"

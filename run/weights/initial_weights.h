@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-#include "bantam/engine/graph/model.h"
+#include "bantam/engine/model/model.h"
 #include "bantam/run/config/run_config.h"
 
 namespace bantam::run {

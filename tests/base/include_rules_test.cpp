@@ -93,6 +93,13 @@ std::vector<std::string> faults(const Files& files, const std::set<std::string>&
   return bad;
 }
 
+/// The folder of a file. A command's file in run/ or cli/ itself stands for its own, its header and source together:
+/// "run/plan".
+std::string unit_of(const std::string& path) {
+  const std::string folder = folder_of(path);
+  return folder == "run" || folder == "cli" ? path.substr(0, path.rfind('.')) : folder;
+}
+
 /// Includes among files, and among folders: a folder includes another where one of its files does.
 Graph file_graph(const Files& files) {
   Graph graph;
@@ -104,7 +111,7 @@ Graph folder_graph(const Files& files) {
   Graph graph;
   for (const auto& [path, includes] : file_graph(files))
     for (const std::string& include : includes)
-      if (folder_of(include) != folder_of(path)) graph[folder_of(path)].insert(folder_of(include));
+      if (unit_of(include) != unit_of(path)) graph[unit_of(path)].insert(unit_of(include));
   return graph;
 }
 

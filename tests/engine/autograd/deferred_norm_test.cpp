@@ -1,7 +1,7 @@
 // Deferred norms: a sum that applies its operands' batch norms has the bits of one that reads them written, forward and
 // backward; and which norms of a graph are deferred to their readers.
 #include "bantam/engine/autograd/tensor_notes.h"
-#include "bantam/engine/graph/lower.h"
+#include "bantam/engine/model/lower.h"
 #include "bantam/engine/ops/batch_norm.h"
 #include "tests/engine/engine_fixture.h"
 #include "tests/engine/fixed_norm.h"

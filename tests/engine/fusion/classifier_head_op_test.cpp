@@ -1,7 +1,7 @@
 // The fused end of a classifier: where it stands in, and that it trains as its parts do.
 #include "bantam/base/error.h"
 #include "bantam/engine/fusion/fused_ops.h"
-#include "bantam/engine/graph/lower.h"
+#include "bantam/engine/model/lower.h"
 #include "tests/engine/engine_fixture.h"
 
 namespace bantam::classifier_head_op_test {

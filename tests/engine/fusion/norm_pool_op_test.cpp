@@ -6,7 +6,7 @@
 #include "bantam/engine/fusion/fused_ops.h"
 #include "bantam/engine/fusion/fusion.h"
 #include "bantam/engine/graph/graph.h"
-#include "bantam/engine/graph/lower.h"
+#include "bantam/engine/model/lower.h"
 #include "bantam/engine/ops/pool2d.h"
 #include "bantam/engine/plan/step_plan.h"
 #include "bantam/kernels/norm/batch_norm_reference.h"

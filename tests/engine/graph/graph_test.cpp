@@ -6,8 +6,8 @@
 #include <gtest/gtest.h>
 
 #include "bantam/base/error.h"
-#include "bantam/engine/graph/lower.h"
 #include "bantam/engine/layers/layers.h"
+#include "bantam/engine/model/lower.h"
 #include "tests/cpu_seconds.h"
 
 namespace bantam::graph_test {

@@ -2,7 +2,7 @@
 // deferred to its reader, against the layers apart; which norms a graph defers.
 #include "bantam/engine/autograd/tensor_notes.h"
 #include "bantam/engine/fusion/fused_ops.h"
-#include "bantam/engine/graph/lower.h"
+#include "bantam/engine/model/lower.h"
 #include "bantam/engine/ops/batch_norm.h"
 #include "bantam/engine/ops/pointwise_norm.h"
 #include "tests/engine/engine_fixture.h"

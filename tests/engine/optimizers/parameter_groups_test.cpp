@@ -4,7 +4,7 @@
 #include <cstring>
 
 #include "bantam/base/error.h"
-#include "bantam/engine/graph/frozen_norms.h"
+#include "bantam/engine/model/frozen_norms.h"
 #include "tests/base/config_error.h"
 #include "tests/engine/engine_fixture.h"
 

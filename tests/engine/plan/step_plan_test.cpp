@@ -7,7 +7,7 @@
 #include <gtest/gtest.h>
 
 #include "bantam/base/error.h"
-#include "bantam/engine/graph/lower.h"
+#include "bantam/engine/model/lower.h"
 #include "tests/engine/engine_fixture.h"
 
 namespace bantam::testing::step_plan_test {

@@ -11,7 +11,7 @@
 #include "bantam/engine/comm/local_network.h"
 #include "bantam/engine/comm/mesh.h"
 #include "bantam/engine/fusion/fusion.h"
-#include "bantam/engine/graph/synchronise.h"
+#include "bantam/engine/model/synchronise.h"
 #include "bantam/engine/ops/batch_norm.h"
 #include "bantam/engine/train/trainer.h"
 #include "tests/engine/finite_differences.h"

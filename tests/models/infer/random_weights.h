@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "bantam/base/philox.h"
-#include "bantam/engine/graph/model.h"
+#include "bantam/engine/model/model.h"
 #include "bantam/engine/train/safetensors.h"
 
 namespace bantam::testing {

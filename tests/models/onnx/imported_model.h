@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "bantam/engine/autograd/tensor.h"
-#include "bantam/engine/graph/model.h"
+#include "bantam/engine/model/model.h"
 #include "bantam/engine/train/safetensors.h"
 #include "bantam/models/onnx/onnx_import.h"
 #include "bantam/models/yaml/network.h"

@@ -7,7 +7,7 @@
 #include <fmt/format.h>
 
 #include "bantam/base/atomic_file.h"
-#include "bantam/engine/graph/model.h"
+#include "bantam/engine/model/model.h"
 #include "tests/models/onnx/imported_model.h"
 
 namespace bantam::onnx {

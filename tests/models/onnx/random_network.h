@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "bantam/base/philox.h"
-#include "bantam/engine/graph/model.h"
 #include "bantam/engine/layers/layers.h"
+#include "bantam/engine/model/model.h"
 #include "bantam/engine/train/safetensors.h"
 
 namespace bantam::models {

@@ -1,7 +1,7 @@
 // Graphs from YAML: names and inputs, repetitions, conditions, and named blocks with parameters.
 #include <gtest/gtest.h>
 
-#include "bantam/engine/graph/lower.h"
+#include "bantam/engine/model/lower.h"
 #include "tests/models/yaml/model_text.h"
 
 namespace bantam::models::graph_test {

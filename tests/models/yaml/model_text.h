@@ -4,7 +4,7 @@
 #include <string>
 
 #include "bantam/base/config/config.h"
-#include "bantam/engine/graph/model.h"
+#include "bantam/engine/model/model.h"
 #include "bantam/models/yaml/network.h"
 
 namespace bantam::models {

@@ -6,7 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "bantam/base/error.h"
-#include "bantam/engine/graph/lower.h"
+#include "bantam/engine/model/lower.h"
 #include "tests/cpu_seconds.h"
 #include "tests/models/yaml/model_text.h"
 

@@ -9,7 +9,7 @@
 #include <gtest/gtest.h>
 
 #include "bantam/base/error.h"
-#include "bantam/engine/graph/synchronise.h"
+#include "bantam/engine/model/synchronise.h"
 #include "bantam/run/ranks/rank_config.h"
 #include "tests/engine/comm/on_ranks.h"
 #include "tests/engine/message_of.h"

@@ -8,7 +8,7 @@
 
 #include <fmt/format.h>
 
-#include "bantam/engine/graph/model.h"
+#include "bantam/engine/model/model.h"
 #include "bantam/run/weights/torchvision_names.h"
 #include "bantam/run/weights/torchvision_weights.h"
 #include "tests/run/run_fixture.h"

@@ -1,5 +1,5 @@
 // Checkpoint segments from names, and what each operation does about norms, recipes and its neighbours.
-#include "bantam/engine/graph/lower.h"
+#include "bantam/engine/model/lower.h"
 
 #include <algorithm>
 #include <iterator>

@@ -1,5 +1,5 @@
 // Small exchanges in order of the model's stream.
-#include "bantam/engine/graph/norm_exchange.h"
+#include "bantam/engine/model/norm_exchange.h"
 
 #include <algorithm>
 #include <array>

@@ -1,5 +1,5 @@
 // Running a step program: operation by operation, or as a checkpoint segment that backward recomputes.
-#include "bantam/engine/graph/model.h"
+#include "bantam/engine/model/model.h"
 
 #include <algorithm>
 #include <iterator>
@@ -10,9 +10,9 @@
 #include "bantam/engine/autograd/saved_tensor.h"
 #include "bantam/engine/autograd/tape.h"
 #include "bantam/engine/autograd/tensor_notes.h"
-#include "bantam/engine/graph/frozen_norms.h"
-#include "bantam/engine/graph/lower.h"
 #include "bantam/engine/losses/loss.h"
+#include "bantam/engine/model/frozen_norms.h"
+#include "bantam/engine/model/lower.h"
 #include "bantam/engine/program/step_program.h"
 #include "bantam/memory/device/trace_range.h"
 

@@ -1,5 +1,5 @@
 // Norms exchanged in a copy of the graph.
-#include "bantam/engine/graph/synchronise.h"
+#include "bantam/engine/model/synchronise.h"
 
 #include <algorithm>
 

@@ -1,6 +1,6 @@
 // The step program of small networks for a GPU and for the CPU: what stands for which layers, where norms are computed
 // and applied, and what backward does.
-#include "bantam/engine/graph/lower.h"
+#include "bantam/engine/model/lower.h"
 
 #include <gtest/gtest.h>
 

@@ -8,7 +8,7 @@
 #include "bantam/engine/autograd/norm_sync.h"
 #include "bantam/engine/comm/device/device_link.h"
 #include "bantam/engine/comm/tree_exchange.h"
-#include "bantam/engine/graph/model.h"
+#include "bantam/engine/model/model.h"
 
 namespace bantam {
 

@@ -1,7 +1,7 @@
 // A convolution that is frozen, before which nothing trains, as one op with its bias and activation: which ones, with
 // the losses of the ops apart, and with gradients of the model's input where somebody wants them.
-#include "bantam/engine/graph/frozen_norms.h"
-#include "bantam/engine/graph/lower.h"
+#include "bantam/engine/model/frozen_norms.h"
+#include "bantam/engine/model/lower.h"
 #include "tests/engine/engine_fixture.h"
 
 namespace bantam::frozen_prefix_test {

@@ -1,5 +1,5 @@
 // A copy of a graph, node by node.
-#include "bantam/engine/graph/frozen_norms.h"
+#include "bantam/engine/model/frozen_norms.h"
 
 #include <algorithm>
 
