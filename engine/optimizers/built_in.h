@@ -13,7 +13,7 @@
 
 /// X(name) of every built-in optimizer, in the order of the documentation: X has its factory below, a `read_X` of a
 /// configuration's options, and an entry of `optimizers`.
-#define BANTAM_OPTIMIZERS(X) X(adam) X(adamw) X(sgd) X(rmsprop) X(lion) X(lamb) X(muon)
+#define BANTAM_OPTIMIZERS(X) X(adam) X(adamw) X(sgd) X(rmsprop) X(lion) X(lamb) X(muon) X(adan)
 
 BANTAM_API_BEGIN
 namespace bantam {
@@ -94,6 +94,15 @@ struct MuonOptions {
   RulePtr rest = nullptr;
 };
 RulePtr muon(const MuonOptions& options = {});
+
+/// Xie et al. 2022, in the form of the authors' code: betas are shares that stay. An update divides the weight by 1 +
+/// weight decay times the learning rate (decoupled).
+struct AdanOptions {
+  float learning_rate = 1e-3f;
+  float weight_decay = 0.0f;
+  float beta1 = 0.98f, beta2 = 0.92f, beta3 = 0.99f, epsilon = 1e-8f;
+};
+RulePtr adan(const AdanOptions& options = {});
 
 }  // namespace bantam
 BANTAM_API_END

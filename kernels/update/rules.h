@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "bantam/kernels/update/rules/adam.h"
+#include "bantam/kernels/update/rules/adan.h"
 #include "bantam/kernels/update/rules/lion.h"
 #include "bantam/kernels/update/rules/rmsprop.h"
 #include "bantam/kernels/update/rules/sgd.h"
@@ -24,7 +25,8 @@
   X(rmsprop_centered, RmsPropCentered, false)                  \
   X(rmsprop_centered_momentum, RmsPropCenteredMomentum, false) \
   X(lion, Lion, true)                                          \
-  X(lamb, Lamb, true)
+  X(lamb, Lamb, true)                                          \
+  X(adan, Adan, true)
 
 namespace bantam::kernels {
 

@@ -11,11 +11,26 @@
 
 namespace bantam::kernels::reference {
 
-/// One weight and its moments.
+/// One weight and its slots, in their order.
 template <class T>
 struct WeightState {
-  T w = 0, m = 0, v = 0, b = 0;
+  T w = 0, m = 0, v = 0, b = 0, before = 0;
 };
+
+/// Step number t of Adan: Xie et al. 2022, algorithm 1, its betas being 1 - those here.
+template <class T>
+WeightState<T> adan_step(const UpdateGroup& group, std::int64_t t, T g, WeightState<T> s) {
+  const T lr = group.learning_rate, beta1 = group.beta1, beta2 = group.beta2, beta3 = group.beta3;
+  const T difference = t == 1 ? T(0) : g - s.before, ahead = g + beta2 * difference;
+  s.before = g;
+  s.m = beta1 * s.m + (T(1) - beta1) * g;
+  s.v = beta2 * s.v + (T(1) - beta2) * difference;
+  s.b = beta3 * s.b + (T(1) - beta3) * ahead * ahead;
+  const T m_hat = s.m / (T(1) - std::pow(beta1, T(t))), v_hat = s.v / (T(1) - std::pow(beta2, T(t)));
+  const T root = std::sqrt(s.b / (T(1) - std::pow(beta3, T(t)))) + T(group.epsilon);
+  s.w = (s.w - lr * (m_hat + beta2 * v_hat) / root) / (T(1) + lr * T(group.weight_decay));
+  return s;
+}
 
 /// One of the rmsprop kinds.
 template <class T>
@@ -59,6 +74,7 @@ T adam_direction(const UpdateGroup& group, std::int64_t t, const WeightState<T>&
 template <class T>
 WeightState<T> optimizer_step(UpdateKind kind, const UpdateGroup& group, std::int64_t t, T g, WeightState<T> s) {
   using enum UpdateKind;
+  if (kind == adan) return adan_step(group, t, g, s);
   const T lr = group.learning_rate, wd = group.weight_decay, beta1 = group.beta1, beta2 = group.beta2;
   const bool decoupled = kind == adamw || kind == lion;
   if (decoupled) {
@@ -132,7 +148,17 @@ inline constexpr WorkedExample kWorkedExamples[] = {
     {UpdateKind::lion, {.learning_rate = 0.1f, .beta1 = 0.9f, .beta2 = 0.99f}, {0.4, 0.5, 0.4}},
     {UpdateKind::lion,
      {.learning_rate = 0.1f, .weight_decay = 0.5f, .beta1 = 0.9f, .beta2 = 0.99f},
-     {0.375, 0.45625, 0.3334375}}};
+     {0.375, 0.45625, 0.3334375}},
+    // m = 0.05, -0.075, 0.1125; differences 0, -0.3, 0.5, so v = 0, -0.15, 0.175; gradients ahead 0.1, -0.35, 0.55, so
+    // n = 0.0025, 0.0325, 0.1; corrected by 1 - 0.5^t and 1 - 0.75^t: steps 0.1/0.1, -0.2/√0.0742857,
+    // 0.2285714/√0.172973.
+    {UpdateKind::adan,
+     {.learning_rate = 0.1f, .beta1 = 0.5f, .beta2 = 0.5f, .beta3 = 0.75f},
+     {0.4000000999999, 0.47338001164737, 0.41842178468545}},
+    // Decay divides the weight by 1.05.
+    {UpdateKind::adan,
+     {.learning_rate = 0.1f, .weight_decay = 0.5f, .beta1 = 0.5f, .beta2 = 0.5f, .beta3 = 0.75f},
+     {0.38095247619038, 0.43269751222652, 0.359751700252}}};
 
 /// Lamb's step number t of a whole tensor: You et al. 2020, algorithm 2.
 template <class T>

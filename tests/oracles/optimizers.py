@@ -3,8 +3,10 @@
 
 Writes tests/engine/optimizers/optimizer_oracles.h:  python3 tests/oracles/optimizers.py > tests/engine/optimizers/optimizer_oracles.h
 Needs torch from PyPI. Start values and gradients come from a hash of their index, which the test repeats.
+`optimizers.py NAME` prints one case that is plain Python (PLAIN), without torch.
 """
-import torch
+import math
+import sys
 
 SHAPES = [("conv/weight", (4, 3, 3, 2)), ("norm/scale", (4,)), ("head/weight", (5, 16)), ("head/bias", (5,))]
 UPDATES = 20
@@ -16,6 +18,60 @@ def hashed(index):
     u = (u ^ u >> 15) * 2246822519 % 2**32
     u ^= u >> 13
     return (u >> 8) / 2**24 - 0.5
+
+
+class Adan:
+    """Xie et al. 2022, algorithm 1 with the paper's betas as 1 - those here, as the authors' code has them; proximal decay."""
+
+    def __init__(self, lr, betas=(0.98, 0.92, 0.99), eps=1e-8, weight_decay=0.0):
+        self.lr, self.betas, self.eps, self.weight_decay, self.t, self.states = lr, betas, eps, weight_decay, 0, {}
+
+    def step(self, weights, gradients):
+        self.t += 1
+        beta1, beta2, beta3 = self.betas
+        corrections = [1 - beta ** self.t for beta in self.betas]
+        for i, g in enumerate(gradients):
+            m, v, n, before = self.states.get(i, (0, 0, 0, g))
+            m = beta1 * m + (1 - beta1) * g
+            v = beta2 * v + (1 - beta2) * (g - before)
+            n = beta3 * n + (1 - beta3) * (g + beta2 * (g - before)) ** 2
+            self.states[i] = m, v, n, g
+            step = (m / corrections[0] + beta2 * v / corrections[1]) / (math.sqrt(n / corrections[2]) + self.eps)
+            weights[i] = (weights[i] - self.lr * step) / (1 + self.lr * self.weight_decay)
+
+
+# By case: the optimizer in a configuration's words, and the same in plain Python.
+PLAIN = {
+    "adan": ("{adan: {learning_rate: 0.01, beta1: 0.9, beta2: 0.8, weight_decay: 0.1}}",
+             lambda: Adan(lr=0.01, betas=(0.9, 0.8, 0.99), weight_decay=0.1)),
+}
+
+
+def run_plain(make):
+    def values(first):
+        return [hashed(first + 1000 * k + i) for k, (_, shape) in enumerate(SHAPES) for i in range(math.prod(shape))]
+
+    weights, optimizer = values(0), make()
+    for update in range(1, UPDATES + 1):
+        optimizer.step(weights, values(100000 * update))
+    return weights
+
+
+def print_case(name, options, clip, values):
+    numbers = [f"{v:.9g}" for v in values]
+    clips = ", ".join(f"{clip[k]}f" if k in clip else "0" for k in ("norm", "value"))
+    print(f'    {{"{name}", {{"{options}", {clips}, {{')
+    for i in range(0, len(numbers), 10):
+        print("      " + ", ".join(numbers[i:i + 10]) + ("," if i + 10 < len(numbers) else "}}},"))
+
+
+if sys.argv[1:]:
+    for name in sys.argv[1:]:
+        options, make = PLAIN[name]
+        print_case(name, options, {}, run_plain(make))
+    sys.exit()
+
+import torch  # noqa: E402
 
 
 def tensor(shape, first):
@@ -178,10 +234,9 @@ def main():
     print("inline const std::map<std::string, OptimizerOracle>& optimizer_oracles() {")
     print("  static const std::map<std::string, OptimizerOracle> values = {")
     for name, (options, make, clip) in CASES.items():
-        numbers = [f"{v:.9g}" for v in run(make, clip)]
-        print(f'    {{"{name}", {{"{options}", {clip.get("norm", 0)}f, {clip.get("value", 0)}f, {{'.replace(" 0f", " 0"))
-        for i in range(0, len(numbers), 10):
-            print("      " + ", ".join(numbers[i:i + 10]) + ("," if i + 10 < len(numbers) else "}}},"))
+        print_case(name, options, clip, run(make, clip))
+    for name, (options, make) in PLAIN.items():
+        print_case(name, options, {}, run_plain(make))
     print("  };\n  return values;\n}\n// clang-format on\n\n}  // namespace bantam::testing")
 
 
