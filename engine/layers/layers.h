@@ -126,6 +126,14 @@ struct ChannelSliceOptions {
   std::int64_t begin = 0;
   std::int64_t end = 0;  ///< 0: the number of channels
 };
+/// A part of one axis, as NumPy's x[start:stop:step]. Negative axes and positions count from the end; positions outside
+/// the axis are none.
+struct SliceOptions {
+  int axis = 0;  ///< of a sample's shape
+  std::int64_t start = 0;
+  std::optional<std::int64_t> stop = std::nullopt;  ///< the position after the last one; nothing: the axis' end
+  std::int64_t step = 1;                            ///< at least 1
+};
 /// Channels of `groups` groups interleaved (Zhang et al., 2018), as PyTorch's ChannelShuffle.
 struct ChannelShuffleOptions {
   std::int64_t groups = 2;
@@ -195,6 +203,7 @@ LayerPtr zero_padding(PadOptions options);
 LayerPtr crop(PadOptions options);
 LayerPtr depth_to_space(DepthToSpaceOptions options = {});
 LayerPtr channel_slice(ChannelSliceOptions options);
+LayerPtr slice(SliceOptions options);
 LayerPtr channel_shuffle(ChannelShuffleOptions options = {});
 LayerPtr layer_norm(LayerNormOptions options = {});
 LayerPtr group_norm(GroupNormOptions options = {});

@@ -11,7 +11,7 @@ LayerReader read_conv2d, read_depthwise_conv2d, read_separable_conv2d, read_dens
     read_average_pool, read_global_average_pool, read_global_max_pool, read_dropout, read_spatial_dropout,
     read_drop_path, read_prelu, read_layer_scale, read_softmax, read_flatten, read_reshape, read_add,
     read_transposed_conv2d, read_upsample, read_zero_padding, read_crop, read_depth_to_space, read_channel_slice,
-    read_channel_shuffle, read_layer_norm, read_group_norm, read_instance_norm, read_concat, read_average,
+    read_slice, read_channel_shuffle, read_layer_norm, read_group_norm, read_instance_norm, read_concat, read_average,
     read_multiply, read_squeeze_excite;
 
 }  // namespace layers
@@ -55,7 +55,8 @@ Registry<Reader<LayerPtr>>& layer_kinds() {
                                                        {"zero_padding", read_zero_padding},  // padding.cpp
                                                        {"crop", read_crop},                  // padding.cpp
                                                        {"depth_to_space", read_depth_to_space},
-                                                       {"channel_slice", read_channel_slice},      // channels.cpp
+                                                       {"channel_slice", read_channel_slice},  // channels.cpp
+                                                       {"slice", read_slice},
                                                        {"channel_shuffle", read_channel_shuffle},  // channels.cpp
                                                        {"layer_norm", read_layer_norm},            // group_norm.cpp
                                                        {"group_norm", read_group_norm},

@@ -79,6 +79,20 @@ LayerValue write_channel_slice(GraphWriter& writer, const LayerInputs& layer) {
   return y;
 }
 
+/// In the order that is there: (C, H, W) or ours.
+LayerValue write_slice(GraphWriter& writer, const LayerInputs& layer) {
+  const auto& [axis, start, stop, step] = layer.options<SliceOptions>();
+  LayerValue& x = layer.value();
+  const int rank = x.shape.rank(), own = axis < 0 ? axis + rank : axis;
+  const bool first = x.order() == Order::channels_first && rank == 3;
+  const std::string input = first ? x.first : writer.channels_last(x);
+  LayerValue y{.shape = layer.output};
+  (first ? y.first : y.last) = writer.add(
+      "Slice", {input, writer.integers("starts", {start}), writer.integers("ends", {stop.value_or(x.shape[own])}),
+                writer.integers("axes", {first ? (own + 1) % 3 + 1 : own + 1}), writer.integers("steps", {step})});
+  return y;
+}
+
 /// In the order that is there: the channels' axis is cut in two, which change places.
 LayerValue write_channel_shuffle(GraphWriter& writer, const LayerInputs& layer) {
   const std::int64_t groups = layer.options<ChannelShuffleOptions>().groups;
@@ -117,9 +131,13 @@ std::string write_padding(GraphWriter& writer, std::string x, const Shape& image
 }
 
 LayerWriters image_writers() {
-  return {{"upsample", write_upsample},           {"zero_padding", write_padding_layer},
-          {"crop", write_padding_layer},          {"depth_to_space", write_depth_to_space},
-          {"channel_slice", write_channel_slice}, {"channel_shuffle", write_channel_shuffle}};
+  return {{"upsample", write_upsample},
+          {"zero_padding", write_padding_layer},
+          {"crop", write_padding_layer},
+          {"depth_to_space", write_depth_to_space},
+          {"channel_slice", write_channel_slice},
+          {"channel_shuffle", write_channel_shuffle},
+          {"slice", write_slice}};
 }
 
 }  // namespace bantam::onnx

@@ -1,5 +1,6 @@
 // What holds for every built-in layer, a row each: its gradient is its function's, recompute changes no bit, plans are
 // the truth to the byte, shapes that do not fit are refused, and its options are read. A new layer adds its rows.
+#include <numeric>
 #include <set>
 
 #include "bantam/base/error.h"
@@ -85,6 +86,12 @@ std::vector<Row> rows() {
       {"channel_slice", channel_slice({.begin = 1, .end = 3}), image, {6, 4, 2}},
       {"channel_slice to the end", channel_slice({.begin = 5}), {9}, {4}},
       {"channel_slice of what is read elsewhere", multiply(), {9}, {9}, -1, {channel_slice({.end = 9})}},
+      {"slice", slice({.axis = 0, .stop = 1}), image, {1, 4, 4}},
+      {"slice of features", slice({.axis = -1, .start = -4, .stop = -1}), {9}, {3}},
+      {"slice of columns", slice({.axis = 1, .start = 1, .stop = 3}), image, {6, 2, 4}},
+      {"slice, every second row", slice({.axis = 0, .start = 1, .stop = 9, .step = 2}), image, {3, 4, 4}},
+      {"slice, every third channel", slice({.axis = 2, .step = 3}), image, {6, 4, 2}},
+      {"slice of what is read elsewhere", multiply(), {9}, {9}, -1, {slice({.axis = 0})}},
       {"channel_shuffle", channel_shuffle(), image, image},
       {"channel_shuffle of features", channel_shuffle({.groups = 4}), {12}, {12}},
       {"global_average_pool", global_average_pool(), image, {4}},
@@ -188,6 +195,12 @@ std::vector<Misfit> misfits() {
        channel_slice({.end = 7}),
        {6},
        "channel_slice: channels 0 to 7 of 6; expected 0 <= begin < end <= 6"},
+      {"slice",
+       slice({.axis = 0, .start = 3, .stop = -4}),
+       {6, 2},
+       "slice: positions 3 to 2 of axis 0 of (6, 2) are none"},
+      {"slice of no axis", slice({.axis = -3}), {6, 2}, "slice: axis -3 of an input (6, 2)"},
+      {"slice backwards", slice({.axis = 0, .step = -1}), {6, 2}, "slice: step must be at least 1, got -1"},
       {"channel_shuffle",
        channel_shuffle({.groups = 4}),
        {2, 2, 6},
@@ -286,6 +299,8 @@ std::vector<Reading> readings() {
       {"depth_to_space: {order: channel_first}", {18, 18, 1}},
       {"channel_slice: {begin: 1, end: 3}", {9, 9, 2}},
       {"channel_slice: {begin: 1}", {9, 9, 3}},
+      {"slice: {axis: 1, start: -3, step: 2}", {9, 2, 4}},
+      {"slice: {stop: 1}", {1, 5}, 0, {7, 5}},
       {"channel_shuffle: {groups: 4}", kImage},
       {"global_average_pool: {}", {4}},
       {"global_max_pool:", {4}},
@@ -341,6 +356,24 @@ TEST_P(BuiltInLayers, GradientsAgreeWithTheFunction) {
         base, row.input.prepend(3), row.low, 1,
         [&](const Context& context, const Tensor& x) { return model.forward(context, x); }, 5e-3);
   }
+}
+
+// NumPy: np.arange(2 * 5 * 3).reshape(2, 5, 3)[:, 1:-1], [:, ::2], [:, :, -2:9:2] and [:, 3:].
+TEST_P(BuiltInLayers, SlicesKeepThePositionsThatNumPyKeeps) {
+  std::vector<float> values(2 * 5 * 3);
+  std::iota(values.begin(), values.end(), 0.0f);
+  const auto kept = [&](const SliceOptions& options) {
+    Graph graph({5, 3});
+    graph.add("slice", slice(options));
+    Model model(runtime(), device(), graph, {});
+    const Context context = model.context(Pass::evaluate);
+    return to_host<float>(model.forward(context, context.upload({2, 5, 3}, values.data())), context.stream);
+  };
+  using Values = std::vector<float>;
+  EXPECT_EQ(kept({.start = 1, .stop = -1}), (Values{3, 4, 5, 6, 7, 8, 9, 10, 11, 18, 19, 20, 21, 22, 23, 24, 25, 26}));
+  EXPECT_EQ(kept({.step = 2}), (Values{0, 1, 2, 6, 7, 8, 12, 13, 14, 15, 16, 17, 21, 22, 23, 27, 28, 29}));
+  EXPECT_EQ(kept({.axis = -1, .start = -2, .stop = 9, .step = 2}), (Values{1, 4, 7, 10, 13, 16, 19, 22, 25, 28}));
+  EXPECT_EQ(kept({.start = 3}), (Values{9, 10, 11, 12, 13, 14, 24, 25, 26, 27, 28, 29}));
 }
 
 /// The layer in the middle of a network that learns five classes.
