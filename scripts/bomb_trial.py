@@ -692,17 +692,28 @@ def npy(descr="<f4", shape="(1,)", data=b"", order="False"):
     return b"\x93NUMPY\x01\x00" + struct.pack("<H", len(head)) + head.encode() + data
 
 
-NPY = "format: npy, train_images: {0}/a.npy, train_labels: {0}/b.npy"
+NPY = "format: npy, train: {{images: {0}/a.npy, labels: {0}/b.npy}}, test: {{images: {0}/a.npy, labels: {0}/b.npy}}"
 for shape in ["(1000000000000,)", "(9223372036854775807,)", "(9223372036854775807, 9223372036854775807)", "(99999999999999999999,)", "(-1,)", "(1,)" * 3, "(0, 9223372036854775807, 2)", "(" + "1," * 20000 + ")", "(268435456, 0)"]:
     data_file(f"npy of shape {shape[:50]}", NPY, lambda folder, shape=shape: ((folder / "a.npy").write_bytes(npy(shape=shape)), (folder / "b.npy").write_bytes(npy("<i8", "(1,)", bytes(8)))))
 data_file("npy of a header of 4 GB", NPY, lambda folder: ((folder / "a.npy").write_bytes(b"\x93NUMPY\x02\x00\xff\xff\xff\xff"), (folder / "b.npy").write_bytes(npy("<i8", "(1,)", bytes(8)))))
 data_file("npy of text of 2^20 letters", NPY, lambda folder: ((folder / "a.npy").write_bytes(npy(shape="(4, 1)", data=bytes(16))), (folder / "b.npy").write_bytes(npy("<U1048576", "(4,)", bytes(16 << 20)))))
 data_file("npy of 16M text labels of one letter", NPY, lambda folder: ((folder / "a.npy").write_bytes(npy("|u1", shape="(8000000, 1)", data=bytes(8000000))), (folder / "b.npy").write_bytes(npy("|S2", "(8000000,)", b"".join(struct.pack(">H", 0x2121 + (i % 10000)) for i in range(8000000))))))
-IDX = "format: idx, train_images: {0}/a.idx, train_labels: {0}/b.idx"
+IDX = "format: idx, path: {0}"
+
+
+def idx_files(folder, images, labels, suffix=""):
+    for part in ("train", "t10k"):
+        (folder / f"{part}-images-idx3-ubyte{suffix}").write_bytes(images)
+        (folder / f"{part}-labels-idx1-ubyte").write_bytes(labels)
+
+
+
 for dims in [(0xFFFFFFFF,), (0xFFFFFFFF, 0xFFFFFFFF), (0xFFFFFFFF,) * 4, (0xFFFFFFFF,) * 255, (0, 0xFFFFFFFF, 0xFFFFFFFF), (1 << 20, 1 << 10, 1 << 10)]:
-    data_file(f"idx of extents {str(dims)[:40]}", IDX, lambda folder, dims=dims: ((folder / "a.idx").write_bytes(bytes([0, 0, 8, len(dims)]) + b"".join(struct.pack(">I", d) for d in dims)), (folder / "b.idx").write_bytes(bytes([0, 0, 8, 1]) + struct.pack(">I", dims[0]))))
+    data_file(f"idx of extents {str(dims)[:40]}", IDX, lambda folder, dims=dims: idx_files(
+        folder, bytes([0, 0, 8, len(dims)]) + b"".join(struct.pack(">I", d) for d in dims), bytes([0, 0, 8, 1]) + struct.pack(">I", dims[0])))
 for pack, suffix in ((gzip.compress, "gz"), (bz2.compress, "bz2"), (lzma.compress, "xz")):
-    data_file(f"idx of 2 GB of zeros in .{suffix}", IDX, lambda folder, pack=pack: ((folder / "a.idx").write_bytes(pack(bytes([0, 0, 8, 3]) + struct.pack(">III", 2000, 1024, 1024) + bytes(300 << 20)) if False else packed(pack)), (folder / "b.idx").write_bytes(bytes([0, 0, 8, 1]) + struct.pack(">I", 2000) + bytes(2000))))
+    data_file(f"idx of 2 GB of zeros in .{suffix}", IDX, lambda folder, pack=pack, suffix=suffix: idx_files(
+        folder, packed(pack), bytes([0, 0, 8, 1]) + struct.pack(">I", 2000) + bytes(2000), f".{suffix}"))
 
 
 def packed(pack, size=2 << 30):
@@ -917,9 +928,12 @@ def main():
             seconds, peak, code, written, text = measure(os.path.abspath(options.program), command, folder)
             text = text.replace(str(folder), "")
         over = (peak - size) / (1 << 20)
+        if image := re.match(r"image: .* of (\d+) x (\d+)", name):  # its own pixels, and a progressive JPEG's coefficients
+            over -= 5 * int(image.group(1)) * int(image.group(2)) / (1 << 20)
         raw = RAW_WORDS.search(text)
+        is_stale = name.startswith(("data: npy", "data: idx", "tar: ")) and re.search(r"(missing|unknown) key", text)
         faults = [what for what, holds in (("time", seconds > SECONDS), ("memory", over > MEBIBYTES),
-                                           ("output", code != 0 and written > MESSAGE_BYTES), ("signal", code < 0),
+                                           ("output", code != 0 and written > MESSAGE_BYTES), ("signal", code < 0), ("its configuration was not accepted", is_stale),
                                            (f"words: {raw.group(0) if raw else ''}", raw is not None)) if holds]
         count += 1
         failed += bool(faults)

@@ -61,6 +61,15 @@ std::optional<int> find_picture(GifFileType& gif) {
   }
 }
 
+/// Cuts `rest` to what a picture can need: codes that clear the table make no pixel, and cost their time. A code has at
+/// most 12 bits, and the shortest table holds a code for each code that clears it.
+void limit_picture(const GifImageDesc& place, std::span<const std::byte>& rest) {
+  constexpr std::size_t kBytesOfAPixel = 4, kAnyPicture = 65536;
+  const std::size_t pixels =
+      static_cast<std::size_t>(std::max(place.Width, 0)) * static_cast<std::size_t>(std::max(place.Height, 0));
+  rest = rest.first(std::min(rest.size(), kBytesOfAPixel * pixels + kAnyPicture));
+}
+
 /// Numbers of colours on the canvas: the transparent one, or 0, where the picture does not reach.
 std::vector<std::uint8_t> read_numbers(GifFileType& gif, ImageSize canvas, std::optional<int> transparent) {
   const GifImageDesc& place = gif.Image;
@@ -108,6 +117,7 @@ void decode_gif(std::span<const std::byte> file, Picture& out) {
   const std::optional<int> transparent = find_picture(*gif);
   const ImageSize canvas = canvas_of(*gif);
   check_enough_bytes("GIF", canvas, file.size());
+  limit_picture(gif->Image, rest);
   const std::vector<std::uint8_t> numbers = read_numbers(*gif, canvas, transparent);
   const ColorMapObject* colours = gif->Image.ColorMap != nullptr ? gif->Image.ColorMap : gif->SColorMap;
   out.reshape(canvas, transparent ? PixelLayout::rgba : PixelLayout::rgb, 8);

@@ -40,6 +40,16 @@ void require_free(const fs::path& folder) {
           fmt::format("{} holds a run already ({}); name another folder for the sweep", folder.string(), file));
 }
 
+/// Files that a killed process had begun to write.
+void remove_temporaries(const fs::path& folder) {
+  std::error_code error, ignored;
+  for (const fs::path& entry : folder_entries(folder, error)) {
+    const std::string name = entry.filename().string();
+    const bool is_ours = name.starts_with(fmt::format(".{}.", kPlan)) || name.starts_with(fmt::format(".{}.", kConfig));
+    if (is_ours && name.ends_with(".tmp")) fs::remove(entry, ignored);
+  }
+}
+
 /// What a folder's name may have on every file system; the rest becomes '_'.
 std::string as_file_name(const std::string& text) {
   constexpr std::size_t kMost = 100;
@@ -82,6 +92,7 @@ Sweep Sweep::create(SweepPlan plan, const fs::path& folder, const std::string& n
   make_folders(sweep.folder_);
   sweep.lock_ = std::make_unique<RunLock>(sweep.folder_);
   if (!folder.empty()) require_free(folder);  // with the lock: of two sweeps that begin at once, one has the folder
+  remove_temporaries(sweep.folder_);
   sweep.list_runs();
   sweep.write();
   return sweep;
@@ -91,6 +102,7 @@ Sweep Sweep::open(const fs::path& folder) {
   if (!is_there(folder / kPlan))
     throw DataError(fmt::format("--resume: {} holds no sweep (there is no {})", folder.string(), kPlan));
   auto lock = std::make_unique<RunLock>(folder);
+  remove_temporaries(folder);
   constexpr std::uint64_t kMost = 64 << 20;
   const std::string text = read_file(FolderFile{folder / kPlan}, kMost);
   std::string config = read_file(FolderFile{folder / kConfig}, kMost);

@@ -208,6 +208,7 @@ TEST(CapiFailingMemory, WholeRuns) {
   const Halves halves(32);
   const Owned<bantam_config> config = config_with(halves, {"train.epochs=1"});
   const Owned<bantam_engine> engine = made_engine();
+  const std::vector<bantam_array> batch = halves.batch();
   // Other threads save and log: what they allocate is freed, but not at once.
   fail_each_script(
       "train a run, open it", 150,
@@ -221,7 +222,6 @@ TEST(CapiFailingMemory, WholeRuns) {
         call(bantam_model_open(engine.get(), run.c_str(), nullptr, &opened));
         const Owned<bantam_model> model(opened);
         float outputs[64];
-        const std::vector<bantam_array> batch = halves.batch();
         call(bantam_model_predict(model.get(), batch.data(), BANTAM_INPUT_NETWORK, outputs, 64));
       },
       Left::anything, true);
