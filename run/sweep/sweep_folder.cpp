@@ -10,6 +10,7 @@
 
 #include "bantam/base/atomic_file.h"
 #include "bantam/base/error.h"
+#include "bantam/base/folder_entries.h"
 #include "bantam/base/json.h"
 #include "bantam/base/text.h"
 #include "bantam/run/train/json_fields.h"
