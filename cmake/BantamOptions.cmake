@@ -54,9 +54,7 @@ function(bantam_library name)
   list(REMOVE_ITEM sources ${ARG_ALONE} "")
   bantam_unity(sources ${name} ${sources})
   add_library(bantam_${name} STATIC ${sources} ${ARG_ALONE})
-  if(BANTAM_UNITY)  # GCC warns of classes with members of anonymous namespaces where a source is included
-    target_compile_options(bantam_${name} PRIVATE $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-Wno-subobject-linkage>)
-  endif()
+  bantam_unity_options(bantam_${name})
   add_library(bantam::${name} ALIAS bantam_${name})
   set_target_properties(bantam_${name} PROPERTIES CXX_VISIBILITY_PRESET hidden CUDA_VISIBILITY_PRESET hidden
     CXX_STANDARD 20 CXX_STANDARD_REQUIRED ON CXX_EXTENSIONS OFF POSITION_INDEPENDENT_CODE ON)

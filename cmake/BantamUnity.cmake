@@ -39,3 +39,10 @@ function(bantam_unity result name)
   endforeach()
   set(${result} ${unity} PARENT_SCOPE)
 endfunction()
+
+# bantam_unity_options(TARGET): GCC warns of classes with members of anonymous namespaces where their source is included.
+function(bantam_unity_options target)
+  if(BANTAM_UNITY)
+    target_compile_options(${target} PRIVATE $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-Wno-subobject-linkage>)
+  endif()
+endfunction()

@@ -43,7 +43,7 @@ std::vector<std::string> words_of(const std::string& text) {
 }
 
 /// Lines of at most `columns`, where words allow it; each but the first begins with `indent` spaces.
-std::string wrapped(const std::string& text, std::size_t columns, std::size_t indent = 0) {
+std::string wrapped_text(const std::string& text, std::size_t columns, std::size_t indent = 0) {
   std::string lines;
   std::size_t column = 0;
   for (const std::string& word : words_of(text)) {
@@ -107,13 +107,13 @@ std::string rest_of(const std::vector<Entry>& entries, std::size_t shown, const 
                     std::size_t columns) {
   const std::size_t space = name.find(' ');
   const std::string all = "`bantam help" + (space == std::string::npos ? "" : name.substr(space)) + "`";
-  if (shown >= entries.size()) return wrapped("More: " + all, columns);
+  if (shown >= entries.size()) return wrapped_text("More: " + all, columns);
   std::vector<std::string> names;
   for (std::size_t i = shown; i < entries.size(); ++i) {
     const std::string& entry = entries[i].name;
     names.push_back(entry.substr(0, entry.find(' ')));
   }
-  return wrapped(fmt::format("Also {}: {} explains all.", join(names, ", ", ", "), all), columns, 2);
+  return wrapped_text(fmt::format("Also {}: {} explains all.", join(names, ", ", ", "), all), columns, 2);
 }
 
 std::string listed(const std::vector<Entry>& entries, std::size_t shown, std::size_t columns) {
@@ -143,7 +143,8 @@ class BriefFormatter : public CLI::Formatter {
   std::string brief(const CLI::App& command, const std::string& name) const {
     std::string usage = make_usage(&command, name);
     usage.resize(usage.find_last_not_of('\n') + 1);
-    const std::string head = wrapped(command.get_description(), columns_) + wrapped(usage, columns_, 2) + "\n";
+    const std::string head =
+        wrapped_text(command.get_description(), columns_) + wrapped_text(usage, columns_, 2) + "\n";
     const std::string example = example_of(command);
     const std::vector<Entry> entries = entries_of(command);
     std::size_t shown = entries.size();

@@ -15,7 +15,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-enum StepTrack : int { kSteps = 1, kPhases = 2, kOperations = 3, kKernels = 4, kThreads = 5 };
+enum StepTrack : int { kStepTrack = 1, kPhaseTrack = 2, kOperationTrack = 3, kKernelTrack = 4, kThreadTracks = 5 };
 
 /// Collects events; times go in as nanoseconds, and out in the format's microseconds.
 class StepTraceWriter {
@@ -23,9 +23,9 @@ class StepTraceWriter {
   StepTraceWriter(const std::string& process, std::size_t threads) {
     name("process_name", 0, process);
     constexpr std::array<const char*, 4> kNames = {"steps", "phases", "operations", "kernels and gaps"};
-    for (std::size_t i = 0; i < kNames.size(); ++i) name("thread_name", kSteps + static_cast<int>(i), kNames[i]);
+    for (std::size_t i = 0; i < kNames.size(); ++i) name("thread_name", kStepTrack + static_cast<int>(i), kNames[i]);
     for (std::size_t t = 0; t < threads; ++t)
-      name("thread_name", kThreads + static_cast<int>(t), t == 0 ? "main thread" : fmt::format("worker {}", t));
+      name("thread_name", kThreadTracks + static_cast<int>(t), t == 0 ? "main thread" : fmt::format("worker {}", t));
   }
   void slice(int track, const std::string& name, std::int64_t begin, std::int64_t end, Json args = Json::object()) {
     if (end <= begin) return;
@@ -65,9 +65,9 @@ std::string operation_of(const StepSlice& slice) { return slice.owner.empty() ? 
 void add_kernels(StepTraceWriter& writer, const RecordedUpdate& update) {
   std::int64_t covered = update.begin_ns;
   for (const StepSlice& slice : update.slices) {
-    writer.slice(kKernels, "(gap)", covered, slice.begin_ns, {{"before", operation_of(slice)}});
+    writer.slice(kKernelTrack, "(gap)", covered, slice.begin_ns, {{"before", operation_of(slice)}});
     const std::string name = slice.device_kernel.empty() ? slice.kernel : readable_kernel(slice.device_kernel);
-    writer.slice(kKernels, name, slice.begin_ns, slice.end_ns,
+    writer.slice(kKernelTrack, name, slice.begin_ns, slice.end_ns,
                  {{"operation", operation_of(slice)},
                   {"phase", to_string(slice.phase)},
                   {"call", slice.kernel},
@@ -75,16 +75,16 @@ void add_kernels(StepTraceWriter& writer, const RecordedUpdate& update) {
                   {"flops", slice.work.flops}});
     covered = slice.end_ns;
   }
-  writer.slice(kKernels, "(gap)", covered, update.end_ns, {{"before", "the next step"}});
+  writer.slice(kKernelTrack, "(gap)", covered, update.end_ns, {{"before", "the next step"}});
 }
 
 void add_update(StepTraceWriter& writer, const RecordedUpdate& update, std::int64_t number) {
-  writer.slice(kSteps, fmt::format("step {}", number), update.begin_ns, update.end_ns);
+  writer.slice(kStepTrack, fmt::format("step {}", number), update.begin_ns, update.end_ns);
   add_runs(
-      writer, kPhases, update, [](const StepSlice& a, const StepSlice& b) { return a.phase == b.phase; },
+      writer, kPhaseTrack, update, [](const StepSlice& a, const StepSlice& b) { return a.phase == b.phase; },
       [](const StepSlice& slice) { return std::string(to_string(slice.phase)); });
   add_runs(
-      writer, kOperations, update,
+      writer, kOperationTrack, update,
       [](const StepSlice& a, const StepSlice& b) { return a.phase == b.phase && a.owner == b.owner; }, operation_of);
   add_kernels(writer, update);
 }
@@ -97,8 +97,8 @@ std::string step_trace_json(const StepProfile& profile) {
   std::int64_t number = profile.options.first_step;
   for (const RecordedUpdate& update : profile.recording.updates) add_update(writer, update, number++);
   for (const PartSpan& span : profile.recording.threads)
-    writer.slice(kThreads + span.thread, span.waits ? "waits for other threads" : "parts of a kernel", span.begin_ns,
-                 span.end_ns);
+    writer.slice(kThreadTracks + span.thread, span.waits ? "waits for other threads" : "parts of a kernel",
+                 span.begin_ns, span.end_ns);
   const Json trace = {{"displayTimeUnit", "ms"},
                       {"otherData",
                        {{"model", profile.model},
