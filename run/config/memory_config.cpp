@@ -98,7 +98,7 @@ MemoryConfig read_memory(ConfigMap map) {
   const ConfigNode budget = map.node(
       {"budget",
        "Bytes of the run's pool: what backward recomputes is chosen to fit, with the least extra work. 0: no budget; "
-       "auto: what a limit leaves, else the memory that is free on the device when the run begins.",
+       "auto: what a limit allows, else the memory that is free on the device when the run begins.",
        "1.5GiB | auto"},
       "0");
   if (!budget.is_text("auto")) memory.budget = budget.as_byte_size();  // else a decision sets it
