@@ -26,7 +26,7 @@ void add_bench_options(CLI::App& command, BenchOptions& options);
 StepGrid read_grid(const RunConfig& config, const BenchOptions& options, std::uint64_t bytes);
 /// One case a row: by precision, then recompute, then batch, then mode. `auto` as recompute (the default where there
 /// are bytes to fit and the configuration says nothing) is the policy of least work that fits what the configuration
-/// leaves the target's pool; a batch size that is `auto` is decided for the target. Throws ConfigError, and OutOfMemory
+/// allows the target's pool; a batch size that is `auto` is decided for the target. Throws ConfigError, and OutOfMemory
 /// where no batch fits.
 std::vector<StepCase> bench_cases(const RunConfig& config, const BenchOptions& options, const PlanTarget& target);
 /// Adds to a row whose recompute the program chose its predicted extra time beside the measured one, for which the step

@@ -95,11 +95,13 @@ MemoryConfig read_memory(ConfigMap map) {
       {"logical", "Splits a device into shares of these bytes, each a device of its own: cuda:1/0, cuda:1/1, ….",
        "{\"cuda:1\": [2GiB, 1GiB]}", "no device is split"},
       read_shares);
-  memory.budget = map.byte_size(
+  const ConfigNode budget = map.node(
       {"budget",
-       "Bytes of the run's pool: what backward recomputes is chosen to fit, with the least extra work. 0: no budget.",
-       "1.5GiB"},
-      0);
+       "Bytes of the run's pool: what backward recomputes is chosen to fit, with the least extra work. 0: no budget; "
+       "auto: what a limit allows, else the memory that is free on the device when the run begins.",
+       "1.5GiB | auto"},
+      "0");
+  if (!budget.is_text("auto")) memory.budget = budget.as_byte_size();  // else a decision sets it
   memory.on_oom = read_on_oom(map);
   map.finish();
   return memory;

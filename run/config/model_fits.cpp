@@ -64,7 +64,7 @@ void require_ignored(const RunConfig& config) {
                     *ignored, *ignored));
 }
 
-/// Throws where a stage fills masks' pixels with a number that is neither a class nor left out by the loss: it would make
+/// Throws where a stage fills masks' pixels with a number that is neither a class nor left out by the loss: it makes
 /// the loss NaN.
 void require_fills(const RunConfig& config, std::int64_t classes) {
   if (!config.data) return;

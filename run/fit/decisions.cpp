@@ -1,6 +1,7 @@
 // The table of decisions, a function or two for each row, and the walk.
 #include "bantam/run/fit/decisions.h"
 
+#include <algorithm>
 #include <filesystem>
 #include <system_error>
 
@@ -19,6 +20,13 @@ namespace bantam::run {
 namespace {
 
 bool always(const RunConfig&, const DecisionFacts&) { return true; }
+
+/// Whether the document says `auto` where the field has no word for it.
+bool says_auto(const RunConfig& config, std::string_view key) {
+  for (const auto& [path, value] : config.document.values())
+    if (path == key) return value == "auto";
+  return false;
+}
 
 // Reading has resolved `device: auto` and `precision: auto`.
 
@@ -77,6 +85,20 @@ PoolBytes pool_bytes(const RunConfig& config, const DecisionFacts& facts) {
   const bool here = config.device.is_cpu() || config.device.index < cuda_device_count();
   if ((facts.target.machine && here) || facts.fit.pool == 0) return {.bytes = free_pool_bytes(config), .free = true};
   return {.bytes = facts.fit.pool};
+}
+
+bool has_open_budget(const RunConfig& config, const DecisionFacts&) { return says_auto(config, "memory.budget"); }
+
+/// In whole MiB, which people can read.
+DocumentLines decide_budget(RunConfig& config, DecisionFacts& facts) {
+  constexpr std::uint64_t kMiB = 1u << 20;
+  const PoolBytes pool = pool_bytes(config, facts);
+  const std::uint64_t whole = std::max<std::uint64_t>(pool.bytes / kMiB, 1);
+  config.memory.budget = whole * kMiB;
+  facts.fit = plan_fit(config.memory, facts.target);
+  facts.log.messages.push_back(fmt::format("budget:      {}{}", format_byte_size(config.memory.budget),
+                                           pool.free ? ", of the memory that is free" : ""));
+  return {{"memory.budget", fmt::format("{}MiB", whole)}};
 }
 
 bool has_open_batch(const RunConfig& config, const DecisionFacts&) {
@@ -147,6 +169,7 @@ constexpr Decision kDecisions[] = {{"data", for_new_run, always, decide_data_key
                                    {"device", for_run, always, write_device},
                                    {"precision", for_run, always, write_precision},
                                    {"data.pipeline.cache", for_run, has_cache_of_ranks, decide_cache_of_ranks},
+                                   {"memory.budget", for_step, has_open_budget, decide_budget},
                                    {"data.pipeline.batch.size", for_step, has_open_batch, decide_batch_size},
                                    {"recompute", for_rank, has_open_recompute, decide_recompute},
                                    {"model.weights", for_run, has_open_weights, decide_weights}};

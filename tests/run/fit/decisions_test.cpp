@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "bantam/base/error.h"
+#include "bantam/run/fit/fitting.h"
 #include "tests/run/run_fixture.h"
 
 namespace bantam::run::decisions_test {
@@ -44,6 +45,25 @@ TEST_F(DecisionsTest, OnlyTheScopesThatAreAskedForAreDecided) {
   EXPECT_EQ(step.document.resolved_yaml().find("device: cpu"), open.document.resolved_yaml().find("device: cpu"));
   const RunConfig given = decide_step(open, measured_target(open), std::vector<std::int64_t>{7}, log);
   EXPECT_EQ(given.data->pipeline.batch_size, 7) << "a batch size that is named needs no decision";
+}
+
+TEST_F(DecisionsTest, ABudgetThatIsOpenIsWhatThereIs) {
+  DecisionLog log;
+  const RunConfig limited = tiny({"memory={budget: auto, limits: {cpu: 64.5MiB}}"});
+  EXPECT_EQ(limited.memory.budget, 0u);
+  const RunConfig decided = decided_alone(limited, log);
+  EXPECT_EQ(decided.memory.budget, 64u << 20) << "in whole MiB";
+  EXPECT_NE(decided.document.resolved_yaml().find("budget: 64MiB"), std::string::npos);
+  EXPECT_EQ(log.messages, std::vector<std::string>{"budget:      64.0 MiB"});
+  EXPECT_EQ(decided_alone(decided, log).memory.budget, decided.memory.budget) << "values that are decided stay";
+  const RunConfig free = decided_alone(tiny({"memory.budget=auto"}), log);
+  EXPECT_GT(free.memory.budget, 0u);
+  EXPECT_LE(free.memory.budget, free_pool_bytes(free) + (64u << 20)) << "give or take what others free meanwhile";
+  // On a card that is not here, its pool.
+  const RunConfig elsewhere = tiny({"device=cuda:0", "memory.budget=auto"});
+  const PlanTarget card = plan_target(elsewhere, find_device_profile("h200"));
+  const std::uint64_t pool = plan_fit(elsewhere.memory, card).pool;
+  EXPECT_EQ(decide(elsewhere, card, for_step, log).memory.budget, pool >> 20 << 20);
 }
 
 TEST_F(DecisionsTest, WhatEachRankDecidesIsOpenInTheDocumentOfAll) {
