@@ -215,6 +215,8 @@ std::vector<std::string> layers() {
         "depth_to_space",
         "{depth_to_space: {order: channel_first}}",
         "{channel_slice: {begin: 1, end: 3}}",
+        "{slice: {start: 1, stop: -2}}",
+        "{slice: {axis: 2, start: -3, stop: 9}}",
         "{channel_shuffle: {groups: 2}}",
         "{squeeze_excite: {units: 3}}",
         "{squeeze_excite: {units: 3, activation: silu, gate: hard_sigmoid}}"}) {
