@@ -7,21 +7,30 @@
 namespace bantam::kernels::cuda {
 namespace {
 
-/// f(z).
-template <class Function>
+/// y = f(z).
+template <class T, class Function>
 struct Normalise {
+  const T* x;
   AffineSource affine;
   Function f;
+  T* y;
 
   template <int N>
-  __device__ Affine<N> load(std::int64_t c) const {
+  __device__ Affine<N> start(std::int64_t c, std::integral_constant<int, N>) const {
     return affine.load<N>(c);
   }
   template <int N>
-  __device__ void apply(const Affine<N>& kept, float (&v)[N]) const {
+  __device__ Pack<T, N> load(std::int64_t at) const {
+    return load_pack<N>(x + at);
+  }
+  template <int N>
+  __device__ void apply(const Affine<N>& kept, const Pack<T, N>& loaded, std::int64_t at) const {
+    float v[N];
+    unpack<N>(loaded, v);
 #pragma unroll
     for (int n = 0; n < N; ++n) v[n] = kept.z(n, v[n]);
     apply_values(f, v);
+    repack<N>(v, y + at);
   }
 };
 
@@ -84,7 +93,7 @@ void normalise(const Exec& exec, const BatchNormShape& shape, DType dtype, const
   dispatch_floating(dtype, [&](auto tag) {
     using T = typename decltype(tag)::type;
     with_activation(activation, [&](auto f) {
-      const ChannelMap<T, Normalise<decltype(f)>> map{static_cast<const T*>(x), {affine, f}, static_cast<T*>(y)};
+      const Normalise<T, decltype(f)> map{static_cast<const T*>(x), affine, f, static_cast<T*>(y)};
       with_pack<T>([&](auto n) { map_rows<decltype(n)::value, kEarly>(exec, shape.rows, shape.channels, map); },
                    shape.channels, x, y);
     });
