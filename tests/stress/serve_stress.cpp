@@ -93,9 +93,9 @@ class LimitMover : public run::RunObserver {
       : counts_(counts), failure_(failure), random_(seed) {}
   ~LimitMover() override { end(); }
 
-  void on_begin(const run::RunBeginning& beginning) override {
+  void on_begin(const run::RunStart& start) override {
     stop_ = false;
-    thread_ = std::thread([this, &runtime = beginning.runtime] { move(runtime); });
+    thread_ = std::thread([this, &runtime = start.runtime] { move(runtime); });
   }
   void on_trained() override { end(); }
   /// Ends the thread; where the run has thrown before it was trained, too.
@@ -192,7 +192,7 @@ class Stress {
  public:
   Stress(fs::path folder, std::uint64_t seed)
       : folder_(std::move(folder)), seed_(seed), config_(written_config(folder_)), thrower_(counts_, seed + 100) {
-    run::train(config_, {.threads = 2, .run_dir = folder_ / "undisturbed"});
+    run::train(config_, {.threads = 2, .folder = folder_ / "undisturbed"});
     weights_ = read_file(folder_ / "undisturbed/weights.safetensors");
   }
 
@@ -225,11 +225,11 @@ class Stress {
         if (fs::exists(folder / "config.yaml")) {
           const run::RunDirectory begun = run::RunDirectory::open(folder);
           server.follow(folder);
-          run::train(run::read_run_config(begun.config(), {}), {.threads = 2, .resume = &begun, .observer = &mover},
-                     callbacks);
+          run::train(run::read_run_config(begun.config(), {}), {.threads = 2}, callbacks,
+                     {.observer = &mover, .resume = &begun});
         } else {
           server.follow(folder);
-          run::train(config_, {.threads = 2, .run_dir = folder, .overwrite = true, .observer = &mover}, callbacks);
+          run::train(config_, {.threads = 2, .folder = folder, .overwrite = true}, callbacks, {.observer = &mover});
         }
         done = true;
       } catch (const Thrown&) {

@@ -56,7 +56,7 @@ TEST_F(BenchTest, ARowIsACaseByPrecisionThenRecomputeThenBatch) {
   options.precisions = "float32,mixed_bfloat16";
   options.recompute = "none,all";
   options.modes = "planned";
-  const std::vector<StepCase> rows = bench_cases(config, options, 0);
+  const std::vector<StepCase> rows = bench_cases(config, options, plan_target(config, {}));
   ASSERT_EQ(rows.size(), 8u);
   for (std::size_t i = 0; i < rows.size(); ++i) {
     EXPECT_EQ(rows[i].batch, i % 2 == 0 ? 4 : 8) << i;
@@ -67,7 +67,8 @@ TEST_F(BenchTest, ARowIsACaseByPrecisionThenRecomputeThenBatch) {
 }
 
 TEST_F(BenchTest, WithoutFlagsThereIsTheConfigurationsOwnCase) {
-  const std::vector<StepCase> rows = bench_cases(tiny(), {.modes = "planned"}, 0);
+  const RunConfig config = tiny();
+  const std::vector<StepCase> rows = bench_cases(config, {.modes = "planned"}, plan_target(config, {}));
   ASSERT_EQ(rows.size(), 1u);
   EXPECT_EQ(rows[0].batch, 16);
   EXPECT_EQ(to_string(rows[0].recompute), "none");

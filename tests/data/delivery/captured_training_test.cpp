@@ -173,8 +173,10 @@ struct Training : Callback {
          .evaluate_every = evaluate_every,
          .mode = mode,
          .updates_a_launch = updates_a_launch,
-         .learning_rate =
-             [this](std::int64_t n) { return n == explodes_at ? 1e30f : 2e-3f + 1e-3f * std::cos(0.3f * float(n)); },
+         .schedules = UpdateSchedules{.learning_rate =
+                                          [this](std::int64_t n) {
+                                            return n == explodes_at ? 1e30f : 2e-3f + 1e-3f * std::cos(0.3f * float(n));
+                                          }},
          .first = {.epoch = epoch, .update = update},
          .look_every = look_every,
          .look = [this](std::int64_t update) { look(update); }});

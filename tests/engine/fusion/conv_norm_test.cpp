@@ -171,9 +171,9 @@ TEST_P(ConvNormTest, TrainsAsTheLayersApart) {
   const OptimizerOptions descent{.rule = sgd({.learning_rate = 0.05f})};  // Adam's steps have no size
   const Graph graph = small_network(true);
   const auto begin = trained(device(), {.precision = kHalf}, graph, 0);
-  auto fused = trained(device(), {.precision = kHalf}, graph, 3, sgd),
-       apart = trained(device(), {.precision = kHalf, .fusion = false}, graph, 3, sgd),
-       exact = trained(device(), {.fusion = false}, graph, 3, sgd);
+  auto fused = trained(device(), {.precision = kHalf}, graph, 3, descent),
+       apart = trained(device(), {.precision = kHalf, .fusion = false}, graph, 3, descent),
+       exact = trained(device(), {.fusion = false}, graph, 3, descent);
   for (std::size_t i = 0; i < begin.size(); ++i) {
     for (auto* end : {&fused[i], &apart[i], &exact[i]})
       for (std::size_t k = 0; k < end->size(); ++k) (*end)[k] -= begin[i][k];

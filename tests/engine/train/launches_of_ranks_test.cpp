@@ -98,16 +98,17 @@ Trained train(const ReplicaOptions& replicas, bool own, const Settings& settings
   Shares source(own);
   MemorySource validation({8, 8, 3}, 5, 9, 4);
   Trained trained;
-  TrainerOptions options{
-      .epochs = 2,
-      .evaluate_every = Duration::updates(5),
-      .mode = StepMode::planned,
-      .updates_a_launch = settings.launch,
-      .learning_rate =
-          [&](std::int64_t update) {
-            return update == settings.diverges_at && update > 0 ? 1e30f : 0.001f * static_cast<float>(1 + update % 7);
-          },
-      .look_every = settings.look_every};
+  TrainerOptions options{.epochs = 2,
+                         .evaluate_every = Duration::updates(5),
+                         .mode = StepMode::planned,
+                         .updates_a_launch = settings.launch,
+                         .schedules = UpdateSchedules{.learning_rate =
+                                                          [&](std::int64_t update) {
+                                                            return update == settings.diverges_at && update > 0
+                                                                       ? 1e30f
+                                                                       : 0.001f * static_cast<float>(1 + update % 7);
+                                                          }},
+                         .look_every = settings.look_every};
   if (settings.look_every > 0) options.look = [&](std::int64_t update) { trained.told.looked.push_back(update); };
   if (replicas.ranks != nullptr) options.agree = [](bool stops) { return stops; };
   Trainer trainer(step, source, &validation, options);

@@ -582,7 +582,7 @@ void add_updates(std::vector<WorkCase>& cases) {
                    [=](const Exec& e) { work::apply_update(e, UpdateKind::lamb, arena, {}, nullptr); },
                    (9 * 4 + 4 + 2) * 384, 0, KernelKind::pass, 2});
   cases.push_back({"publish_weights",  // masters read, copies written
-                   [=](const Exec& e) { meta::publish_weights(e, arena, {.elements = 10}, nullptr); },
+                   [=](const Exec& e) { work::publish_weights(e, arena, {.elements = 10}, nullptr); },
                    (4 + 2) * 384 + 8 * 10, 0});
   cases.push_back(
       {"clip_gradients", [=](const Exec& e) { work::clip_gradients(e, arena, nullptr, nullptr); }, 2 * 4 * 384, 0});
