@@ -21,7 +21,8 @@ import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 # Not for clang: GCC's own flags, its precompiled headers, and sanitizers, which slow parsing down.
-DROPPED = re.compile(r"-fexpensive-optimizations|-Winvalid-pch|-fsanitize=.*|-fno-sanitize.*|-Wno-(stringop-overflow|array-bounds)")
+DROPPED = re.compile(r"-fexpensive-optimizations|-Winvalid-pch|-fsanitize=.*|-fno-sanitize.*|--param=.*"
+                     r"|-Wno-(stringop-overflow|array-bounds|subobject-linkage)")
 
 
 def git(*words):
