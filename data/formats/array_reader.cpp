@@ -85,6 +85,11 @@ DatasetFacts ArrayReader::facts() const {
   return facts_;
 }
 
+std::vector<SampleField> ArrayReader::fields() const {
+  open();
+  return facts_.fields();
+}
+
 void ArrayReader::check(bool, int) const {
   open();
   for (const auto* array : {&images_, &labels_, &targets_})

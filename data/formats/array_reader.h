@@ -62,6 +62,7 @@ class ArrayReader : public SampleReader {
   std::shared_ptr<const SampleReader> read_alike(std::shared_ptr<const SampleReader> other) const override;
 
  private:
+  std::vector<SampleField> fields() const override;
   void open() const;
   bool has_classes() const;
   std::int64_t label_of(std::int64_t row) const;

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <mutex>
 #include <utility>
 
 #include <fmt/format.h>
@@ -203,16 +204,27 @@ std::int64_t images_to_read(const SplitSurvey& survey, const SurveyOptions& opti
   return std::min(size, std::max(kLeast, static_cast<std::int64_t>(options.most_bytes / each)));
 }
 
-/// Calls `work(reading, i, part)` for all of `samples`; what cannot be read is noted in the part.
+void add_counts(const std::vector<std::int64_t>& more, std::vector<std::int64_t>& counts) {
+  if (counts.size() < more.size()) counts.resize(more.size());
+  for (std::size_t c = 0; c < more.size(); ++c) counts[c] += more[c];
+}
+
+/// Calls `work(reading, i, part)` for all of `samples`; what cannot be read is noted in the part. The first part has
+/// the counts of all, since each would have one for every class.
 template <class Work>
 std::vector<Part> in_parts(const SampleReader& reader, const DatasetFacts& facts, std::int64_t samples, int threads,
                            const Work& work) {
   std::vector<Part> parts(static_cast<std::size_t>((samples + kGrain - 1) / kGrain));
+  std::mutex mutex;
+  std::vector<std::int64_t> counts;
   parallel_ranges(samples, kGrain, threads, [&](std::int64_t begin, std::int64_t end) {
     Part& part = parts[static_cast<std::size_t>(begin / kGrain)];
     Reading reading(reader, facts);
     for (std::int64_t i = begin; i < end; ++i) work(reading, i, part);
+    const std::lock_guard lock(mutex);
+    add_counts(std::exchange(part.counts, {}), counts);
   });
+  if (!parts.empty()) parts.front().counts = std::move(counts);
   return parts;
 }
 
@@ -226,8 +238,7 @@ void note_broken(const SampleReader& reader, std::int64_t index, Part& part, con
 }
 
 void add_part(const Part& part, SplitSurvey& survey, std::vector<ImageSize>& sizes) {
-  if (survey.class_counts.size() < part.counts.size()) survey.class_counts.resize(part.counts.size());
-  for (std::size_t c = 0; c < part.counts.size(); ++c) survey.class_counts[c] += part.counts[c];
+  add_counts(part.counts, survey.class_counts);
   for (const auto& [channels, files] : part.stored_channels) survey.stored_channels[channels] += files;
   for (const auto& [type, files] : part.types) survey.types[type] += files;
   survey.turned += part.turned;
