@@ -154,7 +154,7 @@ void EjectionSearch::shake_beside(std::size_t inserted) {
   put(buffer, ties_[random_.below(ties_.size())]);
 }
 
-// Of the placed ones in `order`: their keys, less `shift`, in order.
+// Lists the keys, less `shift`, of the placed buffers in `order`, in order.
 void EjectionSearch::list_edges(std::vector<Index>& order, const std::vector<Bytes>& keys, Bytes shift,
                                 std::vector<Edge>& edges) const {
   sort_again(order, keys);

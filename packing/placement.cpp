@@ -322,7 +322,7 @@ std::uint64_t SkylinePlacer::height_after(std::size_t place) const {
   return place + 1 < skyline_.size() ? skyline_[place + 1].height : kNone;
 }
 
-// Of equal values the earliest position.
+// Replaces the choice by a position of more value; of equal values the earliest position wins.
 void SkylinePlacer::Choice::consider(std::size_t other, double its_value) {
   if (its_value < value || (its_value == value && other > position)) return;
   position = other;

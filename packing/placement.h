@@ -103,7 +103,7 @@ class GapPlacer {
   std::vector<std::pair<std::uint64_t, std::uint64_t>> taken_;  // by neighbours: offsets and ends
 };
 
-/// What makes a waiting buffer the right one for a segment of the skyline: the largest sum wins.
+/// Rates how well a waiting buffer suits a segment of the skyline: the largest sum wins.
 struct SkylineWeights {
   double life = 1.0;  ///< times ln(lifetime)
   double size = 0.3;  ///< times ln(size)
@@ -162,7 +162,7 @@ class SkylinePlacer {
   std::vector<Index> least_upper_;                            // by block of positions: of those that wait
   std::vector<double> most_value_;
   std::vector<SkylineSegment> skyline_;
-  // Of a long skyline: heights and begins, the lowest on top, of segments that are there or were.
+  // Finds a long skyline's lowest segment: heights and begins, the lowest on top, of segments that are there or were.
   std::vector<std::pair<std::uint64_t, Index>> heap_;
   bool has_heap_;
 };

@@ -21,8 +21,8 @@ struct Budget {
   std::uint64_t goal = 0;      ///< a height that is good enough
   bool goal_is_exact = false;  ///< a capacity: a search does not stop a little above it
   std::int64_t used = 0;
-  /// Of searches side by side: after how many iterations one of them reached the goal. A search that has used more is
-  /// of no use any longer.
+  /// Searches side by side share this: after how many iterations one of them reached the goal. A search that has used
+  /// more is of no use any longer.
   std::atomic<std::int64_t>* solved_after = nullptr;
   double seconds_before = 0;        ///< used before this thread went on
   double begun = thread_seconds();  ///< the thread's time then

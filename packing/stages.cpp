@@ -30,7 +30,7 @@ struct Generosity {
 };
 constexpr Generosity kGenerosities[] = {{1.06, 0.1}, {1.03, 0.05}, {1.01, 0.1}, {1.0, 0.05}};
 
-/// What is packed: the buffers as they are, or boxes made of them by one of the rules; with the best placement so far.
+/// A problem that is packed: the buffers as they are, or boxes made of them by a rule; with the best placement so far.
 struct Subject {
   std::shared_ptr<const BoxJoiner> joiner;
   Problem problem;

@@ -28,7 +28,7 @@ constexpr std::string_view to_string(KernelPhase phase) {
   return names[static_cast<std::size_t>(phase)];
 }
 
-/// What bounds a kernel, as far as its contract tells: which share of the device's rates it can reach.
+/// A kernel's kind says what bounds it, as far as its contract shows: which share of the device's rates it can reach.
 enum class KernelKind : std::uint8_t {
   pass,         ///< streams its operands: element-wise work, norms, pooling, the update
   product,      ///< a GEMM: dense layers and 1x1 convolutions
@@ -45,7 +45,7 @@ struct KernelWork {
   /// the result can begin (a batch's statistics). An output that is null is not written. Partial sums of a call in its
   /// own workspace are not counted.
   std::int64_t bytes = 0;
-  /// Of convolutions and matrix products, a multiply-add as 2; the few operations an element of passes do not count.
+  /// Counts convolutions and matrix products, a multiply-add as 2; passes' few operations an element are left out.
   std::int64_t flops = 0;
   /// The same on tensor cores, with depths rounded up to whole steps (matrix_depth); 0: none runs on tensor cores.
   std::int64_t matrix_flops = 0;
@@ -83,7 +83,7 @@ class KernelLog {
   KernelPhase phase_ = KernelPhase::input;
 };
 
-/// What is logged within the scope belongs to `phase`. Does nothing without a log.
+/// Makes calls that are logged within the scope belong to `phase`. Does nothing without a log.
 class KernelPhaseScope {
  public:
   KernelPhaseScope(KernelLog* log, KernelPhase phase) : log_(log) {

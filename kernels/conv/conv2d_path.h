@@ -18,7 +18,7 @@ inline bool prefers_own_conv2d(const Conv2dShape& s, Conv2dPass pass) {
   return pixels <= 64 || (s.in_channels <= 4 && s.kernel_w >= 5);
 }
 
-/// Of a convolution that is neither a matrix product nor empty.
+/// The workspace bytes of a pass on the CPU; the convolution is neither a matrix product nor empty.
 inline std::size_t conv2d_workspace_rule(const Conv2dShape& s, DType dtype, Conv2dPass pass) {
   const std::size_t own = has_own_conv2d(s) ? plan_own_conv2d(s, dtype, pass).workspace_bytes() : 0;
   if (prefers_own_conv2d(s, pass)) return own;

@@ -24,7 +24,7 @@ struct OwnConv2dPlan {
   std::size_t workspace_bytes() const { return weights_bytes + x_bytes + y_bytes + packed_bytes + room_bytes; }
 };
 
-/// Of float images: what the kernels of a pass need beside packed weights.
+/// The bytes that the kernels of a pass need on float images, beside packed weights.
 inline std::size_t own_room_bytes(const Conv2dShape& s, Conv2dPass pass) {
   if (pass == Conv2dPass::forward) return plan_packed(forward_window(s)).workspace_bytes();
   if (pass == Conv2dPass::grad_weight) return plan_weight_gradient(forward_window(s)).workspace_bytes();

@@ -48,7 +48,7 @@ inline WindowConv forward_window(const Conv2dShape& s) {
   return v;
 }
 
-/// Of one axis, the positions i of x with (i + pad) mod stride == remainder, and the taps that read them: positions
+/// Lists, on one axis, the positions i of x with (i + pad) mod stride == remainder and taps that read them: positions
 /// first, first + stride, …; taps tap, tap + step, …. dx there is a convolution of dy with these taps, reversed.
 struct AxisPhase {
   AxisPhase(std::int64_t size, std::int64_t kernel, std::int64_t stride, std::int64_t dilation, std::int64_t pad,

@@ -19,7 +19,7 @@ std::int64_t read_elements(const Conv2dShape& s) {
   return s.batch * rows * columns * s.in_channels;
 }
 
-/// What each pass has in common: its operations, and the kind of its kernel.
+/// The work of any pass that moves `bytes`: the operations and the kind of kernel are the same for all three.
 KernelWork products(const Conv2dShape& s, std::int64_t bytes) {
   const bool is_product = s.kernel_h == 1 && s.kernel_w == 1 && s.groups == 1;
   const std::int64_t flops = conv2d_flops(s), depth = s.in_channels / std::max<std::int64_t>(s.groups, 1);
@@ -78,7 +78,7 @@ void conv2d_input_sums(const Exec& exec, const Conv2dShape& s, DType dtype, cons
 
 namespace {
 
-/// Of the pooled output and its winners, and, where two kernels run, of what lies between, written and read.
+/// The bytes of the pooled output and its winners, and, where two kernels run, of what lies between, written and read.
 std::int64_t pooled_bytes(const Exec& exec, const Conv2dShape& s, DType dtype, bool winners) {
   const std::int64_t pooled = pool_of_conv2d(s).y_elements();
   const std::int64_t between = conv2d_pool_supports(s, dtype, exec.device.kind) ? 0 : 2 * s.y_elements();

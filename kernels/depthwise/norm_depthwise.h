@@ -21,7 +21,7 @@ std::size_t norm_depthwise_workspace_bytes(const DepthwiseConv2dShape& shape, DT
 using NormDepthwiseForward = void(const Exec&, const DepthwiseConv2dShape& shape, DType dtype, const NormOperand& x,
                                   const void* w, void* y, const StatisticsOutput& statistics, Workspace);
 
-/// What backward reads; x, w, y and dy of the call's `dtype`, addresses aligned to 16.
+/// The operands that backward reads; x, w, y and dy of the call's `dtype`, addresses aligned to 16.
 struct NormDepthwiseInputs {
   NormOperand x;            ///< (batch, in_h, in_w, channels) with the first norm and its activation
   const void* w = nullptr;  ///< (3, 3, channels)
@@ -35,7 +35,7 @@ struct VectorGradients {
   float* dshift = nullptr;  ///< (channels), float32; null: not wanted
   bool accumulate = false;  ///< both are added to, not overwritten
 };
-/// What backward writes.
+/// The gradients that backward writes.
 struct NormDepthwiseGradients {
   void* dx = nullptr;       ///< like x.x, of the call's `dtype`, overwritten; aliases nothing
   float* dw = nullptr;      ///< (3, 3, channels), float32; null: not wanted

@@ -23,7 +23,7 @@ struct BiasShape {
 using BiasActivationForward = void(const Exec&, ActivationFunction f, const BiasShape&, DType dtype, const void* x,
                                    const void* b, void* y, std::uint8_t* mask);
 
-/// What the gradient reads: dy, and of forward the mask where f is piecewise, x and b where its gradient reads its
+/// The gradient reads dy, and from forward the mask where f is piecewise, x and b where its gradient reads its
 /// input (`activation_grad_reads_input`), else y.
 struct BiasActivationGradInputs {
   const void* dy = nullptr;

@@ -23,13 +23,13 @@ struct ChannelFactorShape {
 using ChannelFactorForward = void(const Exec&, const ChannelFactorShape&, DType dtype, const void* x, const float* s,
                                   void* y);
 
-/// What the gradient reads: x and dy of the call's `dtype`.
+/// The gradient reads these; x and dy are of the call's `dtype`.
 struct ChannelFactorGradInputs {
   const void* x = nullptr;
   const float* s = nullptr;
   const void* dy = nullptr;
 };
-/// What it writes; null: not wanted, but not both.
+/// The gradient writes these; a null one is not wanted, but not both are null.
 struct ChannelFactorGradients {
   void* dx = nullptr;       ///< `dtype`; may alias dy
   float* ds = nullptr;      ///< float32 (channels) or (1)

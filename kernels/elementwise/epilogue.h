@@ -1,4 +1,4 @@
-// What follows a convolution or a matrix product in inference, in one pass: bias, a sum, an activation.
+// An epilogue follows a convolution or a matrix product in inference, in one pass: bias, a sum, an activation.
 #pragma once
 
 #include <cstdint>

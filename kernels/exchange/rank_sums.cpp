@@ -1,4 +1,4 @@
-// What an exchange of sums accepts.
+// Checks which sums an exchange accepts, and counts the bytes of their spans.
 #include "bantam/kernels/exchange/rank_sums.h"
 
 #include <fmt/format.h>

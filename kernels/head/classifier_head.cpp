@@ -7,7 +7,7 @@
 namespace bantam::kernels {
 namespace {
 
-/// What the products and sums of the composed forward need at most at a time.
+/// The most scratch bytes that any product or sum of the composed forward needs; they run one after another.
 std::size_t composed_scratch(const ClassifierHeadShape& s, DType dtype) {
   std::size_t most = std::max(bias_grad_workspace_bytes(s.batch, s.hidden, DeviceKind::cpu),
                               bias_grad_workspace_bytes(s.batch, s.classes, DeviceKind::cpu));

@@ -33,7 +33,7 @@ struct ClassifierHeadWeights {
   const void* b2 = nullptr;  ///< (classes)
 };
 
-/// What the loss needs, and where it goes.
+/// The loss reads labels, divisor and upstream; `loss` and the ring's slot receive its results.
 struct ClassifierHeadLoss {
   const std::int32_t* labels = nullptr;  ///< (batch) in [0, classes); another makes the loss NaN
   float divisor = 1.0f;                  ///< *loss = Σ losses / divisor
@@ -43,7 +43,7 @@ struct ClassifierHeadLoss {
   const std::int32_t* slot = nullptr;    ///< device; null: 0
 };
 
-/// What backward reads of the forward. Both null where no gradients are made.
+/// Forward saves these for backward. Both are null where no gradients are made.
 struct ClassifierHeadSaved {
   void* dhidden = nullptr;    ///< (batch, hidden), `dtype`: the gradient of x·w1ᵀ + b1
   float* partials = nullptr;  ///< parts of the gradients of w2, b2 and b1, to be added in order

@@ -38,7 +38,7 @@ struct SoftmaxCrossEntropyOutputs {
 using SoftmaxCrossEntropyForward = void(const Exec&, const SoftmaxCrossEntropyShape&, DType dtype, const void* logits,
                                         const std::int32_t* labels, float divisor, const SoftmaxCrossEntropyOutputs&);
 
-/// What the gradient reads.
+/// The gradient reads these.
 struct SoftmaxCrossEntropyGradInputs {
   const void* logits = nullptr;                   ///< (batch, classes), of the call's `dtype`
   const std::int32_t* labels = nullptr;           ///< (batch) in [0, classes); another makes the loss NaN

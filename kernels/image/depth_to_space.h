@@ -12,7 +12,7 @@ namespace bantam::kernels {
 struct DepthToSpaceShape {
   std::int64_t batch = 0, h = 0, w = 0, channels = 0;  ///< channels of the wide image
   std::int64_t block = 1;
-  /// Of the deep image's channel axis: false: (block row, block column, channel). true: (channel, block row, block
+  /// Orders the deep image's channel axis: false: (block row, block column, channel). true: (channel, block row, block
   /// column).
   bool channel_first = false;
 

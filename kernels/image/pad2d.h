@@ -8,7 +8,7 @@
 
 namespace bantam::kernels {
 
-/// What stands beyond the edge: zeros, the edge's pixel, the image mirrored at the edge's pixel, or its other end.
+/// Says what lies beyond the edge: zeros, the edge's pixel, the image mirrored at the edge's pixel, or its other end.
 enum class EdgeMode : std::uint8_t { zeros, replicate, reflect, circular };
 
 /// x (batch, in_h, in_w, channels), y (batch, out_h(), out_w(), channels). Negative amounts crop, before the positive

@@ -28,7 +28,7 @@ struct ImageBatchShape {
   bool scales_channels() const { return channels <= kMostScaledChannels; }
 };
 
-/// What happens to one image: output (i, j) reads input (i + top, j + (flip ? out_w - 1 - j : j) …), exactly:
+/// Places one image: output (i, j) reads input (i + top, j + (flip ? out_w - 1 - j : j) …), exactly:
 /// row i + top, column (flip ? out_w - 1 - j : j) + left. Negative and too large positions are padding.
 struct ImagePlacement {
   std::int32_t image = 0;  ///< which image of `images`

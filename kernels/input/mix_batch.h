@@ -14,7 +14,7 @@ struct MixShape {
   std::int64_t batch = 0, height = 0, width = 0, channels = 0;
 };
 
-/// What sample b gets of its partner, sample batch - 1 - b; the middle sample of an odd batch stays.
+/// Says what sample b gets of its partner, sample batch - 1 - b; the middle sample of an odd batch stays.
 struct SampleMix {
   float share = 1.0f;  ///< of the sample itself in its target and, where the window is empty, in its pixels
   std::int16_t top = 0, left = 0, bottom = 0, right = 0;  ///< the window that gets the partner's pixels, ends excluded

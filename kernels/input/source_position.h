@@ -1,4 +1,4 @@
-// What a padded position reads. The same on the CPU and on CUDA.
+// Maps a padded position to the position that it reads, in the same way on the CPU and on CUDA.
 #pragma once
 
 #include "bantam/base/philox.h"  // BANTAM_HOST_DEVICE

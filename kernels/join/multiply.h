@@ -11,7 +11,7 @@ namespace bantam::kernels {
 /// y = a·b, `count` elements of `dtype` (float32, float16, bfloat16). y may alias a or b.
 using Multiply = void(const Exec&, std::int64_t count, DType dtype, const void* a, const void* b, void* y);
 
-/// What the gradients are computed from: a is read for db, b for da, each only there.
+/// The gradients are computed from these: a is read for db, b for da, each only there.
 struct MultiplyInputs {
   const void* a = nullptr;
   const void* b = nullptr;

@@ -1,4 +1,4 @@
-// What the gate's gradient keeps between its kernels.
+// The gate's gradient keeps these arrays in its workspace between its kernels.
 #pragma once
 
 #include "bantam/kernels/common/workspace_layout.h"

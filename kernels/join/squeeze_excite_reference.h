@@ -49,7 +49,7 @@ SqueezeExciteResult<T> squeeze_excite_forward(const SqueezeExciteShape& s, const
   return to;
 }
 
-/// Of y = w·x + b, from dy: dx[n, k] = Σ_r dy[n, r]·w[r, k], dw[r, k] = Σ_n dy[n, r]·x[n, k], db[r] = Σ_n dy[n, r].
+/// For y = w·x + b, from dy: dx[n, k] = Σ_r dy[n, r]·w[r, k], dw[r, k] = Σ_n dy[n, r]·x[n, k], db[r] = Σ_n dy[n, r].
 template <class T>
 struct DenseGradients {
   std::vector<T> dx, dw, db;

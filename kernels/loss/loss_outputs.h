@@ -1,4 +1,4 @@
-// What every loss kernel of this room reads beside its operands, and writes.
+// Every loss kernel of this folder reads a LossScale beside its operands, and writes LossOutputs.
 #pragma once
 
 #include <cstdint>

@@ -12,7 +12,7 @@
 
 namespace bantam::kernels {
 
-/// Of a part of a sample, or a sample.
+/// The sums of a part of a sample, or of a whole sample.
 struct LossTerms {
   double loss = 0;           ///< Σ of terms
   std::int32_t right = 0;    ///< positions or values that the model has right
@@ -23,7 +23,7 @@ inline constexpr std::int64_t kPositionsOfClassPart = 64;
 inline constexpr std::int64_t kValuesOfPart = 1024;
 inline constexpr std::int64_t kPositionsOfDicePart = 256;
 
-/// Of a sample; at least 1.
+/// The number of parts that a sample's items are cut into; at least 1.
 BANTAM_HOST_DEVICE constexpr std::int64_t loss_parts(std::int64_t items, std::int64_t part) {
   return items > part ? (items + part - 1) / part : 1;
 }
@@ -40,7 +40,7 @@ BANTAM_HOST_DEVICE constexpr std::int64_t loss_parts(const DiceLossShape& s) {
 /// Whether the mean's divisor of a sample must be counted before its gradient can be made.
 constexpr bool counts_labels_first(const ClassLossShape& s) { return s.has_ignored && s.positions > 1; }
 
-/// What all three have in their workspace: the parts' terms, and the samples' where a sample has several parts.
+/// All three losses have these sums in their workspace: the parts', and the samples' where a sample has several parts.
 struct LossSumsLayout {
   std::int64_t batch = 0, parts = 1;
 
@@ -61,7 +61,7 @@ struct LossSumsMemory {
   LossTerms* samples;
 };
 
-/// Of a sample's dice: I = Σ p·t, P = Σ p, T = Σ t of a class.
+/// The sums of a sample's dice for one class: I = Σ p·t, P = Σ p, T = Σ t.
 struct DiceSums {
   float both = 0, predicted = 0, target = 0;
 };
@@ -70,7 +70,7 @@ struct DiceGradient {
   float level = 0, slope = 0;
 };
 
-/// Of a dice loss: its parts' counts, sums of classes, and gradients.
+/// The bytes of a dice loss's scratch: its parts' counts, then the classes' sums by part, then their gradients.
 inline std::size_t dice_count_bytes(const DiceLossShape& s) {
   return static_cast<std::size_t>(s.batch * loss_parts(s)) * sizeof(LossTerms);
 }

@@ -56,7 +56,7 @@ struct ScoreShape {
   std::int32_t ignored = -1;  ///< as LabelCountShape's
 };
 
-/// What tells the positives, and how scores are made; one of the two.
+/// Says which rows are positive and how scores are made; one of the two is set.
 struct ScoreTruth {
   const std::int32_t* labels = nullptr;  ///< (rows): score = softmax(output), each class against the rest
   const float* targets = nullptr;        ///< (rows, classes): score = sigmoid(output), positive from 0.5 on

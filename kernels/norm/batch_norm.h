@@ -20,7 +20,7 @@ struct BatchNormShape {
 /// Scratch bytes for forward in training and for backward (the larger of the two); shape and target only.
 std::size_t batch_norm_workspace_bytes(const BatchNormShape& shape, DType dtype, DeviceKind target);
 
-/// What follows the normalisation x̂ = (x - mean)·inv_std: y = f(z), z = x̂·scale + shift, all in float32 with one
+/// Follows the normalisation x̂ = (x - mean)·inv_std with y = f(z), z = x̂·scale + shift, all in float32 with one
 /// rounding at the end.
 struct BatchNormAffine {
   const float* scale = nullptr;   ///< (channels), float32; null: 1
@@ -46,7 +46,7 @@ struct NormGradients {
   bool accumulate = false;  ///< dscale and dshift are added to, not overwritten
 };
 
-/// What inference normalises with.
+/// Inference normalises with these instead of the batch's own statistics.
 struct RunningStatistics {
   const float* mean = nullptr;      ///< (channels), float32
   const float* variance = nullptr;  ///< (channels), float32

@@ -27,7 +27,7 @@ struct Affine {
   }
 };
 
-/// What training forward computes: y (rows, channels), the rest (channels).
+/// The results of forward in training: y (rows, channels), the rest (channels).
 template <class T>
 struct BatchNormTraining {
   std::vector<T> y, mean, variance, inv_std;

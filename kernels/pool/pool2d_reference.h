@@ -58,7 +58,7 @@ std::vector<T> max_pool2d_grad_input(const Pool2dShape& s, const std::vector<T>&
   return dx;
 }
 
-/// What each window's sum is divided by: with `count_padding` the positions in an image that has its padding.
+/// Counts what each window's sum is divided by: with `count_padding` the positions in an image that has its padding.
 template <class T>
 std::vector<T> avg_pool2d_divisors(const Pool2dShape& s, bool count_padding) {
   std::vector<T> divisors(static_cast<std::size_t>(s.y_elements()), T(0));

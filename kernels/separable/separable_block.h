@@ -60,7 +60,7 @@ struct SeparableBlockWeights {
   const void* bias = nullptr;       ///< (out_channels); null without a bias (shape.bias). Backward does not read it
 };
 
-/// What backward reads. On CUDA x and dy are aligned to 16 bytes, codes to 4.
+/// The operands that backward reads. On CUDA x and dy are aligned to 16 bytes, codes to 4.
 struct SeparableBlockInputs {
   const void* x = nullptr;              ///< (batch, in_h, in_w, in_channels), of the call's `dtype`
   SeparableBlockWeights weights;        ///< those of forward
@@ -68,7 +68,7 @@ struct SeparableBlockInputs {
   const std::uint8_t* codes = nullptr;  ///< as forward wrote them; null where separable_block_code_bytes is 0
 };
 
-/// What backward writes. Weight gradients are float32.
+/// The gradients that backward writes. Weight gradients are float32.
 struct SeparableBlockGradients {
   void* dx = nullptr;         ///< like x, of the call's `dtype`, overwritten; null: not wanted
   ParameterTarget depthwise;  ///< (3, 3, in_channels); not null

@@ -1,5 +1,5 @@
-// What the CUDA kernels of the separable block support, and their scratch memory: pure functions of shapes, known also
-// where there is no CUDA.
+// Says what the separable block's CUDA kernels support, and their scratch memory: pure functions of shapes, known
+// also where there is no CUDA.
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,4 @@
-// What the backends of pruning and averaging share: when masks change, how many weights stay, which of four, how a rank
+// Backends of pruning and averaging share rules: when masks change, how many weights stay, which of four, how a rank
 // is found digit by digit, and an average's share of the new value.
 #pragma once
 

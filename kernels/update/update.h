@@ -62,14 +62,14 @@ struct UpdateControl {
   std::int32_t reserved = 0;
 };
 
-/// What became of an update.
+/// Says how an update ended.
 enum class UpdateOutcome : std::int32_t {
   done,
   skipped,  ///< a gradient was not finite
   halted    ///< not tried, as too many before it were skipped (UpdateArena::halt_after); nothing counts it
 };
 
-/// What is noted of one update, beside its metrics.
+/// The record of one update, beside its metrics.
 struct UpdateRow {
   float learning_rate = 0.0f;  ///< of group 0
   float gradient_norm = 0.0f;  ///< unscaled, before clipping

@@ -1,5 +1,5 @@
-// What the backends of the update share: how sums are cut (by granules only, so that the bits never change), groups'
-// values, and the update's bookkeeping.
+// Backends of the update share these rules: how sums are cut (every kSpanGranule elements only, so that the bits never
+// change), groups' values, and the update's bookkeeping.
 #pragma once
 
 #include <algorithm>
@@ -152,7 +152,7 @@ BANTAM_HOST_DEVICE inline void advance_update_control(UpdateControl& control) {
   control.loss_scale = control.loss_scale * 2.0f > 16777216.0f ? 16777216.0f : control.loss_scale * 2.0f;
 }
 
-/// What an update's row says of the learning rate; loaded before Σg² is known, so that nothing waits for it.
+/// Returns the learning rate for an update's row; loaded before Σg² is known, so that nothing waits for it.
 BANTAM_HOST_DEVICE inline float noted_learning_rate(const UpdateArena& arena) {
   return arena.rows != nullptr && arena.group_count > 0 ? arena.groups[0].learning_rate : 0.0f;
 }

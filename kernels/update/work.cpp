@@ -33,7 +33,7 @@ std::int64_t copies(const UpdateArena& arena) {
   return unless_null(arena.compute, bytes_of(elements - std::min(elements, arena.first_master), arena.compute_dtype));
 }
 
-/// Of one access to weights of matrices, which have masters all or none.
+/// The bytes of one access to weights of matrices, which have masters all or none.
 std::int64_t matrix_weights(const UpdateArena& arena, std::int64_t elements) {
   return arena.keeps_masters ? 4 * elements : bytes_of(elements, arena.compute_dtype);
 }

@@ -1,4 +1,4 @@
-// What bytes are for: categories, tags on every allocation, and the statistics that add up to the byte; and what an
+// Says what bytes are for: categories, tags on every allocation, and statistics that add up to the byte; and what an
 // allocator did, call by call (AllocationTrace), read back as events, or as intervals with their tags.
 #pragma once
 
@@ -33,7 +33,7 @@ struct CategoryBytes {
   }
 };
 
-/// What an allocation is for. `owner` is a name that outlives the allocator's use of it: a layer path interned by the
+/// Names an allocation's use. `owner` is a name that outlives the allocator's use of it: a layer path interned by the
 /// Runtime, or a literal. No copy is made.
 struct AllocationTag {
   Category category = Category::other;
@@ -64,7 +64,7 @@ struct MemoryStats {
   CategoryBytes by_category_at_peak;      ///< sums to peak_bytes
   /// Reserved for planned allocations and not in use: neither in use nor free for others.
   std::uint64_t arena_idle_bytes() const { return arena_bytes - arena_in_use_bytes; }
-  /// What of the pool any request may have: in use + free + the arena's idle bytes = the pool.
+  /// The part of the pool that any request may have: in use + free + the arena's idle bytes = the pool.
   std::uint64_t free_bytes() const { return pool_bytes - in_use_bytes - arena_idle_bytes(); }
   /// 1 - largest_free / free: 0 when all free memory is contiguous (or none is free).
   double fragmentation() const {

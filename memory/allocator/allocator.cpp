@@ -37,7 +37,7 @@ struct BfcAllocator::Impl {
   void set_limit(std::uint64_t limit_bytes);
   /// The live chunk at `address`; throws Error in the name of `call`.
   ChunkId live_chunk(const void* address, const char* call) const;
-  // Of planned allocations: below.
+  // These serve planned allocations; they are defined further down.
   bool reserve_pool(std::uint64_t bytes);
   bool reserve_arena(std::uint64_t bytes, Stream stream);
   bool release_arena();
@@ -455,7 +455,7 @@ const PlacementArena::Placed& BfcAllocator::Impl::live_place(const void* address
       fmt::format("{} of {} on {}: not the address of a live allocation: {}", call, address, options.name, why));
 }
 
-// What an allocator can tell: statistics, holders, wrong addresses, and whether its books agree with its chunks.
+// The functions from here on report: statistics, holders, wrong addresses, and whether the books agree with the chunks.
 
 ChunkId BfcAllocator::Impl::live_chunk(const void* address, const char* call) const {
   if (const ChunkId live = structure.find_live(address); live != kNoChunk) return live;
@@ -498,7 +498,7 @@ std::vector<Holder> BfcAllocator::Impl::holders() const {
   return sorted;
 }
 
-// What the structure holds live, with the planned allocations in place of the arena's chunk.
+// Sums up what the structure has live, with the planned allocations in place of the arena's chunk.
 BfcStructure::Totals BfcAllocator::Impl::totals() const {
   BfcStructure::Totals sum = structure.totals();
   if (arena.chunk() == kNoChunk) return sum;

@@ -125,7 +125,7 @@ class BfcStructure {
   /// The better of two, of which each may be kNoChunk.
   ChunkId better_fit(ChunkId a, ChunkId b) const;
   void make_room(std::size_t calls);
-  // What every call is made of is defined here, to be inlined: the calls would cost more than the work.
+  // Functions that every call is made of are defined here, to be inlined: the calls would cost more than the work.
   ChunkId new_chunk(std::uintptr_t address, std::size_t bytes) {
     ChunkId id = recycled_;
     if (id != kNoChunk) [[likely]]

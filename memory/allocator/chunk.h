@@ -34,7 +34,7 @@ struct alignas(64) Chunk {
 };
 static_assert(sizeof(Chunk) == 64);
 
-/// What only chunks that are free with state > 0 have; kept apart, for most programs never have one.
+/// The fields that only free chunks with state > 0 have; kept apart, for most programs never have one.
 struct DeferredFree {
   std::uint64_t ticket = 0;  ///< which free of its stream made it so
   ChunkId older = kNoChunk;  ///< neighbours in the state's list, by ticket

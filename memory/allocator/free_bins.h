@@ -51,7 +51,7 @@ class FreeBins {
   /// The smallest chunk of at least `bytes` (at least one granule), of equals the lowest address; kNoChunk where there
   /// is none.
   ChunkId best_fit(const std::vector<Chunk>& chunks, std::size_t bytes) const {
-    // Of the chunks in the request's own bin some may be too small; all above are large enough.
+    // Some chunks in the request's own bin may be too small; those in all bins above are large enough.
     const auto bin = static_cast<std::size_t>(bin_of(bytes));
     ChunkId found = kNoChunk;
     for (ChunkId at = roots_[bin]; at != kNoChunk;) {

@@ -6,7 +6,7 @@
 namespace bantam {
 namespace {
 
-// What of a segment serves `bytes` that lie at one of its ends: to the byte, or in whole pages.
+// Returns the bytes of a segment that serve `bytes` which lie at one of its ends: to the byte, or in whole pages.
 std::size_t used_of(const PageSegment& segment, std::size_t bytes, std::size_t page) {
   const std::size_t used = std::min(segment.bytes, bytes);
   return segment.costs ? used / page * page + (used % page != 0 ? page : 0) : used;

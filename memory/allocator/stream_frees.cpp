@@ -6,7 +6,7 @@ namespace bantam {
 StreamFrees::StreamFrees(BfcStructure& structure, std::unique_ptr<StreamOracle> oracle)
     : structure_(structure), oracle_(std::move(oracle)), slots_(1) {}
 
-// Of a party that is not known to be the only one.
+// Records that `state` uses the allocator. Streams are tracked one by one from the second state on.
 void StreamFrees::notice(FreeState state) {
   if (sole_ == kUnknown) sole_ = state;
   if (state != sole_) become_several();

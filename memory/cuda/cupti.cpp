@@ -55,7 +55,7 @@ struct Cupti {
   }
 };
 
-/// What came in, guarded: CUPTI calls back from threads of its own.
+/// The activities that came in, guarded: CUPTI calls back from threads of its own.
 struct Received {
   std::mutex guard;
   std::vector<DeviceActivity> activities;

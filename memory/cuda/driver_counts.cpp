@@ -1,4 +1,4 @@
-// What the driver counts, and whether a context exists. Nothing here makes a context.
+// Reads what the driver counts, and whether a context exists. Nothing here makes a context.
 #include <optional>
 #include <vector>
 
@@ -28,7 +28,7 @@ struct NvmlMemory {
 };
 constexpr unsigned int kNvmlMemoryVersion = sizeof(NvmlMemory) | (2u << 24);
 
-/// What of NVML counts memory.
+/// The functions of NVML that count memory.
 class MemoryCounts {
  public:
   MemoryCounts() {

@@ -71,13 +71,13 @@ std::string bus_of(int device) {
   return bus.data();
 }
 
-/// What of a GPU's NVLinks is known.
+/// The active NVLinks of one GPU, as far as they are known.
 struct Nvlinks {
   int active = 0;
   std::vector<std::string> peers;  ///< the bus names at the other ends: GPUs or switches
 };
 
-/// What of NVML tells of links.
+/// The functions of NVML that describe links.
 class LinkFacts {
  public:
   LinkFacts() {

@@ -93,7 +93,7 @@ enum class ProcessMemoryMethod : std::uint8_t {
 /// "driver", "card", "resident set".
 std::string_view to_string(ProcessMemoryMethod method);
 
-/// What a process uses on a device, its pools included. In bytes.
+/// The memory that a process uses on a device, its pools included. In bytes.
 struct ProcessMemory {
   std::uint64_t bytes = 0;
   ProcessMemoryMethod method = ProcessMemoryMethod::resident_set;

@@ -21,7 +21,7 @@ struct HostInfo {
 /// Reads /proc and /sys below `root` (tests pass a folder of their own). Never throws for absent files.
 HostInfo read_host_info(const std::string& root = "");
 
-/// What this process holds of the host's memory. Sizes in bytes; 0 where the system does not say.
+/// The host memory that this process uses. Sizes in bytes; 0 where the system does not say.
 struct HostProcess {
   std::uint64_t resident_bytes = 0;       ///< pages in memory, code and libraries included
   std::uint64_t peak_resident_bytes = 0;  ///< most of them since the process began

@@ -20,7 +20,7 @@ struct GpuLink {
 /// missing. Makes no context. Throws CudaError.
 std::vector<GpuLink> gpu_links();
 
-/// What tells a GPU from all others, on all hosts: "GPU-8f6b…". Makes no context. Throws CudaError, DeviceError.
+/// Returns a name that no other GPU has, on any host: "GPU-8f6b…". Makes no context. Throws CudaError, DeviceError.
 std::string gpu_identity(int device);
 
 /// "18 NVLinks, peer access", "PCIe host bridge, no peer access".

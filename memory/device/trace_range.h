@@ -6,7 +6,7 @@
 
 namespace bantam {
 
-/// What the thread calls within the scope stands under `name` in Nsight Systems and Nsight Compute (`--nvtx-include`).
+/// Puts the thread's calls within the scope under `name` in Nsight Systems and Nsight Compute (`--nvtx-include`).
 /// Ranges nest. Nothing on other devices than CUDA's; a few nanoseconds where no tool is attached.
 class TraceRange {
  public:

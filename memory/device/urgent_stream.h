@@ -8,7 +8,7 @@ namespace bantam {
 /// Owns the stream, which is non-blocking with respect to the legacy default stream.
 class UrgentStream {
  public:
-  /// Of a CUDA device. Throws DeviceError.
+  /// Creates the stream on a CUDA device. Throws DeviceError.
   explicit UrgentStream(Device device);
   ~UrgentStream();
   UrgentStream(const UrgentStream&) = delete;

@@ -24,7 +24,7 @@ ProcessLimit::ProcessLimit(ProcessLimitOptions options)
   check_fits(0);
 }
 
-// What everything together must stay within; 0: nothing.
+// Returns the bytes that everything together must stay within; 0: there is no such bound.
 std::uint64_t ProcessLimit::bound() const {
   return options_.limit_bytes != 0 || options_.shares.empty() ? options_.limit_bytes : options_.card_bytes;
 }

@@ -19,7 +19,7 @@ namespace bantam {
 inline constexpr std::uint64_t kLateReserve = 8u << 20;
 inline constexpr std::uint64_t kKernelReserve = kLateReserve + (10u << 20);
 
-/// What a device and its shares may hold. Sizes in bytes.
+/// The limits of a device and its shares. Sizes in bytes.
 struct ProcessLimitOptions {
   std::string name = "cpu";           ///< of the device, in messages
   std::uint64_t limit_bytes = 0;      ///< of the process on the device; 0: none
@@ -66,7 +66,7 @@ class ProcessLimit {
   void set_reservation(const std::string& name, std::uint64_t bytes);
   /// The lines, measured now. A question: nothing is noted or enforced.
   std::vector<OverheadLine> overhead() const;
-  /// What the pools have reserved together.
+  /// The bytes that all pools together have reserved.
   std::uint64_t pool_bytes() const;
 
   /// The limit for a pool that is about to be made; 0: none. Throws OutOfMemory where overhead uses all of the limit,
@@ -75,7 +75,7 @@ class ProcessLimit {
   /// A pool made with it, kept to it from now on.
   void attach(BfcAllocator& pool, int share);
 
-  /// Of the process on the device, or of a share's pool; 0: none.
+  /// Returns the limit of the process on the device, or of a share's pool; 0: none.
   std::uint64_t limit(int share) const;
   /// Changes it (0: no limit; not for shares). Lowering releases idle memory; where live memory, overhead or shares do
   /// not allow it, throws OutOfMemory with what is needed. Whatever it throws, the limits are as they were.
@@ -88,7 +88,7 @@ class ProcessLimit {
     BfcAllocator* allocator = nullptr;
     std::uint64_t limit_bytes = 0;  // the last one set on it
   };
-  /// What all pools have reserved, and a number that differs where any pool changed in between.
+  /// The bytes that all pools have reserved, and a number that differs where any pool changed in between.
   struct Reserved {
     std::uint64_t bytes = 0, changes = 0;
     bool operator==(const Reserved&) const = default;

@@ -51,7 +51,7 @@ std::unique_ptr<PagedSource> make_paged_host_source();
 
 /// Pages of CUDA devices are this large where their granularity allows it.
 inline constexpr std::size_t kCudaPage = std::size_t{2} << 20;
-/// Of the device's paged source; 0 where it has none.
+/// The page size of the device's paged source; 0 where it has none.
 std::size_t cuda_page_bytes(Device device);
 
 /// CUDA virtual memory of `device`, in pages of 2 MiB (or the device's own, where larger). Null where the device or the

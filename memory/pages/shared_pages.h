@@ -20,7 +20,7 @@ struct PageRange {
   std::uint64_t offset = 0;  ///< of the range, from the first page on
 };
 
-/// Of memory that a paged allocator of the device returned; elsewhere nothing can be exported.
+/// Finds the pages of memory that a paged allocator of the device returned; none elsewhere: it cannot be exported.
 PageRange pages_of(Device device, const void* address, std::uint64_t bytes);
 
 /// A descriptor of page `page` of the range, which the caller closes; -1 where there is none to be had. The memory
@@ -39,7 +39,7 @@ class ImportedPages {
   /// Maps the next page; false where that cannot be. The descriptor stays the caller's.
   bool add(int descriptor);
   bool complete() const { return mapped_ == pages_; }
-  /// Of a complete range: opens it for the device. False where the device cannot reach that memory.
+  /// Opens a complete range for the device. False where the device cannot reach that memory.
   bool open();
   std::byte* data() const { return reinterpret_cast<std::byte*>(address_); }
 

@@ -29,7 +29,7 @@ struct MemoryReport {
   std::uint64_t set_aside_bytes() const { return stats.arena_idle_bytes(); }
   /// Reserved, and in use by nobody.
   std::uint64_t cached_bytes() const { return stats.free_bytes(); }
-  /// What rounding requests up to 256 bytes costs.
+  /// The bytes that rounding requests up to 256 bytes costs.
   std::uint64_t rounding_bytes() const { return stats.in_use_bytes - stats.requested_bytes; }
   std::uint64_t overhead_bytes() const;
   std::uint64_t total_bytes() const { return overhead_bytes() + reserved_bytes(); }

@@ -1,4 +1,4 @@
-// What a library of convolutions brings, where the build has one: passes on blocks of images, on one thread each.
+// A ConvLibrary, in builds with one, supplies convolution passes on blocks of images, each run by one thread.
 #pragma once
 
 #include <cstdint>

@@ -15,8 +15,8 @@
 #include <immintrin.h>
 #endif
 
-// Of functions whose bits are CUDA's: a fused multiply-add would round once where CUDA's kernel rounds twice. Clang
-// does not fuse across statements.
+// Marks functions that must return CUDA's bits: a fused multiply-add would round once where CUDA's kernel rounds twice.
+// Clang needs no mark, as it does not fuse across statements.
 #if defined(__GNUC__) && !defined(__clang__)
 #define BANTAM_NO_FUSED_MULTIPLY_ADD __attribute__((optimize("fp-contract=off")))
 #else

@@ -1,4 +1,4 @@
-// What the CPU backend keeps between calls: a library's convolution kernels by shape, where the build has one.
+// The CPU backend keeps a library's convolution kernels by shape between calls, in builds that have such a library.
 #pragma once
 
 #include <array>

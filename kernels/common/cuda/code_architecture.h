@@ -1,4 +1,4 @@
-// What the running device code was compiled for: it may be older than the device.
+// The architecture that the running device code was compiled for: it may be older than the device's own.
 #pragma once
 
 namespace bantam::kernels::cuda {

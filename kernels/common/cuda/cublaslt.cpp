@@ -19,13 +19,13 @@ cudaDataType_t cuda_type(DType dtype) {
   return dtype == DType::bfloat16 ? CUDA_R_16BF : CUDA_R_32F;
 }
 
-/// What an address allows, at most 16: all that kernels ask for. Addresses in one arena differ only below that.
+/// Returns the alignment of `address`, at most 16: kernels need no more. Addresses in one arena differ only below that.
 std::uint32_t alignment_of(const void* address) {
   const int zeros = std::countr_zero(reinterpret_cast<std::uintptr_t>(address) | 16u);
   return 1u << zeros;
 }
 
-/// What cuBLASLt's choice for a problem is kept under.
+/// Returns the key under which cuBLASLt's choice for a problem is kept: the version and all that the choice depends on.
 std::string problem_of(std::size_t version, const GemmProblem& p, std::uint32_t a, std::uint32_t b, std::uint32_t c) {
   const char* after = p.adds_bias ? (p.clips ? " bias relu" : " bias") : (p.clips ? " relu" : "");
   return fmt::format("cublaslt {} {}>{} {}x{}x{} {}{} strides={},{},{} batch={},{},{},{} align={},{},{} workspace={}{}",
@@ -211,7 +211,7 @@ std::vector<cublasLtMatmulHeuristicResult_t> CublasLt::ranking(const Key& key, E
   return results;
 }
 
-/// What was chosen before; else the first of the ranking, or the fastest where timing is allowed now.
+/// Sets the entry's algorithm: an earlier choice; else the ranking's first, or the fastest where timing is allowed.
 void CublasLt::choose_algorithm(const Key& key, const Call& call, Entry& entry) const {
   const GemmProblem& problem = key.problem;
   if (problem.adds_bias) set_bias(entry, call.operands.bias);  // its alignment counts

@@ -141,7 +141,7 @@ std::unique_ptr<Cudnn::Entry> Cudnn::make_entry(const Conv2dShape& shape, DType 
   return entry;
 }
 
-/// What cuDNN's choice for a problem is kept under.
+/// Returns the key under which cuDNN's choice for a problem is kept: the version and all that the choice depends on.
 std::string Cudnn::problem_of(const Conv2dShape& s, DType dtype, Conv2dPass pass, std::size_t workspace_bytes) const {
   constexpr const char* kPasses[] = {"forward", "grad_input", "grad_weight"};
   return fmt::format(

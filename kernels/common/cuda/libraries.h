@@ -1,4 +1,4 @@
-// What the CUDA backend keeps between calls: cuBLASLt and cuDNN of one device, each loaded when first used, the
+// The CUDA backend keeps these between calls: cuBLASLt and cuDNN of one device, each loaded when first used, the
 // counters of kernels that finish what their blocks began, and what kernels are allowed.
 #pragma once
 
@@ -27,9 +27,9 @@ class Libraries final : public DeviceLibraries {
   CublasLt& cublaslt();
   /// Null where the library is missing: convolutions then use our own kernels.
   Cudnn* cudnn();
-  /// What the two were told to choose, or chose.
+  /// The algorithms of cuBLASLt and cuDNN: choices that the caller restored, and those made here.
   AlgorithmChoices& algorithms() { return algorithms_; }
-  /// Of the code that runs on the device (code_architecture.h): 900 for 9.0.
+  /// The architecture of the code that runs on the device (code_architecture.h): 900 for 9.0.
   int code_architecture();
   /// The device's limits for kernels.
   KernelLimits& kernel_limits() { return kernel_limits_; }

@@ -7,7 +7,7 @@
 
 namespace bantam::kernels::cuda {
 
-/// Of a block, declared and dynamic together.
+/// The shared memory, declared plus dynamic, that a block may use without asking CUDA for more.
 inline constexpr std::int64_t kUnaskedSharedBytes = 48 * 1024;
 
 /// Before a launch of `kernel` with `bytes` of dynamic shared memory; what it declares counts, too, so even a little

@@ -17,7 +17,7 @@ struct Images {
   std::int64_t image;  ///< elements of one
 };
 
-/// What all parts of a call share.
+/// The facts that all parts of a call share: shape, type, pass, plan and the library's kernels.
 struct Call {
   const Exec& exec;
   const Conv2dShape& shape;

@@ -14,7 +14,7 @@ namespace {
 
 bool is_empty(const Conv2dShape& s) { return s.x_elements() == 0 || s.y_elements() == 0; }
 
-/// What computes a pass of a convolution that is neither a matrix product nor empty.
+/// Chooses what computes a pass: the library's kernels, our own, or patches. Not for matrix products and empty shapes.
 struct Path {
   Path(const Exec& exec, const Conv2dShape& shape, DType dtype, Conv2dPass pass) : conv{shape, dtype, nullptr} {
     check_conv2d_type(dtype);

@@ -13,7 +13,7 @@
 namespace bantam::kernels::cpu {
 namespace {
 
-/// What all parts of a call share.
+/// The facts that all parts of a call share: shape, plan, kernels and operands.
 struct Call {
   const WindowConv& s;
   PackedPlan plan;
@@ -35,7 +35,7 @@ struct Slot {
   float* edge;          ///< a narrow panel's rows, widened with zeros
 };
 
-/// What a part computes at a time.
+/// The rows and columns of the result that a part computes at a time.
 struct Share {
   std::int64_t first_row, rows, first_column, columns;
 };

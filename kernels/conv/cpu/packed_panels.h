@@ -9,7 +9,7 @@
 
 namespace bantam::kernels::cpu {
 
-/// What an instruction set brings.
+/// The kernels of one instruction set, with the sizes of their panels and tiles.
 struct PanelKernels {
   std::int64_t width = 0;                              ///< filters of a whole panel: two vectors
   int most_pixels = 0;                                 ///< of a tile
@@ -23,7 +23,7 @@ struct PanelKernels {
   std::int64_t panel(std::int64_t used) const { return used > width / 2 ? width : width / 2; }
 };
 
-/// Of this processor: the same as long as the process lives.
+/// Returns the kernels for this processor: the same as long as the process lives.
 const PanelKernels& panel_kernels();
 
 /// Weights (filters, depth) become panels: (depth, width) each, one after the other, the last as narrow as what is

@@ -67,7 +67,7 @@ template <class Vector>
   return v < zero ? low : high;
 }
 
-/// What follows a complete sum: bias, residual, activation, each over the whole tile.
+/// Applies to complete sums what follows them: bias, residual and activation, each over the whole tile.
 template <class Vector, int R, int V>
 [[gnu::always_inline]] inline void follow_sum(const PackedTile& tile, Vector (&sum)[R][V]) {
   constexpr int kLanes = sizeof(Vector) / sizeof(float);

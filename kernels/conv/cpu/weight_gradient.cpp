@@ -11,7 +11,7 @@
 namespace bantam::kernels::cpu {
 namespace {
 
-/// What all parts of a call share.
+/// The facts that all parts of a call share: shape, plan, kernels, operands and workspace.
 struct Call {
   const WindowConv& s;
   WeightGradientPlan plan;

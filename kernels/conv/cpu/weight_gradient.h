@@ -14,8 +14,8 @@ struct WeightGradient {
   bool accumulate = false;  ///< dw is added to, not overwritten
 };
 
-/// Of the forward convolution `conv`. Workspace of plan_weight_gradient(conv). Nothing aliases. Bits depend on shapes
-/// only.
+/// Computes dw of the forward convolution `conv`. Workspace of plan_weight_gradient(conv). Nothing aliases. Bits depend
+/// on shapes only.
 void weight_gradient(const WindowConv& conv, const WeightGradient& operands, int threads, Workspace workspace);
 
 }  // namespace bantam::kernels::cpu

@@ -43,7 +43,7 @@ struct ImageMoments {
 #pragma unroll
     for (int j = 0; j < 8; ++j) origin[group * 32 + threadIdx.x % 4 * 8 + j] = to_float(pixel.v[j]);
   }
-  /// Of a lane's 8 channels, in shared memory.
+  /// Points to the origins of a lane's 8 channels, in shared memory.
   __device__ const float* origin_of(int group) const { return origin + group * 32 + threadIdx.x % 4 * 8; }
   /// Adds what a warp has of one tile: lane 4g + t channel 8t + g. All lanes.
   __device__ void add(int group, LaneSums& lane) {

@@ -36,7 +36,7 @@ __device__ void load_weights(const unsigned short* __restrict__ w, const ImageCo
   }
 }
 
-/// What a block does with the outputs that it stores: nothing more, moments of them, or bias and activation first.
+/// Selects what a block adds to storing its outputs: nothing, moments of them, or bias and activation before.
 enum class Extra : std::uint8_t { none, statistics, epilogue };
 struct Extras {
   PartMoments parts;           ///< Extra::statistics: block x writes part x

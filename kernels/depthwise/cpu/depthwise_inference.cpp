@@ -37,7 +37,7 @@ struct RowEpilogue {
 
 constexpr int kStripOutputs = 4;
 
-/// What an instruction set brings.
+/// The kernels of one instruction set, with the number of channels in its vectors.
 struct StripKernels {
   std::int64_t lanes;
   void (*strip[2])(const DepthwiseStrip&);   ///< of kStripOutputs, by stride - 1

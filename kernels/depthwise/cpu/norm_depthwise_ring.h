@@ -32,7 +32,7 @@ class Ring {
   std::int64_t block_, row_, lanes_;
 };
 
-/// What a thread's rings lie in.
+/// The tag of the thread scratch that a thread's rings lie in.
 struct RingScratch {};
 
 /// Calls part(row part, first channel, channels, ring's memory) for the parts of a plan. `outside`: rings that do not

@@ -54,7 +54,7 @@ template <class T, class V>
   return load_as<V>(values);
 }
 
-/// What a norm does, a channel, and where its relu ends (infinity, or 6).
+/// The values of a norm for each channel, and where its relu ends (infinity, or 6).
 struct NormVectors {
   const float* mean = nullptr;
   const float* inv_std = nullptr;

@@ -39,7 +39,7 @@ BANTAM_ROW_TARGET(SixteenLanes, 64, [[gnu::target("avx512f,avx512vl,avx512dq,avx
 #endif
 #undef BANTAM_ROW_TARGET
 
-/// What a call runs.
+/// The row functions that a call runs, all of one instruction set with vectors of `lanes` floats.
 template <class T>
 struct RowFunctions {
   std::int64_t lanes;

@@ -43,7 +43,7 @@ inline DepthwiseGather depthwise_gather(const DepthwiseConv2dShape& s, bool tran
   return g;
 }
 
-/// What a thread works on: channels c.. of one position of one image.
+/// The place that a thread works on: channels c.. of one position of one image.
 struct GatherPlace {
   std::int64_t image;
   int row, column, c;

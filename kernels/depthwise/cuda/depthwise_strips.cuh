@@ -1,4 +1,4 @@
-// What the depthwise kernels on CUDA that walk down strips share: a thread keeps N channels of a strip of columns.
+// Depthwise kernels on CUDA that walk down strips share this code: a thread keeps N channels of a strip of columns.
 #pragma once
 
 #include <algorithm>

@@ -34,7 +34,7 @@ struct NormGradient {
   }
 };
 
-/// What the pass reads and writes: `y` is the convolution's result, `dy` the gradient of the output of the norm and
+/// The operands of the pass: `y` is the convolution's result, `dy` the gradient of the output of the norm and
 /// clamp after it; `dx` receives dz, the gradient of the output of the norm before it, before its clamp.
 template <class T>
 struct BackwardOperands {

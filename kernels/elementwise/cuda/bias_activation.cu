@@ -68,7 +68,7 @@ void run_forward(const Exec& exec, const BiasShape& shape, const MaskedValues& v
   check_launch("bias_activation_forward_kernel");
 }
 
-/// What a thread keeps for its N channels.
+/// Keeps the bias of a thread's N channels in registers, loaded once for all rows.
 template <int N>
 struct KeptBias {
   float bias[N];

@@ -7,7 +7,7 @@
 namespace bantam::kernels::cuda {
 namespace {
 
-/// What a thread keeps for its N channels.
+/// Keeps the factors of a thread's N channels in registers, loaded once for all rows.
 template <int N>
 struct KeptFactors {
   float factor[N];

@@ -122,7 +122,7 @@ __device__ inline unsigned quad_bits(const DropoutShape& shape, std::int64_t qua
   return bits;
 }
 
-/// Of numbers [d, d + N), d a multiple of N.
+/// Draws the keep bits of numbers [d, d + N), d a multiple of N.
 template <int N>
 __device__ unsigned draw_bits(const DropoutShape& shape, std::int64_t d, std::int64_t s, std::int64_t update) {
   if constexpr (N < kQuad) {

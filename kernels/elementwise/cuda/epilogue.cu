@@ -12,7 +12,7 @@ struct KeptBias {
   float v[N];
 };
 
-/// What a thread has loaded of one row.
+/// The values that a thread has loaded of one row.
 template <class T, int N>
 struct LoadedRow {
   Pack<T, N> y, residual;

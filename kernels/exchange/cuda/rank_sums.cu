@@ -12,7 +12,7 @@ namespace {
 
 constexpr int kThreads = 512, kMostSpans = 4, kMostDepth = 12;
 
-/// What lies in the first bytes of a region. Counts rise by one an exchange, so that nothing has to be reset, and a
+/// Flags and counts in a region's first bytes. Counts rise by one an exchange, so that nothing has to be reset, and a
 /// recorded exchange can be repeated; a flag is up when it is not less than the count of the exchange.
 struct Words {
   unsigned ready[RankRegion::kMostBlocks][SumTree::kMostRanks];  // by others: their partial sums are there
@@ -107,7 +107,7 @@ __device__ __half times<__half>(__half factor, __half value) {
   return __hmul_rn(factor, value);
 }
 
-/// Of the type that is added in.
+/// Casts the factor to T, the type that sums are added in.
 template <class T>
 __host__ __device__ T factor_of(double factor) {
   return static_cast<T>(factor);

@@ -21,7 +21,7 @@ inline constexpr int kHiddenStages = kRows == 128     ? 4
 template <int kRows>
 inline constexpr int kFewHiddenStages = kRows == 128 ? 2 : 3;
 
-/// What one block multiplies: kRows samples by kHiddenTile units, 128 bytes of the inputs at a time.
+/// The tiles that one block multiplies: kRows samples by kHiddenTile units, 128 bytes of the inputs at a time.
 template <class T, int kRows, int kStages>
 struct HiddenTiles {
   static constexpr int kDepth = 128 / static_cast<int>(sizeof(T)), kUnits = static_cast<int>(kHiddenTile);

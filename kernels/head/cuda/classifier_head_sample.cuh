@@ -126,7 +126,7 @@ struct LossWeights {
   }
 };
 
-/// What a warp loads before the partial sums are ready. kRows: most samples of a warp.
+/// The values that a warp loads before the partial sums are ready. kRows: most samples of a warp.
 template <class T, int kUnits, int kClasses>
 struct LossWarp {
   static constexpr int kLogits = kClasses > 32 ? 2 : 1, kRows = 2;  // of a lane

@@ -1,5 +1,5 @@
 // Softmax on CUDA: a row is read by neighbouring lanes of a warp, few for short rows, or by a block where it is long.
-// What is read twice is in the caches the second time.
+// Elements that are read twice are in the caches the second time.
 #include "bantam/kernels/common/cuda/vectorized.cuh"
 #include "bantam/kernels/head/softmax.h"
 

@@ -8,7 +8,7 @@ namespace bantam::kernels::cuda {
 
 inline constexpr int kImageThreads = 256;
 
-/// What a thread's index is divided by: (image, row, column, pack of channels).
+/// The divisors that turn a thread's index into (image, row, column, pack of channels).
 struct ImageGrid {
   FastDivide by_packs, by_columns, by_rows;
   int channels;

@@ -13,7 +13,7 @@
 namespace bantam::kernels::cpu {
 namespace {
 
-/// Of each output column the one that it reads.
+/// Lists, for each output column, the input column that it reads, or -1 for zero.
 std::vector<std::int64_t> source_columns(const ImageViewShape& s) {
   std::vector<std::int64_t> columns;
   for (std::int64_t j = 0; j < s.width; ++j)

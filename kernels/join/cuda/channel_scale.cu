@@ -8,7 +8,7 @@
 namespace bantam::kernels::cuda {
 namespace {
 
-/// What the kernels need of the shape. blockIdx.x counts samples times `columns` columns of blockDim.x packs,
+/// The part of the shape that the kernels need. blockIdx.x counts samples times `columns` columns of blockDim.x packs,
 /// blockIdx.y parts of the positions.
 struct Places {
   std::int64_t positions, channels;

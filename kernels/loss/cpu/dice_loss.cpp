@@ -27,7 +27,7 @@ class Positions {
     if (in_.labels == nullptr) return in_.targets[row * s_.classes + c];
     return c == in_.labels[row] ? 1.0f : 0.0f;
   }
-  /// Of all classes; NaN where the label is none. Lives until the next call.
+  /// Returns the probabilities of all classes in a row; NaN where the label is none. They live until the next call.
   const std::vector<float>& probabilities(std::int64_t row) {
     logits_ = rows_.at(row);
     if (in_.labels == nullptr) {

@@ -5,7 +5,7 @@
 
 namespace bantam::kernels::cpu {
 
-/// Of the parts of sample `n`.
+/// Adds up the parts of sample `n`, in order.
 inline LossTerms sample_terms(const LossSumsLayout& layout, const LossTerms* parts, std::int64_t n) {
   LossTerms sample;
   for (const LossTerms* part = parts + n * layout.parts; part < parts + (n + 1) * layout.parts; ++part) {

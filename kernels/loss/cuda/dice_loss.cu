@@ -18,8 +18,8 @@ __device__ inline float target_of(const DiceLossShape& s, const DiceLossInputs& 
   return c == in.labels[row] ? 1.0f : 0.0f;
 }
 
-/// What a position's probabilities are made of: p = e^(l - top)·factor, with labels; 0 of a position that does not
-/// count, NaN of a label that is none.
+/// With labels, a position's probabilities are p = e^(l - top)·factor. The factor is 0 where the position does not
+/// count, NaN where its label is none.
 struct RowScale {
   float top = 0, factor = 0;
 };

@@ -19,7 +19,7 @@ constexpr std::int64_t kColumnBlock = 192;  // columns of B in a block: with kDe
 constexpr int kMaxRows = 12;                // rows of the tallest tile
 constexpr std::int64_t kRowBlock = 192;     // rows of an A that is packed, at once
 
-/// What an instruction set brings: tiles of up to `kRows` rows and 1 or 2 vectors of columns, and packing.
+/// Defines an instruction set's kernels: tiles of up to `kRows` rows and 1 or 2 vectors of columns, and packing.
 /// BANTAM_GEMM_TARGET(name, vector bytes, rows, attribute)
 #define BANTAM_GEMM_TARGET(Name, Bytes, Rows, Attribute)                                                        \
   struct Name {                                                                                                 \

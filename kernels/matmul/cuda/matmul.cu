@@ -18,7 +18,7 @@ constexpr int kDepth = 16;     // of the sum, at a time in shared memory
 constexpr int kThreads = 256;  // each has 4 × 4 elements of C
 constexpr int kEach = 4;
 
-/// What the kernel needs of a GemmProblem.
+/// The part of a GemmProblem that the kernel needs.
 struct Tiling {
   std::int64_t m, n, k, a_stride, b_stride, c_stride, column_tiles;
   bool transpose_a, transpose_b, accumulate;

@@ -1,4 +1,4 @@
-// What a batch norm does to eight values, for the kernels that must get the same bits of it.
+// Applies a batch norm to eight values, for the kernels that must get the same bits of it.
 #pragma once
 
 #include "bantam/kernels/common/cpu/float8.h"

@@ -15,7 +15,7 @@ namespace {
 constexpr std::int64_t kElementsOfPart = 32768;  // a multiple of eight: no byte of the mask has two writers
 constexpr int kValues = 6;                       // a channel's mean, factor and shift, for each operand
 
-/// What is applied to a channel of an operand, to values[0..3).
+/// Writes mean, factor and shift of an operand's channel to values[0..3); without a norm 0, 1, 0, which change nothing.
 void fill_channel(const NormOperand& operand, std::int64_t c, float* values) {
   values[0] = operand.normalised() ? operand.mean[c] : 0.0f;
   values[1] = operand.normalised() ? operand.inv_std[c] * scale_of(operand.affine, c) : 1.0f;

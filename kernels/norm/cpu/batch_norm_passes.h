@@ -31,7 +31,7 @@ inline void write_statistics(const StatisticsOutput& to, std::int64_t rows, std:
   if (to.running_variance) to.running_variance[c] = moved(to.running_variance[c], moments.variance * correction);
 }
 
-/// What backward reads of a normalised array, and the values a channel that z is made of.
+/// A normalised array that backward reads, and the values of each channel that z is made of.
 template <class T>
 struct Saved {
   const T* x;

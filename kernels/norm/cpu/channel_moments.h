@@ -8,7 +8,7 @@
 
 namespace bantam::kernels::cpu {
 
-/// What the moments of a part are gathered from. All values are taken relative to the first row (`origin`), so that a
+/// The values that a part's moments are gathered from, all relative to the first row (`origin`), so that a
 /// mean that is large beside the standard deviation costs no digits.
 template <class T>
 struct Samples {

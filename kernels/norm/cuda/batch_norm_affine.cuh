@@ -1,11 +1,11 @@
-// What a batch norm does to its input on the device, for the kernels that must get the same bits of it.
+// Applies a batch norm to its input on the device, for the kernels that must get the same bits of it.
 #pragma once
 
 #include "bantam/kernels/common/cuda/reduce/row_tiles.cuh"
 
 namespace bantam::kernels::cuda {
 
-/// What makes z of N channels.
+/// The values of N channels that z is computed with.
 template <int N>
 struct Affine {
   float mean[N], factor[N], shift[N];

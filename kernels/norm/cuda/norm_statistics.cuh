@@ -1,4 +1,4 @@
-// What batch norm keeps of a channel's moments: mean, inverse deviation, and the running statistics they move.
+// Batch norm keeps these of a channel's moments: mean, inverse deviation, and the running statistics they move.
 #pragma once
 
 #include "bantam/kernels/common/cuda/reduce/moments.cuh"
@@ -21,7 +21,7 @@ struct FinishStatistics {
   __device__ static float moved(float running, double batch, double rate) {
     return static_cast<float>((1.0 - rate) * running + rate * batch);
   }
-  /// What moves, read ahead.
+  /// The running statistics of a channel, read ahead so that nothing waits for them when its moments are there.
   struct Running {
     float mean, variance;
   };

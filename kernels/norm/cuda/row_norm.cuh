@@ -207,7 +207,7 @@ __device__ inline RowTerms<N> row_terms(const RowOperand<T>& norm, std::int64_t 
   return terms;
 }
 
-/// What a thread sums for dshift and dscale: over all rows of its block, a value each of its columns.
+/// A thread's sums for dshift and dscale: over all rows of its block, a value for each of its columns.
 template <int N, int kPacks>
 struct ColumnSums {
   float v[kPacks][2 * N] = {};

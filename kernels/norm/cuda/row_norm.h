@@ -5,7 +5,7 @@
 
 namespace bantam::kernels::cuda {
 
-/// What a norm's forward writes.
+/// The results that a norm's forward writes.
 struct GroupNormOutput {
   void* y = nullptr;         ///< null: not wanted
   float* mean = nullptr;     ///< (samples, groups); null: the operand's statistics are read

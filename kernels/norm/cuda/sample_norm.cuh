@@ -1,4 +1,4 @@
-// What a group norm of several positions does on CUDA: each sample is an array of rows whose channels' statistics
+// Group norms of several positions run on CUDA like this: each sample is an array of rows whose channels' statistics
 // differ from group to group. Blocks read whole rows, of many groups where those are narrow.
 #pragma once
 
@@ -45,7 +45,7 @@ struct SampleRows {
   }
 };
 
-/// What z of a sample's channels is made of.
+/// The values that z of a sample's channels is computed with.
 struct SampleAffine {
   SampleRows rows;
   const float *scale, *shift;
@@ -221,7 +221,7 @@ __global__ void __launch_bounds__(kTileThreads, 2)
   }
 }
 
-/// What dx of a group needs: the means of w = scale·dz and of w·x̂ over it, to means (samples, groups, 2).
+/// Computes what dx of a group needs: the means of w = scale·dz and of w·x̂ over it, to means (samples, groups, 2).
 __global__ void __launch_bounds__(kMapThreads)
     group_means_kernel(SampleRows rows, const float* scale, const float* partials, GroupThreads threads, float* means) {
   const std::int64_t all = rows.samples * rows.groups, group = min(threads.group(), all - 1);

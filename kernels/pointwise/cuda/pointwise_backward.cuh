@@ -17,7 +17,7 @@ struct PointwiseBackwardOperands {
   const float* totals;  ///< (2, out): Σ dz, Σ dz·x̂ of the norm after
 };
 
-/// What the input gradient of a norm is computed from besides dz, in shared memory: the terms of InputGradient.
+/// The terms of InputGradient in shared memory: a norm's input gradient is computed from them and dz.
 struct SharedGradient {
   float* mean;
   float* factor;
@@ -58,7 +58,7 @@ struct PointwiseBackwardTile {
   __device__ static int offset(int row, int chunk) {
     return PointwiseGradTile<kOut, kIn>::template offset<kChunks>(row, chunk);
   }
-  /// Of row `in` of the turned weights: rows are read two by two, eight apart.
+  /// The byte offset of a chunk in row `row` of the turned weights: rows are read two by two, eight apart.
   __device__ static int weight_offset(int row, int chunk) {
     return (row * (kOut / 8) + (chunk ^ ((row & 1) | (row >> 2 & 6)))) * 16;
   }

@@ -8,7 +8,7 @@
 namespace bantam::kernels::cuda {
 namespace {
 
-/// Of dynamic shared memory.
+/// The bytes of dynamic shared memory that a block uses.
 template <int kOut, int kDepth>
 int block_bytes(const PointwiseShape& s) {
   using Tile = PointwiseTile<kOut, kDepth>;

@@ -8,7 +8,7 @@
 
 namespace bantam::kernels::cuda {
 
-/// What a launch's blocks receive besides the tensors.
+/// The arguments that a launch's blocks receive besides the tensors.
 struct WarpgroupCut {
   std::int64_t rows;  ///< of y
   int in, out;        ///< columns of x and y

@@ -21,7 +21,7 @@ constexpr std::array<std::uint32_t, 256> make_spread() {
 }
 inline constexpr std::array<std::uint32_t, 256> kSpread = make_spread();
 
-/// What is stored for v in a T, as float.
+/// Rounds v to T and returns it as float: the value that memory receives.
 template <class T>
 [[gnu::always_inline]] inline Float8 as_stored(Float8 v) {
   if constexpr (sizeof(T) == sizeof(float)) return v;

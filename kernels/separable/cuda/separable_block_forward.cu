@@ -9,8 +9,8 @@
 namespace bantam::kernels::cuda {
 namespace {
 
-/// Of a grid: about what an H200 runs at once (4 a multiprocessor). A block continues with the unit that many further,
-/// and loads weights once.
+/// A grid has at most as many blocks as an H200 runs at once (4 a multiprocessor). A block continues with the unit that
+/// many further, and loads weights once.
 constexpr int kMostBlocks = static_cast<int>(4 * kReferenceMultiprocessors);
 
 template <class T, int kFolded, int kSteps, int kPool>

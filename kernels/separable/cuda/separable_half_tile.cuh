@@ -1,4 +1,4 @@
-// What the separable block's half forward keeps in shared memory: both weights as the lanes of its products hold them,
+// The separable block's half forward keeps in shared memory both weights, as the lanes of its products hold them,
 // and the input rows of a unit.
 #pragma once
 

@@ -26,8 +26,8 @@ struct MomentPointers {
   float* partials;
 };
 
-/// What a block covers: windows in rows [window_begin, window_end), and rows of x from x_begin on (which may lie in the
-/// padding), of which [read_begin, read_end) exist.
+/// A block covers this band: windows in rows [window_begin, window_end), and rows of x from x_begin on (which may lie
+/// in the padding), of which [read_begin, read_end) exist.
 struct MomentBand {
   int window_begin, windows, x_begin, x_rows, read_begin, read_end;
   __device__ MomentBand(const MomentGeometry& g, int band) {

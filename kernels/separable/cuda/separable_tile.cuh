@@ -38,7 +38,7 @@ struct TileGeometry {
   FastDivide by_conv_w, by_out_w, by_chunks;  ///< chunks: 8 output channels
 };
 
-/// What a block covers, the same for each of its images. dz rows reach past the rows it owns by what dx reads.
+/// The rows that a block covers, the same for each of its images. dz rows reach past those it owns by what dx reads.
 struct TileBand {
   int in_begin, in_end, own_begin, own_end, dz_begin, dz_end, x_begin, x_end;
   int cell_begin, cells;  ///< rows of dy that dz rows come from: the first, and positions in all

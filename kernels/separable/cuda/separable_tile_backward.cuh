@@ -6,7 +6,7 @@
 
 namespace bantam::kernels::cuda {
 
-/// What the tile kernel reads and writes. `partials` (bands · image parts, gradients of separable_gradient_elements).
+/// The tile kernel's operands. `partials` (bands · image parts, gradients of separable_gradient_elements).
 template <class T>
 struct TilePointers {
   const T *x, *w_depthwise, *w_pointwise, *dy;

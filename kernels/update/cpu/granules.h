@@ -75,14 +75,14 @@ inline float* weights_of(const UpdateArena& arena, std::int64_t granule, float (
   return values;
 }
 
-/// What a rule moves: kSpanGranule elements of each. Slots that the rule does not keep may be null.
+/// The arrays that a rule moves, kSpanGranule elements of each. Slots that the rule does not keep may be null.
 struct Granule {
   float* w;
   const float* gradient;  // to be multiplied by gradient_factor
   float* slots[kMostUpdateSlots];
 };
 
-/// Of granule number `granule`.
+/// Collects one block of kSpanGranule elements as floats; narrow or clipped values are copied to the caller's buffers.
 inline Granule granule_at(const UpdateArena& arena, const UpdateControl& control, std::int64_t granule,
                           GranuleRoom& room) {
   Granule q{
@@ -104,7 +104,7 @@ inline void store_compute(const UpdateArena& arena, ArenaSpan span, std::int64_t
   narrow(arena.compute_dtype, w, element(arena.compute, arena.compute_dtype, at), kSpanGranule);
 }
 
-/// What rules compute with on the CPU. Their files are compiled with -fno-math-errno and -fno-trapping-math, which
+/// The arithmetic of rules on the CPU. Their files are compiled with -fno-math-errno and -fno-trapping-math, which
 /// change no value: with them GCC vectorises roots and selects.
 struct CpuMath {
   static float root(float x) { return std::sqrt(x); }

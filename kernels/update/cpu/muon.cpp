@@ -17,7 +17,7 @@ const ArenaSpan& span_of(const UpdateArena& arena, const SpanChunk& chunk) {
   return arena.spans[arena.span_of_granule[chunk.granule]];
 }
 
-/// Of a granule; writes u to slot 1.
+/// Moves the momentum in slot 0 of kSpanGranule elements; writes u to slot 1.
 void move_momentum(const UpdateGroup& group, float factor, bool nesterov, const Granule& q) {
   const float beta = group.beta1, own = nesterov ? 1.0f - beta : 0.0f, momentum = nesterov ? beta : 1.0f;
 #pragma omp simd

@@ -59,7 +59,7 @@ constexpr MoveGranules mover() {
   }
 }
 
-/// Of each UpdateKind; null: in passes of its own.
+/// The function of each UpdateKind that moves weights; null: the kind's rule needs norms and runs in passes of its own.
 constexpr MoveGranules kMovers[] = {
 #define BANTAM_MOVER(name, Rule, decoupled) mover<rules::Rule<CpuMath>>(),
     BANTAM_UPDATE_RULES(BANTAM_MOVER)

@@ -1,4 +1,4 @@
-// What kernels of the update share beside the rules: sums over a block in a fixed order, and running statistics.
+// Kernels of the update share these beside the rules: sums over a block in a fixed order, and running statistics.
 #pragma once
 
 #include "bantam/kernels/common/cuda/vectorized.cuh"

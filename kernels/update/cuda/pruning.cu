@@ -14,7 +14,7 @@ constexpr std::uint32_t kAllKept = 0x01010101u;
 
 __device__ inline std::uint32_t magnitude(float w) { return __float_as_uint(w) & 0x7fffffffu; }
 
-/// What of four neighbours is kept: a byte each, as masks have it.
+/// Whether weight k of four neighbours is kept: `mask` has a byte for each.
 __device__ inline bool kept(std::uint32_t mask, int k) { return (mask >> (8 * k) & 0xffu) != 0; }
 
 __device__ inline void zero_masked(std::uint32_t mask, float* values, std::int64_t quad) {

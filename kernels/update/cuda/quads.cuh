@@ -42,7 +42,7 @@ __device__ inline Quad wide_gradient(const GradientQuad& gradient, DType dtype, 
   return wide;
 }
 
-/// Of wide_gradient; not used by forms that cut nothing.
+/// The `limit` that wide_gradient needs; 0, and not used, for forms that cut nothing.
 template <GradientForm kForm>
 __device__ inline float limit_of(const UpdateArena& arena, float gradient_factor) {
   return kForm == GradientForm::clipped ? gradient_limit(arena, gradient_factor) : 0.0f;
@@ -85,7 +85,7 @@ __device__ inline void store_weights(const UpdateArena& arena, const ArenaSpan& 
   if (arena.compute != nullptr && span.compute_copy) store_compute(arena, quad, w);
 }
 
-/// What a rule of kSlots slots reads of four elements.
+/// The operands of four elements that a rule of kSlots slots reads.
 template <int kSlots>
 struct QuadState {
   GradientQuad g;
@@ -121,7 +121,7 @@ struct QuadState {
   }
 };
 
-/// What rules compute with on CUDA.
+/// The arithmetic of rules on CUDA.
 struct CudaMath {
   /// Within a unit in the last place, in one instruction; √ as IEEE rounds it costs a dozen and a branch, and is a
   /// quarter of what Adam computes. Likewise __fdividef, within two units (of divisors up to 2^126).

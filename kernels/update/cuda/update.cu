@@ -26,7 +26,7 @@ constexpr int kApplyBlocks = 6, kNarrowApplyBlocks = 5;
 #endif
 static_assert(kQuadsOfGranule == kWarp, "a warp reads one granule");
 
-/// What `begin_update` adds up, and by how many of the grid's blocks.
+/// The sums that `begin_update` adds up, and by how many of the grid's blocks.
 struct GradientSums {
   PartialSums partial;
   PartialSumGranules granules;  // of the partial sums
@@ -179,7 +179,7 @@ constexpr ApplyKernels apply_kernels() {
   }
 }
 
-/// Of each UpdateKind.
+/// The kernels of each UpdateKind, one for each GradientForm.
 const ApplyKernels kApplyKernels[] = {
 #define BANTAM_APPLY_KERNELS(name, Rule, decoupled) apply_kernels<rules::Rule<CudaMath>>(),
     BANTAM_UPDATE_RULES(BANTAM_APPLY_KERNELS)
