@@ -11,7 +11,7 @@ namespace bantam::planner {
 
 /// How boxes are joined.
 struct JoinRules {
-  double most_waste = 0.05;     ///< of a join: the empty share of what it makes, above which nothing is joined
+  double most_waste = 0.05;     ///< nothing is joined where the empty share of the result would be above this
   double alike = 0.1;           ///< sizes that differ by less than this share count as about the same
   std::uint64_t most_live = 0;  ///< no join makes the boxes alive at one time need more
 };

@@ -8,7 +8,7 @@
 namespace bantam::planner {
 namespace {
 
-constexpr std::int64_t kPushWeight = 5;  // of a buffer of mean area, a twentieth
+constexpr std::int64_t kPushWeight = 5;  // a twentieth of a buffer of mean area
 constexpr std::int64_t kFixed = 30;      // what a look at any buffer costs, in neighbours (measured)
 constexpr int kShakes = 4;               // after each insertion that pushed others out
 constexpr std::int64_t kNoEdge = std::numeric_limits<std::int64_t>::max();

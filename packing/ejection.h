@@ -49,7 +49,7 @@ class EjectionSearch {
   };
   struct Spot {
     Bytes offset;
-    std::int64_t weight;  ///< of the placed buffers in the way
+    std::int64_t weight;  ///< the weights' sum of the placed buffers in the way
   };
 
   void list_neighbours();

@@ -17,7 +17,7 @@ namespace {
 constexpr std::uint64_t kNone = std::numeric_limits<std::uint64_t>::max();
 constexpr std::size_t kNoPlace = std::numeric_limits<std::size_t>::max();
 
-constexpr std::size_t kMostWithoutHeap = 4'096;  // of buffers: a short skyline is looked through as fast
+constexpr std::size_t kMostWithoutHeap = 4'096;  // up to so many buffers a look through the skyline is as fast
 
 /// A clock is looked at once in so many buffers: rarely enough to cost nothing, often enough to be heard in time.
 bool is_time_to_ask(std::size_t placed) { return placed % 256 == 255; }
@@ -66,7 +66,7 @@ class FreeSpace {
     by_size_.erase({size, offset});
   }
 
-  std::uint64_t top_ = 0;  // of what lives
+  std::uint64_t top_ = 0;  // the end of the highest buffer that lives
   std::map<std::uint64_t, std::uint64_t> by_offset_;
   std::set<std::pair<std::uint64_t, std::uint64_t>> by_size_;
 };

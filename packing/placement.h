@@ -21,8 +21,8 @@ struct Problem {
   std::vector<Index> lower, upper;
   std::vector<std::uint64_t> size;
   Index times = 0;
-  std::uint64_t alignment = 1;  ///< of offsets; sizes are multiples of it
-  std::uint64_t max_live = 0;   ///< of the rounded sizes: a lower bound of the arena
+  std::uint64_t alignment = 1;  ///< offsets and sizes are multiples of it
+  std::uint64_t max_live = 0;   ///< most rounded bytes alive at one time: a lower bound of the arena
   std::size_t count() const { return size.size(); }
 };
 

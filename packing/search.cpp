@@ -17,7 +17,7 @@
 namespace bantam::planner {
 namespace {
 
-constexpr std::size_t kMany = 4'096;  // of buffers: one order may be slow
+constexpr std::size_t kMany = 4'096;  // with more buffers than this one order may be slow
 
 using Key = std::function<double(std::size_t)>;
 
@@ -48,7 +48,7 @@ std::vector<double> contention(const Problem& problem) {
   return most;
 }
 
-constexpr std::ptrdiff_t kContention = 4;  // of the orders, the best one for many buffers
+constexpr std::ptrdiff_t kContention = 4;  // the index of the order that is best for many buffers
 
 std::vector<std::vector<Index>> constructed_orders(const Problem& problem) {
   const auto size = [&](std::size_t i) { return static_cast<double>(problem.size[i]); };
@@ -87,7 +87,7 @@ class Construction {
   }
 
  private:
-  static constexpr double kShare = 0.75;  // of the time, for many buffers
+  static constexpr double kShare = 0.75;  // the share of the time that many buffers may use here
 
   bool keep() {
     if (placement_.height < best_.height) best_ = placement_;
@@ -145,7 +145,7 @@ class SkylineSearch {
         stop_([&budget] { return budget.spent(); }) {}
 
   void run() {
-    constexpr double kShare = 0.1;  // of the budget, for the first stage
+    constexpr double kShare = 0.1;  // the first stage's share of the budget
     trial_keys_.assign(problem_.count(), 0.0);
     while (next() && progress_ < kShare) try_weights();
     if (keys_.empty()) {  // the constructed plan was better than any so far: go on from plain weights

@@ -18,7 +18,7 @@ inline bool packs_weights(const Conv2dShape& s, DType dtype) { return dtype == D
 /// chunk of rows at a time. Workspace: a slot for each part of the rows (a chunk's rows of x, where they are padded),
 /// then the edges of all parts.
 struct PackedPlan {
-  static constexpr std::int64_t kDepth = 256;        ///< of the sum, at a time
+  static constexpr std::int64_t kDepth = 256;        ///< terms of the sum that are added at a time
   static constexpr std::int64_t kColumnGroup = 192;  ///< channels whose weights of kDepth stay in a cache
   static constexpr std::int64_t kPanel = 32;         ///< channels of the widest panel of weights
 

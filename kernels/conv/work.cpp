@@ -42,7 +42,7 @@ void conv2d_forward(const Exec& exec, const Conv2dShape& s, DType dtype, const v
 void conv2d_forward_statistics(const Exec& exec, const Conv2dShape& s, DType dtype, const void*, const void*, void*,
                                const StatisticsOutput& statistics, Workspace) {
   KernelWork work = products(s, forward_bytes(s, dtype) + statistics_bytes(statistics, s.out_channels));
-  if (statistics.wanted()) ++work.passes;  // of y, or of the parts that were made with it
+  if (statistics.wanted()) ++work.passes;  // one more reads y, or the parts that were made with it
   if (statistics.wanted() && !conv2d_writes_statistics(s, dtype)) work.bytes += bytes_of(s.y_elements(), dtype);
   note(exec, "conv2d_forward_statistics", work);
 }

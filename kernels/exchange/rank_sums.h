@@ -22,7 +22,7 @@ struct SumTree {
   int sums = 0;
   std::array<std::uint8_t, kMostSums> owners = {};  ///< the rank that has sum i
   std::array<std::uint8_t, kMostSums> merges = {};
-  std::array<std::uint64_t, kMostSums> places = {};  ///< of sum i: bytes from the beginning of its rank's region
+  std::array<std::uint64_t, kMostSums> places = {};  ///< where sum i lies: bytes from its rank's region's begin
 };
 
 /// A part of the numbers that every place has, the same on every rank.
@@ -30,7 +30,7 @@ struct SumSpan {
   DType dtype = DType::float32;  ///< float32, float64 or float16, to which each sum is then rounded
   std::uint64_t offset = 0;      ///< bytes from the beginning of a place, a multiple of 16
   std::int64_t elements = 0;     ///< memory for whole multiples of 16 bytes is there
-  double factor = 1.0;           ///< of the root: a power of two
+  double factor = 1.0;           ///< multiplies the root: a power of two
 };
 
 /// The first bytes of a region: what ranks tell one another, and what small exchanges send.
@@ -38,7 +38,7 @@ struct RankRegion {
   static constexpr int kMostBlocks = 128;
   static constexpr std::uint64_t kWordBytes = std::uint64_t{32}
                                               << 10;  ///< flags and counts, zero before the first exchange
-  static constexpr std::uint64_t kSlotBytes = std::uint64_t{256} << 10;  ///< of one partial sum of a small exchange
+  static constexpr std::uint64_t kSlotBytes = std::uint64_t{256} << 10;  ///< one partial sum of a small exchange
 
   /// Bytes before the first place: the words, and two slots for each partial sum of all ranks.
   static constexpr std::uint64_t header_bytes(int sums) {

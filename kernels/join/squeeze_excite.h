@@ -20,8 +20,8 @@ struct SqueezeExciteShape {
   std::int64_t samples = 0, channels = 0, units = 0;
   std::int64_t positions = 1;     ///< that each mean is of
   DType dtype = DType::float32;   ///< of the weights
-  ActivationFunction activation;  ///< of the units
-  ActivationFunction gate;        ///< of the factors
+  ActivationFunction activation;  ///< applied to the units
+  ActivationFunction gate;        ///< applied to the factors
 };
 
 struct SqueezeExciteWeights {

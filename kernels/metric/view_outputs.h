@@ -12,7 +12,7 @@ namespace bantam::kernels {
 struct ViewOutputShape {
   std::int64_t rows = 0, columns = 0;
   bool adds = false;     ///< to what is there; else that is written over
-  float divisor = 1.0f;  ///< of the sum
+  float divisor = 1.0f;  ///< the sum is divided by it
 };
 
 /// to[places[n], c] = ((adds ? to[places[n], c] : 0) + y[n, c]) / divisor in float32, the sum rounded before the

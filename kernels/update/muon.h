@@ -42,11 +42,11 @@ struct MuonNormalization {
 /// float16 or bfloat16, lie `elements` apart.
 struct MuonMatrices {
   static constexpr std::int32_t kMost = 16;
-  std::int32_t first[kMost] = {};  ///< of each matrix: its first chunk in arena.chunks
+  std::int32_t first[kMost] = {};  ///< each matrix' first chunk in arena.chunks
   std::int32_t count = 0;          ///< matrices
-  std::int32_t chunks = 0;         ///< of each
-  std::int64_t elements = 0;       ///< of each, padding included
-  std::int64_t values = 0;         ///< of each, without padding: products write no more of X
+  std::int32_t chunks = 0;         ///< in each matrix
+  std::int64_t elements = 0;       ///< in each matrix, padding included
+  std::int64_t values = 0;         ///< in each matrix, without padding: products write no more of X
   float scale = 1.0f;              ///< what their steps are multiplied by
   float norm = 0.0f;               ///< that their weights are scaled to where that is due
 };

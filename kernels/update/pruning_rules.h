@@ -56,7 +56,7 @@ struct MagnitudeDigit {
   }
 };
 inline constexpr int kMagnitudeDigits = 3;
-inline constexpr int kMagnitudeBins = 2048;  ///< of the widest digit
+inline constexpr int kMagnitudeBins = 2048;  ///< the widest digit has so many values
 BANTAM_HOST_DEVICE constexpr MagnitudeDigit magnitude_digit(int digit) {
   return digit == 0 ? MagnitudeDigit{20, 11} : digit == 1 ? MagnitudeDigit{10, 10} : MagnitudeDigit{0, 10};
 }

@@ -37,7 +37,7 @@ struct PartialSumGranules {
   };
   Range ranges[PartialSums::kMost];
   std::int32_t count = 0;
-  std::int64_t first = 0;  ///< of all: most granules lie before it
+  std::int64_t first = 0;  ///< where the lowest range begins: most others lie before it
 
   BANTAM_HOST_DEVICE bool contain(std::int64_t granule) const {
     if (granule < first) return false;

@@ -56,7 +56,7 @@ struct MemoryStats {
   std::uint64_t regions = 0;
   std::uint64_t pool_changes = 0;  ///< since the start: calls of the source to reserve or release, failed ones too
   std::uint64_t arena_bytes = 0;   ///< reserved for the allocations of planned steps
-  std::uint64_t arena_in_use_bytes = 0;  ///< of it in use; in in_use_bytes too
+  std::uint64_t arena_in_use_bytes = 0;  ///< the part of arena_bytes in use; in in_use_bytes too
   std::uint64_t peak_claimed_bytes = 0;  ///< most bytes in use or idle in the arena at one time: no pool can be smaller
   std::uint64_t planned_allocations = 0;  ///< since the start: served from the arena
   std::uint64_t departures = 0;           ///< since the start: placements that did not go as planned
@@ -88,7 +88,7 @@ struct TraceEvent {
   std::uint64_t bytes = 0;       ///< rounded, as in MemoryStats
   std::uint64_t requested = 0;   ///< what the caller asked for
   std::uint64_t pool_bytes = 0;  ///< reserved from the memory source
-  AllocationTag tag;             ///< of a free: the allocation's
+  AllocationTag tag;             ///< a free has the tag of its allocation
   std::uint32_t stream = 0;      ///< Stream::id of the call
   /// Set by the trace itself: what the program was at (BfcAllocator::note_phase), and when, on the host's clock (a
   /// device may lag).

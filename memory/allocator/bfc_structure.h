@@ -23,7 +23,7 @@ class BfcStructure {
     std::uintptr_t address = 0;
     std::size_t size = 0;
     ChunkId first = kNoChunk;
-    ChunkId end = kNoChunk;  ///< of ChunkKind::end: its `prev` is the last chunk
+    ChunkId end = kNoChunk;  ///< a chunk of ChunkKind::end, whose `prev` is the last chunk
   };
   /// Neighbouring free chunks first … last, of several states.
   struct Run {

@@ -91,7 +91,7 @@ void abandon_capture(int device, void* stream) noexcept {
   if (previous != device) (void)cudaSetDevice(device);
   Graph graph;
   (void)cudaStreamEndCapture(as_stream(stream), &graph.handle);
-  (void)cudaGetLastError();  // of what was refused in between: it has thrown already
+  (void)cudaGetLastError();  // clears the error of a call refused in between, which has thrown already
   restore_device(previous);
 }
 

@@ -27,8 +27,8 @@ using cuda_backend::NvmlDevice;
 using cuda_backend::NvmlLibrary;
 
 constexpr unsigned int kNvmlMostLinks = 18;          // of a GPU
-constexpr int kNvmlEnabled = 1;                      // of nvmlEnableState_t
-constexpr int kNvmlCapsNvlink = 2, kNvmlCapsOk = 0;  // of nvmlGpuP2PCapsIndex_t and nvmlGpuP2PStatus_t
+constexpr int kNvmlEnabled = 1;                      // a value of nvmlEnableState_t
+constexpr int kNvmlCapsNvlink = 2, kNvmlCapsOk = 0;  // values of nvmlGpuP2PCapsIndex_t and nvmlGpuP2PStatus_t
 
 struct NvmlPciInfo {
   std::array<char, 16> legacy_bus_id;

@@ -11,7 +11,7 @@ namespace bantam {
 
 /// A kernel, copy or memset of the device.
 struct DeviceActivity {
-  std::int64_t begin_ns = 0, end_ns = 0;  ///< of the device's clock
+  std::int64_t begin_ns = 0, end_ns = 0;  ///< by the device's clock
   std::string name;                       ///< the kernel's mangled name, "copy" or "memset"
 };
 

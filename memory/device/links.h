@@ -10,7 +10,7 @@ namespace bantam {
 struct GpuLink {
   int from = 0, to = 0;
   int nvlinks = 0;           ///< NVLinks that join the two, directly or through switches; 0: none, or not known
-  std::string path;          ///< of PCIe, as "PCIe switch" or "between NUMA nodes"; empty: not known
+  std::string path;          ///< the way over PCIe: "PCIe switch" or "between NUMA nodes"; empty: not known
   bool peer_access = false;  ///< whether each can read and write the other's memory
   bool atomics = false;      ///< and whether atomic operations work there
   bool operator==(const GpuLink&) const = default;

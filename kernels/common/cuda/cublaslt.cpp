@@ -89,7 +89,7 @@ struct CublasLt::Entry {
 
   const CublasLtApi& api;
   cublasLtMatmulDesc_t desc = nullptr;
-  cublasLtMatrixLayout_t left = nullptr, right = nullptr, out = nullptr;  // of our B, A and C
+  cublasLtMatrixLayout_t left = nullptr, right = nullptr, out = nullptr;  // layouts of our B, A and C
   cublasLtMatmulPreference_t preference = nullptr;
   cublasLtMatmulAlgo_t algorithm{};
   std::size_t workspace_bytes = 0;

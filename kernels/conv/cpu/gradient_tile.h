@@ -14,7 +14,7 @@ struct GradientTile {
   std::int64_t row_count = 0;
   std::int64_t pixels = 0;    ///< of an output row
   std::int64_t step = 0;      ///< floats of x from one pixel's patch to the next
-  std::int64_t offset = 0;    ///< of the values in a patch
+  std::int64_t offset = 0;    ///< floats from a patch's begin to the values
   const float* dy = nullptr;  ///< (row_count · pixels, V vectors), `dy_step` floats apart
   std::int64_t dy_step = 0;
   float* dw = nullptr;  ///< (R, V vectors)

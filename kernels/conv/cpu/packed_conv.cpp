@@ -52,7 +52,7 @@ Share share_of(const Call& call, std::int64_t part, std::int64_t chunk) {
 struct DepthRange {
   TileDepth depth;
   std::int64_t patch = 0;  ///< floats from a patch's begin
-  std::int64_t row = 0;    ///< of the panels
+  std::int64_t row = 0;    ///< the first row of the panels in the range
   bool last = false;
   std::int64_t length() const { return depth.segments * depth.length; }
 };

@@ -12,9 +12,9 @@ namespace bantam::kernels::cpu {
 /// The kernels of one instruction set, with the sizes of their panels and tiles.
 struct PanelKernels {
   std::int64_t width = 0;                              ///< filters of a whole panel: two vectors
-  int most_pixels = 0;                                 ///< of a tile
+  int most_pixels = 0;                                 ///< most pixels of a tile
   void (*const* narrow)(const PackedTile&) = nullptr;  ///< by pixels - 1: panels of one vector
-  void (*const* wide)(const PackedTile&) = nullptr;    ///< of two
+  void (*const* wide)(const PackedTile&) = nullptr;    ///< by pixels - 1: panels of two vectors
   /// By values of a patch - 1, at most `most_pixels` of them: weight gradients of narrow and of wide panels.
   void (*const* narrow_gradient)(const GradientTile&) = nullptr;
   void (*const* wide_gradient)(const GradientTile&) = nullptr;

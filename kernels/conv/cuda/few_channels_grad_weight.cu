@@ -89,7 +89,7 @@ __device__ void load_pooled_gradients(std::uint32_t (&a)[2][4], std::uint32_t st
       stage + chunk_offset<2 * kRowTiles>(row / 2 * Stage::kDyWidth + lane % 8, 4 * pair + lane / 8);
   load_matrices_transposed(dy, at);
   load_matrices_transposed(winner, at + Stage::kOneBytes);
-  const std::uint32_t side = lane % 4 / 2;  // of terms 0 to 7 (pixel_of_term); the others have the other one
+  const std::uint32_t side = lane % 4 / 2;  // the side of terms 0 to 7 (pixel_of_term); the others have the other one
 #pragma unroll
   for (int m = 0; m < 2; ++m) {
 #pragma unroll

@@ -9,8 +9,8 @@
 namespace bantam::kernels::cuda {
 namespace {
 
-constexpr int kStageRows = 4;  // of a tile: what one copy of dy brings
-constexpr int kStages = 4;     // of dy in shared memory: one is read while three are on their way
+constexpr int kStageRows = 4;  // rows of a tile that one copy of dy brings
+constexpr int kStages = 4;     // stages of dy in shared memory: one is read while three are on their way
 constexpr int kStagePixels = kStageRows * kTileEdge;
 constexpr int kStagesPerTile = kTileEdge / kStageRows;
 

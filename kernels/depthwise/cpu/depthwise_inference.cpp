@@ -40,8 +40,8 @@ constexpr int kStripOutputs = 4;
 /// The kernels of one instruction set, with the number of channels in its vectors.
 struct StripKernels {
   std::int64_t lanes;
-  void (*strip[2])(const DepthwiseStrip&);   ///< of kStripOutputs, by stride - 1
-  void (*single[2])(const DepthwiseStrip&);  ///< of one output
+  void (*strip[2])(const DepthwiseStrip&);   ///< compute kStripOutputs outputs, by stride - 1
+  void (*single[2])(const DepthwiseStrip&);  ///< compute one output, by stride - 1
   void (*edge)(const DepthwiseStrip&);
 };
 

@@ -200,7 +200,7 @@ void norm_depthwise_backward(const Exec& exec, const DepthwiseConv2dShape& s, DT
   float* room = static_cast<float*>(workspace.data);  // (4, channels): both norms' factor and shift
   float* totals = room + 4 * channels;                // (2, channels): of the second norm
   float* sums = totals + 2 * channels;                // (11, channels)
-  float* partials = sums + kBackwardSums * channels;  // of one pass after another
+  float* partials = sums + kBackwardSums * channels;  // the passes share it, one after another
   float* outside = partials + plan.row_parts * kBackwardSums * channels;
   dispatch_floating(dtype, [&](auto tag) {
     using T = typename decltype(tag)::type;

@@ -140,7 +140,7 @@ template <class V, class T>
 template <class T>
 struct ConvolveRow {
   const float* rows[3];  ///< column 0
-  std::int64_t block;    ///< of the ring
+  std::int64_t block;    ///< floats from one block of the ring's channels to the next
   const T* w;            ///< (3, 3, channels)
   T* y;
   std::int64_t columns, channels, count;

@@ -8,7 +8,7 @@ namespace bantam::kernels::cuda {
 namespace {
 
 constexpr StripGoal kWideGoal{.threads = std::int64_t{1} << 17, .least_rows = 7};
-constexpr int kSpreadColumns = 5;  ///< of dy
+constexpr int kSpreadColumns = 5;  ///< columns of dy in a strip
 
 /// Calls call(kernel size, stride) with constants.
 template <class Call>

@@ -87,7 +87,7 @@ struct HiddenSums<float, kRows> {
 struct HiddenPart {
   float* data;  // (batch, hidden)
   std::int64_t hidden;
-  int rows, units;  // of the tile that are there
+  int rows, units;  // the part of the tile that exists
 
   template <class V>
   __device__ void store(int r, int c, V value) const {

@@ -27,7 +27,7 @@ struct LossOperands {
   T* dhidden;              // null: no gradients
   float* small_gradients;  // (blocks, small_gradients)
   LossSums* sums;          // (blocks)
-  unsigned* counter;       // of blocks that are done
+  unsigned* counter;       // counts blocks that are done
 };
 
 /// A block's arrays in shared memory, rows of kWidth units or kClasses classes; zeros past the last.
@@ -134,7 +134,7 @@ struct LossWarp {
   int warp = __shfl_sync(kAllLanes, static_cast<int>(threadIdx.x) / 32, 0);  // so it is seen to be the same for all
   float b1[kUnits] = {}, b2[kLogits] = {};
   float off, on;        // targets
-  float factor = 0.0f;  // of the gradient
+  float factor = 0.0f;  // multiplies the gradient
   std::int32_t labels[kRows] = {};
   LossWeights<T, kUnits, kClasses> w2;
 

@@ -247,7 +247,7 @@ __global__ void __launch_bounds__(kRowThreads, kBackwardBlocks<N * kPacks>)
     load_row(rows, norm.x + row * rows.width, there, x);
     load_row(rows, dy + row * rows.width, there, g);
     const RowStatistics statistics{norm.mean[row], norm.inv_std[row]};
-    float sums[2] = {0, 0};  // of w and of w·x̂
+    float sums[2] = {0, 0};  // Σ w and Σ w·x̂
 #pragma unroll
     for (int k = 0; k < kPacks; ++k) {
       const int i = rows.first<N>(k);

@@ -41,7 +41,7 @@ struct GradStage {
   static constexpr int kChunks = kColumns / 8, kRowStep = Tile::kThreads / kChunks;
   const T* from;  ///< (rows, columns)
   std::int64_t rows;
-  int columns, c;  ///< of the matrix; the first that this thread copies
+  int columns, c;  ///< the matrix' columns; the first that this thread copies
   int row = static_cast<int>(threadIdx.x) / kChunks;
 
   __device__ GradStage(const T* matrix, std::int64_t rows, int columns, int first_column)

@@ -12,7 +12,7 @@ namespace bantam::kernels::cuda {
 
 struct MomentGeometry {
   int in_h, in_w, out_h, out_w, out_channels, pad_top, pad_left;
-  int columns;  ///< of x with its padding
+  int columns;  ///< columns of x with its padding
   int window_rows, all_window_rows, window_columns, batch, images_each;
   bool masked;                                     ///< there are codes
   int pairs_at, places_at, weights_at;             ///< bytes from the start of shared memory

@@ -50,7 +50,7 @@ __global__ void __launch_bounds__(kSeparableThreads)
   const int row_length = g.columns * kIn, pitch = row_length + 8;  // neighbours below lie in other banks
   const int first_row = band.window_begin * 2 / pool, end_row = min(g.out_h, first_row + (band.x_rows - 2) / pool);
   const int cells = max(0, end_row - first_row) * g.out_w;
-  int* places = reinterpret_cast<int*>(shared + g.places_at);  // of cells: floats from the first of x
+  int* places = reinterpret_cast<int*>(shared + g.places_at);  // where cells lie: floats from the first of x
 #pragma unroll 1
   for (int i = static_cast<int>(threadIdx.x); i < cells; i += kSeparableThreads) {
     const Divided place = g.by_out_w.divide(static_cast<std::uint32_t>(i));

@@ -135,7 +135,7 @@ template <class T, int kIn>
 struct MomentSums {
   static constexpr int kTaps = 9 * kIn, kTiles = (kTaps + 16) / 16, kRows = kTiles * 16 + 1;
   int lane = static_cast<int>(threadIdx.x % 32), row_bytes;
-  int tap_at[2 * kTiles];  ///< of row 8·i + lane / 4: bytes from a window's first pair to its own
+  int tap_at[2 * kTiles];  ///< for row 8·i + lane / 4: bytes from a window's first pair to its own
   float sums[kTiles][4][4] = {};
 
   __device__ explicit MomentSums(const MomentGeometry& g) : row_bytes(g.columns * kIn * 4) {
@@ -241,7 +241,7 @@ __global__ void __launch_bounds__(kSeparableThreads, 2)
   const int first_image = static_cast<int>(blockIdx.y) * g.images_each;
   const int end_image = min(g.batch, first_image + g.images_each);
   if (threadIdx.x < 16) raw[(band.read_end - band.read_begin) * g.in_w * kIn + threadIdx.x] = 0;  // read with the last
-  int* places = reinterpret_cast<int*>(shared + g.places_at);  // of windows: bytes from the first pair
+  int* places = reinterpret_cast<int*>(shared + g.places_at);  // where windows lie: bytes from the first pair
 #pragma unroll 1
   for (int i = static_cast<int>(threadIdx.x); i < band.windows; i += kSeparableThreads) {
     const Divided place = g.by_window_columns.divide(static_cast<std::uint32_t>(i));

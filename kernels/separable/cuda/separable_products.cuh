@@ -12,7 +12,7 @@ template <class T>
 struct TileArrays {
   T *dz, *weights;  // (positions, dz_stride), (out channels, mid_stride)
   float* d_mid;
-  int first_row, first_column;  // of conv position (dz_begin, 0) in d_mid
+  int first_row, first_column;  // where conv position (dz_begin, 0) lies in d_mid
 };
 
 /// d_mid's place for position p of dz.

@@ -58,7 +58,7 @@ __global__ void __launch_bounds__(kThreads)
 
 void widen_gradients(const Exec& exec, float* gradient, const NarrowGradients& narrow, DType dtype) {
   if (narrow.count == 0) return;
-  constexpr std::int64_t kMostBlocks = 128;  // of a span
+  constexpr std::int64_t kMostBlocks = 128;  // a span gets no more
   const auto spans = static_cast<unsigned>(narrow.count);
   int passes = 0;
   for (;; ++passes) {

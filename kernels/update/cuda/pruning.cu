@@ -59,7 +59,7 @@ struct RankSearch {
 /// The bin that holds the rank, from the highest; by one warp, whose lanes have equal shares of the bins.
 __device__ void find_bin(RankSearch& search, MagnitudeDigit digit) {
   const int lane = static_cast<int>(threadIdx.x), share = (1 << digit.bits) / kWarp;
-  const int first = (1 << digit.bits) - 1 - lane * share;  // of this lane, which goes down from there
+  const int first = (1 << digit.bits) - 1 - lane * share;  // this lane's first bin; it goes down from there
   long long sum = 0;
   for (int i = 0; i < share; ++i) sum += search.counts[first - i];
   long long until = sum;
@@ -81,7 +81,7 @@ __device__ void find_bin(RankSearch& search, MagnitudeDigit digit) {
 __device__ std::uint32_t magnitude_of_rank(const float* w, std::int64_t elements, std::int64_t rank) {
   __shared__ RankSearch search;
   const int thread = static_cast<int>(threadIdx.x);
-  __syncthreads();  // of the tensor before
+  __syncthreads();  // all threads are done with the tensor before
   if (thread == 0) search.rank = rank, search.found = 0;
   for (int d = 0; d < kMagnitudeDigits; ++d) {
     const MagnitudeDigit digit = magnitude_digit(d);
