@@ -1,4 +1,4 @@
-// What ranks do together, made of messages: broadcast, gather, barrier.
+// Collective calls of all ranks, built from messages: broadcast, gather, barrier.
 #pragma once
 
 #include <cstddef>

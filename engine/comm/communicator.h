@@ -14,7 +14,7 @@ namespace bantam {
 /// Why a run of several ranks ends for all of them.
 struct RankFailure {
   int rank = 0;        ///< where it began
-  std::string host;    ///< of that rank; empty: not known
+  std::string host;    ///< the host of `rank`; empty: not known
   std::string reason;  ///< what that rank said of itself ("out of memory: …"), or what others saw ("died")
 };
 

@@ -33,7 +33,7 @@ bool FrameStream::flush() {
     if (n > 0) {
       written += static_cast<std::size_t>(n);
     } else {
-      // What the other side wrote before it went can still be read: receive() finds the end.
+      // Drops the queue of a broken stream. What the peer wrote before can still be read: receive() finds the end.
       if (!would_block(errno)) out_.clear(), written = 0;
       break;
     }

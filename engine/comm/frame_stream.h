@@ -36,7 +36,7 @@ class FrameStream {
   void receive();
   /// The next whole frame that has come.
   std::optional<std::string> next();
-  /// What poll() is to wait for.
+  /// The events that poll() shall wait for: bytes to read and, while some are queued, space to write.
   short events() const;
   /// The socket, for other uses, once nothing is kept in either direction.
   FileDescriptor release() { return std::move(socket_); }

@@ -1,4 +1,4 @@
-// What ranks say while they meet, as JSON, with a proof that who says it knows the run's secret.
+// The messages by which ranks introduce themselves, as JSON, with a proof that the sender knows the run's secret.
 #pragma once
 
 #include <optional>

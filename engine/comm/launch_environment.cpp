@@ -249,7 +249,7 @@ std::string first_host(const std::string& hosts) {
   const std::size_t end = hosts.find_first_of("-,]", open);
   if (end == std::string::npos) return hosts;
   std::string host = hosts.substr(0, open) + hosts.substr(open + 1, end - open - 1);
-  // What follows the brackets belongs to each host's name; it may have brackets of its own.
+  // The text after the brackets belongs to each host's name; it may have brackets of its own.
   const std::size_t close = hosts.find(']', open);
   if (close != std::string::npos) {
     const std::string rest = hosts.substr(close + 1);

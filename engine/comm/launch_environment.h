@@ -1,4 +1,4 @@
-// What the launcher of this process says of it: which of how many ranks it is, and where rank 0 is to be found.
+// Reads how this process was launched from its environment: its rank, the number of ranks, and where rank 0 is found.
 #pragma once
 
 #include <functional>
@@ -43,7 +43,7 @@ using VariableLookup = std::function<std::optional<std::string>(const char* name
 /// variable, its value and what was expected.
 LaunchEnvironment read_launch_environment(const VariableLookup& variable);
 
-/// Of this process's environment.
+/// Reads the variables of this process's own environment.
 LaunchEnvironment read_launch_environment();
 
 /// "node[07-12,15]" → "node07", "a1,b2" → "a1": the first host of a list as Slurm writes it.

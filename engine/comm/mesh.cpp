@@ -97,8 +97,8 @@ bool Mesh::Impl::ended(Peer& peer) {
   return true;
 }
 
-/// What peers have told comes first, then what is wrong with their messages, then streams that have ended: a rank that
-/// closes because of another one's failure has told it to somebody.
+/// Records the first failure: those that peers report come first, then faults in their messages, then ended streams,
+/// because a rank that closes due to another one's failure has reported that failure to somebody before.
 void Mesh::Impl::heed_failures() {
   for (Peer& peer : peers) {
     if (peer.stream.heard()) record(*peer.stream.heard());

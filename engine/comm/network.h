@@ -17,10 +17,10 @@ enum class StreamState : std::uint8_t {
 };
 struct StreamStatus {
   StreamState state = StreamState::open;
-  std::string reason;  ///< of a broken stream
+  std::string reason;  ///< why the stream is broken
 };
 
-/// What a rank waits for on the stream to `peer`: bytes to read, room to write, or either.
+/// The events that a rank waits for on its stream to `peer`: bytes to read, space to write, or either.
 struct StreamInterest {
   int peer = 0;
   bool read = false, write = false;
@@ -42,7 +42,7 @@ class Network {
   virtual std::size_t write(int to, std::span<const std::byte> bytes) = 0;
   /// Reads up to bytes.size() bytes that have arrived; returns how many, 0 where there are none now.
   virtual std::size_t read(int from, std::span<std::byte> bytes) = 0;
-  /// Of the stream to and from `peer`. It is not `closed` before read() has returned every byte that came before.
+  /// The state of the stream to and from `peer`: not `closed` before read() has returned every byte that came before.
   virtual StreamStatus status(int peer) = 0;
   /// Returns when one of the streams may be read or written as asked, or is no longer open (at once, if that is so
   /// already), when wake() has been called since the last wait returned, or at the time `until`, of now(). May return

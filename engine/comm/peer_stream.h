@@ -22,12 +22,12 @@ struct Frame {
     message,             ///< a message of `bytes` bytes begins: frames `piece` follow, then `end`
     piece,               ///< `bytes` bytes of it
     end,                 ///< the message is complete
-    failure,             ///< of rank `number`; `bytes` bytes of text follow: its host, a newline, the reason
+    failure,             ///< rank `number` failed; `bytes` bytes of text follow: its host, a newline, the reason
     alive,               ///< nothing but that the rank lives
     goodbye              ///< the rank has done its part; the stream's end is none of a dead rank
   };
   Kind kind = Kind::alive;
-  std::uint32_t number = 0;  ///< of a message, from 0 on
+  std::uint32_t number = 0;  ///< which message it is, from 0 on
   std::uint64_t bytes = 0;
 };
 
@@ -63,7 +63,7 @@ class PeerStream {
   bool left() const { return left_; }
   /// A failure that the peer told.
   const std::optional<RankFailure>& heard() const { return heard_; }
-  /// What is wrong with the peer's messages; empty: nothing.
+  /// Describes the error in the peer's messages; empty: there is none.
   const std::string& fault() const { return fault_; }
 
  private:

@@ -14,7 +14,7 @@ namespace bantam {
 
 struct RankGroupOptions {
   LaunchEnvironment launched;    ///< read_launch_environment(): which rank this is, and where rank 0 is
-  std::string version;           ///< of the program; ranks of another one are an error
+  std::string version;           ///< the program's version; ranks of another one are an error
   double connect_seconds = 120;  ///< in which all ranks have to be there
   double beat_seconds = 1;       ///< how often each rank says that it lives
   double silence_seconds = 30;   ///< a rank of which nothing was heard for so long has failed
@@ -28,7 +28,7 @@ struct RankGroupOptions {
 struct RankGroup {
   /// Its fail() tells all other processes why this one ends, whatever they do just now.
   std::unique_ptr<Communicator> ranks;
-  std::vector<std::string> hosts;  ///< of all ranks
+  std::vector<std::string> hosts;  ///< the hosts of all ranks, by rank
 };
 
 /// Connects this process to all others over TCP; one rank needs no connection, and gets a communicator that sends

@@ -37,13 +37,13 @@ struct Visitor {
   double since = 0;
 };
 
-/// What a rank has said of itself.
+/// The address of one rank, by which the other ranks connect to it.
 struct Member {
   std::string host, address;  ///< its address as rank 0 sees it; empty: rank 0's own host
   int port = 0;               ///< where it listens for other ranks
 };
 
-/// What both kinds of rank do.
+/// The steps of a meeting that rank 0 and the other ranks have in common; subclasses add those that differ.
 class Meeting {
  public:
   explicit Meeting(const RendezvousOptions& options)
@@ -110,7 +110,7 @@ class Meeting {
     }
     const auto waits = [](FrameStream* stream) { return stream->open(); };
     const auto streams = control_streams();
-    // What they still say is read, and dropped: bytes that nobody reads would reset the connection.
+    // Bytes that still arrive are read and dropped: left in the socket, they would reset the connection.
     while (elapsed() < until && std::ranges::any_of(streams, waits)) {
       wait_for(streams, -1, -1, until - elapsed());
       for (FrameStream* stream : streams) {
@@ -205,7 +205,7 @@ class Meeting {
   RendezvousOptions options_;
   const std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
   double deadline_;
-  std::string token_;        ///< of this meeting, random
+  std::string token_;        ///< identifies this meeting; random
   FileDescriptor listener_;  ///< for pairs
   std::vector<Member> members_;
   std::vector<FileDescriptor> data_;
@@ -341,7 +341,7 @@ class Gathering final : public Meeting {
     control_[at] = std::move(visitor.stream);
   }
 
-  /// What does not agree with rank 0, or with a rank that has come before; empty: nothing.
+  /// Describes how a rank's hello disagrees with rank 0, or with a rank that came earlier; empty: it agrees.
   std::string fault_of(const Json& hello, int rank, const Member& member) const {
     const std::string who = fmt::format("rank {} on {} ({})", rank, shown(member.host), member.address);
     const std::string self = fmt::format("rank 0 on {}", shown(options_.host));

@@ -17,7 +17,7 @@ struct RendezvousOptions {
   int listener = -1;       ///< rank 0: a descriptor that listens already; it is closed at the end
   std::string run;         ///< ranks of another run are turned away
   std::string secret;      ///< so is who does not know it
-  std::string version;     ///< of the program: all ranks' must be alike
+  std::string version;     ///< the program's version: all ranks' must be alike
   std::string host;        ///< this one's name for messages; empty: what the system says
   double timeout_seconds = 120;
   std::function<bool()> stop;  ///< asked some ten times a second whether to stop waiting; may be empty
@@ -25,7 +25,7 @@ struct RendezvousOptions {
 
 /// Sockets without delay, non-blocking, to every other rank.
 struct RankConnections {
-  std::vector<std::string> hosts;    ///< of all ranks
+  std::vector<std::string> hosts;    ///< the hosts of all ranks, by rank
   std::vector<FileDescriptor> data;  ///< by rank; none to this one
   std::vector<FrameStream> control;  ///< rank 0: by rank, none to itself; others: one, to rank 0
 };

@@ -17,10 +17,10 @@
 
 namespace bantam {
 
-/// What ends a rank's thread that dies in a simulation: no Error, so that nothing treats it as a failure to report.
+/// Thrown to end the thread of a rank that dies in a simulation. No Error, so that nothing reports it as a failure.
 class SimulatedDeath {};
 
-/// What happens to a rank before call number `call` (from 1 on) of its network.
+/// A fault that a rank meets just before call number `call` (from 1 on) of its network.
 struct SimulatedFault {
   enum class Kind : std::uint8_t {
     death,              ///< its thread ends; the others see its streams end `seconds` later
@@ -40,7 +40,7 @@ struct SimulatedWorldOptions {
   int most_faults = 0;  ///< besides, 0 to so many of any kind, decided by the seed
   /// These come within a rank's first so many calls of its network, early ones more often.
   std::int64_t fault_calls = 2000;
-  /// Of all ranks, and of the simulation's clock: more is a run that does not end.
+  /// Limits of all ranks' calls together and of the simulation's clock: a run that exceeds one counts as endless.
   std::int64_t most_calls = 20'000'000;
   double most_seconds = 30'000;
 };
@@ -61,7 +61,7 @@ class SimulatedWorld {
 
   /// Whether the rank has died. The rest is for after the end of all ranks.
   bool dead(int rank);
-  /// What happened, a line a fault, and the ranks concerned.
+  /// The faults that happened, as one line of text each; culprits() are the ranks concerned.
   const std::vector<std::string>& faults() const { return faults_; }
   const std::set<int>& culprits() const { return culprits_; }
   /// Nothing could happen any more, or the run did not end in time.

@@ -26,8 +26,8 @@ struct SimulatedRank {
     error    ///< it threw something else, which was told to the others
   };
   End end = End::done;
-  RankFailure failure;  ///< of a failed one
-  std::string message;  ///< of the exception
+  RankFailure failure;  ///< the failure that its error names, where it failed
+  std::string message;  ///< the exception's text
 };
 
 struct SimulatedRun {
@@ -42,9 +42,9 @@ struct SimulatedRun {
 
   /// Whether every rank's body returned.
   bool all_done() const;
-  /// What is wrong, with the seed, the faults and each rank's end: a run that did not end, a rank that failed where
-  /// there was no fault, or that names a rank as the origin which no fault concerned (a rank that stalled may name one
-  /// that had given it up). Empty: nothing.
+  /// Describes what went wrong, with the seed, the faults and each rank's end: a run that did not end, a rank that
+  /// failed without a fault, or one that names as the origin a rank which no fault concerned (except that a rank that
+  /// stalled may name one that had given it up). Empty: nothing went wrong.
   std::string wrong() const;
 };
 

@@ -17,7 +17,7 @@ namespace bantam {
 struct TreePlane {
   DType type = DType::float32;    ///< float32, float64 or float16, to which each sum is then rounded
   std::int64_t elements = 0;      ///< the same on every rank; may be 0
-  std::vector<const void*> sums;  ///< of this rank: one for each of sums_of(its share), in that order
+  std::vector<const void*> sums;  ///< this rank's: one for each of sums_of(its share), in that order
   void* root = nullptr;  ///< receives the sum of all replicas; may be one of `sums`, overlaps them in no other way
 };
 

@@ -48,7 +48,7 @@ struct Watch::Impl {
   bool told = false;  ///< the others know of the failure
   WakeEvent wake;
 
-  mutable std::mutex mutex;  ///< of what follows
+  mutable std::mutex mutex;  ///< guards the members below, except `thread`
   std::condition_variable written;
   std::optional<RankFailure> failure;
   bool failure_written = false;
@@ -94,7 +94,7 @@ void Watch::Impl::look() {
     if (halted) peer.heard_at = time;
     read(peer, time);
   }
-  // What ranks say of a failure counts before connections that end: a rank that ends because of another says so first.
+  // Reported failures count before ended connections: a rank that ends because of another one reports that first.
   for (Peer& peer : peers) {
     if (!peer.stream.socket() || peer.stream.open()) continue;
     const bool died = peer.stream.closed_by_peer();

@@ -14,7 +14,7 @@ namespace bantam {
 
 struct WatchOptions {
   int rank = 0;
-  std::vector<std::string> hosts;  ///< of all ranks
+  std::vector<std::string> hosts;  ///< the hosts of all ranks, by rank
   double beat_seconds = 1;         ///< how often each process says that it lives
   double silence_seconds = 30;     ///< a process of which nothing was heard for so long has failed; at least 3 beats
   /// Called once, on the watch's thread, when this process learns of a failure (its own, by fail(), excepted).
@@ -36,7 +36,7 @@ class Watch {
   /// Tells all others of a failure of this process, or one that it has found. The first counts. Returns when it is
   /// written, within a second.
   void fail(const RankFailure& failure) noexcept;
-  /// What is known.
+  /// The failure that is known so far, of this process or another one; nothing where there is none.
   std::optional<RankFailure> failure() const;
 
  private:

@@ -52,7 +52,7 @@ kernels::ClassifierHeadShape checked_shape(const Tensor& x, const Parameters& p,
 
 kernels::ParameterTarget target_of(const FloatGradient& gradient) { return {gradient.data, gradient.accumulate}; }
 
-/// What forward saves for backward.
+/// The operands and results of forward that run_backward reads.
 struct Saved {
   kernels::ClassifierHeadShape shape;
   SavedTensor x;

@@ -50,8 +50,8 @@ Tensor input_gradient(const Context& context, const Conv2dShape& shape, const Te
   return dx;
 }
 
-/// What this op adds to the gradient of b where x is f(z + b): Σ over pixels of dx·f', from the weight gradient that f'
-/// in the place of x has. Neither dx nor the gradient of the convolution's output is computed.
+/// Adds this op's part of the gradient of b where x is f(z + b): Σ over pixels of dx·f', from the weight gradient
+/// of the convolution with f' in place of x. Neither dx nor the gradient of the convolution's output is computed.
 void bias_gradient(const Context& context, const Conv2dShape& shape, BiasedActivation& source, const Tensor& dy,
                    const Tensor& winner, const Tensor& w, GradientStore& store) {
   const DType dtype = dy.dtype();

@@ -56,7 +56,7 @@ struct ClassifierHeadParameters {
 Tensor classifier_head(const Context& context, const Tensor& x, const ClassifierHeadParameters& parameters,
                        const Tensor& labels, const LossSpec& spec);
 
-/// What follows a layer's sum in inference: y = f(z + bias + residual).
+/// The operands and the function that follow a layer's sum z in inference: y = f(z + bias + residual).
 struct InferenceEpilogue {
   Tensor bias;      ///< (channels), or undefined
   Tensor residual;  ///< like the output, or undefined

@@ -25,7 +25,7 @@ bool is_chain(const Graph& graph, NodeId first, NodeId last, bool reads_outside)
   return true;
 }
 
-/// What begins at `first`, by the first pattern that matches; without a pattern where none does.
+/// The fusion that begins at node `first`, by the first pattern that matches; the node alone where none does.
 Fusion fusion_at(const Graph& graph, NodeId first, const FusionTarget& target) {
   for (const FusionPattern* pattern : fusion_patterns()) {
     if (!pattern->is_for(target)) continue;

@@ -26,8 +26,8 @@ struct Fusion {
   bool defers_norm = false;
 };
 
-/// What decides whether an op exists: the type a model computes in, and the kind of its device (of the target, where
-/// the model is on a meta device: plans hold for what runs).
+/// The properties of a program that decide which fused ops exist: the type it computes in, and the kind of its device
+/// (for a model on a meta device the device that it stands for: plans are made for what runs).
 struct FusionTarget {
   DType compute = DType::float32;
   DeviceKind device = DeviceKind::cpu;
@@ -45,8 +45,8 @@ struct FusionPattern {
   /// The last node of the chain that begins at `first`, or 0 where the pattern does not match there, or no kernel
   /// supports its shapes. That inner values are read by the chain only is checked by the caller.
   NodeId (*match)(const Graph& graph, NodeId first, const FusionTarget& target);
-  /// What runs in the place of the chain's layers. They have declared their parameters and buffers (running
-  /// statistics), by their nodes' names. A NormSource where it begins with a batch norm.
+  /// Makes the op that runs in place of the chain's layers. They have declared their parameters and buffers (running
+  /// statistics), by their nodes' names. The op is a NormSource where the chain begins with a batch norm.
   std::unique_ptr<BoundLayer> (*bind)(const Graph& graph, const Fusion& fusion, ParameterArena& parameters,
                                       BufferArena& buffers);
   /// The chain ends the graph, and what runs is a LossHead (loss.h). It keeps next to nothing but its input, so that it

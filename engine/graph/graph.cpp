@@ -12,7 +12,7 @@ namespace bantam {
 
 namespace {
 
-/// What is known of the images alone cannot be had of other inputs.
+/// Throws ConfigError where a layer with `whiten` reads anything but the images, whose statistics alone are known.
 void check_whitening(const std::string& name, const Layer& layer, const std::vector<NodeId>& inputs) {
   const Conv2dOptions* const conv = layer.options<Conv2dOptions>();
   if (conv == nullptr || !conv->whiten || inputs == std::vector<NodeId>{0}) return;

@@ -128,7 +128,7 @@ void backward_deferred(const Context& context, const Call& call, SavedTensor& sa
   add_to(context, call, saved.ref(), std::move(to), store);
 }
 
-/// Of the running statistics, which are constants. x was kept where something is computed from it.
+/// Computes the gradients of a batch norm by running statistics, which are constants. x was kept only if one reads it.
 void backward_inference(const Context& context, const Call& call, SavedTensor& saved, const ValueRef& input,
                         const Tensor& dy, GradientStore& store) {
   Targets to = targets(context, call, store);

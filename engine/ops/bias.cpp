@@ -26,9 +26,9 @@ kernels::BiasShape checked_shape(const Context& context, const char* op, const T
   return {.rows = channels == 0 ? 0 : x.elements() / channels, .channels = channels};
 }
 
-/// What backward reads of a forward with an activation: one of them.
+/// The one tensor that backward reads after a forward with an activation: which one depends on the activation.
 struct SavedActivation {
-  Tensor mask;        ///< of a piecewise one
+  Tensor mask;        ///< where the activation is piecewise
   SavedTensor input;  ///< x, where the gradient reads its input
   SavedTensor output;
 };

@@ -41,7 +41,7 @@ Shape check(const Context& context, std::span<const Tensor> inputs) {
   return first.shape().with(-1, channels);
 }
 
-/// What joins in one call: the inputs from `first` on, as many as a call can, and the columns that are theirs.
+/// The shape of one call that joins inputs from `first` on, as many as a call can, and their columns in the result.
 kernels::JoinShape call_from(const Shape& whole, const std::vector<Part>& parts, std::size_t first) {
   kernels::JoinShape shape{.rows = whole[-1] == 0 ? 0 : whole.elements() / whole[-1], .channels = whole[-1]};
   shape.count = static_cast<int>(std::min<std::size_t>(parts.size() - first, kernels::kMostJoined));

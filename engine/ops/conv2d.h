@@ -1,4 +1,4 @@
-// What a 2-D convolution asks of its kernels, and its weight gradient: shared with the transposed convolution.
+// Shapes, scratch memory and weight gradient of a 2-D convolution, which the transposed convolution uses, too.
 #pragma once
 
 #include "bantam/engine/autograd/context.h"
@@ -9,10 +9,10 @@
 
 namespace bantam::ops {
 
-/// What the kernels run on `in` (batch, H, W, C_in). Throws ShapeError where the window does not fit.
+/// The shape for the kernels on `in` (batch, H, W, C_in). Throws ShapeError where the window does not fit.
 kernels::Conv2dShape conv2d_shape(const Shape& in, std::int64_t filters, const Window2d& window, std::int64_t groups);
-/// The same of a weight (C_out, kH, kW, C_in/groups), whose kernel it is. Throws ShapeError and DTypeError where x and
-/// w do not fit.
+/// The shape for the kernels on x with a weight (C_out, kH, kW, C_in/groups), which sets the window's kernel. Throws
+/// ShapeError and DTypeError where x and w do not fit.
 kernels::Conv2dShape conv2d_shape(const Tensor& x, const Tensor& w, Window2d window, std::int64_t groups);
 
 /// Scratch memory of one pass.

@@ -1,4 +1,4 @@
-// What a depthwise 2-D convolution asks of its kernels.
+// The shape that a depthwise 2-D convolution passes to its kernels.
 #pragma once
 
 #include "bantam/engine/autograd/context.h"
@@ -8,10 +8,10 @@
 
 namespace bantam::ops {
 
-/// What the kernels run on `in` (batch, H, W, C). Throws ShapeError in the name of `op` where the window does not fit.
+/// The kernels' shape on `in` (batch, H, W, C). Throws ShapeError, prefixed by `op`, where the window does not fit.
 kernels::DepthwiseConv2dShape depthwise_conv2d_shape(const char* op, const Shape& in, std::int64_t multiplier,
                                                      const Window2d& window);
-/// The same of a call, in the name of `op`, whose errors it throws.
+/// The shape for the kernels on x with a weight; checks both, and throws errors in the name of `op`.
 kernels::DepthwiseConv2dShape depthwise_conv2d_shape(const char* op, const Tensor& x, const Tensor& w, Window2d window);
 
 }  // namespace bantam::ops

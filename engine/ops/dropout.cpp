@@ -13,7 +13,7 @@ namespace bantam::ops {
 
 namespace {
 
-/// What is kept or dropped together.
+/// The part of a sample that is kept or dropped as a whole.
 enum class Unit : std::uint8_t { element, channel, sample };
 
 kernels::DropoutShape shape_of(const char* op, const Context& context, const Tensor& x, Unit unit, float rate) {

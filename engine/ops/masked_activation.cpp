@@ -31,7 +31,7 @@ kernels::NormOperand operand_of(const Tensor& tensor) {
   return deferred != nullptr ? deferred->norm.operand(tensor) : kernels::NormOperand{.x = tensor.data()};
 }
 
-/// What rebuilds the output from both operands.
+/// A recipe that computes the output again from its operands a and, where there are two, b.
 Recipe::Make rebuild(ActivationFunction f, const SavedOperand& a, const SavedOperand& b) {
   return [=](const Context& ctx) {
     const Tensor left = a.get(ctx), right = b.memory.defined() ? b.get(ctx) : Tensor();

@@ -119,7 +119,7 @@ struct SqueezeExciteTensors {
 Tensor squeeze_excite(const Context& context, const Tensor& x, const SqueezeExciteTensors& tensors,
                       ActivationFunction activation, Activation gate);
 
-/// What a group norm over C channels reads.
+/// The options of a group norm over C channels.
 struct GroupNormSettings {
   std::int64_t groups = 1;  ///< divides C
   float epsilon = 1e-5f;
@@ -133,7 +133,7 @@ Tensor group_norm(const Context& context, const Tensor& x, const Tensor& scale, 
 /// The same over the last axis alone, each position by itself: x (…, C). Source: Ba, Kiros and Hinton, 2016.
 Tensor layer_norm(const Context& context, const Tensor& x, const Tensor& scale, const Tensor& shift, float epsilon);
 
-/// What a batch norm over C channels reads and writes: float32 (C), each.
+/// The tensors that a batch norm over C channels reads and writes: float32 (C), each.
 struct BatchNormTensors {
   Tensor scale = {}, shift = {};                              ///< undefined: 1 and 0
   Tensor running_mean = {}, running_variance = {};            ///< what Pass::evaluate reads
@@ -185,7 +185,7 @@ Tensor transposed_conv2d(const Context& context, const Tensor& x, const Tensor& 
                          Extent2d output_padding = {0, 0}, std::int64_t groups = 1);
 
 enum class Interpolation : std::uint8_t { nearest, bilinear };
-/// What resize2d makes of an image.
+/// The size to which resize2d brings an image, and how it computes pixels.
 struct ResizeSettings {
   Extent2d size = {};  ///< of the output
   Interpolation interpolation = Interpolation::nearest;
@@ -195,8 +195,8 @@ struct ResizeSettings {
 /// asymmetric, floor) or align_corners.
 Tensor resize2d(const Context& context, const Tensor& x, const ResizeSettings& settings);
 
-/// What stands beyond the edge: zeros, the edge's pixel, the image mirrored at the edge's pixel, or its other end. The
-/// names are PyTorch's.
+/// The pixels that pad2d puts beyond the edge: zeros, the edge's pixel, the image mirrored at the edge's pixel, or the
+/// image's other end. The names are PyTorch's.
 enum class PaddingMode : std::uint8_t { zeros, replicate, reflect, circular };
 /// x (batch, H, W, C) with `amounts` (explicit) added around it; negative amounts crop.
 Tensor pad2d(const Context& context, const Tensor& x, const Padding& amounts, PaddingMode mode = PaddingMode::zeros);

@@ -1,4 +1,4 @@
-// What pad2d asks of its kernels.
+// The shape that pad2d passes to its kernels.
 #pragma once
 
 #include "bantam/engine/ops/ops.h"

@@ -15,9 +15,9 @@ struct PoolWindow {
   bool ceil_mode = false;
 };
 
-/// What `op` runs on an image `x` (batch, H, W, C). Throws ShapeError, prefixed by `op`, where the padding is not
-/// smaller than the window, the window does not fit, or one would be padding alone; `maximum`: also where it has more
-/// than 65,535 positions.
+/// The shape with which `op` pools images `x` (batch, H, W, C). Throws ShapeError, prefixed by `op`, where padding
+/// is not smaller than the window, the window does not fit, or one would be padding alone; `maximum`: also where it has
+/// more than 65,535 positions.
 kernels::Pool2dShape pool_shape(const char* op, const Shape& x, const PoolWindow& pool, bool maximum);
 /// The same for a tensor; also throws DeviceError where x is elsewhere, and ShapeError where it is no image.
 kernels::Pool2dShape pool_shape(const Context& context, const char* op, const Tensor& x, const PoolWindow& pool,

@@ -1,4 +1,4 @@
-// What resize2d asks of its kernels.
+// The shape that resize2d passes to its kernels.
 #pragma once
 
 #include "bantam/engine/ops/ops.h"

@@ -6,7 +6,7 @@
 
 namespace bantam::ops {
 
-/// What a transposed convolution of an image is, but for its channels.
+/// The options of a transposed convolution of an image, except its channels.
 struct TransposedWindow {
   Window2d window;
   Extent2d output_padding{0, 0};

@@ -16,12 +16,12 @@ void check_values(const UpdateValues& values, std::string_view momentum = "momen
 /// Throws ConfigError where an option is out of its range.
 void check_options(const OptimizerOptions& options);
 
-/// What of an optimizer's options a precision cannot do.
+/// An option of an optimizer that does not work with a precision.
 struct PrecisionConflict {
   std::string_view key;  ///< in the section train: "ema", "prune", "optimizer"
   std::string text;      ///< what, and what was expected
 };
-/// What reads or writes float32 weights besides the update's own kernels, where the precision keeps none.
+/// Finds an option that needs float32 weights outside the update's own kernels, where the precision keeps none.
 std::optional<PrecisionConflict> conflict_with(const OptimizerOptions& options, Precision precision);
 
 }  // namespace bantam

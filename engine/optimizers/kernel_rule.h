@@ -1,4 +1,4 @@
-// What the built-in optimizers share: a rule that is a kind of kernels::ApplyUpdate, and a reader of their options.
+// The base of the built-in optimizers: a rule that is a kind of kernels::ApplyUpdate, and a reader of their options.
 #pragma once
 
 #include <string>

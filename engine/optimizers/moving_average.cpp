@@ -23,7 +23,7 @@ WeightAverage::WeightAverage(Model& model, const EmaOptions& options, const Cont
   const auto allocate = [&](const char* name, std::int64_t elements) {
     return context.at(model_.runtime().intern(name)).allocate({elements}, DType::float32, Category::optimizer);
   };
-  // Of frozen parameters, too, which slots of the arena leave out: they may be pruned, and a swap is of all weights.
+  // The average covers frozen parameters, too, unlike rules' slots: they may be pruned, and a swap is of all weights.
   average_ = allocate("optimizer/average", model_.parameters().slot_elements());
   if (model_.buffers().elements() > 0) buffers_ = allocate("optimizer/average_of_buffers", model_.buffers().elements());
   begin();

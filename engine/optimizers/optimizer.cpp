@@ -330,7 +330,7 @@ void Optimizer::register_state(StateRegistry& registry) {
   registry.on_load([this] { restore_settings(); });
 }
 
-/// What is configured rather than state stays as configured, whatever a loaded file contained.
+/// Restores settings that are configured rather than state, whatever a loaded file contained.
 void Optimizer::restore_settings() {
   kernels::UpdateControl loaded = control();
   const bool scales = model_.options().precision.scales_loss();

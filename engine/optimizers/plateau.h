@@ -38,7 +38,7 @@ class Plateau : public EvaluatedSchedule {
 
  private:
   bool improves(double result) const;
-  /// What `value`, of a run with the given peak, is with this one's.
+  /// Scales `value`, of a run with the given peak, to this one's peak; at least the lower one of `final` and that peak.
   double with_own_peak(double value, double peak) const;
 
   PlateauOptions options_;

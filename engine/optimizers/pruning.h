@@ -17,7 +17,7 @@ enum class PruneSchedule : std::uint8_t {
 };
 enum class PrunePattern : std::uint8_t {
   magnitude,   ///< the smallest magnitudes of each tensor are zero
-  two_of_four  ///< of four weights along the input channels the two smallest: what sparse tensor cores read
+  two_of_four  ///< the two smallest of four weights along the input channels are zero: what sparse tensor cores read
 };
 
 /// Magnitude pruning. Update t is the t-th that was done, from 1; skipped ones do not count. Masks change after each

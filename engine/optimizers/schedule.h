@@ -18,7 +18,7 @@ BANTAM_API_BEGIN
 namespace bantam {
 struct Metrics;
 
-/// What of a schedule evaluations move: its value stays until the next one. Used by the thread that trains.
+/// The part of a schedule that evaluations move: its value stays until the next one. Used by the thread that trains.
 class EvaluatedSchedule {
  public:
   virtual ~EvaluatedSchedule() = default;
@@ -26,7 +26,7 @@ class EvaluatedSchedule {
   virtual std::string_view metric() const = 0;
   /// Called after each evaluation, before the next update.
   virtual void evaluated(const Metrics& validation) = 0;
-  /// What it remembers, for checkpoints; `set_state` throws DataError where the numbers are not such.
+  /// The numbers that checkpoints keep of it; `set_state` throws DataError where the numbers are not such.
   virtual std::vector<double> state() const = 0;
   virtual void set_state(const std::vector<double>& numbers) = 0;
 };
@@ -54,7 +54,7 @@ class Schedule {
   std::shared_ptr<EvaluatedSchedule> evaluated_;
 };
 
-/// What a schedule is made from once a run is known.
+/// The facts of a run from which its schedules are made.
 struct ScheduleFacts {
   float learning_rate = 0;   ///< the optimizer's; for a schedule of another value, the optimizer's value of that
   std::int64_t updates = 0;  ///< of the whole run

@@ -21,7 +21,7 @@ struct BANTAM_INTERNAL UpdateControl;
 struct BANTAM_INTERNAL UpdateGroup;
 }  // namespace kernels
 
-/// What schedules and parameter groups change from update to update.
+/// The values that schedules and parameter groups change from update to update.
 struct UpdateValues {
   float learning_rate = 0, weight_decay = 0;
   float momentum = 0;  ///< beta1 of rules that have one
@@ -46,11 +46,11 @@ class RuleState {
   }
 };
 
-/// What a rule is run over. All arrays are float32 in device memory, of `elements` each, and do not overlap.
+/// The operands of one update by a rule. Arrays are float32 in device memory, of `elements` each, and do not overlap.
 struct UpdateCall {
   std::int64_t elements = 0;  ///< padding between parameters included
   float* master = nullptr;    ///< the weights: read and written
-  /// Of the effective batch: to be multiplied by control->gradient_factor. Cut to clip_value already.
+  /// The effective batch's gradient, still to be multiplied by control->gradient_factor. Cut to clip_value already.
   const float* gradient = nullptr;
   std::span<float* const> slots;        ///< the rule's state, zeros before the first update: read and written
   std::span<const UpdateRange> ranges;  ///< in host memory
@@ -60,7 +60,7 @@ struct UpdateCall {
   /// Device memory, of this update: found_nonfinite, gradient_factor (unscales and clips), updates (this one counted).
   const kernels::UpdateControl* control = nullptr;
   RuleState* state = nullptr;  ///< what UpdateRule::make_state returned
-  // Of rules that use the update's kernels; these have neither `gradient` nor `ranges`.
+  // The next three are for rules that use the update's kernels; these have neither `gradient` nor `ranges`.
   const kernels::UpdateArena* arena = nullptr;
   const kernels::UpdateBuffers* statistics = nullptr;
   const kernels::UpdateGroup* rest_groups = nullptr;  ///< device memory: those of UpdateRule::rest
@@ -88,7 +88,7 @@ class UpdateRule {
   /// As Layer::supports_meta, of `apply`: groups and control are read by kernels, or on the CPU.
   virtual bool supports_meta() const { return false; }
 
-  // Of built-in rules.
+  // Only built-in rules override the functions below.
 
   /// Whether it moves the arena by the update's own kernels, which read gradients and weights in half types and partial
   /// sums, cut gradients, know frozen groups, and write compute copies and running statistics.

@@ -13,7 +13,7 @@ class NormSource;
 /// Index of a node in its graph; 0 is the input.
 using NodeId = int;
 
-/// What a layer of the engine can do together with its neighbours (Layer::traits). The defaults promise nothing.
+/// The ways in which a layer of the engine works together with its neighbours (Layer::traits). The defaults: in none.
 struct NodeTraits {
   /// In training, the op that reads its output may apply the batch norm that it ends with (deferred norm).
   bool may_defer_norm = false;
@@ -22,7 +22,7 @@ struct NodeTraits {
   /// It need not write an output that nobody reads (Context::output_unused): a checkpoint segment that ends with it is
   /// recomputed for less.
   bool skips_unused_output = false;
-  /// Of its ops, only the one that writes the output runs under the node's plan; the others run under
+  /// Only the op that writes the layer's output runs under the node's plan; the layer's other ops run under
   /// Context::inner().
   bool separates_inner_ops = false;
 };

@@ -17,7 +17,7 @@ enum class Derive : std::uint8_t {
   cheap   ///< sums of two, too
 };
 
-/// What backward computes anew instead of keeping it from forward.
+/// The values that backward computes again instead of keeping them from forward.
 struct RecomputeOptions {
   enum class Kind : std::uint8_t { none, all, named } kind = Kind::none;
   /// named: checkpoint segments: nodes, blocks (the part of a node's name before a "/"), or "first..last" from one of

@@ -1,4 +1,4 @@
-// What a source's description of its tensors says.
+// Facts that follow from a source's description of its tensors and batches: image shape, classes, samples.
 #include "bantam/engine/step/batch_source.h"
 
 #include <fmt/format.h>

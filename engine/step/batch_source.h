@@ -29,11 +29,11 @@ class BANTAM_INTERNAL DeviceBatches;
 class BatchSource {
  public:
   virtual ~BatchSource() = default;
-  /// What each batch holds: the model's input (kImages) and whatever the loss and the metrics read.
+  /// The tensors of each batch: the model's input (kImages) and whatever the loss and the metrics read.
   virtual std::vector<TensorFacts> tensors() const = 0;
-  /// Of kImages, (height, width, channels), from `tensors`. Throws Error where there are none.
+  /// The shape of kImages, (height, width, channels), from `tensors`. Throws Error where there are none.
   Shape image_shape() const;
-  /// Of kLabels, from `tensors`; 0 where there are no class numbers.
+  /// The number of classes of kLabels, from `tensors`; 0 where there are no class numbers.
   std::int64_t classes() const;
   virtual std::vector<std::string> class_names() const { return {}; }
   /// Numbers in the data set of the samples of batch `index` of `epoch`, in their order; empty: not known.

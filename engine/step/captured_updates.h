@@ -8,7 +8,7 @@
 
 namespace bantam {
 
-/// What TrainingStep::capture recorded: planned updates, with the arena's place and the batches' addresses they were
+/// A recording by TrainingStep::capture: planned updates, with the arena's place and the batches' addresses they were
 /// recorded with.
 struct CapturedUpdates {
   CapturedWork work;

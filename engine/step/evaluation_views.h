@@ -33,7 +33,7 @@ struct EvaluationViews {
 
   /// Views of an image, itself among them.
   std::int64_t count() const { return (1 + static_cast<std::int64_t>(crops.size())) * (flip ? 2 : 1); }
-  /// Of `samples`, at least 1: share * samples, rounded down, at least 1.
+  /// The number of `samples` that are viewed: share * samples, rounded down, but at least 1; `samples` is at least 1.
   std::int64_t samples_of(std::int64_t samples) const;
   bool operator==(const EvaluationViews&) const = default;
 };

@@ -126,7 +126,7 @@ void MetricRing::clear(int slot) {
   }
 }
 
-/// Of one slot of `slots` that lie at `sums`, in host memory.
+/// Computes the metrics of slot `slot` from the sums of `slots` slots that lie at `sums`, in host memory.
 Metrics MetricRing::metrics_at(const std::vector<MetricPtr>& counted, const std::byte* sums, int slot, int slots) {
   kernels::MetricSums loss;
   std::memcpy(&loss, sums + static_cast<std::size_t>(slot) * kLossBytes, kLossBytes);
@@ -145,7 +145,7 @@ Metrics MetricRing::metrics_at(const std::vector<MetricPtr>& counted, const std:
   return metrics;
 }
 
-/// Of the updates' part of the ring, in host memory.
+/// Reads the report of slot `slot` from `updates`, a copy in host memory of the updates' part of the ring.
 UpdateReport MetricRing::report_at(const std::byte* updates, int slot) const {
   kernels::UpdateRow row;
   std::memcpy(&row, updates + sum_bytes() + static_cast<std::size_t>(slot) * sizeof(row), sizeof(row));

@@ -26,10 +26,10 @@ class MetricRing {
   MetricRing(const MetricRing&) = delete;
   MetricRing& operator=(const MetricRing&) = delete;
 
-  /// What a loss adds to: of updates, by slot, and of the evaluation.
+  /// The sums that a loss adds to: those of updates, by slot, and that of the evaluation.
   kernels::MetricSums* updates() const { return ring_.as<kernels::MetricSums>(); }
   kernels::MetricSums* evaluation() const;
-  /// What the optimizer notes of updates, by slot.
+  /// The rows in which the optimizer notes its updates, by slot.
   kernels::UpdateRow* rows() const;
   /// Whether metrics read the model's output, in an update or in an evaluated batch.
   bool reads_output(bool evaluation) const { return evaluation ? !metrics_.empty() : !in_training_.empty(); }

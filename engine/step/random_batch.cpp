@@ -31,7 +31,7 @@ void fill_labels(const Tensor& labels, std::uint64_t classes, PhiloxSequence& ra
   synchronize(stream);
 }
 
-/// What a tensor of a batch is filled with follows from its type, and from the number of its classes.
+/// Fills floats and class numbers (int32 below `classes`) at random, tensors of any other kind with zeros.
 void fill(const Tensor& tensor, std::int64_t classes, PhiloxSequence& random, Stream stream) {
   switch (tensor.dtype()) {
     case DType::float32:

@@ -102,7 +102,7 @@ void RankExchange::cut_buckets() {
   }
 }
 
-/// Of a share of the largest bucket that copy engines move: all but the last one.
+/// The bytes of a rank's share of the largest bucket that copy engines move: any but the last. 0: they move none.
 std::uint64_t RankExchange::copy_bytes() const {
   std::uint64_t most = 0;
   for (std::size_t i = 0; i + 1 < buckets_.size(); ++i) {

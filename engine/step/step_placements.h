@@ -28,11 +28,11 @@ std::shared_ptr<const PlacementPlan> solve_placements(const std::vector<PlannerB
 /// The parts of training between which no memory of a step is alive, except partial gradients, which a micro-batch
 /// keeps for the update; the update allocates nothing.
 enum class StepPart : std::uint8_t {
-  first_micro_batch,  ///< of an update: gradients are written
+  first_micro_batch,  ///< the first one of an update: gradients are written
   next_micro_batch,   ///< gradients are added to
   update,
   evaluation,
-  evaluation_outputs,  ///< of an evaluated batch, written to memory that is no part of it
+  evaluation_outputs,  ///< the outputs of an evaluated batch, written to memory that is no part of it
   evaluation_measures  ///< loss and metrics of outputs that are there
 };
 
@@ -60,12 +60,12 @@ class PartTrace {
   PartTrace(const PartTrace&) = delete;
   PartTrace& operator=(const PartTrace&) = delete;
 
-  /// What is allocated from here on is not the part's.
+  /// Marks the part's end: allocations from here on do not belong to it.
   void end_part() { memory_.note_phase(kEnd); }
   void stop();
   StepPart part() const { return part_; }
   std::int64_t batch() const { return batch_; }
-  /// Of a stopped one: the part's allocations on the stream, in their order; nothing where one of them is still live.
+  /// After stop(), the part's allocations on the stream, in their order; nothing where one of them is still live.
   std::optional<std::vector<PlannerBuffer>> buffers() const;
 
  private:
@@ -83,8 +83,8 @@ class PartTrace {
 /// Not thread-safe.
 class StepPlacements {
  public:
-  /// Of the model's graph, on the stand-in of its device; what the replicas' tree holds is no part of a plan. Throws
-  /// what making the model throws.
+  /// Makes the step that plans come from, on the stand-in of its device; the memory of the replicas' tree is no part
+  /// of a plan. Throws what making the model throws.
   StepPlacements(const Graph& graph, const ModelOptions& model, const OptimizerOptions& optimizer,
                  const LossOptions& loss, Device device, const ReplicaOptions& replicas);
   ~StepPlacements();
@@ -109,7 +109,7 @@ class StepPlacements {
   void note_followed(StepPart part, std::int64_t batch);
   /// Drops the plans of micro-batches of more than `samples`, which no longer occur.
   void drop_above(std::int64_t samples);
-  /// What the plans in use need.
+  /// The bytes of an arena that fits each of the plans in use.
   std::uint64_t arena_bytes() const;
 
  private:

@@ -500,7 +500,7 @@ void TrainingStep::forward_and_measure(const Batch& batch) {
       [&](const Context& context) { (void)forward_loss(context, batch, {.sums = ring_->evaluation()}, true); });
 }
 
-/// What `count` adds to the evaluation's sums is removed where it throws.
+/// Runs `count`, which adds to the evaluation's sums; where it throws, what it has added is removed.
 void TrainingStep::count_evaluation(const std::function<void(const Context& context)>& count) {
   const Context context = model_.context(Pass::evaluate);
   const kernels::KernelPhaseScope phase(context.exec.log, kernels::KernelPhase::forward);

@@ -47,11 +47,11 @@ class BANTAM_INTERNAL PlacementPlan;
 enum class StepPart : std::uint8_t;
 class BANTAM_INTERNAL StepPlacements;
 
-/// What a run will meet.
+/// The sizes of batches that a run will meet, for which its memory is planned.
 struct StepShapes {
   std::vector<std::int64_t> batches = {};             ///< sizes of micro-batches: the full one, a short last one
   std::vector<std::int64_t> evaluation_batches = {};  ///< likewise
-  std::vector<std::int64_t> viewed_batches = {};      ///< of a share of the samples with views (viewed_batches)
+  std::vector<std::int64_t> viewed_batches = {};      ///< where a share of the samples has views (viewed_batches)
   bool accumulates = false;                           ///< updates of several micro-batches
 };
 
@@ -74,7 +74,7 @@ struct LossOptions {
 struct ReplicaOptions {
   static constexpr int kMost = 1024;
 
-  int replicas = 1;             ///< of all ranks: a power of two, at most kMost. 1: a plain step
+  int replicas = 1;             ///< on all ranks together: a power of two, at most kMost. 1: a plain step
   std::vector<int> dealt = {};  ///< how many each rank has, by rank: the first the lowest. Empty: one rank has all
   int rank = 0;
   Communicator* ranks = nullptr;  ///< needed where `dealt` names several ranks, to run; not to plan
@@ -91,7 +91,7 @@ struct ReplicaOptions {
 /// not dealt, or dealt twice.
 void check_replicas(const ReplicaOptions& options);
 
-/// What the optimizer noted of one update.
+/// The optimizer's notes on one update.
 struct UpdateReport {
   float learning_rate = 0;  ///< of the first parameter group
   float gradient_norm = 0;  ///< before clipping; not finite where the update was skipped
@@ -108,8 +108,8 @@ std::vector<TensorFacts> targets_of(const LossOptions& loss, const Shape& output
 /// and what loss and metrics read. Nothing is written there. Throws OutOfMemory.
 Batch allocate_batch(const Model& model, std::int64_t size, const LossOptions& loss = {});
 
-/// What of a step does not support meta devices, as a message says it ("layer 'own' (host_double) does not support meta
-/// devices (Layer::supports_meta)"); empty where all of it does.
+/// Names a part of a step that does not support meta devices, for messages ("layer 'own' (host_double) does not
+/// support meta devices (Layer::supports_meta)"); empty where all of it does.
 std::string without_meta(const Graph& graph, const LossOptions& loss, const OptimizerOptions& optimizer);
 
 /// One model, optimizer and loss. Metrics of steps gather in a ring on the device, read back when asked for.
@@ -296,7 +296,7 @@ class TrainingStep {
 /// kernels are then loaded by the steps themselves. Throws as warm_up, but for OutOfMemory.
 std::int64_t warm_up_what_fits(TrainingStep& step, std::int64_t batch, bool accumulates);
 
-/// What a Trainer does where a micro-batch does not fit.
+/// The reaction of a Trainer where a micro-batch does not fit into memory.
 enum class OnOutOfMemory : std::uint8_t {
   fail,        ///< OutOfMemory is thrown out of the trainer
   accumulate,  ///< the update is rolled back and repeated with half the micro-batch; refused with batch statistics

@@ -22,7 +22,7 @@ namespace bantam {
 /// may do work on the host that a recording would not contain. Results are the same bits in all cases. On devices that
 /// are not CUDA's updates run planned. Used by one thread.
 ///
-/// Of a run of several ranks each rank has its own: `accumulate` counts its replicas' batches, and a launch must have
+/// In a run of several ranks each has its own: `accumulate` counts its replicas' batches, and a launch must have
 /// as many updates on every rank, since updates exchange sums. `replay` and `run_once` are for that: what one rank
 /// cannot replay, it runs one by one.
 class CapturedSteps {

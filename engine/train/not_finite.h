@@ -56,8 +56,8 @@ struct NotFiniteUpdate {
   float loss_scale = 1;
   std::string what;                          ///< first not finite; empty: not known
   std::string reason;                        ///< why it is not known
-  std::optional<WrongLabel> wrong_label;     ///< of NotFiniteSearch
-  std::vector<std::int64_t> places;          ///< of NotFiniteSearch
+  std::optional<WrongLabel> wrong_label;     ///< found by NotFiniteSearch
+  std::vector<std::int64_t> places;          ///< found by NotFiniteSearch
   std::int64_t samples = 0;                  ///< of the update
   std::span<const std::int64_t> of_dataset;  ///< the update's samples in the data set, by place; empty: not known
 };

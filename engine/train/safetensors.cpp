@@ -48,7 +48,7 @@ const char* type_name(DType dtype) { return std::ranges::find(kTypes, dtype, &Na
 // In the header's metadata: a Checksum of all tensors. Files of other programs have none.
 constexpr const char* kChecksum = "bantam.checksum";
 
-/// Of the tensors in the order of their names: name, type, shape and bytes.
+/// The checksum of the tensors in the order of their names: name, type, shape and bytes of each.
 std::string checksum_of(std::span<const NamedTensor> tensors) {
   Checksum sum;
   for (const NamedTensor& tensor : tensors) {

@@ -96,7 +96,7 @@ struct WeightsOptions {
   bool advises = true;  ///< messages say how these options would help
 };
 
-/// What load_weights has done. Names are the model's, those of `unused` the file's; sorted.
+/// The result of load_weights. Names are the model's, those of `unused` the file's; sorted.
 struct LoadedWeights {
   std::size_t loaded = 0;            ///< tensors
   std::vector<std::string> initial;  ///< that keep their initial values

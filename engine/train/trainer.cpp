@@ -93,7 +93,7 @@ std::int64_t Trainer::updates_an_epoch() const {
   return updates_of(train_.batches_per_epoch(), options_.accumulate, step_.replicas().replicas);
 }
 
-/// Of the whole run.
+/// The number of updates of the whole run.
 std::int64_t Trainer::all_updates() const {
   return options_.updates > 0 ? options_.updates : updates_an_epoch() * options_.epochs;
 }
@@ -399,8 +399,8 @@ void Trainer::finish_read(EpochState& state) {
   if (control.skipped_in_a_row >= halt_after()) fail_not_finite(event.update, control);
 }
 
-/// Of several ranks on GPUs. An exchange that a rank's failure cuts off leaves an update that is not finite, and is
-/// skipped. The host knows of the failure before its device does.
+/// With several ranks on GPUs, throws where another rank's failure is known. An exchange that it cuts off makes
+/// an update that is not finite, and is skipped; but the host knows of the failure before its device does.
 void Trainer::throw_known_failure() const {
   if (has_other_ranks() && step_.model().device().is_cuda()) step_.replicas().ranks->exchange({}, {});
 }
@@ -550,7 +550,7 @@ bool Trainer::evaluate_epoch(EpochState& state, TrainResult& result) {
   return true;
 }
 
-/// Of a run that has come to its end. Stopped here, it goes on with this evaluation.
+/// Evaluates the test samples at a run's end. A run that is stopped here resumes with this evaluation.
 void Trainer::evaluate_test(TrainResult& result) {
   if (options_.test == nullptr || !options_.evaluate || result.stopped) return;
   const TrainerClock::time_point start = TrainerClock::now();
@@ -565,7 +565,7 @@ void Trainer::evaluate_test(TrainResult& result) {
 
 namespace {
 
-/// What was counted before an evaluation's error is not part of the next one.
+/// Drops what an evaluation had counted before its error, so that it is not part of the next one.
 void forget_evaluation(TrainingStep& step) noexcept {
   try {
     (void)step.take_evaluation_sums();

@@ -31,9 +31,9 @@ struct EarlyStopOptions {
   double min_delta = 0;         ///< an improvement is better than the best by more than this
 };
 
-/// What evaluations have come to. Part of a run's state: a resumed run ends at the same update.
+/// The evaluations' best value and the wait since. Part of a run's state: a resumed run ends at the same update.
 struct EarlyStopState {
-  std::uint32_t rule = 0;  ///< of metric and direction; where they are others, all begins anew
+  std::uint32_t rule = 0;  ///< identifies metric and direction; where they have changed, all begins anew
   double best = 0;
   std::int64_t best_epoch = 0;  ///< from 1; 0: there was no finite value
   std::int64_t waited = 0;      ///< evaluations since
@@ -109,9 +109,9 @@ struct TrainerOptions {
   /// optimizer's value, which callbacks may change. Nothing: the schedules of the optimizer's options, made for
   /// `epochs` or `updates` (OptimizerOptions::schedules; one that evaluations move begins anew in each Trainer).
   std::optional<UpdateSchedules> schedules = std::nullopt;
-  /// What to do where a micro-batch does not fit. An update is then repeated from its first batch, which is read from
+  /// The reaction where a micro-batch does not fit. An update is then repeated from its first batch, which is read from
   /// the source a second time; once halved, micro-batches stay so. The memory of the batch itself is not made smaller:
-  /// where there is no room for it beside the model, the run stops at once.
+  /// where it does not fit beside the model, the run stops at once.
   OnOutOfMemory on_oom = OnOutOfMemory::fail;
   /// Where to begin (resume). Its update may be all of the epoch's: then only the evaluation is left.
   TrainerPosition first = {};
@@ -128,9 +128,9 @@ struct TrainerOptions {
   std::function<void(std::int64_t update)> look = {};
   /// Asked before every batch, of training and of evaluation: true stops the run as request_stop() does. Empty: never.
   std::function<bool()> stop = {};
-  /// Of a run of several ranks: all call it at the same places, before each launch of updates and each epoch, with
-  /// whether this one shall stop, and it returns on all alike whether any shall. A stop is then heard between two
-  /// launches; an evaluation under way goes on to its end. Empty: `stop` alone counts.
+  /// Agrees with all other ranks on a stop: all call it at the same places, before each launch of updates and each
+  /// epoch, with whether this one shall stop, and it returns on all alike whether any shall. The run then stops between
+  /// two launches; an evaluation under way goes on to its end. Empty: `stop` alone counts.
   std::function<bool(bool stops)> agree = {};
 };
 
@@ -182,11 +182,11 @@ struct EpochEvent {
 /// it has gone through or nothing more can be done, however often the micro-batch was halved.
 struct SmallerMicroBatchEvent {
   std::int64_t epoch = 0, update = 0;  ///< both from 0
-  std::int64_t samples = 0;            ///< of a micro-batch from now on, at most
+  std::int64_t samples = 0;            ///< the most in a micro-batch from now on
   std::string reason;                  ///< the first OutOfMemory's message
 };
 
-/// What a program hears of training. All calls come from the thread that runs it.
+/// The events of training, each a function to override. All calls come from the thread that runs it.
 class Callback {
  public:
   virtual ~Callback() = default;
@@ -207,7 +207,7 @@ class Callback {
 
 using TrainerClock = std::chrono::steady_clock;
 
-/// What a run has come to.
+/// The result of a run.
 struct TrainResult {
   std::int64_t epochs = 0;        ///< finished
   std::int64_t updates = 0;       ///< done, over all epochs
@@ -233,7 +233,7 @@ class Trainer {
   /// Runs to the end, or to a requested stop, which is heard within one batch: an update of several micro-batches is
   /// then discarded, and an evaluation is left to the run that resumes. A stop is final: a new Trainer continues.
   TrainResult run();
-  /// What `run` has done so far; where it threw, what was done before. The weights are those of its position.
+  /// The result of `run` so far; where it threw, what was done before. The weights are those of its position.
   const TrainResult& so_far() const { return result_; }
   /// The position of `so_far`. After `run` has thrown, metrics that were not read yet are read first, and told. Throws
   /// CommunicationError where a rank's failure has cut off updates until there: the state is none of a position then.
@@ -255,7 +255,7 @@ class Trainer {
     TrainerClock::time_point last_read = start;                  ///< when the last reading's metrics were there
     TrainerClock::time_point last_asked = start, asked = start;  ///< when that reading began, and the one under way
     std::int64_t first_update = 0;                               ///< where it began (resume)
-    std::int64_t next_read = 0;     ///< of several ranks: after how many updates of it metrics are read
+    std::int64_t next_read = 0;     ///< with several ranks: updates after which metrics are read
     double seconds = 0;             ///< of its updates, once they are done
     std::int64_t samples = 0;       ///< trained on since it began
     double evaluation_seconds = 0;  ///< between its updates

@@ -70,7 +70,7 @@ std::vector<std::byte> converted_from(const HostTensor& tensor) {
 
 bool is_floating(DType dtype) { return dtype == DType::float32 || dtype == DType::float64 || is_half(dtype); }
 
-/// What `pattern` may have meant: a name, or all tensors of a layer, "head/*".
+/// The name or pattern nearest to `pattern`, for a message: a tensor, or all tensors of a layer, "head/*".
 std::optional<std::string> nearest_pattern(const std::string& pattern, const std::vector<std::string>& names) {
   if (!pattern.ends_with("/*")) return nearest(pattern, names);
   std::vector<std::string> layers;
@@ -123,7 +123,7 @@ class WeightsMatch {
     throw DataError(fmt::format("{}: {}", path_.string(), what));
   }
 
-  /// What is matched is float32 from here on.
+  /// Converts the tensors that were matched to float32.
   void convert() {
     for (auto& [name, source] : matched_) {
       if (source->dtype == DType::float32) continue;

@@ -18,7 +18,7 @@ namespace bantam {
 /// A rank's region: kernels::RankRegion's header, room for copies of other ranks' sums, then places of equal bytes,
 /// each with room for all that replicas come to. Place 0 is `home`, which receives roots.
 struct RegionLayout {
-  std::vector<ReplicaShare> shares;          ///< of all ranks
+  std::vector<ReplicaShare> shares;          ///< by rank: the replicas that it runs
   std::vector<std::vector<int>> sum_places;  ///< by rank: the place of each of its partial sums, in order of sums_of
   std::uint64_t place_bytes = 0;             ///< a multiple of 256
   /// Room for a copy of each other partial sum's share of a span, a multiple of 256; 0: none is ever copied.
@@ -53,7 +53,7 @@ class DeviceLink {
 
 struct DeviceLinkOptions {
   RegionLayout layout;
-  void* region = nullptr;  ///< of this rank, from an allocator of the device; stays as long as the link
+  void* region = nullptr;  ///< this rank's, from an allocator of the device; outlives the link
   std::uint64_t region_bytes = 0;
   std::uint64_t largest_span = 0;  ///< bytes, of what will be exchanged at once
   /// Most thread blocks of an exchange in peer memory, the same on every rank: enough to fill a link, few enough to

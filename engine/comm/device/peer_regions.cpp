@@ -23,7 +23,7 @@ namespace {
 
 constexpr double kMostSeconds = 60;
 
-/// What ranks tell one another of their regions.
+/// The facts about a rank's region that it sends to all others, so that they can map its memory.
 struct Facts {
   std::array<char, 40> boot = {};   // of the running system: equal on one host
   std::array<char, 108> mail = {};  // DescriptorMail's name
