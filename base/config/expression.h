@@ -41,7 +41,7 @@ class Expression {
   };
   using Lookup = std::function<ExpressionValue(const Name& name)>;
 
-  /// Of at most kMostBytes bytes. Throws ExpressionError.
+  /// Parses `text`, of at most kMostBytes bytes. Throws ExpressionError.
   explicit Expression(std::string_view text);
 
   /// Every name in the order of the text, once for each time that it is there.

@@ -25,14 +25,14 @@ enum class CsvHeader : std::uint8_t {
   absent
 };
 
-/// What becomes of rows with a missing number (`is_missing_cell`) among their features.
+/// The treatment of rows with a missing number (`is_missing_cell`) among their features.
 enum class CsvMissing : std::uint8_t {
   error,
   drop,  ///< the row is left out, as rows are without a label, a target or an image
   mean   ///< the value is NaN in the table: readers put a mean there; rows without a label or target are left out
 };
 
-/// What columns are for, and how the text is read.
+/// The purpose of each column, and how its text is read.
 struct CsvColumns {
   std::optional<CsvColumn> image;
   std::vector<CsvColumn> features;  ///< numbers; without an image none means all columns that look like measurements
@@ -98,7 +98,7 @@ struct CsvColumnFacts {
   bool is_index() const;
 };
 
-/// What a file holds, for a first configuration.
+/// The facts that are found in a file, for a first configuration.
 struct CsvFacts {
   CsvDialect dialect;
   bool has_header = false;

@@ -20,7 +20,7 @@ namespace {
 
 /// Deflate's best ratio is 1032 : 1.
 constexpr std::uint64_t kMostRatio = 1032;
-/// Of a chunk that is no pixels; libpng's own default is 8 million bytes as well.
+/// Limits a chunk that is no pixels; libpng's own default is 8 million bytes as well.
 constexpr png_alloc_size_t kMostChunkBytes = 8000000;
 
 /// Room for the end of the image's data, and for what some encoders pad them with.

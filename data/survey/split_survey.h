@@ -1,4 +1,4 @@
-// What a split holds: its classes, sizes and values, and samples that cannot be read.
+// Surveys a split: its classes, sizes and values, and samples that cannot be read.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@ struct SurveyOptions {
   std::uint64_t most_bytes = std::uint64_t{256} << 20;
 };
 
-/// Of one channel's values as stored (bytes, or float32), over all pixels that were read; of vectors, of one feature.
+/// Statistics of a channel's stored values (bytes, or float32) over all pixels that were read; of vectors, a feature's.
 struct ChannelStatistics {
   double mean = 0, deviation = 0, least = 0, most = 0;
 };
