@@ -36,7 +36,7 @@ struct OtherNames {
 
 /// The kinds of values that are allowed in one place: any of those that are set here.
 struct ValueFacts {
-  std::string meaning, example;  ///< of a section or entry of a table: ConfigNode::describe
+  std::string meaning, example;  ///< describe a section or an entry of a table: ConfigNode::describe
   std::vector<std::string> words;
   std::optional<IntegerRange> integer;
   std::optional<NumberRange> number;

@@ -34,7 +34,7 @@ struct AugmentedSample {
 
 /// Which sample is changed, and when: for stages whose choices follow from more than their random numbers.
 struct SampleVisit {
-  std::uint64_t seed = 0;   ///< of the loader
+  std::uint64_t seed = 0;   ///< the loader's seed
   std::int64_t epoch = 0;   ///< from 0
   std::int64_t sample = 0;  ///< in its split
 };

@@ -21,7 +21,7 @@ struct ValidationOptions {
   /// Share of the training samples that is held out, chosen at random by the seed alone; 0: none is. The choice does
   /// not look at classes.
   double split = 0;
-  std::optional<std::uint64_t> seed = {};             ///< of the choice; absent: the run's
+  std::optional<std::uint64_t> seed = {};             ///< seeds the choice; absent: the run's seed does
   std::shared_ptr<const SampleReader> own = nullptr;  ///< samples of another data set; null: none
   /// Whether the format's held-out samples are the validation samples. Else, and where it has test samples of their
   /// own, those are a run's test samples, which it looks at once, at its end.
@@ -59,7 +59,7 @@ enum class DecodeKind : std::uint8_t {
 ///       pipeline: […]            # see read_pipeline
 ///       evaluation: {pipeline: […]}  # stages of validation samples that do not follow from training's
 struct DataOptions {
-  SampleSplits source;     ///< of all samples
+  SampleSplits source;     ///< the splits of all samples
   std::int64_t limit = 0;  ///< first training samples, or spread ones where they are sorted by class; 0: all
   bool verify = false;
   DecodeKind decode = DecodeKind::automatic;
@@ -109,7 +109,7 @@ Shape evaluated_image(const DataOptions& options);
 /// The part of a set that `cache: ram` stores: samples after the stages that belong to reading, or stored files.
 struct CachedSet {
   DatasetFacts facts;
-  std::uint64_t encoded_bytes = 0;  ///< of files; 0 where samples are values
+  std::uint64_t encoded_bytes = 0;  ///< bytes of files; 0 where samples are values
   std::uint64_t bytes() const { return encoded_bytes + static_cast<std::uint64_t>(facts.size) * facts.sample_bytes(); }
 };
 /// Lists all sets that open_data opens: training, validation, and, where that is another one, test. A share of a set's
@@ -121,9 +121,9 @@ std::uint64_t resident_bytes(const DataOptions& options);
 
 /// Memory for all splits together, in bytes.
 struct CacheRoom {
-  std::uint64_t device_bytes = 0;  ///< of the step's GPU; 0 on a CPU
-  std::uint64_t host_bytes = 0;    ///< of host memory
-  std::uint64_t disk_bytes = 0;    ///< of the disk that packed files are written to
+  std::uint64_t device_bytes = 0;  ///< memory of the step's GPU; 0 on a CPU
+  std::uint64_t host_bytes = 0;    ///< host memory
+  std::uint64_t disk_bytes = 0;    ///< space on the disk that packed files are written to
 };
 
 /// The samples of each split as open_data reads them: with `limit`, and with the choice of a `split` by the seed; test
@@ -144,8 +144,8 @@ struct OpenedData {
   std::unique_ptr<BatchSource> train;
   std::unique_ptr<BatchSource> validation;      ///< in order, without augmentation, every sample (of EvaluationOptions)
   std::unique_ptr<BatchSource> test;            ///< likewise; null where the validation samples are the test samples
-  std::shared_ptr<const BrokenSamples> broken;  ///< of all sources; null where a broken sample is an error
-  std::shared_ptr<const GpuDecoder> gpu_decoder;  ///< of all sources; null where the CPU decodes
+  std::shared_ptr<const BrokenSamples> broken;  ///< shared by all sources; null where a broken sample is an error
+  std::shared_ptr<const GpuDecoder> gpu_decoder;  ///< shared by all sources; null where the CPU decodes
   /// Who decodes image files, with all that their pixels depend on: "CPU", or GpuDecoder::name; "" where there are
   /// none.
   std::string decoder;

@@ -28,8 +28,8 @@ enum class LoaderEvent : std::uint8_t {
 struct LoaderOptions {
   PipelineOptions pipeline;
   Device device;                           ///< where batches go; contexts given to `next` must be of it
-  std::uint64_t seed = 0;                  ///< of shuffling (unless the stage has its own) and augmentation
-  std::filesystem::path packed_file = {};  ///< of `cache: disk`
+  std::uint64_t seed = 0;                  ///< seeds shuffling (unless the stage has its own) and augmentation
+  std::filesystem::path packed_file = {};  ///< the file that `cache: disk` packs samples into
   /// Where samples that cannot be read are counted, each replaced by the next one that can; null: the first such sample
   /// is an error.
   std::shared_ptr<BrokenSamples> broken = nullptr;

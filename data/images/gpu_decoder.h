@@ -29,7 +29,7 @@ struct DecoderCounts {
 class GpuDecoder {
  public:
   static constexpr std::int64_t kMostFiles = 16;                       ///< decoded together
-  static constexpr std::int64_t kBatchPixels = std::int64_t{2} << 20;  ///< of those files
+  static constexpr std::int64_t kBatchPixels = std::int64_t{2} << 20;  ///< pixels of those files together
   static constexpr int kMostBatches = 8;
 
   /// For `batches` (1 to kMostBatches) batches at a time. On a meta device it allocates the same device memory and has

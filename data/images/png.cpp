@@ -31,7 +31,7 @@ constexpr std::size_t kMostAfterLastRow = std::size_t{1} << 16;
 struct PngDecoder::State {
   png_structp png = nullptr;
   png_infop info = nullptr;
-  std::span<const std::byte> rest;  ///< of the file
+  std::span<const std::byte> rest;  ///< the part of the file that libpng has not read yet
   bool is_at_last_row = false;
   std::size_t after_last_row = 0;  ///< bytes of the file that may be read while the last row is
   GuardedCall call;

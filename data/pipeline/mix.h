@@ -17,7 +17,7 @@ namespace bantam {
 /// One way of mixing.
 struct MixStage {
   double alpha = 1.0;           ///< shares are drawn from Beta(alpha, alpha)
-  std::optional<double> share;  ///< of the samples that are mixed so; absent: 1, or 1/2 where both ways are there
+  std::optional<double> share;  ///< the share of samples mixed so; absent: 1, or 1/2 where both ways are there
 };
 
 /// A sample is mixed in one way or in none. Without any of it batches have targets as they are stored.
