@@ -32,7 +32,7 @@ enum class Activation : std::uint8_t {
   hard_sigmoid,
   softplus
 };
-/// Of all activations, none to softplus.
+/// The number of activations, from none to softplus.
 inline constexpr int kActivationKinds = static_cast<int>(Activation::softplus) + 1;
 
 /// selu's constants, of its fixed point with mean 0 and variance 1.

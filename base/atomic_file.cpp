@@ -74,7 +74,7 @@ bool pipe_has_news(int descriptor, int milliseconds, bool& ended) {
   return news;
 }
 
-/// What is there next, in a descriptor that does not wait by itself; 0 at the end. A read of a FIFO returns nothing
+/// Reads the next bytes from a descriptor that does not wait by itself; 0 at the end. A read of a FIFO returns nothing
 /// both before its first writer has come and after its last one has gone; only the latter is a hangup.
 std::size_t read_some(const std::filesystem::path& path, int descriptor, std::span<char> to) {
   constexpr int kWriterWaitMs = 3000;

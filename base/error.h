@@ -61,7 +61,7 @@ class NotFiniteError : public Error {
 /// An allocation that does not fit. Sizes in bytes.
 class OutOfMemory : public Error {
  public:
-  /// What was asked for, and what there was.
+  /// The allocation that failed and the memory that there was, in bytes.
   struct Facts {
     std::uint64_t requested_bytes = 0;
     std::uint64_t in_use_bytes = 0;

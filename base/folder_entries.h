@@ -1,4 +1,4 @@
-// What lies in a folder.
+// Lists the entries of a folder, and removes folders.
 #pragma once
 
 #include <filesystem>

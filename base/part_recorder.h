@@ -6,7 +6,7 @@
 
 namespace bantam {
 
-/// What a thread did in one call of `run_parts` (parallel.h): parts of it, or (its caller) waiting for other threads'.
+/// One activity of a thread in a call of `run_parts` (parallel.h): running parts, or (the caller) waiting for others.
 struct PartSpan {
   int thread = 0;  ///< 0: a caller; the pool's workers count from 1
   bool waits = false;

@@ -1,4 +1,4 @@
-// What Keras, PyTorch and their users call things, and our names of them: for advice on unknown names.
+// Maps the names that Keras, PyTorch and their users have for things to ours: for advice on unknown names.
 #pragma once
 
 #include <optional>

@@ -40,7 +40,7 @@ Duration parse_duration(std::string_view text);
 /// The shortest spelling that parse_duration reads as the same: "500updates", "1epoch", "90s", "2h".
 std::string to_string(Duration duration);
 
-/// What parse_duration reads: "500 or 500updates, 2epochs, 30s, 10min or 1h".
+/// Lists the spellings that parse_duration reads: "500 or 500updates, 2epochs, 30s, 10min or 1h".
 std::string duration_spellings(bool updates = true, bool epochs = true, bool seconds = true);
 
 struct BANTAM_INTERNAL ConfigDescription;

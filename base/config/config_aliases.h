@@ -12,7 +12,7 @@ namespace bantam {
 
 /// Another name of a value, or of the one key of a map with options.
 struct ConfigAlias {
-  std::string_view path;  ///< of the values that it may be: "train.loss"; "train.metrics.*" are all entries of a list
+  std::string_view path;  ///< where the value stands: "train.loss"; "train.metrics.*" means all entries of a list
   std::string_view word;  ///< in small letters, without '_', '-' and spaces
   std::string_view name;  ///< what it is called here
 };

@@ -22,7 +22,7 @@ using Data = ConfigNode::Data;
           fmt::format("{}{}expected {}, got {}{}", path, path.empty() ? "" : ": ", expected, describe(node), advice));
 }
 
-/// Of what stands where a number is expected.
+/// Returns advice for an error about a number that begins with an extra 0; empty for any other value.
 std::string advice_on_number(const Data& node) {
   if (node.kind != ConfigKind::scalar || node.quoted || !looks_like_number(node.scalar)) return "";
   if (has_leading_zero(node.scalar)) return " (numbers begin with no extra 0: some read it as decimal, some as octal)";
@@ -31,7 +31,7 @@ std::string advice_on_number(const Data& node) {
 
 bool is_plain(const Data& node) { return node.kind == ConfigKind::scalar && !node.quoted; }
 
-/// Of a map that should have one key: an override that added another one is what is wrong, not the file.
+/// Throws where an override adds a second key to a map that should have one: the override is wrong then, not the file.
 void fail_second_name(const Data& map) {
   for (const auto& child : map.children) {
     if (child->key_mark.source == nullptr || !child->key_mark.source->command_line || map.mark.source->command_line)

@@ -22,7 +22,7 @@ namespace {
 
 constexpr std::size_t kMostShownBytes = 400;  // of a path in a message
 
-/// Of the user `name`; empty: of the one who runs the program. Empty where there is none.
+/// Returns the home folder of user `name`; of the one who runs the program where `name` is empty. Empty: there is none.
 std::string home_of(const std::string& name) {
   if (name.empty())
     if (const char* home = std::getenv("HOME"); home != nullptr && *home != '\0') return home;

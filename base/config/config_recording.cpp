@@ -24,7 +24,7 @@ std::vector<std::string> split_examples(std::string_view text) {
   return examples;
 }
 
-/// What the map's keys are asked for under; nothing for the key that the condition is about.
+/// Returns the condition under which the map's keys are asked for, if any; nothing for the key that it is about.
 std::optional<KeyCondition> condition_of(const ConfigRecording& recording, const MapFacts& map, std::string_view key) {
   const auto found = recording.conditions.find(&map);
   if (found == recording.conditions.end() || found->second.key == key) return std::nullopt;

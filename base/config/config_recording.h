@@ -23,11 +23,11 @@ struct ConfigRecording {
   std::vector<std::shared_ptr<const ConfigSource>> sources;  // that their marks point to
 
   void fault(const std::string& where, const std::string& message);
-  /// Of the map's reading under way, from 0: which of their examples its keys have.
+  /// Returns the number, from 0, of the map's reading under way: it chooses the examples that its keys have.
   std::size_t visit(const MapFacts& map) const;
 };
 
-/// What descriptions and complete checks do with documents.
+/// Opens the internals of documents to descriptions and complete checks.
 struct ConfigDescription {
   /// One without a text.
   static ConfigDocument document(const std::shared_ptr<ConfigRecording>& recording);

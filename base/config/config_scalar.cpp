@@ -1,4 +1,4 @@
-// What plain YAML text stands for, and how text is shown in messages.
+// Reads plain YAML text as numbers and booleans, and shows text in messages.
 #include <algorithm>
 #include <array>
 #include <cctype>

@@ -1,4 +1,4 @@
-// What a configuration may say, found by running its readers: every key with its type, range, default, meaning and
+// Describes what a configuration may say by running its readers: every key with its type, range, default, meaning and
 // example; and the same as JSON Schema and as a page of Markdown.
 //
 // There is no table of keys beside the readers. A description runs the reader over examples instead of a file, several
@@ -34,9 +34,9 @@ struct OtherNames {
   std::string defined_by;          ///< the key under which they stand, beside the outermost list
 };
 
-/// What a value may be: any of what is set here.
+/// The kinds of values that are allowed in one place: any of those that are set here.
 struct ValueFacts {
-  std::string meaning, example;  ///< of a section or entry of a table: ConfigNode::describe
+  std::string meaning, example;  ///< describe a section or an entry of a table: ConfigNode::describe
   std::vector<std::string> words;
   std::optional<IntegerRange> integer;
   std::optional<NumberRange> number;
@@ -77,7 +77,7 @@ struct KeyFacts {
   std::optional<std::string> otherwise;  ///< the default, in YAML's flow style
   std::string otherwise_meaning;         ///< what counts where the key is missing and no value says it
   std::optional<KeyCondition> when;
-  /// Of a key whose values have keys of their own beside it (ConfigMap::read_choice): what each value is for.
+  /// The purpose of each value of a key whose values have keys of their own beside it (ConfigMap::read_choice).
   std::map<std::string, std::string> choices;
   ValueFacts value;
 };
@@ -107,7 +107,7 @@ struct TableFacts {
 struct ConfigSchema {
   ValueFacts root;
   std::vector<std::unique_ptr<TableFacts>> tables;
-  /// What readers said against the examples: a program's own entry without examples may be described in part.
+  /// Objections of readers to the examples: a program's own entry without examples may be described in part.
   std::vector<std::string> faults;
 
   const TableFacts* table(std::string_view what) const;

@@ -187,7 +187,7 @@ std::unique_ptr<Data> ConfigTemplate::copy_of(const Data& node) {
   return copy;
 }
 
-/// Of a list: `NAME: {options}`, or any other value.
+/// Copies an entry of a list: `NAME: {options}`, whose condition `when` is evaluated first, or any other value.
 std::unique_ptr<Data> ConfigTemplate::copy_of_entry(const Data& entry) {
   const bool is_named = entry.kind == ConfigKind::map && entry.children.size() == 1;
   const Data* condition = is_named ? find_child(*entry.children.front(), "when") : nullptr;

@@ -17,7 +17,7 @@ namespace bantam {
 
 struct ConfigRecording;
 
-/// Of a complete check (config_attempts.h).
+/// The errors that a complete check collects (config_attempts.h).
 struct ConfigErrors {
   static constexpr std::size_t kMost = 50;
   std::vector<std::string> messages;  ///< each once, up to kMost
@@ -50,7 +50,7 @@ struct ConfigMark {
   const ConfigUse* use = nullptr;  ///< of a copy (config_template.h): messages name it
 };
 
-/// What copies of a part of a document are for: "block 'conv_norm'", and the place that uses it, which may be a copy
+/// The reason why a part of a document is copied: its user ("block 'conv_norm'") and the place of that, maybe in a copy
 /// itself.
 struct ConfigUse {
   std::string what;
@@ -84,8 +84,8 @@ struct ConfigDocument::Impl {
   std::vector<std::shared_ptr<const ConfigSource>> sources;  // shared by copies
   std::unique_ptr<ConfigNode::Data> root;
   std::vector<ConfigSynonym> synonyms;
-  // Of relative paths (config_path.h): folders to look into after the current one and the document's, and those that
-  // had one; absolute.
+  // Relative paths (config_path.h) are looked for in `search_folders` after the current folder and the document's;
+  // `found_in` lists the folders that had one. All are absolute.
   std::vector<std::filesystem::path> search_folders, found_in;
   std::vector<std::unique_ptr<ConfigNode::Data>> copies;  // of parts of the tree (config_template.h)
   std::size_t copied_values = 0;                          // in them

@@ -41,7 +41,7 @@ class Expression {
   };
   using Lookup = std::function<ExpressionValue(const Name& name)>;
 
-  /// Of at most kMostBytes bytes. Throws ExpressionError.
+  /// Parses `text`, of at most kMostBytes bytes. Throws ExpressionError.
   explicit Expression(std::string_view text);
 
   /// Every name in the order of the text, once for each time that it is there.
@@ -63,9 +63,9 @@ class Expression {
   enum class Kind : std::uint8_t { literal, name, call, unary, binary };
   struct Node {
     Kind kind = Kind::literal;
-    std::size_t offset = 0, length = 1;  ///< of the name, operator or literal
+    std::size_t offset = 0, length = 1;  ///< bytes of the name, operator or literal in the text
     std::string word;                    ///< the name, function or operator
-    ExpressionValue value;               ///< of a literal
+    ExpressionValue value;               ///< the value of a literal
     std::vector<int> operands;           ///< indices of nodes
   };
   const Node& node(int index) const { return nodes_[static_cast<std::size_t>(index)]; }

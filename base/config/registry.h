@@ -110,8 +110,8 @@ Result read_beside(const Registry<Reader<Result>>& table, ConfigMap& section, st
   return result;
 }
 
-/// Of text, or of a map with one key whose value is the options. Throws ConfigError for a name that the table does not
-/// have, and whatever the reader throws; options that it did not ask for are refused.
+/// Reads a name of the table: text, or a map with one key whose value is the options. Throws ConfigError for a name
+/// that the table does not have, and whatever the name's reader throws; options that it did not ask for are refused.
 template <class Result>
 Result read_registered(const Registry<Reader<Result>>& table, const ConfigNode& node) {
   describe_registered(table, node);

@@ -29,7 +29,7 @@ Json value_of(const Data& node) {
   return Json::parse(node.scalar);
 }
 
-/// Of a value in YAML's flow style.
+/// Parses a value in YAML's flow style into JSON.
 Json value_of(const std::string& yaml) {
   const ConfigSource source{.name = "default", .lines = split_lines(yaml)};
   return value_of(*parse_yaml(source));

@@ -238,7 +238,7 @@ class Page {
     return fmt::format("With {}:", join(values, ", ", " or "));
   }
 
-  /// What a single value is for, after its condition.
+  /// Returns the purpose of the one value in the condition, with a blank before it; empty where it has several or none.
   static std::string choice_meaning(const MapFacts& map, const KeyCondition& when) {
     const KeyFacts* key = map.find(when.key);
     if (!key || when.values.size() != 1) return "";

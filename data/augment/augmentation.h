@@ -34,7 +34,7 @@ struct AugmentedSample {
 
 /// Which sample is changed, and when: for stages whose choices follow from more than their random numbers.
 struct SampleVisit {
-  std::uint64_t seed = 0;   ///< of the loader
+  std::uint64_t seed = 0;   ///< the loader's seed
   std::int64_t epoch = 0;   ///< from 0
   std::int64_t sample = 0;  ///< in its split
 };
@@ -91,7 +91,7 @@ class Augmentation {
     (void)random;
     return {.window = size, .size = size};
   }
-  /// What the pipeline calls: `region`, for stages that choose by the visit, too.
+  /// The pipeline calls this one. It returns `region`, unless a stage overrides it to choose by the visit, too.
   virtual Sampling region_at(const SampleVisit& visit, ImageSize size, PhiloxSequence& random) const {
     (void)visit;
     return region(size, random);
@@ -112,7 +112,7 @@ class Augmentation {
     (void)random;
     (void)placement;
   }
-  /// What the pipeline calls: `place`, for stages that choose by the visit, too.
+  /// The pipeline calls this one. It calls `place`, unless a stage overrides it to choose by the visit, too.
   virtual void place_at(const SampleVisit& visit, const kernels::ImageBatchShape& shape, const PhiloxWords& random,
                         kernels::ImagePlacement& placement) const {
     (void)visit;

@@ -16,8 +16,8 @@ struct RandomCropOptions {
 
 /// A window of random area and shape, resampled; torchvision's RandomResizedCrop.
 struct RandomResizedCropOptions {
-  ImageSize size;                                          ///< of the result
-  double least_area = 0.08, most_area = 1.0;               ///< of the window, as shares of the image's
+  ImageSize size;                                          ///< the size of the result
+  double least_area = 0.08, most_area = 1.0;               ///< the window's area as a share of the image's
   double least_ratio = 3.0 / 4.0, most_ratio = 4.0 / 3.0;  ///< width over height
 };
 

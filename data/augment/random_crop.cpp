@@ -56,7 +56,7 @@ class RandomCrop : public Augmentation {
   bool has_chance() const override { return !from_middle_; }
   bool has_device_form() const override { return true; }
   bool pads_with_black() const override { return options_.padding > 0 && options_.mode == kernels::PadMode::zero; }
-  /// Of `apply`, where masks have padding: mirrored masks hold their own classes alone.
+  /// Returns the class number that `apply` pads masks with; none for mirrored ones, which show their own classes alone.
   std::optional<std::int32_t> mask_fill() const override {
     if (from_middle_ || !has_host_form() || options_.mode != kernels::PadMode::zero) return std::nullopt;
     return options_.mask_fill;

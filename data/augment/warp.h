@@ -19,7 +19,7 @@ struct AffineMap {
   bool about_corner = false;            ///< the upper left one
 };
 
-/// What pixels hold that the map brings in from outside.
+/// The values of pixels that the map brings in from outside the image.
 struct WarpFill {
   std::vector<std::uint8_t> image = {0};  ///< one value for all channels, or one a channel
   std::int32_t mask = 255;                ///< of integer masks; those of floats get 0

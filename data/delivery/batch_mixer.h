@@ -13,12 +13,12 @@ namespace bantam {
 
 class BatchMixer {
  public:
-  /// Of batches of `facts`' samples, as the kernel reads them. Throws ConfigError and ShapeError as batch_targets and
-  /// MixPlanner do.
+  /// Mixes batches of `facts`' samples, of `shape` as the kernel reads them. Throws ConfigError and ShapeError as
+  /// batch_targets and MixPlanner do.
   BatchMixer(const MixOptions& options, const DatasetFacts& facts, const kernels::ImageBatchShape& shape,
              std::uint64_t seed);
 
-  /// What batches have beside images: stored targets first, then the one that `mix` writes, if any.
+  /// Fields that batches have beside images: stored targets first, then the one that `mix` writes, if any.
   const std::vector<SampleField>& targets() const { return targets_; }
   /// Whether batches are changed at all.
   bool is_active() const { return options_.any(); }

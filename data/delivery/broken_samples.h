@@ -14,7 +14,7 @@ namespace bantam {
 /// Samples that cannot be read or decoded, each counted once. Thread-safe.
 class BrokenSamples {
  public:
-  /// What comes in the place of one.
+  /// The replacement for a broken sample in a batch.
   enum class Place : std::uint8_t {
     next,  ///< the next sample that can be read
     zeros  ///< zeros in all of its fields: whoever uses the batch does not count it
@@ -24,7 +24,7 @@ class BrokenSamples {
     std::string reason;  ///< the error's message
   };
 
-  /// Of each broken sample, once, by the thread that reads it and one at a time.
+  /// Called once for each broken sample, by the thread that reads it; calls do not overlap.
   using OnFound = std::function<void(std::int64_t index, const Sample& sample)>;
 
   explicit BrokenSamples(Place place = Place::next, OnFound on_found = {})

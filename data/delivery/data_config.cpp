@@ -59,7 +59,7 @@ void check_evaluation(const ConfigNode& node, const PipelineOptions& pipeline, c
   }
 }
 
-/// What the batches of training and validation need; a survey trains none.
+/// Checks that the stages suit the data. `drop_last` matters to batches of training alone: a survey makes none.
 void check_stages(const ConfigNode& stages, const DataOptions& options, const DatasetFacts& facts, StagesFor use) {
   if (use == StagesFor::batches) check_drop_last(stages, options.pipeline, epoch_samples(options));
   check_pixel_targets(stages, options.pipeline, facts);
@@ -114,7 +114,7 @@ class DecodedSamples : public WrappedReader {
   ImageValues values_;
 };
 
-/// Of all samples of the options that are image files.
+/// Applies the keys `background` and `range` to all splits, whose samples have to be image files.
 void apply_image_values(ConfigMap& data, DataOptions& options) {
   const ImageValues values = read_image_values(data);
   if ((!values.background && !values.as_stored) || data.self().is_described()) return;
@@ -285,7 +285,7 @@ Parts split_groups(const ValidationOptions& options, const SampleReader& trainin
   return hold_out(split, options.split);
 }
 
-/// Of the training samples: at least one, and not all.
+/// Counts the training samples that become validation samples: 0 without a split, else at least 1, of several not all.
 std::int64_t held_out(const ValidationOptions& options, const SampleReader& training) {
   if (options.split == 0) return 0;
   if (const std::vector<std::int32_t> groups = training.groups(); !groups.empty())
@@ -515,7 +515,7 @@ SampleSplits open_splits(const DataOptions& options, std::uint64_t seed) {
 
 namespace {
 
-/// Of `size` of the reader's samples.
+/// Describes what a cache of `size` of the reader's samples stores: values, or files with their share of all bytes.
 CachedSet cached_set(const SampleReader& reader, std::int64_t size, const PipelineOptions& pipeline) {
   DatasetFacts facts = reader.facts();
   const std::int64_t all = facts.size;
@@ -625,7 +625,7 @@ std::shared_ptr<const void> charge_to_limit(Runtime& runtime, std::uint64_t byte
           }};
 }
 
-/// Of one of the sets, in a folder that is there.
+/// Returns the path of a set's packed file, in the cache's folder or else the run's, which is made where it is missing.
 std::filesystem::path packed_file(const DataOptions& options, const std::string& set) {
   const std::string& own = options.pipeline.cache_folder;
   const std::filesystem::path folder = own.empty() ? options.run_folder : own;

@@ -21,14 +21,14 @@ struct ValidationOptions {
   /// Share of the training samples that is held out, chosen at random by the seed alone; 0: none is. The choice does
   /// not look at classes.
   double split = 0;
-  std::optional<std::uint64_t> seed = {};             ///< of the choice; absent: the run's
+  std::optional<std::uint64_t> seed = {};             ///< seeds the choice; absent: the run's seed does
   std::shared_ptr<const SampleReader> own = nullptr;  ///< samples of another data set; null: none
   /// Whether the format's held-out samples are the validation samples. Else, and where it has test samples of their
   /// own, those are a run's test samples, which it looks at once, at its end.
   bool from_test() const { return split == 0 && own == nullptr; }
 };
 
-/// Of the validation samples, but not of the test samples.
+/// Chooses the validation samples of an evaluation and the size of its batches. Test samples share only the latter.
 struct EvaluationOptions {
   std::int64_t batch_size = 0;  ///< also of the test samples; 0: that of training
   std::int64_t samples = 0;     ///< only so many, chosen as by DataOptions::limit; 0: all
@@ -59,7 +59,7 @@ enum class DecodeKind : std::uint8_t {
 ///       pipeline: […]            # see read_pipeline
 ///       evaluation: {pipeline: […]}  # stages of validation samples that do not follow from training's
 struct DataOptions {
-  SampleSplits source;     ///< of all samples
+  SampleSplits source;     ///< the splits of all samples
   std::int64_t limit = 0;  ///< first training samples, or spread ones where they are sorted by class; 0: all
   bool verify = false;
   DecodeKind decode = DecodeKind::automatic;
@@ -74,7 +74,7 @@ struct DataOptions {
   std::string run_folder = {};  ///< likewise: where `cache: disk` puts its files, unless it names a folder
 };
 
-/// What image files are decoded to, beside their channels: `data.background` and `data.range`.
+/// The values to which image files are decoded, beside their channels: `data.background` and `data.range`.
 struct ImageValues {
   std::optional<Background> background = {};  ///< shows through transparent pixels
   bool as_stored = false;                     ///< float32 values as stored; else bytes of 0 to 255
@@ -96,24 +96,24 @@ DatasetFacts train_facts(const DataOptions& options);
 /// Training samples of an epoch: each one once, or what `sampling` says.
 std::int64_t epoch_samples(const DataOptions& options);
 DatasetFacts validation_facts(const DataOptions& options);
-/// What a user should read of the samples before training on them (SampleReader::notes), of all parts.
+/// Collects what a user should read about the samples before training on them (SampleReader::notes), of all parts.
 std::vector<std::string> data_notes(const DataOptions& options);
 DatasetFacts test_facts(const DataOptions& options);
-/// Of training samples as batches have them, after all stages.
+/// Describes training samples as batches have them, after all stages.
 DatasetFacts batch_facts(const DataOptions& options);
 
 /// One image of a batch of validation, as its stages finish it: of another size than training's where
 /// `evaluation.pipeline` says so.
 Shape evaluated_image(const DataOptions& options);
 
-/// What `cache: ram` holds of a set: samples after the stages that belong to reading, or stored files.
+/// The part of a set that `cache: ram` stores: samples after the stages that belong to reading, or stored files.
 struct CachedSet {
   DatasetFacts facts;
-  std::uint64_t encoded_bytes = 0;  ///< of files; 0 where samples are values
+  std::uint64_t encoded_bytes = 0;  ///< bytes of files; 0 where samples are values
   std::uint64_t bytes() const { return encoded_bytes + static_cast<std::uint64_t>(facts.size) * facts.sample_bytes(); }
 };
-/// Of all sets that open_data opens: training, validation, and, where that is another one, test. Bytes of a share of a
-/// set's files are the share of their bytes.
+/// Lists all sets that open_data opens: training, validation, and, where that is another one, test. A share of a set's
+/// files counts as the same share of their bytes.
 std::vector<CachedSet> cached_sets(const DataOptions& options);
 
 /// Host memory of the readers' own, beside any cache: decompressed files.
@@ -121,9 +121,9 @@ std::uint64_t resident_bytes(const DataOptions& options);
 
 /// Memory for all splits together, in bytes.
 struct CacheRoom {
-  std::uint64_t device_bytes = 0;  ///< of the step's GPU; 0 on a CPU
-  std::uint64_t host_bytes = 0;    ///< of host memory
-  std::uint64_t disk_bytes = 0;    ///< of the disk that packed files are written to
+  std::uint64_t device_bytes = 0;  ///< memory of the step's GPU; 0 on a CPU
+  std::uint64_t host_bytes = 0;    ///< host memory
+  std::uint64_t disk_bytes = 0;    ///< space on the disk that packed files are written to
 };
 
 /// The samples of each split as open_data reads them: with `limit`, and with the choice of a `split` by the seed; test
@@ -144,12 +144,12 @@ struct OpenedData {
   std::unique_ptr<BatchSource> train;
   std::unique_ptr<BatchSource> validation;      ///< in order, without augmentation, every sample (of EvaluationOptions)
   std::unique_ptr<BatchSource> test;            ///< likewise; null where the validation samples are the test samples
-  std::shared_ptr<const BrokenSamples> broken;  ///< of all sources; null where a broken sample is an error
-  std::shared_ptr<const GpuDecoder> gpu_decoder;  ///< of all sources; null where the CPU decodes
+  std::shared_ptr<const BrokenSamples> broken;  ///< shared by all sources; null where a broken sample is an error
+  std::shared_ptr<const GpuDecoder> gpu_decoder;  ///< shared by all sources; null where the CPU decodes
   /// Who decodes image files, with all that their pixels depend on: "CPU", or GpuDecoder::name; "" where there are
   /// none.
   std::string decoder;
-  /// What readers keep in host memory beside the allocators (resident_bytes), charged to the limit of the CPU: that is
+  /// Charges what readers keep in host memory beside the allocators (resident_bytes) to the CPU's limit: the limit is
   /// lower by as much until this is released, and then higher by as much than it is by then. A limit that is set in
   /// between is therefore one without the readers' memory. Not to be opened or closed while another thread sets it.
   std::shared_ptr<const void> readers_memory;

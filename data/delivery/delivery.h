@@ -30,7 +30,7 @@ struct BatchRequest {
   std::int64_t epoch = 0;
   std::int64_t first = 0;  ///< place in the epoch
   std::int64_t size = 0;
-  std::shared_ptr<const std::vector<std::int32_t>> passes = nullptr;  ///< of EpochPlaces; null: none
+  std::shared_ptr<const std::vector<std::int32_t>> passes = nullptr;  ///< EpochPlaces::passes of the epoch; null: none
 
   std::span<const std::int32_t> samples(RowRange rows) const { return part(*order, rows); }
   EpochPlaces places(RowRange rows) const {
@@ -49,12 +49,12 @@ struct DeliveryParts {
   Runtime* runtime = nullptr;
   DatasetFacts facts;
   std::int64_t epoch_samples = 0;
-  std::shared_ptr<const Dataset> dataset;      ///< what host memory holds of the split; null: nothing
+  std::shared_ptr<const Dataset> dataset;      ///< the samples of the split in host memory; null: none are
   std::shared_ptr<const SampleGather> gather;  ///< from there, or from the format's reader
   bool changes_samples = false;    ///< augmentations of host form: images are not used as the dataset has them
-  kernels::ImageBatchShape shape;  ///< of a full batch
+  kernels::ImageBatchShape shape;  ///< the shape of a full batch
   BatchPlanner planner;
-  BatchMixer mixer;  ///< of finished batches
+  BatchMixer mixer;  ///< mixes finished batches
   Device device;
 };
 

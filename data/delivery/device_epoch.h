@@ -17,7 +17,7 @@ namespace bantam {
 /// bytes.
 struct DeviceDataset {
   Tensor images, labels;
-  Shape image_shape;                          ///< of one, as stored
+  Shape image_shape;                          ///< the shape of one image, as stored
   std::int64_t epoch_samples = 0;             ///< places of an epoch (of a rank's share of it)
   std::string target = std::string(kLabels);  ///< the labels' name in batches
 };

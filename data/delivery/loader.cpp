@@ -30,7 +30,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 constexpr std::int64_t kMostWorkersForGpu = 8;
 
-/// Of every `of` batches, `count` from the `first` on.
+/// The batches that one source makes of an epoch's: of every `of` in a row, `count` from the `first` on.
 struct Share {
   std::int64_t first = 0, count = 1, of = 1;
 
@@ -367,7 +367,7 @@ void ImageBatchSource::Impl::await_oldest() {
   if (!ready) waited += seconds_since(begin);
 }
 
-/// Of an epoch, without what is dropped.
+/// Counts the samples of this source's batches in an epoch, without those that are dropped.
 std::int64_t ImageBatchSource::Impl::samples_of_share() const {
   const std::int64_t count = share.before(batches());
   if (count == 0) return 0;

@@ -28,12 +28,12 @@ enum class LoaderEvent : std::uint8_t {
 struct LoaderOptions {
   PipelineOptions pipeline;
   Device device;                           ///< where batches go; contexts given to `next` must be of it
-  std::uint64_t seed = 0;                  ///< of shuffling (unless the stage has its own) and augmentation
-  std::filesystem::path packed_file = {};  ///< of `cache: disk`
+  std::uint64_t seed = 0;                  ///< seeds shuffling (unless the stage has its own) and augmentation
+  std::filesystem::path packed_file = {};  ///< the file that `cache: disk` packs samples into
   /// Where samples that cannot be read are counted, each replaced by the next one that can; null: the first such sample
   /// is an error.
   std::shared_ptr<BrokenSamples> broken = nullptr;
-  /// Of JPEG files, as far as it can; null: the CPU decodes them. Of the same device, or the CPU's for tests.
+  /// Decodes JPEG files, as far as it can; null: the CPU decodes them. It is on `device`, or on the CPU for tests.
   std::shared_ptr<GpuDecoder> decoder = nullptr;
   /// While the split is read or packed.
   OnSamplesRead on_read = {};
@@ -65,7 +65,7 @@ class ImageBatchSource : public BatchSource {
   /// The runtime must outlive the source. Throws ShapeError and ConfigError for options that do not fit the data set,
   /// DataError for an empty one and what the reader throws, and OutOfMemory.
   ImageBatchSource(Runtime& runtime, std::shared_ptr<const SampleReader> reader, LoaderOptions options);
-  /// Of samples in memory already; `cache: off` then reads them from there one by one.
+  /// Serves samples that are in memory already; `cache: off` then reads them from there one by one.
   ImageBatchSource(Runtime& runtime, std::shared_ptr<const Dataset> dataset, LoaderOptions options);
   ~ImageBatchSource() override;
 

@@ -97,7 +97,7 @@ void add_facts(Checksum& sum, const DatasetFacts& facts) {
                         static_cast<int>(field.encoding)));
 }
 
-/// Of a packed file that is being written: ".NAME.1234abcd.tmp".
+/// Names the file that a packed file is written to until it is complete: ".NAME.1234abcd.tmp".
 std::string temporary_name(const std::filesystem::path& packed, std::uint32_t number) {
   return fmt::format(".{}.{:08x}.tmp", packed.filename().string(), number);
 }
@@ -347,7 +347,7 @@ bool PackedFile::open_existing(std::uint64_t digest, std::string& reason) {
   return false;
 }
 
-/// Of the open file: empty where it can be used, else the reason.
+/// Checks the open file and returns the reason why it cannot be used; empty where it can.
 std::string PackedFile::why_not(std::uint64_t digest) {
   struct stat status {};
   if (::fstat(descriptor_, &status) != 0)
@@ -388,7 +388,7 @@ void PackedFile::read_at(std::uint64_t offset, std::span<std::byte> to) const {
   }
 }
 
-/// Of the sample's fields from `first_field` on; valid until this thread's next call.
+/// Reads the table's entries for the sample's fields from `first_field` on; valid until this thread's next call.
 std::span<const PackedFile::Entry> PackedFile::entries(std::int64_t index, std::size_t first_field) const {
   thread_local std::vector<Entry> row;
   row.resize(fields_.size() - first_field);

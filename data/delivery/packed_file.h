@@ -23,8 +23,8 @@ struct PackOptions {
   /// A sample whose fetching throws DataError is stored as the error's message, and each read of it throws that; else
   /// the error ends the writing. The recipe says so, too: without it there is to be no such file.
   bool keeps_broken = false;
-  /// What it throws ends the writing, and no file remains. While another process writes the file, it is called with 0
-  /// samples several times a second, and what it throws ends the waiting.
+  /// Reports progress. An exception from it ends the writing, and no file remains. While another process writes the
+  /// file, it is called with 0 samples several times a second, and an exception ends the waiting.
   OnSamplesRead on_read = {};
   /// Called before writing begins where a file was there already, with the reason for which it is replaced.
   std::function<void(std::string_view reason)> on_replace = {};

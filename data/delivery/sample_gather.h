@@ -18,7 +18,7 @@ struct EpochPlaces {
   std::span<const std::int32_t> passes = {};
 };
 
-/// What it writes depends on (path, epoch, sample, pass) only. Thread-safe.
+/// Writes samples into the columns of a batch. Values depend on (path, epoch, sample, pass) only. Thread-safe.
 class SampleGather {
  public:
   explicit SampleGather(SamplePath path) : path_(std::move(path)) {}

@@ -17,7 +17,7 @@
 namespace bantam {
 namespace {
 
-/// What a thread keeps from one sample to the next.
+/// Buffers that a thread keeps from one sample to the next, so that it need not allocate them for each.
 struct SampleScratch {
   std::vector<std::vector<std::byte>> stored;  ///< fetched fields
   std::vector<Image> now, next;                ///< a field each; those of fields that do not move stay empty
@@ -84,8 +84,8 @@ auto named_by(const SampleReader& reader, std::int64_t sample, const Call& call)
   }
 }
 
-/// What the stage makes of a sample's image: one that does not suit it, or that would become too large, is an error of
-/// the sample.
+/// Asks the stage for its region of an image of `size`. An image that does not suit it, or that would become too large,
+/// is an error of the sample.
 Sampling sampling_of(const Augmentation& stage, const SampleVisit& visit, PhiloxSequence random, ImageSize size) {
   Sampling sampling;
   try {

@@ -34,8 +34,8 @@ struct SampleTime {
   }
 };
 
-/// What it writes depends on (reader, stages, seed, time, sample) only. Thread-safe; each thread keeps the images it
-/// works on, so that no sample after the first few allocates memory.
+/// Reads samples through stages. Values depend on (reader, stages, seed, time, sample) only. Thread-safe; each thread
+/// keeps the images it works on, so that no sample after the first few allocates memory.
 class SamplePath {
  public:
   /// Stages that turn the reader's images into those of `shape`; `decoder` decodes JPEG files as far as it can, null:
@@ -60,7 +60,7 @@ class SamplePath {
   /// Writes sample `index`, one buffer a field. Throws DataError, and what reader and stages throw.
   void read(std::int64_t index, SampleTime time, std::span<const std::span<std::byte>> fields) const;
 
-  /// What decodes several samples' images together; null: each is decoded as it is read.
+  /// Returns the decoder that decodes several samples' images together; null: each is decoded as it is read.
   GpuDecoder* decoder() const { return fetches_ && decodes_ ? stages_.decoder.get() : nullptr; }
   /// Throws nothing for a sample that cannot be fetched: `read` does.
   void fetch(std::int64_t index, FetchedSample& sample) const;

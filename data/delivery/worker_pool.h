@@ -59,7 +59,7 @@ class WorkerPool {
   std::vector<std::thread> threads_;
 };
 
-/// What a tuner may try.
+/// Limits the numbers of workers that a PrefetchTuner may try.
 struct WorkerBounds {
   std::int64_t first = 1;      ///< workers to begin with
   std::int64_t most = 1;       ///< workers, of those that are not asked for

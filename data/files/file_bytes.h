@@ -24,7 +24,7 @@ class FileBytes {
   const std::string& name() const { return name_; }
   /// Makes the first `bytes` readable, or all where there are fewer.
   virtual void fetch(std::int64_t bytes) { (void)bytes; }
-  /// Of the file, or of what is fetched of it.
+  /// Counts the bytes of the file, or of the part of it that is fetched.
   virtual std::int64_t size() const = 0;
   /// Fills `bytes` from `offset` on. Throws also where the file ends before.
   virtual void read(std::int64_t offset, std::span<std::uint8_t> bytes) const = 0;

@@ -106,7 +106,7 @@ std::optional<ImageFileType> sniffed(std::string_view text) {
   return std::nullopt;
 }
 
-/// What a file is that no decoder reads; empty: not known.
+/// Names the type of a file that no decoder reads, by its first bytes; empty: not known.
 std::string_view other_kind(std::string_view text) {
   using namespace std::string_view_literals;
   struct Start {

@@ -26,7 +26,7 @@ constexpr std::int64_t kMagicBytes = 8, kMostHeader = 1 << 16;
 constexpr std::int64_t kMostBytes = std::int64_t{1} << 60;
 constexpr std::size_t kMostAxes = 8;
 
-/// What the header's dictionary says.
+/// The values in the header's dictionary, each under its key's name.
 struct Dictionary {
   std::string descr;
   bool fortran_order = false;
@@ -173,7 +173,7 @@ void convert_from(const NpyType& type, std::span<const std::uint8_t> bytes, std:
   }
 }
 
-/// Of elements wider than a byte, each reversed.
+/// Reverses the bytes of each element of `size` bytes, as big-endian values need it.
 void reverse_elements(std::span<std::uint8_t> bytes, int size) {
   for (std::size_t i = 0; i < bytes.size(); i += static_cast<std::size_t>(size))
     std::reverse(bytes.begin() + static_cast<std::ptrdiff_t>(i), bytes.begin() + static_cast<std::ptrdiff_t>(i) + size);

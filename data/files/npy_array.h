@@ -12,7 +12,7 @@
 
 namespace bantam {
 
-/// What elements are.
+/// The type of an array's elements.
 struct NpyType {
   char kind = 'u';  ///< b: bool, u: unsigned, i: signed integers, f: floating point, U: UTF-32 text, S: bytes of text
   int bytes = 1;

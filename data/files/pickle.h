@@ -26,13 +26,13 @@ struct PickledValue {
     name,
     dtype,
     array,
-    object  ///< of whom `text` names, with its parts in `items`
+    object  ///< an object of the class that `text` names, with its parts in `items`
   };
   Kind kind = Kind::none;
-  std::int64_t integer = 0;  ///< also of a boolean
-  std::string_view text;     ///< of a name: "numpy.ndarray"; of a dtype: "u1"; of an array its elements
+  std::int64_t integer = 0;  ///< the value of an integer or a boolean
+  std::string_view text;     ///< a text, a name ("numpy.ndarray"), a dtype ("u1"), or an array's elements
   std::vector<PickledValue*>
-      items;  ///< of lists and tuples, of a dictionary keys and values in turn, an array's extents
+      items;  ///< items of lists and tuples, a dictionary's keys and values in turn, an array's extents
 
   std::span<const std::uint8_t> bytes() const {
     return {reinterpret_cast<const std::uint8_t*>(text.data()), text.size()};

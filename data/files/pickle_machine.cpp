@@ -91,7 +91,7 @@ void PickleMachine::push_shared(PickledValue*& shared, Kind kind, std::int64_t i
   push(shared);
 }
 
-/// What a mark guards cannot be popped one by one.
+/// Pops the top value. Fails where the last mark lies on top: values below a mark are not popped one by one.
 PickledValue* PickleMachine::pop() {
   if (stack_.empty() || (!marks_.empty() && stack_.size() == marks_.back())) fail("a value is missing");
   PickledValue* value = stack_.back();
@@ -325,7 +325,7 @@ bool PickleMachine::remember(std::uint8_t opcode) {
       remember_as(memo_.size());
       return true;
     case '0':
-      // What is popped may be a mark.
+      // The popped item may be a mark.
       if (!marks_.empty() && stack_.size() == marks_.back())
         marks_.pop_back();
       else
@@ -425,7 +425,7 @@ void PickleMachine::construct_of_mark() {
              "a call that is refused (nothing is executed)");
 }
 
-/// Of a class that is made with arguments by name.
+/// Drops the arguments by name with which an object of a class is made.
 void PickleMachine::drop_keywords() {
   if (pop()->kind != Kind::dictionary) fail("arguments by name that are no dictionary");
 }

@@ -34,21 +34,21 @@ class PickleMachine {
  protected:
   /// Whether "module.name" may stand in the pickle.
   virtual bool knows(std::string_view name) const = 0;
-  /// What calling the known name `callee`, or making an object of this class, with a tuple's items makes; null: it is
-  /// refused.
+  /// Calls the known name `callee`, or makes an object of this class, with a tuple's items, and returns the result;
+  /// null: it is refused.
   virtual PickledValue* call(const PickledValue& callee, std::span<PickledValue* const> arguments) = 0;
   /// Sets an object's state; false: it is refused.
   virtual bool set_state(PickledValue& object, PickledValue& state) = 0;
   /// Whether an object may have entries like a list or a dictionary, which are then dropped.
   virtual bool drops_entries(const PickledValue& /*object*/) const { return false; }
-  /// What a persistent id stands for; null: it is refused.
+  /// Returns the value for which a persistent id stands; null: it is refused.
   virtual PickledValue* persistent(PickledValue& /*id*/) { return nullptr; }
 
   [[noreturn]] void fail(const std::string& what) const;
   PickledValue* make(PickledValue::Kind kind);
   /// The text, which lives as long as the values.
   std::string_view kept(std::string text);
-  /// Of the whole pickle.
+  /// Counts the bytes of the whole pickle.
   std::size_t size() const { return bytes_.size(); }
 
  private:

@@ -208,7 +208,7 @@ std::vector<std::string> ArrayReader::names_of_texts() const {
   return names;
 }
 
-/// Of one label a sample. A class a pixel may have a number that counts for nothing (255), so their classes are named.
+/// Finds the greatest of labels, one a sample. In masks it may be a number without a class (255), so classes are named.
 std::int64_t ArrayReader::greatest_label() const {
   if (labels_->row_values() != 1)
     throw DataError(fmt::format("{}: is {}, a class a pixel: name the classes by data.classes", labels_->name(),

@@ -27,7 +27,7 @@ struct SplitArrays {
   std::string archive = {};  ///< the file that holds them all; empty: each is a file
 };
 
-/// What an array of labels holds.
+/// The form in which an array stores labels.
 enum class LabelForm : std::uint8_t {
   automatic,  ///< by type and shape: class numbers where they are integers, one a sample or a pixel, else values
   classes,    ///< class numbers, of any type
@@ -58,7 +58,7 @@ class ArrayReader : public SampleReader {
   std::string name_of(std::int64_t index) const override;
   std::vector<std::string> files_of(std::int64_t index) const override;
   std::uint64_t resident_bytes() const override;
-  /// Of another set's arrays: class names are those of these samples.
+  /// Reads another set's arrays like these: where that set names no classes, it has those of these samples.
   std::shared_ptr<const SampleReader> read_alike(std::shared_ptr<const SampleReader> other) const override;
 
  private:

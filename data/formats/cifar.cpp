@@ -208,7 +208,7 @@ std::unique_ptr<FileBytes> CifarReader::open_batch(const CifarBatch& batch) cons
   return memory_bytes(path.string(), read_whole(path, records_ * set_.record_bytes() + 1));
 }
 
-/// Of the binary or the Python version: its members tell.
+/// Opens the batches in an archive, of the binary or the Python version: the members' names show which one it is.
 void CifarReader::open_archive() const {
   std::set<std::string> wanted;
   for (const CifarBatch& batch : batches_) wanted.insert({batch.binary, batch.python});

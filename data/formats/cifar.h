@@ -17,7 +17,7 @@ namespace bantam {
 struct CifarBatch {
   std::string binary;  ///< its name in the binary version
   std::string python;  ///< and in the Python version
-  std::string sha256;  ///< of the binary file; empty: none is published
+  std::string sha256;  ///< digest of the binary file; empty: none is published
 };
 
 /// How a data set is distributed.

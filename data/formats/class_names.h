@@ -11,8 +11,8 @@
 
 namespace bantam {
 
-/// What is wrong with names of classes in the order of their numbers: that there are none, or more than `most` (0: any
-/// number), that one is empty, or that two classes have the same. Empty: nothing is.
+/// Describes what is wrong with names of classes in the order of their numbers: there are none, or more than `most`
+/// (0: any number), one is empty, or two classes have the same. Empty: nothing is wrong.
 std::string fault_of_class_names(std::span<const std::string> names, std::size_t most = 0);
 
 /// "0", "1", … : classes that have no names but their numbers.

@@ -680,7 +680,7 @@ void read_standardize(ConfigMap& data, CsvOptions& options) {
   options.standard = std::move(standard);
 }
 
-/// What becomes of missing numbers.
+/// Reads the key `missing`: how rows that lack a number are treated.
 void read_missing(ConfigMap& data, CsvOptions& options) {
   const auto node = data.find(
       {"missing",
@@ -703,7 +703,7 @@ void read_missing(ConfigMap& data, CsvOptions& options) {
   if (options.fill.empty()) node->fail("expected a number for each feature");
 }
 
-/// What samples are: images or numbers.
+/// Reads the keys for a sample's values: image files with their folder, suffix and channels, or columns of numbers.
 void read_sample_columns(ConfigMap& data, CsvOptions& options) {
   if (const auto image = data.find({"image",
                                     "Column of paths of image files, relative to `root`. Without it samples are "

@@ -21,7 +21,7 @@ struct CsvDialect {
   std::size_t begin = 0;     ///< bytes before the first row: a line such as "sep=;"
 };
 
-/// What of a dialect a configuration says; nothing: it is found.
+/// The parts of a dialect that a configuration names; the absent ones are found in the text.
 struct CsvDialectKeys {
   std::optional<char> delimiter = {}, decimal = {};
   std::optional<std::string> comment = {};

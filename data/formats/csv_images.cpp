@@ -29,7 +29,7 @@ std::string_view folder_part(std::string_view path) {
   return slash == std::string_view::npos ? std::string_view() : path.substr(0, slash);
 }
 
-/// Of a file's name; only an image's suffix is one: names such as "scan.2" have none.
+/// Cuts folder and suffix off a path. Only an image's suffix is one: names such as "scan.2" have none.
 std::string_view stem_of(std::string_view path) {
   const std::string_view name = last_part(path);
   return has_image_suffix(name) ? name.substr(0, name.rfind('.')) : name;

@@ -514,7 +514,7 @@ void TableReader::fail_missing() const {
       is_in(places_.features) ? ", `data.missing: mean` puts the training samples' mean in their place" : ""));
 }
 
-/// What was left out, and which numbers float32 cannot tell apart.
+/// Notes which rows were left out, and which features have missing numbers that a mean replaces.
 void TableReader::add_notes() {
   if (missing_.rows > 0) table_.notes.push_back(fmt::format("{}: {}: left out", rows_.name(), missing_text()));
   const std::size_t features = places_.features.size();

@@ -25,19 +25,19 @@ enum class CsvHeader : std::uint8_t {
   absent
 };
 
-/// What becomes of rows with a missing number (`is_missing_cell`) among their features.
+/// The treatment of rows with a missing number (`is_missing_cell`) among their features.
 enum class CsvMissing : std::uint8_t {
   error,
   drop,  ///< the row is left out, as rows are without a label, a target or an image
   mean   ///< the value is NaN in the table: readers put a mean there; rows without a label or target are left out
 };
 
-/// What columns are for, and how the text is read.
+/// The purpose of each column, and how its text is read.
 struct CsvColumns {
   std::optional<CsvColumn> image;
   std::vector<CsvColumn> features;  ///< numbers; without an image none means all columns that look like measurements
   std::vector<CsvColumn> labels;    ///< one: a class name; several: 0 or 1 each
-  bool one_hot = false;             ///< of several columns of labels one holds 1: the sample's class
+  bool one_hot = false;             ///< one of several columns of labels is 1 in each row: the sample's class
   std::string separator;            ///< of the class names in the one column of labels; empty: a cell has one name
   std::vector<CsvColumn> targets;   ///< numbers
   std::optional<CsvColumn> weight;
@@ -87,7 +87,7 @@ struct CsvColumnFacts {
   std::int64_t distinct = 0;   ///< different cells of text and whole numbers, at most `kMostDistinct`
   bool is_unnamed = false;     ///< among columns that have names
   bool all_different = true;   ///< no two of those cells are equal
-  double least = 0, most = 0;  ///< of the numbers
+  double least = 0, most = 0;  ///< the least and the greatest number
 
   static constexpr std::int64_t kMostDistinct = 1000;
   bool is_empty() const { return numbers + text == 0; }
@@ -98,7 +98,7 @@ struct CsvColumnFacts {
   bool is_index() const;
 };
 
-/// What a file holds, for a first configuration.
+/// The facts that are found in a file, for a first configuration.
 struct CsvFacts {
   CsvDialect dialect;
   bool has_header = false;

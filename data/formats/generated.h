@@ -8,7 +8,7 @@
 
 namespace bantam {
 
-/// What a sample has beside its image.
+/// The labels and targets that a sample has beside its image.
 enum class GeneratedLabels : std::uint8_t {
   class_,  ///< labels: its class
   soft,    ///< also targets, float32 (10): 0.8 of its class and 0.2 of the class that is drawn most like it
@@ -21,7 +21,7 @@ enum class GeneratedLabels : std::uint8_t {
 struct GeneratedOptions {
   std::int64_t train_samples = 40000;
   std::int64_t test_samples = 4000;
-  /// Of the drawings. Kept apart from the run's seed, so that runs of different seeds see the same data.
+  /// Seeds the drawings. It is kept apart from the run's seed, so that runs of different seeds see the same data.
   std::uint64_t seed = 1;
   GeneratedLabels labels = GeneratedLabels::class_;
 };

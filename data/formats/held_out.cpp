@@ -70,8 +70,8 @@ void hold_out_of(const Samples& samples, std::int64_t wanted, Samples& out) {
     if ((i + 1) * wanted / size > i * wanted / size) out.push_back(samples[static_cast<std::size_t>(i)]);
 }
 
-/// Of each class its share, and never all of it. Classes whose shares round to nothing have theirs together: of each at
-/// most one sample, and none of a class of one sample.
+/// Chooses each class's share, and never all of a class. Classes whose shares round to nothing have theirs together: of
+/// each at most one sample is chosen, and none of a class of one sample.
 Samples held_out_samples(const std::vector<Samples>& classes, double share) {
   Samples out, small;
   for (const Samples& list : classes) {

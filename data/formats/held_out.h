@@ -49,7 +49,7 @@ SampleSplits split_off(std::shared_ptr<const SampleReader> all, double share);
 /// Where a set of files has its parts, as a configuration says it; empty: it does not.
 struct PartNames {
   std::string train, validation, test;
-  std::optional<double> split;  ///< of the training samples, where no part is held out
+  std::optional<double> split;  ///< the share of training samples for validation, where there is no other part
 
   static constexpr double kSplit = 0.1;
   double share() const { return split.value_or(kSplit); }

@@ -99,7 +99,7 @@ class IdxFile {
   std::unique_ptr<FileBytes> bytes_;
 };
 
-/// What the configuration says of the files; where it says nothing, they do.
+/// The facts about the files that the configuration states; the files state the others.
 struct IdxOptions {
   FoundPath path;
   std::optional<std::string> set;  ///< of a folder of several: IdxFiles' key
@@ -190,7 +190,7 @@ class IdxReader : public SampleReader {
   std::string images_name() const { return split_.prefix + "-images-idx3-ubyte"; }
   std::string labels_name() const { return split_.prefix + "-labels-idx1-ubyte"; }
 
-  /// Of the images: the file's; without one what the configuration says, or MNIST's.
+  /// Returns the images' extents: the file's; without one those that the configuration says, or MNIST's.
   Shape extents() const {
     if (files().first.empty()) return expected({split_.usual, 28, 28});
     open_headers();

@@ -13,7 +13,7 @@ namespace bantam {
 namespace fs = std::filesystem;
 namespace {
 
-/// What a file is of: "emnist-letters", "train", "images".
+/// The parts of a file's name: "emnist-letters", "train", "images".
 struct Role {
   std::string set, part, field;
 };

@@ -47,7 +47,7 @@ std::string unsupported_images_warning(const SampleSplits& splits);
 /// Names of what lies in a folder, sorted as bytes.
 struct FolderEntries {
   std::vector<std::string> folders, files;
-  /// What operating systems, archives and programs leave in folders, and is nobody's data: hidden files and folders
+  /// Entries that operating systems, archives and programs create, and that are nobody's data: hidden files and folders
   /// (.DS_Store, ._a.jpg, .ipynb_checkpoints), __MACOSX, @eaDir, lost+found, Thumbs.db, desktop.ini and their likes.
   std::vector<std::string> system_files;
 };
@@ -93,7 +93,7 @@ class ImageFileReader : public SampleReader {
   std::uint64_t encoded_bytes(std::int64_t index) const final;
 
  private:
-  /// Of sample `index`'s files.
+  /// Counts the bytes of sample `index`'s files, which `encoded_bytes` asks for once.
   virtual std::uint64_t stored_bytes(std::int64_t index) const = 0;
 
   mutable Once measured_;

@@ -50,7 +50,7 @@ std::optional<MaskNames> around_image(std::string_view mask, const Names& images
   return std::nullopt;
 }
 
-/// What all names begin and end with, without digits, which are the parts that differ.
+/// Finds the prefix and suffix that all names share. Digits next to the rest of a name belong to the parts that differ.
 std::pair<std::string, std::string> common_ends(std::span<const std::string> paths) {
   std::string_view prefix = folder_and_name(paths[0]).second, suffix = prefix;
   for (const std::string& path : paths) {

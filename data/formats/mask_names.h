@@ -10,7 +10,7 @@
 
 namespace bantam {
 
-/// What a mask's name has around the part that its image has, too, and what the image's name has there: image_07.jpg
+/// The text around the part that a mask's name shares with its image's, in the names of both: image_07.jpg
 /// and mask_07.png have the prefixes image_ and mask_. Names are without their last suffix (".png").
 struct MaskNames {
   std::string prefix, suffix, image_prefix, image_suffix;

@@ -40,7 +40,7 @@ struct MaskReading {
   std::vector<std::string> classes;
   std::map<MaskValue, std::uint8_t> values = {};  ///< to class numbers or kIgnored; empty: they are stored
   OtherMaskValues others = OtherMaskValues::error;
-  std::uint8_t other_class = 0;              ///< of OtherMaskValues::a_class
+  std::uint8_t other_class = 0;              ///< the class number of other values, where `others` is a_class
   bool resize = false;                       ///< masks of another size than their image's get that, else an error
   std::optional<std::int32_t> ignored = {};  ///< label of pixels of no class
 

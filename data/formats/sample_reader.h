@@ -60,7 +60,7 @@ struct SampleField {
   bool operator==(const SampleField&) const = default;
 };
 
-/// What is known of a split before anything is read.
+/// The facts about a split that are known before anything is read.
 struct DatasetFacts {
   std::int64_t size = 0;  ///< samples, at most 2^31 - 1
   Shape image_shape;      ///< (height, width, channels) of the field "images"; (features) where samples are vectors;
@@ -72,10 +72,10 @@ struct DatasetFacts {
 
   DType image_dtype = DType::uint8;                ///< or float32: of image files their values as stored
   std::optional<std::int32_t> ignored_label = {};  ///< of masks: a number that pixels of no class have
-  /// Of masks: how their stored values become class numbers. Null: the numbers are stored.
+  /// Turns the stored values of masks into class numbers. Null: the numbers are stored.
   std::shared_ptr<const MaskReading> masks = nullptr;
-  /// Of image files: what shows through transparent pixels where images have no alpha channel; nothing: the colour
-  /// that such pixels are stored with.
+  /// The colour that shows through transparent pixels of image files where images have no alpha channel; nothing: the
+  /// one that such pixels are stored with.
   std::optional<Background> background = {};
 
   /// The images, then the targets.
@@ -96,7 +96,7 @@ void check_facts(const DatasetFacts& facts);
 struct IgnoredFiles {
   std::int64_t count = 0;
   std::vector<std::string> examples;  ///< the first few
-  /// Of those the images, of types that are not read: class (or folder) → suffix → files.
+  /// Counts those that are images, of types that are not read: class (or folder) → suffix → files.
   std::map<std::string, std::map<std::string, std::int64_t>> unsupported_images = {};
 
   void add(std::string file) {
@@ -145,7 +145,7 @@ class SampleReader {
   /// Bytes of host memory of the reader's own that it occupies from its first `read` on (decompressed files), for
   /// plans.
   virtual std::uint64_t resident_bytes() const { return 0; }
-  /// What a message calls sample `index`: its file, or its number.
+  /// Names sample `index` in messages: its file, or its number.
   virtual std::string name_of(std::int64_t index) const;
   /// Paths of the files that sample `index` is read from, so that `cache: disk` notices when one of them has changed;
   /// by default what `name_of` says. Paths of no file are passed over.
@@ -159,7 +159,7 @@ class SampleReader {
   /// Whether samples stand class after class, so that the first ones are of the first class alone: `data.limit` then
   /// keeps samples that are evenly spread.
   virtual bool sorted_by_class() const { return false; }
-  /// What lies among the files and is not read.
+  /// Lists files that lie among the samples' and are not read: their number, and a few of them.
   virtual IgnoredFiles ignored() const { return {}; }
   /// Sentences that a user should read before training on these samples: what was guessed, what was left out, what
   /// looks wrong. May read the samples.
@@ -184,7 +184,7 @@ class SampleReader {
   /// `facts().fields()`, asked for each sample that `fetch_by_reading` reads. Readers whose facts are costly, for they
   /// have the names of all classes, return it without them.
   virtual std::vector<SampleField> fields() const { return facts().fields(); }
-  /// What `fetch` and `read_targets` do by default: from `read`, and from `fetch`.
+  /// These are the defaults: `fetch` by a call of `read`, and `read_targets` by a call of `fetch`.
   void fetch_by_reading(std::int64_t index, std::span<std::vector<std::byte>> fields) const;
   void targets_by_fetching(std::int64_t index, std::span<const std::span<std::byte>> targets) const;
 };

@@ -21,7 +21,7 @@ Colour colour_at(const std::uint8_t* in) {
   if constexpr (layout == PixelLayout::grey_alpha) return {in[0], in[0], in[0], in[1]};
   if constexpr (layout == PixelLayout::rgb) return {in[0], in[1], in[2]};
   if constexpr (layout == PixelLayout::rgba) return {in[0], in[1], in[2], in[3]};
-  // What is stored is 255 - ink: light that remains.
+  // The stored values are 255 - ink: light that remains.
   if constexpr (layout == PixelLayout::cmyk)
     return {in[3] - scaled(255 - in[0], in[3]), in[3] - scaled(255 - in[1], in[3]), in[3] - scaled(255 - in[2], in[3])};
 }

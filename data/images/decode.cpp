@@ -117,7 +117,7 @@ class ImageFile {
     // place.
     return type_ == ImageFileType::jpeg && header_.orientation == 1;
   }
-  /// What `upright` shows of the upright image at 1 / denominator.
+  /// Decodes the part `upright` of the upright image at 1 / denominator.
   void read(const PixelBox& upright, int denominator, const PixelForm& form, Image& out) {
     const ImageSize size = jpeg_ ? jpeg_->reduced_size(denominator) : header_.size;
     const PixelBox box = stored_box(upright, size, header_.orientation);

@@ -17,8 +17,8 @@ inline constexpr std::uint64_t kMostPixels = std::uint64_t{1} << 28;
 /// So are longer ones, as a JPEG cannot be: resampling needs memory in proportion to the sides' quotient.
 inline constexpr std::int64_t kMostSide = 65535;
 
-/// What a file says before its pixels are decoded. Sizes are those of the upright image: the orientation that EXIF,
-/// XMP or a TIFF's tag says is applied, here and by all functions below.
+/// The facts that a file states before its pixels are decoded. Sizes are those of the upright image: the orientation
+/// that EXIF, XMP or a TIFF's tag says is applied, here and by all functions below.
 struct ImageHeader {
   ImageFileType type = ImageFileType::jpeg;
   ImageSize size;
@@ -36,12 +36,12 @@ struct PixelForm {
   bool as_stored = false;                     ///< float32 values as stored, in an Image of four bytes a channel
 
   PixelForm(std::int64_t channels) : channels(channels) {}
-  /// Of a data set's encoded images.
+  /// Asks for pixels as a data set's encoded images have them.
   explicit PixelForm(const DatasetFacts& facts)
       : channels(facts.image_shape[2]), background(facts.background), as_stored(facts.image_dtype == DType::float32) {}
 };
 
-/// Of a whole file's bytes. Throws DataError that says what is wrong with them; the caller adds the file's name.
+/// Reads the header in a whole file's bytes. Throws DataError that says what is wrong; the caller adds the file's name.
 ImageHeader read_image_header(std::span<const std::byte> file);
 
 /// All pixels: grey of colour is (19595·R + 38470·G + 7471·B + 2^15) >> 16; without an alpha channel alpha is 255; an

@@ -24,10 +24,10 @@ namespace {
 constexpr std::int64_t kRgbBytes = 3;
 /// Each picture begins at a multiple.
 constexpr std::size_t kAlign = MemoryBlock::kGranule;
-/// Of a batch's pixels.
+/// Bytes for one batch's pixels, and for the gaps between its pictures.
 constexpr std::size_t kPictureBytes =
     static_cast<std::size_t>(GpuDecoder::kBatchPixels * kRgbBytes + GpuDecoder::kMostFiles * std::int64_t{kAlign});
-/// What nvJPEG may allocate for a batch: coefficients of 16 bits in three full planes (12 MiB), planes of decoded
+/// Bytes that nvJPEG may allocate for a batch: coefficients of 16 bits in three full planes (12 MiB), planes of decoded
 /// values (6 MiB), the files, and as much of the largest once more while a buffer grows.
 constexpr std::size_t kDeviceWork = std::size_t{32} << 20;
 constexpr std::size_t kHostWork = std::size_t{24} << 20;
@@ -87,7 +87,7 @@ Tensor block(BfcAllocator& allocator, std::size_t bytes, Stream stream) {
 /// A handle of nvJPEG, a state, or a parsed header; the function destroys it.
 using NvjpegObject = std::unique_ptr<void, int (*)(void*)>;
 
-/// What belongs to one batch.
+/// The resources of one batch: a stream, nvJPEG's objects, and memory for the pictures.
 struct Slot {
   explicit Slot(Device device) : stream(device) {}
   /// Destroys what belongs to the handle. The stream stays: the handle may still name it when it frees memory.
@@ -215,7 +215,7 @@ void GpuDecoder::Impl::create_slots(std::size_t batches) {
   }
 }
 
-/// What the hardware supports differs from GPU to GPU, and it may pass over a file that it does not.
+/// Whether the hardware decodes the file. GPUs differ in the files that they support, and may pass over the others.
 bool GpuDecoder::Impl::hardware_decodes(Slot& slot, std::span<const std::byte> file) const {
   int unsupported = 1;
   const auto* bytes = reinterpret_cast<const unsigned char*>(file.data());

@@ -29,7 +29,7 @@ struct DecoderCounts {
 class GpuDecoder {
  public:
   static constexpr std::int64_t kMostFiles = 16;                       ///< decoded together
-  static constexpr std::int64_t kBatchPixels = std::int64_t{2} << 20;  ///< of those files
+  static constexpr std::int64_t kBatchPixels = std::int64_t{2} << 20;  ///< pixels of those files together
   static constexpr int kMostBatches = 8;
 
   /// For `batches` (1 to kMostBatches) batches at a time. On a meta device it allocates the same device memory and has
@@ -62,10 +62,10 @@ class GpuDecoder {
   /// "nvJPEG 12.3, hardware": all that its pixels depend on beside the files.
   std::string name() const;
   DecoderCounts counts() const;
-  /// What it has allocated on the device, and of host memory.
+  /// Count the bytes that the decoder has allocated on the device, and of host memory.
   std::uint64_t device_bytes() const;
   std::uint64_t host_bytes() const;
-  /// Of that, what nvJPEG itself has used at most.
+  /// Return how many of those bytes nvJPEG itself has used at most.
   std::uint64_t peak_device_bytes() const;
   std::uint64_t peak_host_bytes() const;
 

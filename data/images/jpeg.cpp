@@ -19,7 +19,7 @@ namespace {
 
 /// Files of more scans are made to keep decoders busy: cameras and encoders write about ten.
 constexpr int kMostScans = 100;
-/// Of libjpeg's own: coefficients of a progressive file of 2^28 pixels and three channels.
+/// Limits libjpeg's own memory: coefficients of a progressive file of 2^28 pixels and three channels.
 constexpr long kMostLibraryBytes = 2L << 30;
 /// Pixels around a window that its own depend on: upsampled chroma is filtered with its neighbours.
 constexpr std::int64_t kChromaMargin = 2;

@@ -48,7 +48,7 @@ std::string_view text_of(std::span<const std::byte> bytes) {
 
 bool begins(std::span<const std::byte> bytes, std::string_view with) { return text_of(bytes).starts_with(with); }
 
-/// Of a TIFF header and its first directory; nothing where that has no such tag.
+/// Reads the tag in a TIFF header's first directory; nothing where that has no such tag.
 std::optional<std::uint32_t> orientation_of_exif(std::span<const std::byte> tiff) {
   while (begins(tiff, kExif)) tiff = tiff.subspan(kExif.size());
   if (tiff.size() < 8) return std::nullopt;
@@ -80,7 +80,7 @@ std::optional<std::uint32_t> orientation_of_xmp(std::string_view xmp) {
   return std::nullopt;
 }
 
-/// What a zlib stream holds, up to a size that no orientation needs; empty where it is damaged.
+/// Decompresses a zlib stream, up to a size that no orientation needs; empty where it is damaged.
 std::string inflated(std::span<const std::byte> stream) {
   constexpr std::size_t kMost = std::size_t{1} << 20;
   std::string text(kMost, '\0');

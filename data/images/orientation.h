@@ -18,10 +18,10 @@ struct OrientationMetadata {
 /// says one, or an impossible one. As Pillow's ImageOps.exif_transpose.
 int orientation_of(const OrientationMetadata& metadata);
 
-/// Of a JPEG's APP1 segments, wherever they stand before the first scan.
+/// Reads the orientation in a JPEG's APP1 segments, wherever they stand before the first scan.
 int jpeg_orientation(std::span<const std::byte> jpeg);
 
-/// Of a PNG's eXIf chunk, of ImageMagick's "Raw profile type exif" or of XMP, before or after the pixels.
+/// Reads a PNG's eXIf chunk, ImageMagick's "Raw profile type exif" or XMP, before or after the pixels.
 int png_orientation(std::span<const std::byte> png);
 
 /// Whether rows of the upright image are columns as stored.

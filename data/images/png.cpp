@@ -20,7 +20,7 @@ namespace {
 
 /// Deflate's best ratio is 1032 : 1.
 constexpr std::uint64_t kMostRatio = 1032;
-/// Of a chunk that is no pixels; libpng's own default is 8 million bytes as well.
+/// Limits a chunk that is no pixels; libpng's own default is 8 million bytes as well.
 constexpr png_alloc_size_t kMostChunkBytes = 8000000;
 
 /// Room for the end of the image's data, and for what some encoders pad them with.
@@ -31,7 +31,7 @@ constexpr std::size_t kMostAfterLastRow = std::size_t{1} << 16;
 struct PngDecoder::State {
   png_structp png = nullptr;
   png_infop info = nullptr;
-  std::span<const std::byte> rest;  ///< of the file
+  std::span<const std::byte> rest;  ///< the part of the file that libpng has not read yet
   bool is_at_last_row = false;
   std::size_t after_last_row = 0;  ///< bytes of the file that may be read while the last row is
   GuardedCall call;

@@ -17,7 +17,7 @@
 namespace bantam {
 namespace {
 
-/// Of one allocation of libtiff's own; a strip or tile is at most as large as an image.
+/// Limits one allocation of libtiff's own; a strip or tile is at most as large as an image.
 constexpr tmsize_t kMostLibraryBytes = tmsize_t{1} << 31;
 
 /// A file that is open, and what libtiff has said about it.

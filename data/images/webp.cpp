@@ -40,7 +40,7 @@ WebPBitstreamFeatures features_of(std::span<const std::byte> file) {
   return features;
 }
 
-/// Of the chunks EXIF and XMP. (RIFF: four letters, a size, so many bytes, one more where that is odd.)
+/// Reads the chunks EXIF and XMP. (RIFF: four letters, a size, so many bytes, one more where that is odd.)
 int orientation(std::span<const std::byte> file) {
   OrientationMetadata found;
   constexpr std::size_t kHeader = 8;

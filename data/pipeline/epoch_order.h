@@ -12,7 +12,7 @@ struct ShuffleOptions {
   /// 0: a permutation of the whole epoch (every order is as likely). N: each sample is drawn from a window of the next
   /// N, as from a shuffle buffer; cheaper for what is read in order, and less random.
   std::int64_t buffer = 0;
-  /// Of the order alone; absent: the run's seed.
+  /// Seeds the order alone; absent: the run's seed does.
   std::optional<std::uint64_t> seed;
 };
 
@@ -30,7 +30,7 @@ struct EpochSampling {
   std::int64_t epoch_samples(std::int64_t set) const { return samples > 0 ? samples : repeat * set; }
 };
 
-/// What draws of samples that are not each's depend on; both empty: draws are each's.
+/// Weights and groups for draws other than Draw::each; both are empty for that one.
 struct SampleWeights {
   std::vector<float> weights;        ///< a sample; finite, not negative, not all zero
   std::vector<std::int32_t> groups;  ///< a sample: draws are spread evenly over groups; or empty

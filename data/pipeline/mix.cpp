@@ -59,7 +59,7 @@ double log_gamma_variate(double alpha, PhiloxSequence& random) {
   }
 }
 
-/// Of Beta(alpha, alpha).
+/// Draws a share from the distribution Beta(alpha, alpha).
 double share_of(double alpha, PhiloxSequence& random) {
   const double first = log_gamma_variate(alpha, random);
   return 1.0 / (1.0 + std::exp(log_gamma_variate(alpha, random) - first));

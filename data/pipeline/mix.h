@@ -17,7 +17,7 @@ namespace bantam {
 /// One way of mixing.
 struct MixStage {
   double alpha = 1.0;           ///< shares are drawn from Beta(alpha, alpha)
-  std::optional<double> share;  ///< of the samples that are mixed so; absent: 1, or 1/2 where both ways are there
+  std::optional<double> share;  ///< the share of samples mixed so; absent: 1, or 1/2 where both ways are there
 };
 
 /// A sample is mixed in one way or in none. Without any of it batches have targets as they are stored.
@@ -38,11 +38,11 @@ void read_one_hot(const ConfigNode& node, MixOptions& options);
 void read_mixup(const ConfigNode& node, MixOptions& options);
 void read_cutmix(const ConfigNode& node, MixOptions& options);
 
-/// Of held-out samples, none of which is mixed: their class numbers are probabilities where those of training are.
+/// Returns the options for validation samples: none is mixed, but class numbers become probabilities as in training.
 MixOptions evaluation_mix(const MixOptions& options);
 
-/// What batches have beside their images. With class numbers (labels, one int32 a sample) there are float32 `targets`
-/// (classes) too, and a mixed sample's label is that of the larger share; float32 targets that are stored are mixed as
+/// Lists the fields that batches have beside images. With class numbers (labels, one int32 a sample) there are float32
+/// `targets` (classes) too, and a mixed sample's label is that of the larger share; stored float32 targets are mixed as
 /// they are. Throws ConfigError where there are neither, or others that cannot be mixed.
 std::vector<SampleField> batch_targets(const MixOptions& options, const DatasetFacts& facts);
 

@@ -55,7 +55,7 @@ struct EvaluationStages {
 /// All stages. A default pipeline returns the images unchanged and unshuffled, in batches of one, without prefetch.
 struct PipelineOptions {
   CacheKind cache = CacheKind::ram;
-  std::string cache_folder;  ///< of packed files; empty: the run's
+  std::string cache_folder;  ///< the folder of packed files; empty: the run's
   std::optional<ShuffleOptions> shuffle;
   EpochSampling sampling;
   NormalizeOptions normalize;
@@ -66,7 +66,7 @@ struct PipelineOptions {
   /// `size: auto`: batch_size is still to be solved from what fits the device; whoever does it clears this.
   bool batch_size_is_auto = false;
   std::int64_t most_batch_size = 0;    ///< bounds what is solved; 0: the data set's size
-  std::int64_t batch_multiple_of = 0;  ///< of what is solved; 0: 8, and below 8 any size
+  std::int64_t batch_multiple_of = 0;  ///< the solved size is a multiple of it; 0: of 8, and below 8 any size
   bool drop_last = false;
   PrefetchOptions prefetch{.depth = 0, .workers = 0};
 };

@@ -85,7 +85,7 @@ void read_shuffle(const ConfigNode& node, Reading& reading) {
   reading.options.shuffle = shuffle;
 }
 
-/// What an expression of numbers is: 0.00392… of "1/255". Nothing of other text.
+/// Evaluates an expression of numbers: 0.00392… for "1/255". Returns nothing for other text.
 std::optional<double> evaluated(const ConfigNode& node) {
   try {
     const Expression expression(node.as_text());

@@ -12,8 +12,8 @@ struct StageForms {
   Augmentations reading;
   Augmentations worker;  ///< region and host forms, whenever a batch has the sample
   Augmentations placed;  ///< device forms: windows and mirroring that the kernel image_batch applies
-  Shape stored;          ///< of images after reading; (0, 0, channels): files of differing sizes
-  Shape gathered;        ///< of images after the workers' stages, as the kernel reads them; likewise
+  Shape stored;          ///< the shape of images after reading; (0, 0, channels): files of differing sizes
+  Shape gathered;        ///< their shape after the workers' stages, as the kernel reads them; likewise
 
   /// Whether images have one size where the kernel reads them.
   bool has_one_size() const { return gathered.elements() > 0; }

@@ -11,7 +11,7 @@ namespace bantam {
 /// One stage that changes samples.
 struct PipelineStep {
   std::string name;
-  ImageSize size = {};            ///< of images after it; 0: not one size yet
+  ImageSize size = {};            ///< the size of images after it; 0: not one size yet
   std::int64_t shorter_side = 0;  ///< where they have not one size, but one shorter side: its pixels; else 0
   bool chance = false;            ///< whether random numbers matter
 };

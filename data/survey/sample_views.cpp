@@ -13,7 +13,7 @@
 namespace bantam {
 namespace {
 
-/// What it needs of a batch, in host memory.
+/// One tensor of a batch, copied to host memory, with the facts that views of its samples need.
 struct Seen {
   const DatasetFacts& facts;
   const NormalizeOptions& normalize;
@@ -78,7 +78,7 @@ std::string class_text(const DatasetFacts& facts, std::int64_t label) {
   return facts.class_names[static_cast<std::size_t>(label)];
 }
 
-/// Of a value a class: the classes above 0, largest first.
+/// Describes values, one a class: the three largest with their classes; those below 0.005 are omitted.
 std::string soft_text(const DatasetFacts& facts, std::span<const float> values) {
   std::vector<std::int64_t> order;
   for (std::size_t i = 0; i < values.size(); ++i)

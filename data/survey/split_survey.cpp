@@ -34,7 +34,7 @@ struct Sums {
   }
 };
 
-/// What one range of samples adds to the survey.
+/// The results for one range of samples, which are added up to the survey.
 struct Part {
   std::vector<std::int64_t> counts;
   std::vector<ImageSize> sizes;
@@ -189,7 +189,7 @@ class Reading {
   Image image_, mask_, wide_;
 };
 
-/// Of samples spread evenly, so that the order in which they are stored, by class often, does not matter.
+/// Chooses samples that are spread evenly: the order in which they are stored, by class often, does not matter then.
 std::vector<std::int64_t> spread(std::int64_t size, std::int64_t wanted) {
   std::vector<std::int64_t> chosen;
   for (std::int64_t i = 0; i < wanted; ++i) chosen.push_back(i * size / wanted);

@@ -1,4 +1,4 @@
-// What a split holds: its classes, sizes and values, and samples that cannot be read.
+// Surveys a split: its classes, sizes and values, and samples that cannot be read.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@ struct SurveyOptions {
   std::uint64_t most_bytes = std::uint64_t{256} << 20;
 };
 
-/// Of one channel's values as stored (bytes, or float32), over all pixels that were read; of vectors, of one feature.
+/// Statistics of a channel's stored values (bytes, or float32) over all pixels that were read; of vectors, a feature's.
 struct ChannelStatistics {
   double mean = 0, deviation = 0, least = 0, most = 0;
 };
@@ -34,16 +34,16 @@ struct SplitSurvey {
   /// target is of classes. Masks are counted as far as they were read.
   std::vector<std::int64_t> class_counts;
   std::int64_t read = 0;                                 ///< images that were read
-  ImageSize smallest, median, largest;                   ///< of those, by pixels
+  ImageSize smallest, median, largest;                   ///< sizes of the images that were read, by pixels
   std::map<std::int64_t, std::int64_t> stored_channels;  ///< channels of image files → files
   std::map<std::string, std::int64_t> types;             ///< "JPEG", "PNG", … → files of those that were read
   std::int64_t turned = 0;                               ///< files that EXIF or XMP turn
   std::int64_t wide = 0;                                 ///< files of 16 bits a channel
-  int wide_most = 0;                                     ///< of their values
+  int wide_most = 0;                                     ///< the greatest value in these files
   std::vector<ChannelStatistics> channels;
   IgnoredFiles ignored;
   std::vector<std::string> notes;    ///< SampleReader::notes
-  std::uint64_t stored_bytes = 0;    ///< of all samples
+  std::uint64_t stored_bytes = 0;    ///< bytes of all samples as stored
   std::vector<BrokenSample> broken;  ///< in order
 
   /// Files with an alpha channel, or a transparent colour.
