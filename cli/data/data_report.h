@@ -1,4 +1,4 @@
-// What `bantam data` tells of a configuration's data, as text and as JSON.
+// The report of `bantam data` on a configuration's data, as text and as JSON.
 #pragma once
 
 #include <cstddef>

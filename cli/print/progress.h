@@ -12,7 +12,7 @@
 
 namespace bantam::cli {
 
-/// What accuracy is called unless a run has another name for it (run::accuracy_name).
+/// The name of accuracy unless a run has another one for it (run::accuracy_name).
 inline constexpr std::string_view kAccuracy = "accuracy";
 
 /// The progress of training.

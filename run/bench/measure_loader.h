@@ -9,7 +9,7 @@
 
 namespace bantam::run {
 
-/// What a GPU's decoder did, from its start on, and the memory that is reserved for it.
+/// The files that a GPU's decoder has read since its start, and the memory that is reserved for it.
 struct GpuDecoding {
   std::int64_t gpu_files = 0, cpu_files = 0;
   std::uint64_t device_bytes = 0, host_bytes = 0;

@@ -41,7 +41,7 @@ struct ClassReport {
   std::vector<Confusion> confusions(std::size_t most) const;
 };
 
-/// Of a confusion matrix: labels down, predictions across.
+/// Makes the report from a confusion matrix: labels down, predictions across.
 ClassReport class_report(const MetricTable& matrix, const std::vector<std::string>& names);
 
 /// `names` may be empty, or fewer than the classes. Nothing where the evaluation has no classes.

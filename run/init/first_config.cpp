@@ -25,7 +25,7 @@
 namespace bantam::run {
 namespace {
 
-/// What the network has to say of a sample.
+/// The kind of answer that the network has for a sample.
 enum class Task : std::uint8_t { classes, labels, values, masks };
 
 /// The data set as far as the configuration depends on it.
@@ -426,7 +426,7 @@ FirstConfig generated_config(const FirstConfigOptions& options) {
           {}};
 }
 
-/// What would stop a run of the configuration at its beginning.
+/// Refuses a configuration that would stop a run at its beginning: it reads it and its data as the run would.
 void require_trainable(const FirstConfig& config, const FirstConfigOptions& options) {
   try {
     const RunConfig read = parse_run_config(config.text, options.file, {});

@@ -1,4 +1,4 @@
-// What a folder's files are, as the section `data` of a configuration names them.
+// The search for a data set in a folder, and the keys of the section `data` that name its files in a configuration.
 #pragma once
 
 #include <cstdint>
@@ -29,7 +29,7 @@ struct FoundData {
   std::int64_t pixel_classes = 0;                ///< of arrays of masks; 0: there are none
   bool ignored = false;                          ///< of those: 255 counts for no class
   bool repeats_folders = false;                  ///< of a table: it names no images, or labels that are their folders
-  /// What else the same files can be read as, where these keys do not suit all of them; null: nothing.
+  /// Another reading of the same files, where these keys do not suit all of them; null: there is none.
   std::shared_ptr<const FoundData> otherwise = nullptr;
 };
 

@@ -1,4 +1,4 @@
-// What the values of a tensor in host memory are like.
+// Statistics of the values of a tensor in host memory.
 #pragma once
 
 #include <cstdint>

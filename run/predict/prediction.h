@@ -24,7 +24,7 @@ struct PredictOptions {
   std::function<void(std::string_view)> on_warning = {};                      ///< must not throw
 };
 
-/// Of one file, or of one row of a table. A broken one has an error and nothing else.
+/// The answer for one file, or for one row of a table. A broken one has an error and nothing else.
 struct Prediction {
   std::string file;   ///< its path; of a row PredictedTable::names
   std::string name;   ///< ListedImage::name

@@ -1,4 +1,4 @@
-// What a trained model says of held-out samples, one by one: its losses, its confusions, its worst answers.
+// The answers of a trained model to samples that it was not trained on: losses, confusions and the worst answers.
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,4 @@
-// What the runs of a sweep came to: means and deviations by setting, the best setting first.
+// The summary of a sweep's runs: means and deviations by setting, the best setting first.
 #pragma once
 
 #include <cstddef>
@@ -13,7 +13,7 @@
 
 namespace bantam::run {
 
-/// Of several numbers.
+/// Mean, deviation and range of several numbers.
 struct Spread {
   std::int64_t count = 0;
   double mean = 0;
@@ -23,7 +23,7 @@ struct Spread {
 
 Spread spread_of(std::span<const double> numbers);
 
-/// What a run's folder says of it.
+/// The facts that a run's folder has of its result.
 struct SweepResult {
   /// As ListedRun::state; "none" where the run has not begun, "damaged" where run.json is damaged, "failed" also
   /// where a run failed before it had a folder.
@@ -48,7 +48,7 @@ struct SettingSummary {
 };
 
 struct SweepSummary {
-  /// What settings are compared by, as the first setting says: the value, of SweepResult::values, of the weights that a
+  /// The value that settings are compared by, as the first setting says: of SweepResult::values, that of the weights a
   /// run keeps. That is the best evaluation where checkpoint.best or stop_early.restore_best keeps its weights, else
   /// the last; without evaluations the last epoch's training.
   std::string watched;

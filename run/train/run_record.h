@@ -57,13 +57,13 @@ struct RunRecord {
   bool operator==(const RunRecord&) const = default;
 };
 
-/// What is known when a session begins.
+/// Makes the record of a session that begins.
 RunRecord record_of(const RunConfig& config, const std::string& command);
 
 /// The key of RunRecord::id in the metadata of files of tensors.
 constexpr const char* kRunIdKey = "bantam.run";
 
-/// What the run's files of weights say beside their tensors: "class_names", a JSON list, where the data have them.
+/// Makes the metadata of the run's files of weights: "class_names", a JSON list, where the data have them.
 std::map<std::string, std::string> weights_metadata(const RunConfig& config);
 
 /// Sets `versions` to this program's and those of the libraries that the process has loaded by now: of a run on a GPU,

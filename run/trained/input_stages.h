@@ -26,8 +26,8 @@ struct InputStages {
   bool empty() const { return !decodes && row.features.empty(); }
 };
 
-/// Of `data.pipeline` and `data.evaluation`; the data are not needed. Empty where the configuration does not say how
-/// image files become the model's input. `classes`: of the labels.
+/// Reads the stages in `data.pipeline` and `data.evaluation`; the data are not needed. Empty where the configuration
+/// does not say how image files become the model's input. `classes`: of the labels.
 InputStages input_stages(const RunConfig& config, std::int64_t classes);
 
 /// "decode (RGB, upright), resize (shorter side 73), center_crop (64 x 64), normalize (scale 0.5, mean 0.1, 0.2, 0.3,

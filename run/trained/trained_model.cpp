@@ -191,8 +191,8 @@ Located locate(const fs::path& given, const TrainedModelOptions& options) {
   return fs::is_directory(status) ? of_folder(path, options) : of_file(path, options);
 }
 
-/// Of a set that is evaluated as a whole, all samples stand for both parts: none is held out, as of one photo none can
-/// be.
+/// Joins the parts of a set that is evaluated as a whole: all samples stand for both, and none is split off, as of one
+/// photo none can be.
 void join_parts(RunConfig& config) {
   if (!config.data || config.data->source.whole == nullptr) return;
   SampleSplits& source = config.data->source;
@@ -310,7 +310,7 @@ std::vector<std::string> names_in(const SafetensorsFile& file) {
   return std::ssize(names) == std::ssize(json) ? names : std::vector<std::string>();
 }
 
-/// Of the configuration's data; none where they cannot be listed: they are not needed for anything else.
+/// Reads the class names of the configuration's data; none where they cannot be listed: nothing else needs them.
 std::vector<std::string> names_of_data(const RunConfig& config) {
   try {
     if (config.data) return train_facts(*config.data).class_names;

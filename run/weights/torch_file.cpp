@@ -379,7 +379,7 @@ class TensorReader {
   std::int64_t left() const {
     return static_cast<std::int64_t>(kMostSharing * file_.member_bytes() + kAnyFile - made_);
   }
-  /// Of a tensor without elements the other extents may be any.
+  /// Returns the view's shape or fails: in a tensor without elements a file may have any numbers beside the 0.
   Shape shape_of(const std::string& name, const TensorView& view) const {
     try {
       return Shape(std::span<const std::int64_t>(view.sizes));

@@ -14,8 +14,8 @@ struct TorchvisionOptions {
   std::string model = {};    ///< the zoo's name; empty: the one that has the file's tensors
   std::int64_t classes = 0;  ///< of the network to train: where the file has others, its classifier is left out; 0: any
   double width = 1.0;        ///< as the zoo's; torchvision's width_mult, which only its MobileNets have
-  /// Of a file with several networks: which. The keys to a state_dict of a .pt file ("state_dict_ema"), or what the
-  /// names of its tensors begin with ("teacher", "model.ema"). Empty: the usual one.
+  /// Which of a file's several networks: the keys to a state_dict of a .pt file ("state_dict_ema"), or the beginning of
+  /// its tensors' names ("teacher", "model.ema"). Empty: the usual one.
   std::string key = {};
 };
 
