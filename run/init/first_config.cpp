@@ -179,7 +179,7 @@ std::int64_t epochs_for(std::int64_t samples, std::int64_t batch) {
   return 10;
 }
 
-/// Of batch norms' running statistics, the share that an update keeps: such that they follow within an epoch where that
+/// Returns the share of batch norms' running statistics that an update keeps: so that they follow within an epoch that
 /// has a few updates, and many times within the run.
 double momentum_for(std::int64_t samples, const Choices& choices) {
   const std::int64_t each = std::max<std::int64_t>(samples / choices.batch, 1);

@@ -40,8 +40,8 @@ struct RunRecord {
   std::int64_t created = 0, started = 0, updated = 0;         ///< first session, this session, this file
   std::int64_t sessions = 0;
   double seconds = 0;  ///< of training, over all sessions
-  /// Of weights that are made from the data, updates and evaluations, over all sessions that have ended: not of reading
-  /// data, planning and saving. 0: of a run from before it was noted.
+  /// Seconds of making weights from the data, updates and evaluations, over all sessions that have ended: not of
+  /// reading data, planning and saving. 0: of a run from before it was noted.
   double compute_seconds = 0;
   std::int64_t epochs = 0;                          ///< that it is to have
   std::int64_t epoch = 0, update = 0, updates = 0;  ///< position; updates over all epochs

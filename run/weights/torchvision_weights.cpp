@@ -382,7 +382,7 @@ std::string longer_prefix(const Shapes& shapes, const std::string& prefix) {
   return most != counts.end() && 2 * most->second > shapes.size() ? std::string(most->first) : "";
 }
 
-/// What most names begin with, step by step, from nothing: networks whose first weight is not as expected are found so.
+/// Returns prefixes of most names, step by step, from none: networks are found whose first weight is not as expected.
 std::vector<std::string> usual_prefixes(const Shapes& shapes, const Side& side) {
   constexpr std::size_t kMostSteps = 3;
   std::vector<std::string> prefixes = {""};
