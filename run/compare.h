@@ -19,7 +19,7 @@ struct ComparedRun {
   /// The numbers on the last lines of kinds epoch, evaluation and test: "loss", "validation_loss", "test_accuracy", …,
   /// in the lines' order.
   std::vector<std::pair<std::string, double>> results;
-  std::optional<double> images_per_s;  ///< of the last epoch, or of the last update before its end
+  std::optional<double> images_per_s;  ///< the speed of the last epoch, or of the last update before its end
   std::optional<std::uint64_t> peak_bytes, pool_bytes;
   std::string weights_sha256;  ///< of weights.safetensors; empty: there is none
 };

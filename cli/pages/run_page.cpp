@@ -29,7 +29,7 @@ using run::RunReport;
 
 /// How much of a run the page shows.
 struct Detail {
-  std::int64_t pixels = 0;  ///< of a picture's longer side; 0: there are no pictures
+  std::int64_t pixels = 0;  ///< the longer side of a picture; 0: there are no pictures
   bool histograms = false;
 };
 

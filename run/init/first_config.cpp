@@ -35,7 +35,7 @@ struct Measured {
   std::int64_t held_out = 0;
   Task task = Task::classes;
   std::int64_t outputs = 1;  ///< classes, labels or values
-  double deviation = 0;      ///< of values to predict, each about its own mean
+  double deviation = 0;      ///< standard deviation of values to predict, each about its own mean
   std::vector<std::string> warnings = {};
 };
 

@@ -40,7 +40,7 @@ MaskSurvey survey_masks(const SampleReader& reader, const std::vector<ListedClas
 /// The keys that a configuration needs for masks with these values.
 struct MaskChoice {
   std::vector<std::string> classes;  ///< by number; empty: `values` has them
-  std::int64_t count = 0;            ///< of classes by number, without names
+  std::int64_t count = 0;            ///< the number of classes by number, without names
   std::vector<std::pair<MaskValue, std::string>> values;
   std::optional<MaskValue> ignored;
   bool nearest = false;

@@ -18,7 +18,7 @@
 namespace bantam::run {
 
 struct HeldOutOptions {
-  std::int64_t most_samples = 10'000;  ///< of more, so many are chosen, evenly spread
+  std::int64_t most_samples = 10'000;  ///< where there are more, so many are chosen, evenly spread
   std::size_t shown = 32;              ///< samples of each list
   int threads = 0;                     ///< of the CPU; 0: all processors
   std::function<bool()> stop = {};     ///< asked before every batch

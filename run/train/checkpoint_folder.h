@@ -19,7 +19,7 @@ namespace bantam::run {
 
 /// The contents of checkpoint.json.
 struct CheckpointFacts {
-  std::int64_t updates = 0;            ///< of the whole run
+  std::int64_t updates = 0;            ///< updates of the whole run until there
   std::int64_t epoch = 0, update = 0;  ///< where the run goes on: epoch from 0, and updates done in it
   double loss = 0, accuracy = 0;       ///< of the epoch's updates so far; a loss that is not finite is read as NaN
   std::int64_t samples = 0;            ///< that they are of

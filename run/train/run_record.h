@@ -47,12 +47,12 @@ struct RunRecord {
   std::int64_t epoch = 0, update = 0, updates = 0;  ///< position; updates over all epochs
   std::vector<std::string> class_names;             ///< of the data, in the order of their numbers; empty: none
   std::string watched;  ///< the metric that evaluations are compared by; empty: of a run from before it was noted
-  bool larger_is_better = true;  ///< of it
+  bool larger_is_better = true;  ///< whether a larger `watched` is better
   std::string metric;            ///< that `best` is of; empty: there was no evaluation
   double best = 0;
   std::int64_t best_epoch = 0;              ///< from 1
   std::int64_t broken_samples = 0;          ///< that `on_error: skip` replaced in this session
-  std::vector<std::string> broken_reasons;  ///< of the first few, each with its file's name
+  std::vector<std::string> broken_reasons;  ///< reasons for the first few, each with its file's name
 
   bool operator==(const RunRecord&) const = default;
 };

@@ -20,7 +20,7 @@ struct InputStages {
   std::int64_t channels = 3;
   ImageValues values = {};
   std::vector<PipelineStep> steps;  ///< of evaluation, in their order; sizes are those of image files' images
-  NormalizeOptions normalize;       ///< of the step of that name, if there is one
+  NormalizeOptions normalize;       ///< the options of the step `normalize`, if there is one
   RowInput row = {};                ///< of models that read rows of a table; then there are no other steps
 
   bool empty() const { return !decodes && row.features.empty(); }

@@ -27,12 +27,12 @@ namespace {
 /// A file that has the weights, and where its configuration is.
 struct Located {
   fs::path run;             ///< empty: the file lies outside of one
-  fs::path file;            ///< of weights, or, `from_state`, of a checkpoint's whole state
+  fs::path file;            ///< a file of weights, or, `from_state`, of a checkpoint's whole state
   bool from_state = false;  ///< the averages are "ema/weights/…" and "ema/buffers/…" of it
   bool averaged = false;    ///< the file has averages
   std::optional<std::int64_t> updates = std::nullopt;
   FileSum sum = {};  ///< of a checkpoint's file, as checkpoint.json has it
-  int names = 0;     ///< of the path within the run's folder; 0: the file lies outside of one
+  int names = 0;     ///< how many names the path has within the run's folder; 0: the file lies outside of one
 };
 
 bool is_there(const fs::path& path) {

@@ -143,7 +143,7 @@ class StateDictSearch {
   struct Found {
     std::string path;
     const PickledValue* value = nullptr;
-    std::size_t tensors = 0;  ///< of a dictionary
+    std::size_t tensors = 0;  ///< how many a dictionary has
   };
 
   StateDictSearch(const PickledValue& root, EntryBudget& budget) : budget_(budget) { search(root, "", 0); }

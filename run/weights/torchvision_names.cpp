@@ -203,9 +203,9 @@ constexpr Rule kTimmConvNeXt[] = {{"stem", "stem.0"},
 struct Scheme {
   std::string_view program;
   std::span<const Rule> rules;
-  std::string_view reduce = "fc1", expand = "fc2";  ///< of squeeze-and-excitation
+  std::string_view reduce = "fc1", expand = "fc2";  ///< the names of the two layers of squeeze-and-excitation
   std::string_view layer_scale = "layer_scale";     ///< with two extents of 1 after the channels; else without
-  float epsilon = 0;                                ///< of its batch norms, where the zoo's is another
+  float epsilon = 0;                                ///< that program's for batch norms, where the zoo's is another
 };
 constexpr std::string_view kTorchvision = "torchvision", kTimm = "timm", kTransformers = "transformers";
 

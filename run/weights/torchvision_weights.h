@@ -26,8 +26,8 @@ struct ConvertedWeights {
   SafetensorsFile file;                    ///< float32
   std::string program = "torchvision";     ///< whose names the tensors have: "timm", "transformers"
   std::int64_t channels = 3;               ///< of the images
-  std::string found_at = {};               ///< of a .pt file: the keys to its state_dict
-  std::string module = {};                 ///< of a .pt file: the class of the module that was saved whole
+  std::string found_at = {};               ///< the keys to the state_dict of a .pt file
+  std::string module = {};                 ///< the class of the module that a .pt file has as a whole
   std::string prefix = {};                 ///< that the network's names had and was dropped: "module.backbone."
   std::string head = {};                   ///< the module that the classifier is, where it has another name: "fc.1"
   std::vector<std::string> ignored = {};   ///< num_batches_tracked, what is no tensor, and what is not the network's
