@@ -300,7 +300,7 @@ std::shared_ptr<const SampleReader> excerpt_of(const RunConfig& config, std::sha
   return size <= full ? std::move(samples) : first_samples(std::move(samples), full + size % batch);
 }
 
-/// Plans an evaluation's memory: runs one of `excerpt`, which stands for `samples` samples, without a device.
+/// Plans an evaluation's memory: runs it on a stand-in of the device, with `excerpt` in place of `samples` samples.
 MemoryStats rehearse(const RunConfig& config, const std::shared_ptr<const SampleReader>& excerpt, std::int64_t samples,
                      std::uint64_t pool) {
   RehearsalRuntime rehearsal(config, pool);

@@ -24,7 +24,7 @@ std::optional<std::filesystem::path> algorithm_cache_path(const std::string& alg
 /// kernels down unevenly. They are recognised by the environment variables they set.
 bool timings_count();
 
-/// The facts of a run on which it depends where its algorithms come from.
+/// The facts of a run that decide where its algorithms come from, and when they are timed.
 struct AlgorithmSources {
   /// Choices of the run that is resumed, which come before the cache's; empty: there are none.
   std::filesystem::path run_file = {};
