@@ -27,7 +27,7 @@ struct HostArray {
 /// Throws BadArgument naming the array where it is none: no shape, an unknown type, no axis of samples, no data where
 /// `needs_data`.
 HostArray read_array(const bantam_array& array, bool needs_data = true);
-/// Of a batch or of samples: each has a name of its own, and all have as many samples, at least 1. Throws BadArgument.
+/// Reads the arrays of a batch or of samples: names differ, all have as many samples, at least 1. Throws BadArgument.
 std::vector<HostArray> read_arrays(const bantam_array* arrays, std::size_t count, bool needs_data = true);
 
 /// "images (32, 8, 8, 3) uint8".

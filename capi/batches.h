@@ -11,7 +11,7 @@
 
 namespace bantam::capi {
 
-/// What the arrays are, as a step asks: class numbers are among the classes that the loss expects.
+/// Returns name, shape and type of each array, and the number of classes that the loss expects of its labels.
 std::vector<TensorFacts> facts_of(const std::vector<HostArray>& arrays, TrainingStep& step);
 
 /// Throws BadArgument for an array `name` of `what` that no step of this loss and output reads. Labels may be stored

@@ -42,7 +42,7 @@ class Events : public Callback {
 /// {"top_k": 0.98}; {} where there are none.
 std::string metrics_json(const std::vector<MetricValue>& values);
 
-/// What training itself came to; memory, parameters and so on stay zero.
+/// Fills in the results of training itself; memory, parameters and so on stay zero.
 bantam_train_result result_of(const TrainResult& trained);
 
 }  // namespace bantam::capi

@@ -44,7 +44,7 @@ struct bantam_model {
   std::shared_ptr<bantam::TrainingSession> session;
   std::unique_ptr<bantam::Predictor> predictor;
   bantam::SafetensorsFile weights;
-  // Of updates that were taken from the device and not yet told.
+  // Metrics of updates that were read from the device and not yet returned to the caller.
   bantam::Metrics untold;
   std::int64_t untold_updates = 0;
   std::int64_t accumulated = 0;  // micro-batches since the last update

@@ -19,7 +19,7 @@ using namespace bantam::capi;
 
 namespace {
 
-/// Of evaluations, for samples like these, each read when its batch is made.
+/// Reads the stages of evaluation for samples like these, each read when its batch is made.
 PipelineOptions stages_for(const run::RunConfig& config, const DatasetFacts& facts, std::int64_t batch_size) {
   const auto section = config.document.map().find("data");
   if (!section)

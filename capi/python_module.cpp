@@ -1,6 +1,6 @@
-// Of the shared library that the Python package loads alone: what archives of the distribution, whose code is not made
-// for shared libraries, ask of the C library by address; and the end of a capsule, which Python code cannot be: it is
-// called while an exception may be pending.
+// Only the shared library that the Python package loads has this file. It defines symbols that archives of the
+// distribution, whose code is not made for shared libraries, ask of the C library by address; and the end of a capsule,
+// which Python code cannot be: it is called while an exception may be pending.
 #include "bantam/bantam_c.h"
 #include "bantam/engine/interop/dlpack_abi.h"
 

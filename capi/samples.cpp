@@ -17,7 +17,7 @@
 namespace bantam::capi {
 namespace {
 
-/// What the caller lent, and how it learns that nobody reads it any more.
+/// Samples that the caller lends: their callback makes one, and the end of the last owner calls the caller's `release`.
 class Lent {
  public:
   explicit Lent(const bantam_samples& samples) : read_(samples.read), release_(samples.release), user_(samples.user) {}

@@ -30,7 +30,7 @@ class ProgramBatches : public BatchSource {
       throw BadArgument(fmt::format("{}: last_batch_size must be from 1 to batch_size", what));
   }
 
-  /// What the step reads: what a batch really has is compared when it comes.
+  /// Names the arrays that the step reads; the shape and type of a batch are compared with them when it comes.
   std::vector<TensorFacts> tensors() const override {
     const Graph& graph = step_.model().graph();
     std::vector<TensorFacts> facts = targets_of(step_.loss(), graph.output_shape());

@@ -20,8 +20,8 @@ class BadArgument : public Error {
 
 /// The message that bantam_last_error returns in this thread.
 void set_last_error(std::string_view message) noexcept;
-/// What a callback of the program said with bantam_set_error, which is then forgotten; `otherwise` where it said
-/// nothing.
+/// Returns the message that a callback of the program set with bantam_set_error, and forgets it; `otherwise` where it
+/// set none.
 std::string callback_error(std::string_view otherwise);
 
 /// The status of the exception that is being handled; its message becomes the thread's.
@@ -62,7 +62,7 @@ void check_struct(const Struct* given, const char* name) {
     throw BadArgument(std::string(name) + ".struct_size is not set: use BANTAM_INIT");
 }
 
-/// What a caller's struct says, whose size may be that of another version: members it does not have are zero. Null: all
+/// Copies a caller's struct, whose size may be that of another version: members it does not have are zero. Null: all
 /// are.
 template <class Struct>
 Struct read_struct(const Struct* given, const char* name) {

@@ -85,7 +85,7 @@ Json json_of(const RunComparison& both) {
   return json;
 }
 
-/// What came out, in a sentence or two.
+/// Sums up the comparison in a sentence or two: which run is better, and whether the configurations are the same.
 std::string headline(const RunComparison& both) {
   const run::RunRecord &first = both.first.run.record, &second = both.second.run.record;
   const std::string better = better_of(both);
@@ -123,7 +123,7 @@ std::string percent(const std::optional<T>& first, const std::optional<T>& secon
 
 std::string bytes_text(const std::optional<std::uint64_t>& bytes) { return bytes ? format_byte_size(*bytes) : "-"; }
 
-/// Of a key twice as much is shown as of a value.
+/// Adds the keys that differ, of which twice as much is shown as of their values.
 void add_config(Table& table, const RunComparison& both, std::size_t most) {
   for (std::size_t i = 0; i < std::min(both.config.size(), kMostKeys); ++i) {
     const run::DifferentKey& key = both.config[i];

@@ -23,7 +23,7 @@ struct Failure {
   int code = kFailed;
 };
 
-/// Of the exception under way.
+/// Returns the message and the exit code of the exception that is being handled.
 Failure current_failure() {
   try {
     throw;

@@ -1,4 +1,4 @@
-// What the program says of an exception, and the exit code that it ends with.
+// Messages of exceptions on standard error, and the exit codes that the program ends with.
 #pragma once
 
 #include <string>

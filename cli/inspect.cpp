@@ -178,7 +178,7 @@ void print_tensors(const InspectedFile& file) {
   print_out("\n");
 }
 
-/// Of a file with zeros among its weights: a pruned model's.
+/// Prints the share of zeros in each layer's weights; nothing for a file without zeros, which is no pruned model's.
 void print_sparsity(const InspectedFile& file) {
   std::vector<run::LayerSparsity> layers = file.sparsity();
   run::LayerSparsity all{.layer = "all"};

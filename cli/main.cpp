@@ -35,7 +35,7 @@ constexpr const char* kFooter =
     "by Ctrl-C and saved, 1 anything else.\n"
     "Example: bantam train configs/quickstart.yaml (a file of the source tree)";
 
-/// What was closed by the parent fails as such: no file that is opened later becomes standard output by its number.
+/// Fills closed standard streams with /dev/null, read-only: writing fails, and no later file becomes standard output.
 void open_standard_streams() {
   for (const int descriptor : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO})
     if (::fcntl(descriptor, F_GETFD) == -1 && ::open("/dev/null", O_RDONLY) != descriptor) return;

@@ -48,7 +48,7 @@ nlohmann::ordered_json number_at_end(std::string& text) {
   return number;
 }
 
-/// Of "file:12:7: error: what\n   the line\n   ^~~".
+/// Splits an error into its parts: "file:12:7: error: what\n   the line\n   ^~~".
 nlohmann::ordered_json json_of(const std::string& error) {
   constexpr std::string_view kMark = ": error: ";
   const std::string head = error.substr(0, error.find('\n'));

@@ -21,7 +21,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-/// What of a line is no result.
+/// Whether a key of a line of metrics.jsonl is a result: a number that is no position, count, time or memory.
 bool is_result(const std::string& key, const Json& value) {
   for (const std::string_view other :
        {"epoch", "update", "updates", "samples", "validation_samples", "test_samples", "seconds", "evaluation_seconds",

@@ -16,10 +16,10 @@ namespace bantam::run {
 struct ComparedRun {
   ListedRun run;
   std::vector<std::pair<std::string, std::string>> config;  ///< of config.yaml: ConfigDocument::values
-  /// Of the last lines of kinds epoch, evaluation and test: "loss", "validation_loss", "test_accuracy", …, numbers
-  /// alone, in the lines' order.
+  /// The numbers on the last lines of kinds epoch, evaluation and test: "loss", "validation_loss", "test_accuracy", …,
+  /// in the lines' order.
   std::vector<std::pair<std::string, double>> results;
-  std::optional<double> images_per_s;  ///< of the last epoch, or of the last update before its end
+  std::optional<double> images_per_s;  ///< the speed of the last epoch, or of the last update before its end
   std::optional<std::uint64_t> peak_bytes, pool_bytes;
   std::string weights_sha256;  ///< of weights.safetensors; empty: there is none
 };
@@ -41,7 +41,7 @@ struct RunComparison {
   std::vector<DifferentKey> config;     ///< in the first one's order, then the second one's
   std::vector<ComparedNumber> results;  ///< likewise
   bool same_weights = false;            ///< both have weights.safetensors, of the same bytes
-  /// Of RunRecord::best, where both runs have one of the same metric: whether a larger value is better.
+  /// Whether a larger RunRecord::best is better; nothing where the runs do not both have one of the same metric.
   std::optional<bool> larger_is_better;
 };
 

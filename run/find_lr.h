@@ -12,7 +12,7 @@ namespace bantam::run {
 
 struct RangeTestOptions {
   double from = 1e-7;          ///< learning rate of the first update
-  double to = 1;               ///< of the last one; rates between grow by one factor
+  double to = 1;               ///< the rate of the last update; rates between grow by one factor
   std::int64_t updates = 100;  ///< at least 10
   int threads = 0;             ///< of the CPU; 0: all processors
 };
@@ -20,7 +20,7 @@ struct RangeTestOptions {
 /// One update.
 struct RangeTestPoint {
   double learning_rate = 0;
-  double loss = 0;      ///< of its batch
+  double loss = 0;      ///< the loss of its batch
   double smoothed = 0;  ///< exponential mean of the losses so far, kRangeTestMemory of it each, without its bias
 };
 

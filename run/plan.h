@@ -19,8 +19,8 @@ namespace bantam::run {
 struct PlanRow {
   StepCase step;
   PlannedRun planned;          ///< as programs see the row: of the run, else of the step
-  StepPlan plan;               ///< of the step
-  std::optional<RunPlan> run;  ///< of `bantam train`; nullopt where the data do not fill a batch
+  StepPlan plan;               ///< the plan of the step alone
+  std::optional<RunPlan> run;  ///< the plan of `bantam train`; nullopt where the data do not fill a batch
 
   /// A pool that is enough for both the run and the step.
   std::uint64_t needed_pool() const;
@@ -29,7 +29,7 @@ struct PlanRow {
 struct Plan {
   PlanTarget target;
   PlanFit fit;            ///< the limit of the rows
-  DecisionLog decisions;  ///< of the batch size, where it was `auto` and none was asked for
+  DecisionLog decisions;  ///< how the batch size was chosen, where it was `auto` and none was asked for
   std::vector<StepCase> cases;
   std::vector<PlanRow> rows;  ///< one a case
 
@@ -42,8 +42,8 @@ struct Plan {
 /// A rank's part of a run of several.
 struct RankPlan {
   int first = 0, count = 1;                          ///< its replicas
-  Plan plan;                                         ///< of one case: the configuration's, with this rank's limit
-  std::uint64_t tree_bytes = 0, exchange_bytes = 0;  ///< of sums that wait for others, here and on their way
+  Plan plan;                                         ///< one case alone: the configuration's, with this rank's limit
+  std::uint64_t tree_bytes = 0, exchange_bytes = 0;  ///< sums that wait for others, here and on their way
 
   const PlanRow& row() const { return plan.rows.front(); }
 };

@@ -69,7 +69,7 @@ struct TrainOptions {
   int threads = 0;                    ///< of the CPU; 0: all processors. Results do not depend on it
   std::filesystem::path folder = {};  ///< empty: runs/CONFIG-DATE-TIME
   bool overwrite = false;             ///< replace a run that is in `folder`, else ConfigError
-  bool accept_changes = false;        ///< of a run that goes on: also of keys that decide what an update computes
+  bool accept_changes = false;        ///< a run that goes on may change keys that decide what an update computes, too
   std::function<bool()> stop = {};    ///< asked between batches; true: the run stops there and is saved
   /// Warnings for the user that do not end the run, at any time. Must not throw.
   std::function<void(std::string_view)> on_warning = {};
@@ -85,10 +85,10 @@ struct CompressedSize {
 struct Outcome {
   Config config;                 ///< as it ran: nothing is `auto` any more
   std::filesystem::path folder;  ///< run.json, config.yaml, metrics.jsonl, weights.safetensors, checkpoints/
-  bool finished_before = false;  ///< of a resumed run that had all of its epochs already: nothing was trained
+  bool finished_before = false;  ///< a resumed run had all of its epochs already: nothing was trained
   TrainResult result;
-  std::string reason = {};           ///< of a finished run: why it ended before its last epoch, as run.json has it
-  double best = 0;                   ///< of the metric that checkpoint.best names
+  std::string reason = {};           ///< why a finished run ended before its last epoch, as run.json has it
+  double best = 0;                   ///< the best value of the metric that checkpoint.best names
   std::int64_t best_epoch = 0;       ///< from 1; 0: checkpoint.best is off, or there was no evaluation
   std::int64_t effective_batch = 1;  ///< samples an update
   std::int64_t parameters = 0;
@@ -98,10 +98,10 @@ struct Outcome {
   ProcessMemory process;                              ///< counted for the process on that device, at the end
   std::vector<OverheadLine> overhead;                 ///< its part beside the pool; none on the CPU
   std::int64_t broken_samples = 0;                    ///< that `on_error: skip` replaced
-  std::vector<std::string> broken_reasons = {};       ///< of the first few, each with its file's name
+  std::vector<std::string> broken_reasons = {};       ///< reasons for the first few, each with its file's name
   std::optional<CompressedSize> weights = {};         ///< weights.safetensors of a run that prunes
   std::string transport = {};                         ///< how sums of several GPUs travel: TrainingStep::transport
-  int signal = 0;  ///< of several ranks: of the first that a signal has stopped, on every rank
+  int signal = 0;  ///< the first signal that has stopped one of several ranks, on every rank
 };
 
 /// Trains the configuration's model on its data, as `bantam train` does: decides every `auto`, plans the memory,

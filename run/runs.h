@@ -16,8 +16,8 @@ namespace bantam::run {
 /// A run as it is now.
 struct ListedRun {
   std::filesystem::path path;
-  /// Of a run that has not ended by itself, or has failed, with what its metrics.jsonl says: position, time and best
-  /// evaluation; of one that was killed at least with the position of its newest checkpoint.
+  /// The record of run.json. Where a run has not ended by itself, or has failed, position, time and best evaluation
+  /// are those of its metrics.jsonl; where it was killed, the position is at least that of its newest checkpoint.
   RunRecord record;
   /// The record's state; "killed" where it says starting or running and no process has the folder's lock.
   std::string state;

@@ -1,4 +1,4 @@
-// What a configuration may say, as this program reads it: JSON Schema, and the page docs/CONFIG.md.
+// The keys and values that this program reads in a configuration, as JSON Schema and as the page docs/CONFIG.md.
 #pragma once
 
 #include <string>

@@ -14,7 +14,7 @@ namespace bantam::cli {
 struct VerbWords {
   struct Word {
     std::string word, about;
-    bool has_value = false;                ///< of a flag
+    bool has_value = false;                ///< the word is a flag that has a value
     std::vector<std::string> values = {};  ///< of a flag whose value is one of a few words
   };
   std::string path;  ///< "bench step"; empty: the program itself

@@ -114,7 +114,7 @@ DataOptions surveyed_data(const RunConfig& config, const DataVerb& verb) {
   return data;
 }
 
-/// Of the training samples that can be read.
+/// Chooses training samples that can be read, evenly spread.
 std::vector<std::int32_t> chosen_for_page(const DataReport& report, const SampleReader& reader, std::int64_t wanted) {
   std::vector<std::int64_t> broken;
   for (const BrokenSample& sample : report.splits.front().survey.broken) broken.push_back(sample.index);

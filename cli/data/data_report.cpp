@@ -268,7 +268,7 @@ std::string cache_text(const DataReport& report) {
   return text + "\n";
 }
 
-/// What readers found worth saying, each once: splits of one file say the same.
+/// Lists the readers' notes as warnings, each once: splits of one file have the same.
 std::string notes_text(const DataReport& report) {
   std::vector<std::string> notes;
   for (const DataReport::Split& split : report.splits)

@@ -1,4 +1,4 @@
-// What `bantam data` tells of a configuration's data, as text and as JSON.
+// The report of `bantam data` on a configuration's data, as text and as JSON.
 #pragma once
 
 #include <cstddef>
@@ -26,7 +26,7 @@ struct DataReport {
   std::string draw;                ///< how an epoch's samples are drawn: each, balanced or weighted
   std::string cache;               ///< ram, device, disk or off
   bool cache_is_auto = false;
-  std::uint64_t cache_bytes = 0;  ///< of all splits; 0: nothing is cached
+  std::uint64_t cache_bytes = 0;  ///< the caches of all splits together; 0: nothing is cached
   bool caches_files = false;      ///< as stored; else samples after the stages that belong to reading
   bool checked = false;           ///< every sample was read and decoded
   bool one_size = true;           ///< whether training images get one size, without which there are no batches

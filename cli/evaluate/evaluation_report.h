@@ -1,4 +1,4 @@
-// What `bantam evaluate` tells, as text and as JSON.
+// The report of `bantam evaluate` on an evaluation, as text and as JSON.
 #pragma once
 
 #include <cstddef>

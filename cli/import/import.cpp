@@ -98,7 +98,7 @@ void print_text(const run::ConvertedWeights& weights, const ImportOptions& optio
     print_out("with the number of your classes: --classes N writes it\n");
 }
 
-/// Of an ONNX model. Throws ConfigError for options of weights files.
+/// Imports an ONNX model. Throws ConfigError for options of weights files.
 int run_import_onnx(const ImportOptions& options) {
   if (!options.torchvision.model.empty() || options.torchvision.width != 1.0)
     throw ConfigError("--model and --width are of torchvision's networks; an ONNX model says what it is");

@@ -73,7 +73,7 @@ std::string config_text(const ImportOnnxOptions& options, const onnx::Model& mod
   return text + fmt::format("model:\n  weights: {}\n{}", weights_text(files, network), indented(network.yaml));
 }
 
-/// What the text reads as: before it is written, it is read.
+/// Reads the model that the text describes: a configuration that cannot be read back is not written.
 models::ModelSpec read_back(const std::string& text, const std::string& name) {
   const ConfigDocument document = ConfigDocument::parse(text, name);
   return models::read_model(document.map().node("model"));

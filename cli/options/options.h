@@ -64,7 +64,7 @@ auto of_flag(const std::string& flag, const Parse& parse) {
 std::vector<std::int64_t> parse_integers(const std::string& flag, const std::string& text);
 std::vector<std::string> parse_texts(const std::string& flag, const std::string& text);
 
-/// What a subcommand does once the command line is parsed; returns the exit code.
+/// The action of a subcommand runs once the command line is parsed, and returns the exit code.
 using Action = std::function<int()>;
 
 /// Each adds its subcommand to `app`, which sets `action` when it is chosen.

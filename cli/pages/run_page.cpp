@@ -29,7 +29,7 @@ using run::RunReport;
 
 /// How much of a run the page shows.
 struct Detail {
-  std::int64_t pixels = 0;  ///< of a picture's longer side; 0: there are no pictures
+  std::int64_t pixels = 0;  ///< the longer side of a picture; 0: there are no pictures
   bool histograms = false;
 };
 
@@ -80,7 +80,7 @@ Json json_of(const ReportedHistogram& one) {
           {"counts", rounded(one.counts)}};
 }
 
-/// Of each tensor its weights over the run, where the run recorded them, else those of its weights file.
+/// Lists each tensor with its weights over the run, where the run recorded them, else with those of its weights file.
 Json tensors_of(const RunReport& report, bool& has_gradients) {
   std::map<std::string, std::array<Json, 2>> by_name;
   std::vector<std::string> order;

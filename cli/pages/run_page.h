@@ -17,8 +17,8 @@ struct RunPageOptions {
   std::string version = {};  ///< of a page that follows its server (`data.json?seen=VERSION`); empty: it does not
 };
 
-/// What the page's script reads, without pictures: as `train --serve` sends it again and again. Without `histograms`
-/// the page keeps those that it has.
+/// Makes the JSON that the page's script reads, without pictures: `train --serve` sends it again and again. Without
+/// `histograms` the page keeps those that it has.
 nlohmann::ordered_json run_page_news(std::span<const run::RunReport> reports, const std::string& version,
                                      bool histograms);
 

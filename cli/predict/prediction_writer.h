@@ -19,7 +19,7 @@ struct PredictionStyle {
   std::vector<std::string> names;  ///< of the output's values
   std::int64_t top = 5;            ///< Task::classes: the most probable ones, at most all
   double threshold = 0.5;          ///< multi_label: a class is there from this probability on
-  /// Of a table that the samples stand in: its columns are written before the answer's, in place of the file.
+  /// Columns of the table that the samples stand in: they are written before the answer's, in place of the file.
   std::vector<std::string> columns = {};
 };
 
@@ -29,7 +29,7 @@ struct PredictionStyle {
 ///     csv           file,class,probability,class_2,probability_2,…
 ///     json          {"file": "cat.jpg", "class": "tabby", "index": 281, "probability": 0.8127, "top": […]}
 ///
-/// Of a table, CSV has a line for each of its rows, those that cannot be read with empty answers; JSON has their cells
+/// For a table, CSV has a line for each of its rows, those that cannot be read with empty answers; JSON has their cells
 /// under "input".
 class PredictionWriter {
  public:

@@ -19,7 +19,7 @@ constexpr int kHelpLines = 24;
 /// app inherit its formatter.
 std::shared_ptr<CLI::FormatterBase> brief_formatter(int columns);
 
-/// What a subcommand does, and every argument with all that is said of it.
+/// Describes a subcommand in full: its purpose, and every argument with all that is said of it.
 std::string full_help(const CLI::App& command, const std::string& name);
 
 /// The footer from its last line on that begins with "Example:"; empty where there is none.

@@ -107,8 +107,8 @@ std::string data_advice(const RunConfig& config, const OomAdvice& advice, std::u
          fewer;
 }
 
-/// Of a run that was refused before it began: who would hold the memory at its peak. What the run's pool holds beside
-/// the step's are its data.
+/// Names who would use the memory at the planned peak, for a run that was refused before it began. What the run's pool
+/// has beside the step's are its data.
 std::string planned_holders(const Graph& graph, const StepPlanOptions& step, std::uint64_t run_pool_bytes) {
   StepPlan plan = plan_step(graph, step);
   if (run_pool_bytes > plan.pool_bytes)
@@ -168,7 +168,7 @@ std::string wrap_lines(const std::string& text, std::size_t width, std::size_t f
   return wrapped_text;
 }
 
-/// What would do without a change, and what that is of: a budget where that is the less, else a limit.
+/// Names the memory that the run needs without a change: as a budget where the budget is what binds, else as a limit.
 std::string needed_text(const RunConfig& config, const PlanTarget& target, std::uint64_t pool_bytes) {
   const std::uint64_t budget = config.memory.budget;
   if (budget > 0 && budget == bytes_to_fit(config.memory, target))
@@ -188,7 +188,7 @@ OutOfMemory explain(const OutOfMemory& error, const RunConfig& config, const Oom
     std::string text = std::string(error.what()) + "\n";
     const OomAdvice advice = advise(graph, question);
     const bool before_it_began = error.facts().in_use_bytes == 0;
-    // What was refused then is not the run's own memory.
+    // Where the run itself fits, memory was refused for something else: no advice on the run would help.
     if (before_it_began && advice.needed_bytes <= question.bytes) return error;
     if (before_it_began) text += planned_holders(graph, question.step, advice.needed_bytes);
     text += advice_text(advice, question.bytes);

@@ -63,7 +63,7 @@ std::string short_bar_state(const ProgressState& s) {
 }
 std::string wait_cell(const ProgressState& s) { return fmt::format(" wait {:<4}", percent(s.data_wait_share)); }
 
-/// What all lines of a log begin with.
+/// Makes the beginning that all lines of a log share: epoch, loss and accuracy.
 std::string log_head(std::int64_t epoch, std::int64_t epochs, double loss, std::string_view accuracy_name,
                      double accuracy) {
   return fmt::format("epoch {}/{} loss {:.4f}", epoch, epochs, loss) +
@@ -92,7 +92,7 @@ std::string bar_line(const ProgressState& s, int width) {
   const std::string long_head = fmt::format("epoch {}/{} ", s.epoch, s.epochs),
                     short_head = fmt::format("{}/{} ", s.epoch, s.epochs), tail = short_bar_state(s);
   const double share = s.steps > 0 ? static_cast<double>(s.step) / static_cast<double>(s.steps) : 0.0;
-  // Of the lines with room for a bar, the one that says most.
+  // The lines go from the longest to the shortest: the first that has space for a bar is shown.
   const std::pair<std::string, std::string> lines[] = {{long_head, long_bar_state(s)},
                                                        {short_head, tail + memory_cell(s) + wait_cell(s)},
                                                        {short_head, tail + memory_cell(s)},

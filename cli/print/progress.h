@@ -12,7 +12,7 @@
 
 namespace bantam::cli {
 
-/// What accuracy is called unless a run has another name for it (run::accuracy_name).
+/// The name of accuracy unless a run has another one for it (run::accuracy_name).
 inline constexpr std::string_view kAccuracy = "accuracy";
 
 /// The progress of training.
@@ -37,7 +37,7 @@ struct EvaluationState {
 struct SweepRunState {
   std::int64_t run = 1, runs = 1;  ///< from 1
   std::string setting;             ///< "learning_rate=0.1, seed=43"
-  double seconds = 0;              ///< of the run, once it has ended
+  double seconds = 0;              ///< the run's length, once it has ended
   double eta_seconds = 0;          ///< to the end of all runs, once it has ended
   std::vector<std::pair<std::string, double>> values = {};
 };
@@ -62,7 +62,7 @@ using NamedValues = std::vector<std::pair<std::string, double>>;
 struct EvaluatedSummary {
   std::int64_t epoch = 1, epochs = 1;  ///< from 1
   std::int64_t step = 0, steps = 0;    ///< updates done in this epoch, and in all of it
-  bool test = false;                   ///< of the test samples, at the run's end
+  bool test = false;                   ///< it evaluates the test samples, at the run's end
   double loss = 0, accuracy = 0;
   std::string_view accuracy_name = kAccuracy;
   NamedValues values = {};

@@ -24,7 +24,7 @@ void add_limits(nlohmann::ordered_json& json, const StepLimits& limits, double m
 /// profile, profile_measured, overhead, overhead_bytes, reserve_bytes, process_bytes.
 void add_process(nlohmann::ordered_json& row, const PlanTarget& target, std::uint64_t pool_bytes);
 
-/// What load_device_profile reads.
+/// Writes the profile in the form that load_device_profile reads.
 nlohmann::ordered_json profile_json(const DeviceProfile& profile);
 
 }  // namespace bantam::cli

@@ -59,7 +59,7 @@ class SliceColumns {
   Names operations_, kernels_;
 };
 
-/// What the timeline shows of threads: where the calling one waits, and where others work.
+/// Lists the threads' spans in the timeline: where the calling one waits, and where others work.
 Json spans_json(const StepRecording& recording, const RecordedUpdate& update) {
   Json spans = Json::array();
   for (const PartSpan& span : recording.threads) {

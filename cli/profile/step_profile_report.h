@@ -1,4 +1,4 @@
-// What `bantam profile step` tells, as text and as JSON.
+// The report of `bantam profile step` on a step's profile, as text and as JSON.
 #pragma once
 
 #include <cstddef>

@@ -53,7 +53,7 @@ std::string seconds_text(const Spread& seconds) {
   return seconds.deviation ? fmt::format("{} ± {}", mean, seconds_text(*seconds.deviation)) : mean;
 }
 
-/// What is watched; its loss, or the test samples' value of it where there is one.
+/// Names the columns: the watched value, the last evaluation's beside a best one, the test samples' value or the loss.
 std::vector<std::string> columns_of(const SweepSummary& summary) {
   const std::string& watched = summary.watched;
   const std::string test = "test_" + summary.metric.metric,

@@ -1,4 +1,4 @@
-// What a sweep came to, as a table or as JSON.
+// The results of a sweep, as a table or as JSON.
 #pragma once
 
 #include <string>

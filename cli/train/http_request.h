@@ -8,7 +8,7 @@
 
 namespace bantam::cli {
 
-inline constexpr std::size_t kMostRequestBytes = 16 << 10;  ///< of the request line and all header fields together
+inline constexpr std::size_t kMostRequestBytes = 16 << 10;  ///< the request line and all header fields together
 inline constexpr std::size_t kMostRequestFields = 64;       ///< header fields; browsers send about 15
 
 /// A GET or HEAD without a body. The target is kept as it was sent: nothing is percent-decoded.

@@ -58,7 +58,7 @@ struct TrainFlags {
   std::string resume, run_dir, progress = "auto";
   bool overwrite = false, accept_changes = false, json = false, verify = false;
   bool dry_run = false, print_config = false, strict_disk = false;
-  std::int64_t repeat = 1, fast_dev = 0;  ///< of fast_dev 0: a whole run
+  std::int64_t repeat = 1, fast_dev = 0;  ///< the command's --repeat and --fast-dev; fast_dev 0: a whole run
   int ranks = 0;                          ///< 0: as many as a launcher says, else one
   std::string gpus;                       ///< as typed: of the ranks on this host; empty: by the configuration
   int serve = -1;                         ///< a port; 0: a free one; -1: no page is served

@@ -10,7 +10,7 @@
 
 namespace bantam::run {
 
-/// What one allocator made of one workload.
+/// The measurement of one allocator with one workload.
 struct AllocatorRow {
   std::string allocator;
   Device device;

@@ -9,11 +9,11 @@
 
 namespace bantam::run {
 
-/// What a GPU's decoder did, from its start on, and the memory that is reserved for it.
+/// The files that a GPU's decoder has read since its start, and the memory that is reserved for it.
 struct GpuDecoding {
   std::int64_t gpu_files = 0, cpu_files = 0;
   std::uint64_t device_bytes = 0, host_bytes = 0;
-  std::uint64_t peak_device_bytes = 0, peak_host_bytes = 0;  ///< of that, nvJPEG's own at most
+  std::uint64_t peak_device_bytes = 0, peak_host_bytes = 0;  ///< nvJPEG's own part, at most
 };
 
 struct LoaderMeasurement {
@@ -21,7 +21,7 @@ struct LoaderMeasurement {
   double seconds = 0;
   std::int64_t workers = 0, depth = 0;  ///< at the end: `auto` finds them
   double waited_seconds = 0;            ///< in which the caller waited for a batch
-  double cpu_seconds = 0;               ///< of all threads
+  double cpu_seconds = 0;               ///< the time of all threads together
   double fetch_us = 0;                  ///< of one thread that reads one stored sample, without decoding it
   double stored_bytes = 0;              ///< of one sample
   std::string decoder;                  ///< OpenedData's; "" where there are no image files

@@ -74,7 +74,7 @@ PredictMeasurement measure_predict(const RunConfig& config, const PredictCase& o
   std::vector<float> outputs(static_cast<std::size_t>(options.batch * graph.output_shape().elements()));
   const std::vector<double> calls = timed(options.seconds, [&] { predictor.predict(inputs, outputs); });
   PredictMeasurement measured{.planned_bytes = predictor.planned_bytes()};
-  // What such a share of the calls needs at most.
+  // Returns the seconds within which such a share of the calls ends.
   const auto at = [](const std::vector<double>& sorted, double share) {
     return sorted[static_cast<std::size_t>(std::ceil(share * static_cast<double>(sorted.size()))) - 1];
   };

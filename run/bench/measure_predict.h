@@ -16,7 +16,7 @@ struct PredictCase {
 };
 
 struct PredictMeasurement {
-  double ms = 0;           ///< of a call, from host memory to host memory: median
+  double ms = 0;           ///< median time of a call, from host memory to host memory
   double ms_99 = 0;        ///< which 99 of 100 calls need at most
   double resident_ms = 0;  ///< on a GPU, of inputs that lie there: median; else 0
   double images_per_s = 0;

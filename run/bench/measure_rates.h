@@ -1,4 +1,4 @@
-// What a device sustains, measured: copies, matrix products and chains of kernels.
+// The rates that a device sustains, measured: copies, matrix products and chains of kernels.
 #pragma once
 
 #include "bantam/engine/autograd/context.h"

@@ -92,7 +92,7 @@ void StepSession::start_capturing() {
                                               static_cast<int>(rounds * batches_.size()));
 }
 
-/// Of several ranks all of the launch's updates, whatever this one can replay.
+/// Runs one launch and returns its number of updates: with several ranks all of them, whatever this one can replay.
 std::int64_t StepSession::run_launch(std::int64_t updates) {
   if (session_->step().replicas().ranks == nullptr) return captured_->run(updates);
   if (captured_->replay(updates)) return updates;

@@ -29,7 +29,7 @@ class StepSession {
   void update(std::int64_t accumulate);
   /// Runs one more step, and all later ones in launches that go round the resident batches, which are all there now.
   void start_capturing();
-  /// What `run` runs at once.
+  /// Returns how many steps `run` runs at once.
   std::int64_t steps_a_launch() const { return captured_ ? captured_->updates_a_launch() : 1; }
   /// Kernels of a captured step; 0 otherwise.
   double kernels_a_step() const { return captured_ ? captured_->kernels_an_update() : 0.0; }

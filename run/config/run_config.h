@@ -38,7 +38,7 @@ struct SplitOptions {
     automatic,  ///< by the speeds that ranks measure at the start
     given
   } kind = Kind::even;
-  std::vector<int> counts;  ///< of given: of each rank
+  std::vector<int> counts;  ///< with `given`: the replicas of each rank
 };
 
 /// `train:`.
@@ -63,8 +63,8 @@ struct TrainConfig {
   bool follows_evaluations = false;               ///< a schedule does: when and of what they are changes updates
   std::optional<EarlyStopOptions> stop_early;
   bool restore_best = false;     ///< with stop_early: the weights are those of the best evaluation
-  std::int64_t max_updates = 0;  ///< of the whole run; 0: none
-  std::int64_t max_seconds = 0;  ///< of one session of it; 0: none
+  std::int64_t max_updates = 0;  ///< the most of the whole run; 0: no limit
+  std::int64_t max_seconds = 0;  ///< the most of one session of it; 0: no limit
   StepMode mode = StepMode::planned;
 };
 
@@ -151,7 +151,7 @@ struct RunConfig {
   TrainConfig train;
   CheckpointConfig checkpoint;
   LogConfig log;
-  bool is_trial = false;  ///< of a few updates, of which nothing is kept: how many there are is no trap
+  bool is_trial = false;  ///< the run has a few updates, of which nothing is kept: how many there are is no trap
   /// Replicas of each rank, by rank, and this process' rank. Empty: one rank has all.
   std::vector<int> assigned = {};
   int rank = 0;

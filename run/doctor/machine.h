@@ -1,4 +1,4 @@
-// What this machine is, as far as training on it goes, and what would make training faster.
+// The examination of this machine: what it is, as far as training on it goes, and what would make training faster.
 #pragma once
 
 #include <string>

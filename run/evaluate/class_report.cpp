@@ -54,7 +54,7 @@ double mean_of(const std::vector<ClassScore>& scores, double ClassScore::*share)
   return occurring > 0 ? sum / occurring : 0;
 }
 
-/// What follows from the counts of each class.
+/// Computes the shares (precision, recall, F1, IoU) and their means from the counts of each class.
 void add_shares(ClassReport& report, const std::vector<std::string>& names) {
   for (std::size_t c = 0; c < report.classes.size(); ++c) {
     ClassScore& score = report.classes[c];

@@ -13,7 +13,7 @@ namespace bantam::run {
 /// Samples, or, of a class a position, positions. Shares are NaN where nothing is there to divide by, as scikit-learn's
 /// with zero_division=nan.
 struct ClassScore {
-  std::string name;      ///< of the class, else its number
+  std::string name;      ///< the class's name, else its number
   double count = 0;      ///< that are of the class
   double predicted = 0;  ///< that are predicted as it
   double correct = 0;    ///< both
@@ -28,20 +28,20 @@ struct ClassScore {
 struct Confusion {
   std::int64_t label = 0, predicted = 0;
   double count = 0;
-  double share = 0;  ///< of the label's samples
+  double share = 0;  ///< the part of the label's samples that this count is
 };
 
 struct ClassReport {
   std::vector<ClassScore> classes;  ///< by number
   MetricTable matrix;               ///< labels down, predictions across; empty: several classes a sample, or too many
   double precision = 0, recall = 0, f1 = 0, iou = 0;  ///< means over classes that occur, as the metrics of these names
-  std::optional<double> auc = std::nullopt;           ///< of several labels a sample: the metric's value
+  std::optional<double> auc = std::nullopt;           ///< the metric's value, where a sample has several labels
 
   /// The `most` largest of the matrix that are not on its diagonal, the largest first.
   std::vector<Confusion> confusions(std::size_t most) const;
 };
 
-/// Of a confusion matrix: labels down, predictions across.
+/// Makes the report from a confusion matrix: labels down, predictions across.
 ClassReport class_report(const MetricTable& matrix, const std::vector<std::string>& names);
 
 /// `names` may be empty, or fewer than the classes. Nothing where the evaluation has no classes.

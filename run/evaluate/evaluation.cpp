@@ -136,7 +136,7 @@ std::shared_ptr<const SampleReader> with_classes_of_model(std::shared_ptr<const 
   return std::make_shared<Renumbered>(std::move(samples), trained, std::move(numbers));
 }
 
-/// What is counted beside the configuration's own metrics.
+/// Returns the metrics that are counted beside the configuration's own, by the task.
 std::vector<MetricPtr> more_metrics(const RunConfig& config) {
   const Shape& output = config.model.graph.output_shape();
   const std::int64_t classes = output.rank() > 0 ? output[-1] : 1;
@@ -271,7 +271,7 @@ class EvaluationSession {
     return go_on(batches, batches);
   }
 
-  /// What the batches came to, in the result's two lists.
+  /// Reads the batches' metrics: the configuration's own into `metrics`, the others into `more`.
   void read(const LossOptions& own, Evaluation& result) {
     result.metrics = steps_.front()->read_evaluation();
     const auto counted = std::ssize(metrics_with_values(own.metrics));
@@ -300,7 +300,7 @@ std::shared_ptr<const SampleReader> excerpt_of(const RunConfig& config, std::sha
   return size <= full ? std::move(samples) : first_samples(std::move(samples), full + size % batch);
 }
 
-/// Of `excerpt`, which stands for `samples` samples.
+/// Plans an evaluation's memory: runs it on a stand-in of the device, with `excerpt` in place of `samples` samples.
 MemoryStats rehearse(const RunConfig& config, const std::shared_ptr<const SampleReader>& excerpt, std::int64_t samples,
                      std::uint64_t pool) {
   RehearsalRuntime rehearsal(config, pool);

@@ -20,7 +20,7 @@ enum class EvaluatedSet : std::uint8_t {
   training,
   validation,
   test,
-  all  ///< of a set without parts of its own: its training and validation samples together
+  all  ///< training and validation samples together, of a set without parts of its own
 };
 
 /// "training", "validation", "test", "all"; the inverse throws ConfigError.
@@ -51,11 +51,11 @@ struct Evaluation {
   /// Counted beside them. Of classes: confusion_matrix, or, where there are more than kMostMatrixClasses, f1; then
   /// top_k. Of several labels: f1, auc. Of values: mse, mae, r2.
   std::vector<MetricValue> more;
-  double seconds = 0;                                            ///< of the batches
+  double seconds = 0;                                            ///< the time of all batches
   std::uint64_t planned_peak_bytes = 0, planned_pool_bytes = 0;  ///< of the device's allocator, known before it began
   std::uint64_t peak_bytes = 0;                                  ///< in use
   std::int64_t broken_samples = 0;                               ///< that `on_error: skip` replaced
-  std::vector<std::string> broken_reasons;                       ///< of the first few
+  std::vector<std::string> broken_reasons;                       ///< reasons for the first few
 };
 
 inline constexpr std::int64_t kMostMatrixClasses = 2048;

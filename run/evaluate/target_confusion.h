@@ -6,7 +6,7 @@
 namespace bantam::run {
 
 /// Samples by the largest target (row) and the largest output (column), counted on the host: it waits for the device.
-/// Of outputs (classes) against kTargets; for evaluations alone.
+/// It reads outputs (classes) and kTargets; for evaluations alone.
 MetricPtr target_confusion();
 
 }  // namespace bantam::run

@@ -9,7 +9,7 @@ namespace {
 
 double seconds(std::int64_t nanoseconds) { return 1e-9 * static_cast<double>(nanoseconds); }
 
-/// What lies before the first kernel or after the last is between updates.
+/// Adds an update's gaps to `times`: those before its first kernel and after its last count as between updates.
 void add_gaps(const RecordedUpdate& update, StepTimes& times) {
   std::int64_t covered = update.begin_ns;
   for (std::size_t i = 0; i < update.slices.size(); ++i) {

@@ -22,10 +22,10 @@ struct StepTimes {
   double between_kernels = 0;   ///< seconds in which no kernel ran, within an update (GPU)
   double between_updates = 0;   ///< and from one update's last kernel to the next one's first
   double step_seconds = 0;      ///< all of it: nodes and gaps add up to this
-  double untraced_seconds = 0;  ///< of an unrecorded update: the difference is the cost of recording
+  double untraced_seconds = 0;  ///< an update's without recording: the difference is the cost of recording
   std::int64_t updates = 0;     ///< recorded
   RecordingMethod method = RecordingMethod::host_clock;
-  std::string why_not_traced;  ///< of the recording
+  std::string why_not_traced;  ///< the reason why the driver did not trace
 };
 
 /// A recording, added up by owner and phase.

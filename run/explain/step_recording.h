@@ -28,7 +28,7 @@ struct StepSlice {
   kernels::KernelPhase phase = kernels::KernelPhase::forward;
   std::string kernel;         ///< its contract's name: "conv2d_forward"
   std::string device_kernel;  ///< driver_trace: the kernel's own (mangled) name, "copy" or "memset"; else ""
-  kernels::KernelWork work;   ///< of the call; of a call's first slice only
+  kernels::KernelWork work;   ///< the call's work, on its first slice only
   bool begins_call = true;    ///< false: a further kernel of the call before
   std::int64_t begin_ns = 0, end_ns = 0;
 };

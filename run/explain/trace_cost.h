@@ -1,4 +1,4 @@
-// What tracing adds to a step, taken off its recording.
+// The time that tracing adds to a step, and its removal from a recording.
 #pragma once
 
 #include <vector>

@@ -14,14 +14,14 @@ namespace bantam::run {
 struct PlanFit {
   enum class Of : std::uint8_t {
     nothing,  ///< a CPU without limit or budget: every row fits
-    pool,     ///< of the device's allocator: a budget, a share, or a limit where only pools count
+    pool,     ///< the pool of the device's allocator: a budget, a share, or a limit where only pools count
     process,  ///< all that the driver counts for the process
     card      ///< the GPU's memory, where nothing less was named
   } of = Of::nothing;
-  std::uint64_t bytes = 0;        ///< of that; never above the card's
+  std::uint64_t bytes = 0;        ///< the bound on what `of` names; never above the card's
   std::uint64_t asked_bytes = 0;  ///< before it was cut to the card
-  std::uint64_t shares = 0;       ///< of that, for the device's shares
-  std::uint64_t readers = 0;      ///< of that, for what the data's readers keep: of a CPU's limit
+  std::uint64_t shares = 0;       ///< the part of `bytes` for the device's shares
+  std::uint64_t readers = 0;      ///< the part of a CPU's `bytes` that the data's readers keep
   std::uint64_t pool = 0;         ///< the allocator's part, at least a byte; 0: everything fits
 
   /// Whether a plan can fail to fit.

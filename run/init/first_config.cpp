@@ -25,7 +25,7 @@
 namespace bantam::run {
 namespace {
 
-/// What the network has to say of a sample.
+/// The kind of answer that the network has for a sample.
 enum class Task : std::uint8_t { classes, labels, values, masks };
 
 /// The data set as far as the configuration depends on it.
@@ -35,7 +35,7 @@ struct Measured {
   std::int64_t held_out = 0;
   Task task = Task::classes;
   std::int64_t outputs = 1;  ///< classes, labels or values
-  double deviation = 0;      ///< of values to predict, each about its own mean
+  double deviation = 0;      ///< standard deviation of values to predict, each about its own mean
   std::vector<std::string> warnings = {};
 };
 
@@ -179,7 +179,7 @@ std::int64_t epochs_for(std::int64_t samples, std::int64_t batch) {
   return 10;
 }
 
-/// Of batch norms' running statistics, the share that an update keeps: such that they follow within an epoch where that
+/// Returns the share of batch norms' running statistics that an update keeps: so that they follow within an epoch that
 /// has a few updates, and many times within the run.
 double momentum_for(std::int64_t samples, const Choices& choices) {
   const std::int64_t each = std::max<std::int64_t>(samples / choices.batch, 1);
@@ -426,7 +426,7 @@ FirstConfig generated_config(const FirstConfigOptions& options) {
           {}};
 }
 
-/// What would stop a run of the configuration at its beginning.
+/// Refuses a configuration that would stop a run at its beginning: it reads it and its data as the run would.
 void require_trainable(const FirstConfig& config, const FirstConfigOptions& options) {
   try {
     const RunConfig read = parse_run_config(config.text, options.file, {});

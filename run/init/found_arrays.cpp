@@ -135,7 +135,7 @@ std::map<Part, Pair> pairs_by_shape(const std::vector<NamedArray>& arrays) {
   return pairs;
 }
 
-/// What the values of all parts' labels are.
+/// Facts of the labels' values, over all parts.
 struct LabelFacts {
   bool whole = true, zeros_and_ones = true, one_each = true;
   double least = 0, greatest = 0;
@@ -262,7 +262,7 @@ std::map<Part, Pair> pairs_of(std::vector<NamedArray>& arrays,
   return pairs;
 }
 
-/// Of val and test both, val is what the run is evaluated on while it trains.
+/// Returns the pair for the key `test`: of val and test both, val is what the run is evaluated on while it trains.
 const Pair* held_out(const std::map<Part, Pair>& pairs) {
   for (const Part part : {Part::test, Part::validation})
     if (const auto found = pairs.find(part); found != pairs.end()) return &found->second;

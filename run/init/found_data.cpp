@@ -33,7 +33,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Of the labels of both parts.
+/// Returns the greatest label of both parts.
 int greatest_byte(const IdxFiles& files) {
   constexpr std::int64_t kHeader = 8, kMostLabels = 1 << 24;
   int greatest = 0;
@@ -154,7 +154,7 @@ std::optional<FoundData> find_here(const fs::path& at, std::string& fault) {
   return std::nullopt;
 }
 
-/// Of a project's folder: the one folder of data beside scripts and checkpoints.
+/// Looks within a project's folder, for the one folder of data beside scripts and checkpoints.
 std::optional<FoundData> find_in_project(const fs::path& at) {
   if (!is_folder(at)) return std::nullopt;
   std::optional<FoundData> found;

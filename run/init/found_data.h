@@ -1,4 +1,4 @@
-// What a folder's files are, as the section `data` of a configuration names them.
+// The search for a data set in a folder, and the keys of the section `data` that name its files in a configuration.
 #pragma once
 
 #include <cstdint>
@@ -20,16 +20,16 @@ struct ListedClass {
 };
 
 struct FoundData {
-  std::string format;                            ///< of `data.format`
+  std::string format;                            ///< the value of `data.format`
   std::vector<std::string> keys;                 ///< the section's further lines, in YAML: "path: data/flowers.csv"
-  std::vector<std::string> mask_place = {};      ///< of segmentation_folder: keys of `masks` that say where they lie
-  std::vector<ListedClass> listed_classes = {};  ///< of it: names in a file beside the data
+  std::vector<std::string> mask_place = {};      ///< segmentation_folder: keys of `masks` that say where they lie
+  std::vector<ListedClass> listed_classes = {};  ///< segmentation_folder: names in a file beside the data
   std::vector<std::string> notes = {};           ///< for the reader: "left out: name (text)"
   bool are_presences = false;                    ///< targets are zeros and ones: the presence of a class each
-  std::int64_t pixel_classes = 0;                ///< of arrays of masks; 0: there are none
-  bool ignored = false;                          ///< of those: 255 counts for no class
-  bool repeats_folders = false;                  ///< of a table: it names no images, or labels that are their folders
-  /// What else the same files can be read as, where these keys do not suit all of them; null: nothing.
+  std::int64_t pixel_classes = 0;                ///< arrays of masks: their classes; 0: there are none
+  bool ignored = false;                          ///< arrays of masks: 255 counts for no class
+  bool repeats_folders = false;                  ///< a table that names no images, or labels that are their folders
+  /// Another reading of the same files, where these keys do not suit all of them; null: there is none.
   std::shared_ptr<const FoundData> otherwise = nullptr;
 };
 

@@ -37,10 +37,10 @@ struct MaskSurvey {
 /// Reads masks of samples spread over the split, up to 64 MiB of them. Masks that cannot be read are left out.
 MaskSurvey survey_masks(const SampleReader& reader, const std::vector<ListedClass>& listed);
 
-/// What a configuration says of masks with these values.
+/// The keys that a configuration needs for masks with these values.
 struct MaskChoice {
   std::vector<std::string> classes;  ///< by number; empty: `values` has them
-  std::int64_t count = 0;            ///< of classes by number, without names
+  std::int64_t count = 0;            ///< the number of classes by number, without names
   std::vector<std::pair<MaskValue, std::string>> values;
   std::optional<MaskValue> ignored;
   bool nearest = false;

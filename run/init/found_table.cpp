@@ -41,7 +41,7 @@ bool is_whole(std::string_view text) {
   return !text.empty() && std::ranges::all_of(text, [](unsigned char c) { return std::isdigit(c) != 0; });
 }
 
-/// What a column's first rows hold.
+/// Facts of a column, from its first rows.
 struct Column {
   std::string name;
   std::size_t number = 0;
@@ -272,7 +272,7 @@ bool is_label(const Column& column, std::int64_t rows) {
          (column.whole && column.values.size() <= kMostNumbers);
 }
 
-/// Of columns that say which rows belong together, as photographs of a patient do.
+/// Whether a column of that name says which rows belong together, as photographs of a patient do.
 bool names_groups(const std::string& name) {
   constexpr auto kGroups =
       std::to_array<std::string_view>({"patient_id", "patient", "patientid", "subject_id", "subject", "lesion_id",
@@ -296,11 +296,11 @@ constexpr auto kUsualLabels =
                                      "level",       "genre",       "type",         "score",
                                      "rating",      "age"});
 
-/// What is as often something to learn from: in the last column it is what is predicted.
+/// Names of columns that are as often inputs as labels: they are predicted only as the last column.
 constexpr auto kAmbiguousLabels =
     std::to_array<std::string_view>({"level", "genre", "type", "score", "rating", "age", "response"});
 
-/// What a table predicts.
+/// The columns that a table predicts, and in which form.
 struct Predicted {
   std::vector<const Column*> columns;
   enum class Kind : std::uint8_t { label, presences, one_hot, separated, values } kind = Kind::label;
@@ -376,7 +376,7 @@ Predicted predicted(const Table& table, const Column* image) {
     if (column == nullptr || is_taken(*column)) continue;
     if (std::ranges::find(kAmbiguousLabels, name) != kAmbiguousLabels.end() && column != &table.columns.back())
       continue;
-    // Of points, the columns x and y are two numbers to predict.
+    // Columns x and y beside images are the two numbers of a point to predict, so that y is no label.
     if (name == "y" && table.named("x") != nullptr && image != nullptr) continue;
     if (std::string separator = column->numbers || column->missing > 0 ? "" : separator_of(*column, table.rows);
         !separator.empty())

@@ -98,7 +98,7 @@ bool is_kitti(const std::string& text) {
   return name != std::string_view::npos && numbers_of(line.substr(name + 1)).size() >= 14;
 }
 
-/// What a labelling tool wrote, and what to do.
+/// The contents of a labelling tool's file, in words, and advice on what to do with them.
 struct ToolFile {
   std::string_view what, remedy;
 };
@@ -208,7 +208,7 @@ std::string known_file_in(const std::vector<fs::path>& files) {
   return "";
 }
 
-/// What comes before the first digit, dot, dash or underscore of a name.
+/// Returns a name's letters before its first digit, dot, dash or underscore.
 std::string word_of(const std::string& name) {
   const auto end = std::ranges::find_if(name, [](unsigned char c) { return std::isalpha(c) == 0; });
   return lower_case(std::string(name.begin(), end));

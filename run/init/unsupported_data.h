@@ -8,7 +8,7 @@ namespace bantam::run {
 
 // Each looks three folders deep, at a limited number of files, and returns an empty text where it finds nothing.
 
-/// What labelling tools write: "pets/annotations/instances.json: boxes around objects, as COCO has them; …".
+/// Names files of labelling tools: "pets/annotations/instances.json: boxes around objects, as COCO has them; …".
 std::string name_labels_of_tools(const std::filesystem::path& at);
 
 /// A file of another format: archives, tables and arrays of other programs.

@@ -26,7 +26,7 @@ constexpr std::string_view kWeights = "weights/";
 /// A weight in a file of all of a run's state.
 bool is_of_state(const InspectedTensor& tensor) { return tensor.name.starts_with(kWeights); }
 
-/// Of the file's bytes, and what they were read as.
+/// Combines the facts of the file's bytes with those of the tensors that were read from them.
 InspectedFile inspected(const fs::path& path, const std::string& bytes, SafetensorsFile file) {
   InspectedFile found{.path = path,
                       .bytes = bytes.size(),

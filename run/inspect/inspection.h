@@ -44,11 +44,11 @@ struct InspectedFile {
   /// Elements of the model's weights: "weights/…" of a state file; in a file of weights alone every tensor, running
   /// statistics of batch norms included.
   std::int64_t parameters() const;
-  /// Of the layers that `parameters` counts, by name.
+  /// Counts the zeros of each layer that `parameters` counts, by name.
   std::vector<LayerSparsity> sparsity() const;
 };
 
-/// What an ONNX model is beside its tensors.
+/// Facts of an ONNX model beside its tensors.
 struct OnnxFacts {
   std::int64_t ir_version = 0, opset = 0;
   std::string producer, graph_name;          ///< "pytorch 2.5.1"

@@ -1,4 +1,4 @@
-// What an ONNX file has, as Inspection shows it.
+// The contents of an ONNX file, as Inspection shows them.
 #pragma once
 
 #include <filesystem>

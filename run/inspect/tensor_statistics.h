@@ -1,4 +1,4 @@
-// What the values of a tensor in host memory are like.
+// Statistics of the values of a tensor in host memory.
 #pragma once
 
 #include <cstdint>
@@ -7,7 +7,7 @@
 
 namespace bantam::run {
 
-/// Of the finite values, in float64; integers of more than 53 bits are rounded. All zero where there is none.
+/// Statistics of finite values, in float64; integers of more than 53 bits are rounded. All zero where there is none.
 struct TensorStatistics {
   std::int64_t finite = 0, not_finite = 0;  ///< how many values
   std::int64_t zeros = 0;

@@ -1,4 +1,4 @@
-// What a new file begins with, and lines of metrics as scalars.
+// The beginning of a new file of events, and lines of metrics as scalars.
 #include "bantam/run/log/event_log.h"
 
 #include <cmath>
@@ -23,7 +23,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-/// What has no number in JSON is none in float32 either.
+/// Returns the number as float32; NaN for what has no number in JSON.
 float number_of(const Json& value) {
   return value.is_number() ? static_cast<float>(value.get<double>()) : std::numeric_limits<float>::quiet_NaN();
 }

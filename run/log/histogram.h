@@ -7,7 +7,7 @@
 
 namespace bantam::run {
 
-/// Of the finite values: 64 bins of equal width from the least value to the largest. Bin i counts edges[i] <= v <
+/// Counts the finite values in 64 bins of equal width from the least to the largest. Bin i counts edges[i] <= v <
 /// edges[i + 1], the last one its upper edge, too. Values that are all the same lie in the middle of a range around
 /// them. Without a finite value there is no bin: all counts are zero, and the edges are those of 0.
 struct Histogram {
@@ -21,7 +21,7 @@ struct Histogram {
   std::array<std::int64_t, kBins> counts{};
 };
 
-/// Of `values`, each times `scale`. Sums are float64, in the values' order: the same values have the same histogram.
+/// Counts `values`, each times `scale`. Sums are float64, in the values' order: the same values have one histogram.
 Histogram histogram_of(std::span<const float> values, double scale = 1.0);
 
 }  // namespace bantam::run

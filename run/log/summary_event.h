@@ -27,7 +27,7 @@ class SummaryEvent {
   void add_image(std::string_view tag, const Image& image);
   /// Markdown.
   void add_text(std::string_view tag, std::string_view markdown);
-  /// What the hparams plugin reads: one of its messages (HParamsPluginData).
+  /// Adds a message that the hparams plugin reads (HParamsPluginData).
   void add_hparams(std::string_view tag, const ProtoWriter& content);
   bool empty() const { return summary_.text().empty(); }
   /// The event's bytes.

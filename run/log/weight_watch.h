@@ -19,7 +19,7 @@ struct TensorHistogram {
   Histogram histogram;
 };
 
-/// Of all parameters after one update: the weights, then the gradients of those that train, in the model's order.
+/// Histograms of all parameters after one update: the weights, then the gradients of those that train, in model order.
 struct WatchedUpdate {
   std::int64_t update = 0;  ///< from 1, over all epochs
   std::vector<TensorHistogram> histograms;
@@ -41,7 +41,7 @@ class WeightWatch {
   void copy(std::int64_t update);
   /// The update that was copied last and is not collected; nothing: there is none.
   std::optional<std::int64_t> copied() const { return update_; }
-  /// What the loss of that update was multiplied by: the histograms can be computed now.
+  /// Sets the factor that the loss of that update was multiplied by: the histograms can be computed now.
   void set_loss_scale(float loss_scale);
   /// The histograms where they are complete; with `wait`, once they are. Nothing where nothing was copied.
   std::optional<WatchedUpdate> collect(bool wait);

@@ -24,7 +24,7 @@ struct PredictOptions {
   std::function<void(std::string_view)> on_warning = {};                      ///< must not throw
 };
 
-/// Of one file, or of one row of a table. A broken one has an error and nothing else.
+/// The answer for one file, or for one row of a table. A broken one has an error and nothing else.
 struct Prediction {
   std::string file;   ///< its path; of a row PredictedTable::names
   std::string name;   ///< ListedImage::name
@@ -35,16 +35,16 @@ struct Prediction {
   /// Task::segmentation: one, whose pixels are class numbers, or, of more than 256 classes, none. masks: one a class,
   /// of 0 and 1. As large as the network's output.
   std::vector<Image> masks;
-  std::vector<std::int64_t> counts;  ///< of masks: pixels of each class
+  std::vector<std::int64_t> counts;  ///< pixels of each class, where the answer is masks
 };
 
 /// Sizes in bytes.
 struct PredictionSummary {
-  std::int64_t images = 0, broken = 0;  ///< of those that were answered, how many could not be read
+  std::int64_t images = 0, broken = 0;  ///< images that were answered, and those of them that could not be read
   bool stopped = false;                 ///< `stop` said so
   std::int64_t resized = 0;             ///< images of another size than the training samples' one, resized to it
   std::int64_t batch_size = 1;
-  double seconds = 0;                                            ///< of the batches
+  double seconds = 0;                                            ///< the time of all batches
   std::uint64_t planned_peak_bytes = 0, planned_pool_bytes = 0;  ///< of the device's allocator, known before it began
   std::uint64_t peak_bytes = 0;
 };

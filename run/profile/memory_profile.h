@@ -41,7 +41,7 @@ class AddressRow {
  public:
   AddressRow(std::span<const MemoryRegion> regions, std::span<const TraceEvent> events);
   const std::vector<RunRange>& ranges() const { return ranges_; }
-  /// Of an address in one of the ranges.
+  /// Returns the offset of an address in one of the ranges.
   std::uint64_t offset(std::uintptr_t address) const;
 
  private:

@@ -1,4 +1,4 @@
-// What a reader could change to make a step faster: each change alone, predicted, and where asked for, measured.
+// Changes that a reader could make for a faster step: each alone, predicted, and where asked for, measured.
 #pragma once
 
 #include <cstdint>

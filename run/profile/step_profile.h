@@ -57,7 +57,7 @@ struct ProfiledGap {
   bool between_updates() const { return after.empty() || before.empty(); }
 };
 
-/// What a thread of the CPU's pool did in the updates.
+/// The work of a thread of the CPU's pool in the updates.
 struct ProfiledThread {
   int thread = 0;  ///< 0 calls the kernels
   double busy_share = 0;
@@ -87,7 +87,7 @@ struct StepProfile {
   std::vector<StepChange> changes;     ///< least time first
   std::string headline;
 
-  /// Of all operations: the sum of each one's.
+  /// Sums the least possible time of each operation, by the measured rates; 0 without them.
   double floor_seconds() const;
   /// The longest: operations of one kind in one stage.
   ProfiledGroup largest_group() const;

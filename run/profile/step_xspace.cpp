@@ -69,7 +69,7 @@ class Plane {
     line_.bytes(kLineName, name);
     line_.integer(kTimestamp, begin_ns_);
   }
-  /// Of the next event.
+  /// Adds a stat to the next event.
   void stat(const char* name, std::int64_t value) {
     ProtoWriter stat;
     stat.integer(kStatKind, stat_kinds_(name));

@@ -16,7 +16,7 @@ struct RoundChoices {
   std::function<void(const std::map<std::string, std::string>&)> add;  ///< for problems that have none
 };
 
-/// What of a rank decides which problems it meets, and whose choices suit it.
+/// The facts of a rank that decide which problems it meets, and whose choices suit it.
 struct RoundMember {
   std::string card;  ///< the model of its GPU: choices are of one model
   std::string work;  ///< ranks of a card whose work is equal meet the same problems

@@ -18,7 +18,7 @@ std::vector<Device> parse_gpus(std::string_view text);
 /// The inverse of parse_gpus, for commands that people type.
 std::string gpus_text(const std::vector<Device>& devices);
 
-/// What a run is said to be on: "cuda:0", "4 ranks on GPUs", "4 ranks on cpu".
+/// Names the devices of a run for the user: "cuda:0", "4 ranks on GPUs", "4 ranks on cpu".
 std::string devices_text(Device device, std::size_t ranks);
 
 /// Throws ConfigError naming `--gpus` where one of them is not among `count` GPUs; `reason`: why there is none.

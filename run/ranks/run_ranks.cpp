@@ -31,7 +31,7 @@ void for_each_chunk(const Tensor& tensor, const std::function<void(std::byte* da
   for (std::size_t at = 0; at < all; at += kChunkBytes) pass(data + at, std::min(kChunkBytes, all - at));
 }
 
-/// What a registry has, without the values.
+/// Lists the entries of a registry, without their values: ranks compare them as text.
 std::string entries_of(const StateRegistry& state) {
   std::string text;
   for (const StateEntry& entry : state.tensors())

@@ -56,7 +56,7 @@ std::int32_t largest(std::span<const float> values) {
   return static_cast<std::int32_t>(std::ranges::max_element(values) - values.begin());
 }
 
-/// What is counted of one sample.
+/// The loss of one sample, and the share of its positions that are right; NaN where none is right or wrong.
 struct Answer {
   double loss = 0, right = std::numeric_limits<double>::quiet_NaN();
 };
@@ -216,7 +216,7 @@ Image said_picture(const Prediction& prediction) {
   return class_picture(prediction.masks[0].size, labels);
 }
 
-/// What was said in words: the most likely first, numbers in their order.
+/// Puts an answer in words, by names of outputs: the most likely first, numbers in their order.
 std::vector<std::pair<std::string, double>> said_of(const Prediction& prediction, Task task,
                                                     const std::vector<std::string>& names) {
   constexpr std::size_t kMost = 3;

@@ -1,4 +1,4 @@
-// What a trained model says of held-out samples, one by one: its losses, its confusions, its worst answers.
+// The answers of a trained model to samples that it was not trained on: losses, confusions and the worst answers.
 #pragma once
 
 #include <cstddef>
@@ -18,7 +18,7 @@
 namespace bantam::run {
 
 struct HeldOutOptions {
-  std::int64_t most_samples = 10'000;  ///< of more, so many are chosen, evenly spread
+  std::int64_t most_samples = 10'000;  ///< where there are more, so many are chosen, evenly spread
   std::size_t shown = 32;              ///< samples of each list
   int threads = 0;                     ///< of the CPU; 0: all processors
   std::function<bool()> stop = {};     ///< asked before every batch

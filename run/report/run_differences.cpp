@@ -15,7 +15,7 @@
 namespace bantam::run {
 namespace {
 
-/// What follows `branch` in a path that is it or lies below it: "" or ".rest".
+/// Returns the rest of a path that is `branch` or lies below it, "" or ".rest"; nothing for other paths.
 std::optional<std::string_view> below(std::string_view path, std::string_view branch) {
   if (!path.starts_with(branch)) return std::nullopt;
   path.remove_prefix(branch.size());

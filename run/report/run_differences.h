@@ -1,4 +1,4 @@
-// What the configurations of several runs differ in.
+// The keys in which the configurations of several runs differ.
 #pragma once
 
 #include <span>

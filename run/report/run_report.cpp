@@ -93,7 +93,7 @@ std::string work_text(const RunRecord& record) {
                      format_duration(record.seconds), record.device);
 }
 
-/// Of a class a pixel; empty of other answers, and where the best evaluation is of that metric already.
+/// Names the mean IoU where the answer is a class a pixel; empty for others, and where the best evaluation is of it.
 std::string iou_text(const RunReport& report) {
   if (!report.held_out || report.held_out->task != Task::segmentation || report.held_out->matrix.columns == 0 ||
       report.run.record.metric == "mean_iou")

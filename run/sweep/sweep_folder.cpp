@@ -51,7 +51,7 @@ void remove_temporaries(const fs::path& folder) {
   }
 }
 
-/// What a folder's name may have on every file system; the rest becomes '_'.
+/// Keeps characters that a folder's name may have on every file system; the rest becomes '_'.
 std::string as_file_name(const std::string& text) {
   constexpr std::size_t kMost = 100;
   std::string name;

@@ -26,7 +26,7 @@ std::string_view trimmed(std::string_view text) {
       fmt::format("--set: {} in '{}'; expected KEY=VALUE,VALUE,… such as train.epochs=1,2", what, shown(text)));
 }
 
-/// What is open at a place of the text: quotes, brackets, braces, as in YAML's flow style.
+/// Follows a text and knows which quotes, brackets and braces are open at its place, as in YAML's flow style.
 class OpenMarks {
  public:
   /// False for a bracket that closes nothing.

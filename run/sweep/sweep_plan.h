@@ -32,7 +32,7 @@ using SweepSetting = std::vector<std::string>;
 struct SweepPlan {
   std::string config;                  ///< the configuration's text
   std::filesystem::path config_path;   ///< the file that it was read from
-  std::vector<std::string> overrides;  ///< of every run: "train.epochs=3"
+  std::vector<std::string> overrides;  ///< overrides that every run has: "train.epochs=3"
   std::vector<SweepAxis> axes;         ///< none: one setting
   std::int64_t repeat = 1;             ///< runs of a setting: its seed, and those after it
   bool operator==(const SweepPlan&) const = default;

@@ -1,4 +1,4 @@
-// What the runs of a sweep came to: means and deviations by setting, the best setting first.
+// The summary of a sweep's runs: means and deviations by setting, the best setting first.
 #pragma once
 
 #include <cstddef>
@@ -13,17 +13,17 @@
 
 namespace bantam::run {
 
-/// Of several numbers.
+/// Mean, deviation and range of several numbers.
 struct Spread {
   std::int64_t count = 0;
   double mean = 0;
-  std::optional<double> deviation;  ///< of a sample: its square is Σ (x - mean)² / (count - 1); nothing of one number
+  std::optional<double> deviation;  ///< a sample's: its square is Σ (x - mean)² / (count - 1); nothing for one number
   double least = 0, most = 0;
 };
 
 Spread spread_of(std::span<const double> numbers);
 
-/// What a run's folder says of it.
+/// The facts that a run's folder has of its result.
 struct SweepResult {
   /// As ListedRun::state; "none" where the run has not begun, "damaged" where run.json is damaged, "failed" also
   /// where a run failed before it had a folder.
@@ -31,7 +31,7 @@ struct SweepResult {
   std::string reason;
   bool ended = false;          ///< it has trained as long as it was to
   double seconds = 0;          ///< of training, over all sessions
-  double compute_seconds = 0;  ///< of that, without saving, and of making weights from the data; 0: not known
+  double compute_seconds = 0;  ///< training without saving, plus making weights from the data; 0: not known
   /// The last evaluation, "validation_loss"; the last epoch, "train_loss"; the test samples, "test_loss"; and the best
   /// evaluation of what the run watches, "best_validation_accuracy". Values that are not finite are missing.
   std::map<std::string, double> values;
@@ -43,12 +43,12 @@ SweepResult read_result(const std::filesystem::path& folder, const std::vector<s
 struct SettingSummary {
   std::size_t setting = 0;               ///< of Sweep::settings
   std::int64_t ended = 0;                ///< runs that count
-  std::map<std::string, Spread> values;  ///< of those runs, by the names of SweepResult::values
+  std::map<std::string, Spread> values;  ///< values over the ended runs, by the names of SweepResult::values
   Spread seconds, compute_seconds;
 };
 
 struct SweepSummary {
-  /// What settings are compared by, as the first setting says: the value, of SweepResult::values, of the weights that a
+  /// The value that settings are compared by, as the first setting says: of SweepResult::values, that of the weights a
   /// run keeps. That is the best evaluation where checkpoint.best or stop_early.restore_best keeps its weights, else
   /// the last; without evaluations the last epoch's training.
   std::string watched;

@@ -24,11 +24,11 @@ std::optional<std::filesystem::path> algorithm_cache_path(const std::string& alg
 /// kernels down unevenly. They are recognised by the environment variables they set.
 bool timings_count();
 
-/// What a run says of its algorithms.
+/// The facts of a run that decide where its algorithms come from, and when they are timed.
 struct AlgorithmSources {
   /// Choices of the run that is resumed, which come before the cache's; empty: there are none.
   std::filesystem::path run_file = {};
-  std::uint64_t planned_pool_bytes = 0;  ///< of a run that warms up under a limit; 0: none is timed under one
+  std::uint64_t planned_pool_bytes = 0;  ///< the pool of a run that warms up under a limit; 0: none is timed under one
   RunRanks ranks = {};
   /// Nothing is timed but within choose_in_rounds. A resumed run then has its own choices alone: what the cache has
   /// come to know since would be others than the run has used.

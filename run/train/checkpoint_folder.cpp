@@ -65,7 +65,7 @@ void remove_temporary(const fs::path& folder, const fs::path& path) {
   remove_folder(path, error);
 }
 
-/// Of a checkpoint that was given another number: what a crash left of its new checkpoint.json.
+/// Removes what a crash left of a new checkpoint.json, in a checkpoint that was given another number.
 void remove_temporary_files(const fs::path& checkpoint) {
   std::error_code error, ignored;
   if (fs::is_symlink(checkpoint, ignored)) return;  // not the run's files

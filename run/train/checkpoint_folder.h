@@ -17,9 +17,9 @@
 
 namespace bantam::run {
 
-/// What checkpoint.json says.
+/// The contents of checkpoint.json.
 struct CheckpointFacts {
-  std::int64_t updates = 0;            ///< of the whole run
+  std::int64_t updates = 0;            ///< updates of the whole run until there
   std::int64_t epoch = 0, update = 0;  ///< where the run goes on: epoch from 0, and updates done in it
   double loss = 0, accuracy = 0;       ///< of the epoch's updates so far; a loss that is not finite is read as NaN
   std::int64_t samples = 0;            ///< that they are of
@@ -79,10 +79,10 @@ class CheckpointFolder {
   /// Removes those of more than `updates` updates, for good: of a run that goes on from an earlier one. Throws
   /// DataError.
   void remove_after(std::int64_t updates) const;
-  /// Of a run that goes on from `checkpoint` with epochs of another number of updates, which makes it the checkpoint of
-  /// `updates` updates: its number, in its name and in checkpoint.json, becomes that. Others that would be newer, by
-  /// its old number or by the new one, are removed before, for good: it is the newest at every moment, also after a
-  /// power cut. It must be sound. Returns it under its new name. Throws DataError; then it has one of the two numbers.
+  /// Renumbers `checkpoint` for a run that goes on from it with epochs of another number of updates: it becomes that of
+  /// `updates` updates, in its name and in checkpoint.json. Others that would be newer, by its old number or by the
+  /// new one, are removed before, for good: it is the newest at every moment, also after a power cut. It must be sound.
+  /// Returns it under its new name. Throws DataError; then it has one of the two numbers.
   Checkpoint renumber(const Checkpoint& checkpoint, std::int64_t updates) const;
   /// Removes what processes that were killed, or writes that failed, left half-written. Never fails.
   void remove_temporaries() const noexcept;

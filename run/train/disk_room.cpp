@@ -29,7 +29,7 @@ bool are_on_one_disk(const fs::path& a, const fs::path& b) {
          of_a.st_dev == of_b.st_dev;
 }
 
-/// Of the sets that are packed already.
+/// Sums the bytes of the sets that are packed already.
 std::uint64_t packed_already(const fs::path& folder) {
   std::uint64_t bytes = 0;
   for (const char* set : {"train", "training", "validation", "test"}) {

@@ -1,4 +1,4 @@
-// What a run will write, beside what its disks have room for.
+// The bytes that a run will write, compared with those that are free on its disks.
 #pragma once
 
 #include <cstdint>
@@ -32,7 +32,7 @@ struct DiskNeed {
   std::uint64_t run_bytes() const { return weights_bytes + checkpoint_bytes * static_cast<std::uint64_t>(checkpoints); }
 };
 
-/// Of a new run, or of one that has `kept` checkpoints already, as its plan has weights and the optimizer's state.
+/// Computes the need of a new run, or of one with `kept` checkpoints, from its plan's weights and optimizer state.
 DiskNeed disk_need(const RunConfig& config, const RunPlan& plan, std::int64_t kept = 0);
 
 /// Bytes that this user may still write below a folder that is there, or will be: statvfs's, which know no quotas.
@@ -45,7 +45,7 @@ struct DiskCheck {
   std::function<std::optional<std::uint64_t>(const std::filesystem::path&)> free_bytes = free_disk_bytes;
 };
 
-/// What does not fit, with what would help; empty: everything does, or the system does not say.
+/// Describes the files that do not fit, with advice; empty: everything fits, or the system does not say.
 std::string disk_shortage(const DiskNeed& need, const std::filesystem::path& run, const DiskCheck& check);
 
 /// The shortage as a warning, or, where `check` is strict, as NoRoomOnDisk.

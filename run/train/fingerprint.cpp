@@ -1,4 +1,4 @@
-// What may change between two sessions of a run, and what may not.
+// The comparison of two sessions' configurations: which keys may change between them, and which may not.
 #include "bantam/run/train/fingerprint.h"
 
 #include <algorithm>

@@ -28,8 +28,8 @@ struct MetricsHistory {
   std::map<std::string, double> test;  ///< of the test samples, by name without "test_"; empty: not evaluated
   /// The last whole epoch, from 1, and the mean loss of its training samples.
   std::optional<std::pair<std::int64_t, double>> epoch_loss;
-  /// What evaluations came to, by the log's names ("validation_loss"): the least and the largest value, each with the
-  /// first epoch that has it, from 1.
+  /// The extremes of each value of evaluations, by the log's names ("validation_loss"): the least and the largest, each
+  /// with the first epoch that has it, from 1.
   struct Extremes {
     double least = 0, largest = 0;
     std::int64_t least_epoch = 0, largest_epoch = 0;

@@ -48,7 +48,7 @@ void add_values(Json& line, std::string_view prefix, const std::vector<MetricVal
   }
 }
 
-/// What a set of samples came to: loss, accuracy by its name (empty: it means nothing), values, samples.
+/// Adds the results of a set of samples: loss, accuracy by its name (empty: it means nothing), values, samples.
 void add_metrics(Json& line, std::string_view prefix, const Metrics& metrics, const std::string& accuracy) {
   line[fmt::format("{}loss", prefix)] = metrics.loss;
   if (!accuracy.empty()) line[fmt::format("{}{}", prefix, accuracy)] = metrics.accuracy;

@@ -1,4 +1,4 @@
-// What of a saved position holds for a configuration.
+// The position of a run in its saved state, and its checks against the configuration of a session that resumes it.
 #include "bantam/run/train/position.h"
 
 #include <limits>

@@ -19,7 +19,7 @@ struct Position {
   std::int64_t batches = 0;          ///< in an epoch
   std::int64_t seed = 0;
   std::vector<double> sum = {};  ///< of the epoch's updates so far (numbers_of)
-  double best = 0;               ///< of the metric that checkpoint.best names
+  double best = 0;               ///< the best value of the metric that checkpoint.best names
   std::int64_t best_epoch = 0;   ///< from 1; 0: there was no evaluation yet
   std::int64_t evaluated = 0;    ///< TrainerPosition::evaluated
   std::int64_t tested = 0;       ///< updates, over all epochs, after which the test set was evaluated; 0: it was not

@@ -44,8 +44,8 @@ void require_folder(const fs::path& path) {
     throw DataError(fmt::format("--run-dir: {} is no folder", path.string()));
 }
 
-/// What a run leaves that ended before it trained (config.yaml, run.json) is in nobody's way; a configuration alone may
-/// be somebody's own.
+/// Refuses a folder with a run's files. A run that ended before it trained (config.yaml, run.json) may be replaced; a
+/// configuration alone may be somebody's own.
 void require_no_run(const fs::path& given) {
   const auto refuse = [&given](const char* file) {
     throw ConfigError(

@@ -40,30 +40,30 @@ struct RunRecord {
   std::int64_t created = 0, started = 0, updated = 0;         ///< first session, this session, this file
   std::int64_t sessions = 0;
   double seconds = 0;  ///< of training, over all sessions
-  /// Of weights that are made from the data, updates and evaluations, over all sessions that have ended: not of reading
-  /// data, planning and saving. 0: of a run from before it was noted.
+  /// Seconds of making weights from the data, updates and evaluations, over all sessions that have ended: not of
+  /// reading data, planning and saving. 0: of a run from before it was noted.
   double compute_seconds = 0;
   std::int64_t epochs = 0;                          ///< that it is to have
   std::int64_t epoch = 0, update = 0, updates = 0;  ///< position; updates over all epochs
   std::vector<std::string> class_names;             ///< of the data, in the order of their numbers; empty: none
   std::string watched;  ///< the metric that evaluations are compared by; empty: of a run from before it was noted
-  bool larger_is_better = true;  ///< of it
+  bool larger_is_better = true;  ///< whether a larger `watched` is better
   std::string metric;            ///< that `best` is of; empty: there was no evaluation
   double best = 0;
   std::int64_t best_epoch = 0;              ///< from 1
   std::int64_t broken_samples = 0;          ///< that `on_error: skip` replaced in this session
-  std::vector<std::string> broken_reasons;  ///< of the first few, each with its file's name
+  std::vector<std::string> broken_reasons;  ///< reasons for the first few, each with its file's name
 
   bool operator==(const RunRecord&) const = default;
 };
 
-/// What is known when a session begins.
+/// Makes the record of a session that begins.
 RunRecord record_of(const RunConfig& config, const std::string& command);
 
 /// The key of RunRecord::id in the metadata of files of tensors.
 constexpr const char* kRunIdKey = "bantam.run";
 
-/// What the run's files of weights say beside their tensors: "class_names", a JSON list, where the data have them.
+/// Makes the metadata of the run's files of weights: "class_names", a JSON list, where the data have them.
 std::map<std::string, std::string> weights_metadata(const RunConfig& config);
 
 /// Sets `versions` to this program's and those of the libraries that the process has loaded by now: of a run on a GPU,

@@ -73,7 +73,7 @@ class RunSaver : public Checkpointer, public Callback {
   /// A checkpoint under way.
   struct Job {
     CheckpointFacts facts;
-    bool best = false;  ///< of the best evaluation so far
+    bool best = false;  ///< the evaluation is the best so far
   };
   std::int64_t updates_of(std::int64_t epoch, std::int64_t update) const { return epoch * updates_per_epoch_ + update; }
   void keep_best();

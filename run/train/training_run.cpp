@@ -72,7 +72,7 @@ std::unique_ptr<Runtime> make_reserved_runtime(const RunConfig& config, const Ru
   return runtime;
 }
 
-/// What evaluations have moved so far, from a run's schedules to others of its options.
+/// Copies the state that evaluations have moved so far, from a run's schedules to others made of its options.
 void copy_state(const UpdateSchedules& from, const UpdateSchedules& to) {
   const auto all = from.evaluated(), copies = to.evaluated();
   for (std::size_t i = 0; i < all.size(); ++i) copies[i]->set_state(all[i]->state());

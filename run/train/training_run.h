@@ -33,7 +33,7 @@ class StoppedBeforeTraining : public Error {
 /// The state that a run goes on from: a checkpoint, or, where there is none yet, nothing but its folder.
 struct Resume {
   std::vector<Checkpoint> checkpoints = {};  ///< the first that is sound counts
-  bool accepts_changes = false;              ///< of keys that decide what an update computes
+  bool accepts_changes = false;              ///< keys that decide what an update computes may have changed
 };
 
 /// Where a run is kept, and who trains it.
@@ -41,7 +41,7 @@ struct RunPlace {
   const RunDirectory* directory = nullptr;  ///< null: of a rank other than 0, which writes nothing
   RunRanks ranks = {};
   std::int64_t histogram_every =
-      0;                ///< of such a rank: updates between two histograms of rank 0, where launches end on all
+      0;                ///< ranks other than 0: updates between two histograms of rank 0, where launches end on all
   DiskCheck disk = {};  ///< before anything is written
 };
 

@@ -27,7 +27,7 @@ PipelineOptions stages_for(ConfigMap& data, const DatasetFacts& facts) {
   return options;
 }
 
-/// What evaluations make of it; only the images count.
+/// Reduces a pipeline to its stages in evaluation, of which only the images count: no mixing, no cache.
 PipelineOptions for_images(PipelineOptions options) {
   options = evaluation_pipeline(std::move(options));
   options.mix = {};
@@ -50,8 +50,8 @@ std::optional<PipelineOptions> fitting(ConfigMap& data, const DatasetFacts& fact
   return std::nullopt;
 }
 
-/// Of the training samples, where the data are there and have one; else `otherwise`. Refuses images that are no pixels:
-/// what the stages expect is not what a file has.
+/// Returns the training images' size, where the data are there and have one; else `otherwise`. Refuses images that are
+/// no pixels: what the stages expect is not what a file has.
 ImageSize stored_size(const ConfigNode& section, ImageSize otherwise) {
   DatasetFacts facts;
   try {

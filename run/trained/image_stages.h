@@ -12,8 +12,8 @@ struct ImageStages {
   PipelineOptions pipeline;  ///< of evaluation, without mixing, each file read when its batch is made
   std::int64_t channels = 3;
   ImageValues values = {};  ///< what files are decoded to beside their channels
-  /// Of data sets whose images have one size (CIFAR's, say): files of another are resized to it first. 0 × 0: the
-  /// stages bring files of any size to the model's.
+  /// The one size of a data set's images (CIFAR's, say): files of another are resized to it first. 0 × 0: there is
+  /// none, and the stages bring files of any size to the model's.
   ImageSize size = {};
 };
 

@@ -20,14 +20,14 @@ struct InputStages {
   std::int64_t channels = 3;
   ImageValues values = {};
   std::vector<PipelineStep> steps;  ///< of evaluation, in their order; sizes are those of image files' images
-  NormalizeOptions normalize;       ///< of the step of that name, if there is one
+  NormalizeOptions normalize;       ///< the options of the step `normalize`, if there is one
   RowInput row = {};                ///< of models that read rows of a table; then there are no other steps
 
   bool empty() const { return !decodes && row.features.empty(); }
 };
 
-/// Of `data.pipeline` and `data.evaluation`; the data are not needed. Empty where the configuration does not say how
-/// image files become the model's input. `classes`: of the labels.
+/// Reads the stages in `data.pipeline` and `data.evaluation`; the data are not needed. Empty where the configuration
+/// does not say how image files become the model's input. `classes`: of the labels.
 InputStages input_stages(const RunConfig& config, std::int64_t classes);
 
 /// "decode (RGB, upright), resize (shorter side 73), center_crop (64 x 64), normalize (scale 0.5, mean 0.1, 0.2, 0.3,

@@ -32,7 +32,7 @@ onnx::Preprocessing preprocessing_of(const RunConfig& config) {
           .std = of_channels(normalize.std, input[2])};
 }
 
-/// Of evaluation, as far as they are not in the graph.
+/// Returns the stages of evaluation that are not in the graph.
 InputStages stages_before(const RunConfig& config, const OnnxOptions& options) {
   const Shape& output = config.model.graph.output_shape();
   InputStages stages = input_stages(config, output.rank() > 0 ? output[-1] : 1);

@@ -21,8 +21,8 @@ struct OnnxOptions {
 struct OnnxNetwork {
   onnx::Model model;
   int folded = 0;  ///< batch norms
-  /// What the program that uses the file does to an image before it is the input; empty: the configuration does not
-  /// say. It is in the model's metadata, too: "input_stages", as JSON.
+  /// The stages by which the program that uses the file makes the input of an image; empty: the configuration does not
+  /// say. They are in the model's metadata, too: "input_stages", as JSON.
   InputStages stages;
 };
 

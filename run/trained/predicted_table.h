@@ -22,7 +22,7 @@ struct PredictedTable {
   std::vector<std::string> notes = {};          ///< where images were found that are not there as the table says
 };
 
-/// What numbers of a table's row become the input of a model of rows, and how.
+/// The columns of a table's row that become the input of a model of rows, and how their numbers are scaled and filled.
 struct RowInput {
   std::vector<std::string> features;    ///< columns by name, or number where the table has no header
   std::vector<double> mean, deviation;  ///< of training; empty: values stay as they are

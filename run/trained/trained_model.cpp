@@ -27,12 +27,12 @@ namespace {
 /// A file that has the weights, and where its configuration is.
 struct Located {
   fs::path run;             ///< empty: the file lies outside of one
-  fs::path file;            ///< of weights, or, `from_state`, of a checkpoint's whole state
+  fs::path file;            ///< a file of weights, or, `from_state`, of a checkpoint's whole state
   bool from_state = false;  ///< the averages are "ema/weights/…" and "ema/buffers/…" of it
   bool averaged = false;    ///< the file has averages
   std::optional<std::int64_t> updates = std::nullopt;
   FileSum sum = {};  ///< of a checkpoint's file, as checkpoint.json has it
-  int names = 0;     ///< of the path within the run's folder; 0: the file lies outside of one
+  int names = 0;     ///< how many names the path has within the run's folder; 0: the file lies outside of one
 };
 
 bool is_there(const fs::path& path) {
@@ -191,8 +191,8 @@ Located locate(const fs::path& given, const TrainedModelOptions& options) {
   return fs::is_directory(status) ? of_folder(path, options) : of_file(path, options);
 }
 
-/// Of a set that is evaluated as a whole, all samples stand for both parts: none is held out, as of one photo none can
-/// be.
+/// Joins the parts of a set that is evaluated as a whole: all samples stand for both, and none is split off, as of one
+/// photo none can be.
 void join_parts(RunConfig& config) {
   if (!config.data || config.data->source.whole == nullptr) return;
   SampleSplits& source = config.data->source;
@@ -310,7 +310,7 @@ std::vector<std::string> names_in(const SafetensorsFile& file) {
   return std::ssize(names) == std::ssize(json) ? names : std::vector<std::string>();
 }
 
-/// Of the configuration's data; none where they cannot be listed: they are not needed for anything else.
+/// Reads the class names of the configuration's data; none where they cannot be listed: nothing else needs them.
 std::vector<std::string> names_of_data(const RunConfig& config) {
   try {
     if (config.data) return train_facts(*config.data).class_names;

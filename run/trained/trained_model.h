@@ -13,8 +13,8 @@
 namespace bantam::run {
 
 struct TrainedModelOptions {
-  /// Of a run's folder: "last" (the newest checkpoint), "best" (of checkpoint.best), or a number of updates, of a
-  /// checkpoint that is there. Empty: the run's weights.safetensors, or, where it has not ended, its newest checkpoint.
+  /// Chooses weights in a run's folder: "last" (the newest checkpoint), "best" (of checkpoint.best), or a number of
+  /// updates that has a checkpoint. Empty: weights.safetensors, or, where the run has not ended, its newest checkpoint.
   std::string checkpoint = {};
   bool ema = false;                         ///< the averaged weights (train.ema)
   std::filesystem::path config = {};        ///< needed for a weights file; replaces a run's own

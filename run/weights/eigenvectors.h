@@ -7,14 +7,14 @@
 
 namespace bantam::run {
 
-/// Of a symmetric matrix, the largest eigenvalue first.
+/// The eigenvalues and eigenvectors of a symmetric matrix, the largest eigenvalue first.
 struct Eigenvectors {
   std::vector<double> values;   ///< (n)
   std::vector<double> vectors;  ///< (n, n): a unit eigenvector a row, of either sign
 };
 
-/// Of `matrix` (n, n), of which the lower triangle is read. Throws DataError where the iteration does not converge
-/// (values that are not finite).
+/// Decomposes `matrix` (n, n), of which the lower triangle is read. Throws DataError where the iteration does not
+/// converge (values that are not finite).
 Eigenvectors eigenvectors(std::span<const double> matrix, std::int64_t n);
 
 }  // namespace bantam::run

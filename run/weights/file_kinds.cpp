@@ -20,7 +20,7 @@ namespace {
 using namespace std::string_view_literals;
 namespace fs = std::filesystem;
 
-/// What to do with it.
+/// The advice for a file that is not read.
 enum class Road : std::uint8_t { onnx, keras, jax, unpack, none };
 
 std::string road_text(Road road) {

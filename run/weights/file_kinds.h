@@ -1,4 +1,4 @@
-// What a file is that was brought in the place of weights: a model of another program, an archive, a web page.
+// The kind of a file that was brought in the place of weights: a model of another program, an archive, a web page.
 #pragma once
 
 #include <filesystem>

@@ -143,7 +143,7 @@ class StateDictSearch {
   struct Found {
     std::string path;
     const PickledValue* value = nullptr;
-    std::size_t tensors = 0;  ///< of a dictionary
+    std::size_t tensors = 0;  ///< how many a dictionary has
   };
 
   StateDictSearch(const PickledValue& root, EntryBudget& budget) : budget_(budget) { search(root, "", 0); }
@@ -379,7 +379,7 @@ class TensorReader {
   std::int64_t left() const {
     return static_cast<std::int64_t>(kMostSharing * file_.member_bytes() + kAnyFile - made_);
   }
-  /// Of a tensor without elements the other extents may be any.
+  /// Returns the view's shape or fails: in a tensor without elements a file may have any numbers beside the 0.
   Shape shape_of(const std::string& name, const TensorView& view) const {
     try {
       return Shape(std::span<const std::int64_t>(view.sizes));

@@ -46,7 +46,7 @@ const StorageKind* find_storage(std::string_view name) {
 
 bool is_storage_type(std::string_view name) { return name.starts_with("torch.") && name.ends_with("Storage"); }
 
-/// What calls for it make a dictionary of: no argument, a list of pairs (Python 2), a type (defaultdict).
+/// Whether a call makes a dictionary, of no argument, a list of pairs (Python 2) or a type (defaultdict).
 bool is_dictionary_type(std::string_view name) {
   constexpr auto kNames = std::to_array<std::string_view>(
       {"collections.OrderedDict", "collections.defaultdict", "builtins.dict", "__builtin__.dict"});
@@ -151,8 +151,8 @@ PickledValue* TorchPickle::skipped_tensor(const PickledValue& callee, std::span<
   return made;
 }
 
-/// What an OrderedDict has beside its entries: a state_dict's `_metadata`, versions of modules. The members of an
-/// opaque object, or a pair of them and of those in slots.
+/// Keeps an opaque object's members, or the first of a pair of them and of those in slots. Drops what an OrderedDict
+/// has beside its entries: a state_dict's `_metadata`, versions of modules. False: the object cannot have a state.
 bool TorchPickle::set_state(PickledValue& object, PickledValue& state) {
   if (is_opaque(object)) {
     const bool pair = state.kind == Kind::tuple && state.items.size() == 2;

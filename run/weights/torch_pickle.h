@@ -26,7 +26,7 @@ std::string torch_type(std::string_view storage);
 /// Bytes of an element of such a storage; 0 where its type is not known.
 std::int64_t torch_element_bytes(std::string_view storage);
 
-/// What a pickle says of a storage.
+/// The type and size that a pickle has of a storage.
 struct TorchStorage {
   std::string type;  ///< a name: "torch.FloatStorage"
   std::int64_t elements = 0;

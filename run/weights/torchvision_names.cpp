@@ -16,7 +16,7 @@
 namespace bantam::run {
 namespace {
 
-/// What a layer is in the other program.
+/// The kind of a layer in the other program.
 enum class As : std::uint8_t {
   same,
   linear,      ///< a linear layer, where we have a 1x1 convolution
@@ -203,9 +203,9 @@ constexpr Rule kTimmConvNeXt[] = {{"stem", "stem.0"},
 struct Scheme {
   std::string_view program;
   std::span<const Rule> rules;
-  std::string_view reduce = "fc1", expand = "fc2";  ///< of squeeze-and-excitation
+  std::string_view reduce = "fc1", expand = "fc2";  ///< the names of the two layers of squeeze-and-excitation
   std::string_view layer_scale = "layer_scale";     ///< with two extents of 1 after the channels; else without
-  float epsilon = 0;                                ///< of its batch norms, where the zoo's is another
+  float epsilon = 0;                                ///< that program's for batch norms, where the zoo's is another
 };
 constexpr std::string_view kTorchvision = "torchvision", kTimm = "timm", kTransformers = "transformers";
 
@@ -322,7 +322,7 @@ class Positions {
   /// `blocks` of the whole network, `stages` of a network whose blocks are numbered through.
   Positions(std::int64_t blocks, std::span<const int> stages) : blocks_(blocks), stages_(stages) {}
 
-  /// Of the next node. `part`: its number, from 0, among the convolutions and squeeze-excitations of its block, the
+  /// Returns the next node's numbers. `part`: from 0, among the convolutions and squeeze-excitations of its block, the
   /// same for a norm after one; `layer`: among convolutions, their activations and pools of the network; `head`: after
   /// the last block; `stage` and `index`: of its block, from 0; `stages`: how many there are.
   Numbers next(const GraphNode& node) {
@@ -373,7 +373,7 @@ Module module_of(const Scheme& scheme, const std::string& node, Numbers numbers)
   throw Error(fmt::format("no rule names {}'s module of '{}'", scheme.program, node));
 }
 
-/// What a tensor is called in the other program's module, by the kind of layer.
+/// Returns the name of a tensor in the other program's module, by the kind of layer.
 std::string torch_suffix(const Scheme& scheme, std::string_view kind, std::string_view tensor) {
   if (kind == "layer_scale") return std::string(scheme.layer_scale);
   if (kind == "squeeze_excite") {

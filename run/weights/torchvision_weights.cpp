@@ -37,10 +37,10 @@ struct Side {
 constexpr Side kTorch{&TorchvisionTensor::torch, &TorchvisionTensor::torch_shape, true};
 constexpr Side kOwn{&TorchvisionTensor::own, &TorchvisionTensor::own_shape, false};
 
-/// Of a configuration; a damaged file may have any.
+/// The most classes of a configuration; a damaged file may have any number.
 constexpr std::int64_t kMostClasses = std::int64_t{1} << 24;
 constexpr double kMostWidth = 64;
-/// Of the zoo's batch norms in the only networks whose epsilon other programs have otherwise.
+/// The epsilon of the zoo's batch norms in the only networks for which other programs have another one.
 constexpr float kMobileNetV3Epsilon = 1e-3f;
 
 /// "layer1" of "layer1.0.conv1.weight".
@@ -114,7 +114,7 @@ class Candidate {
         tensors_(torchvision_tensors(model.name, graph, program)),
         classifier_(side.torch ? torchvision_classifier(model.name, program) : "classifier/weight") {}
 
-  /// What stands before the network's names, wherever its first weight is found.
+  /// Finds the prefixes before the network's names, wherever its first weight is found.
   std::set<std::string> prefixes(const Shapes& shapes) const {
     const std::string& first = tensors_.front().*side_.name;
     std::set<std::string> found;
@@ -363,7 +363,7 @@ std::string first_tensors(const Shapes& shapes) {
       join(names, ", ", " and "), road));
 }
 
-/// Of tensors that are read and of those that are not.
+/// Lists the shapes of all tensors, those that are read and those that are not.
 Shapes shapes_of(const SafetensorsFile& file) {
   Shapes shapes;
   for (const auto& [name, tensor] : file.tensors) shapes.emplace(name, tensor.shape);
@@ -382,7 +382,7 @@ std::string longer_prefix(const Shapes& shapes, const std::string& prefix) {
   return most != counts.end() && 2 * most->second > shapes.size() ? std::string(most->first) : "";
 }
 
-/// What most names begin with, step by step, from nothing: networks whose first weight is not as expected are found so.
+/// Returns prefixes of most names, step by step, from none: networks are found whose first weight is not as expected.
 std::vector<std::string> usual_prefixes(const Shapes& shapes, const Side& side) {
   constexpr std::size_t kMostSteps = 3;
   std::vector<std::string> prefixes = {""};
@@ -604,7 +604,7 @@ void change_epsilon(Tensors& tensors, float from, float to) {
   }
 }
 
-/// What the user should know of the names and of the file beside the network.
+/// Adds notes that the user should read: on the names, and on the file beside the network.
 void add_notes(const Comparison& found, const std::vector<std::string>& others, ConvertedWeights& result) {
   for (const std::string& prefix : others)
     result.notes.push_back(

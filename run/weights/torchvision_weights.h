@@ -14,8 +14,8 @@ struct TorchvisionOptions {
   std::string model = {};    ///< the zoo's name; empty: the one that has the file's tensors
   std::int64_t classes = 0;  ///< of the network to train: where the file has others, its classifier is left out; 0: any
   double width = 1.0;        ///< as the zoo's; torchvision's width_mult, which only its MobileNets have
-  /// Of a file with several networks: which. The keys to a state_dict of a .pt file ("state_dict_ema"), or what the
-  /// names of its tensors begin with ("teacher", "model.ema"). Empty: the usual one.
+  /// Which of a file's several networks: the keys to a state_dict of a .pt file ("state_dict_ema"), or the beginning of
+  /// its tensors' names ("teacher", "model.ema"). Empty: the usual one.
   std::string key = {};
 };
 
@@ -26,8 +26,8 @@ struct ConvertedWeights {
   SafetensorsFile file;                    ///< float32
   std::string program = "torchvision";     ///< whose names the tensors have: "timm", "transformers"
   std::int64_t channels = 3;               ///< of the images
-  std::string found_at = {};               ///< of a .pt file: the keys to its state_dict
-  std::string module = {};                 ///< of a .pt file: the class of the module that was saved whole
+  std::string found_at = {};               ///< the keys to the state_dict of a .pt file
+  std::string module = {};                 ///< the class of the module that a .pt file has as a whole
   std::string prefix = {};                 ///< that the network's names had and was dropped: "module.backbone."
   std::string head = {};                   ///< the module that the classifier is, where it has another name: "fc.1"
   std::vector<std::string> ignored = {};   ///< num_batches_tracked, what is no tensor, and what is not the network's
