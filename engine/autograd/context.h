@@ -100,7 +100,7 @@ struct Context {
   /// Whether a checkpoint segment is being recomputed, with the statistics of its first pass.
   bool replays() const { return step.saved != nullptr && step.saved->replaying(); }
   /// Whether nobody reads the op's output: it ends a segment that is being recomputed, and only its backward is wanted.
-  /// The op then skips computing it and returns a tensor of the output's shape and type with any values.
+  /// The op may then skip its work and return a tensor of the output's shape and type with any values.
   bool output_unused() const;
 
   /// A context on the device's compute stream.

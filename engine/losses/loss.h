@@ -60,7 +60,7 @@ struct LossSums {
 /// Adds a micro-batch's sums to those of `call`: for losses that count on the host. See the other add_to_sums.
 void add_to_sums(const Context& context, const LossCall& call, const LossSums& sums);
 
-/// The function that turns a model's output into probabilities, as its loss defines it.
+/// The function, if any, that turns a model's output into probabilities, as its loss defines it.
 enum class OutputKind : std::uint8_t {
   values,   ///< there are none: numbers as they are
   softmax,  ///< of one class, over the last axis

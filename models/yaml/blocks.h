@@ -15,7 +15,7 @@ namespace bantam::models {
 /// Words that every layer and block of a list may have, so that no parameter may be called so.
 inline constexpr std::string_view kEntryWords[] = {"name", "inputs", "repeat", "when"};
 
-/// Whether a layer or a block may be called so: not empty, and bounded, because nested and repeated blocks join names.
+/// Whether `text` may name a layer or a block: not empty, and bounded, because nested and repeated blocks join names.
 bool is_entry_name(std::string_view text);
 inline constexpr std::string_view kEntryNameLetters = "at most 100 letters, digits, '_', '-' and '.'";
 
