@@ -66,7 +66,7 @@ class Scratch {
   std::size_t bytes_ = 0;
 };
 
-/// What a training step keeps for its ops; a program's own loop may keep all null.
+/// The objects of a training step that its ops use. A loop written without TrainingStep may leave all of them null.
 struct StepState {
   SavedStatistics* saved = nullptr;  ///< of the checkpoint segment that runs
   /// Where gradients of weights may stay split or narrow until the update (partial_gradients.h); null: they are in the
@@ -100,7 +100,7 @@ struct Context {
   /// Whether a checkpoint segment is being recomputed, with the statistics of its first pass.
   bool replays() const { return step.saved != nullptr && step.saved->replaying(); }
   /// Whether nobody reads the op's output: it ends a segment that is being recomputed, and only its backward is wanted.
-  /// What the op then returns has the output's shape and type, and may have any values.
+  /// The op may then skip its work and return a tensor of the output's shape and type with any values.
   bool output_unused() const;
 
   /// A context on the device's compute stream.

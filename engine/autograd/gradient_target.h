@@ -14,7 +14,7 @@ namespace bantam::ops {
 /// tensor, or nowhere (`data` is null: nobody wants it).
 class FloatGradient {
  public:
-  /// What becomes of a gradient that nobody wants: some kernels have to write it all the same.
+  /// Whether `data` is null or scratch memory where nobody wants the gradient: some kernels cannot skip writing it.
   enum class Unwanted : std::uint8_t { skipped, written };
 
   FloatGradient(const Context& context, const Tensor& tensor, GradientStore& store,

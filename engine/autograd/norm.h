@@ -29,7 +29,7 @@ struct Norm {
   /// by the batch's share of the step.
   kernels::StatisticsOutput statistics_output(const Context& context, const Tensor& batch_mean,
                                               const Tensor& batch_inv_std) const;
-  /// What evaluation reads.
+  /// The running mean and variance as kernels read them in evaluation, and in every pass of a frozen norm.
   kernels::RunningStatistics running_statistics() const;
 };
 

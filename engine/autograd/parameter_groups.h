@@ -1,4 +1,4 @@
-// What a message says of a pattern that matches no name.
+// Words error messages about a pattern that matches no name: the nearest name, or how many names there are.
 #pragma once
 
 #include <span>

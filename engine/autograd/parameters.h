@@ -85,7 +85,7 @@ int group_of(std::span<const ParameterGroup> groups, std::string_view name);
 /// matches, or because groups before it have what matches; and where nothing is left to train.
 void check_groups(std::span<const ParameterGroup> groups, std::span<const std::string> names);
 
-/// What a layer declares.
+/// A parameter as its layer declares it: name, shape, first values, and how it is trained.
 struct ParameterSpec {
   std::string name;  ///< full path, "block1/conv/weight"
   Shape shape;
@@ -107,7 +107,7 @@ class Parameter {
   /// Offset of the first element in every slot of the arena that has it.
   std::int64_t offset() const { return offset_; }
 
-  /// What ops read: the compute copy (or the master where there is none), known to the tape as this parameter.
+  /// Returns the tensor for ops: the compute copy (or the master where there is none), on the tape as this parameter.
   Tensor value();
   /// The weights as they are stored: float32, or where the precision keeps no masters the compute type. keep_float32
   /// has float32 always.
@@ -136,7 +136,7 @@ class Parameter {
   ParameterSpec spec_;
   int group_ = -1;
   std::int64_t offset_ = 0;
-  // Of the effective batch under way:
+  // Whether the gradient has been written, or lent, since the effective batch began; reset when the next one begins:
   bool gradient_written_ = false;
   bool gradient_lent_ = false;  // to the program, before any was written
 };

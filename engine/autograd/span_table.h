@@ -15,7 +15,7 @@ namespace bantam {
 class SpanTable {
  public:
   SpanTable() = default;
-  /// Of the spans, in the order of ParameterArena::spans, for which `wanted` is not 0. Allocates as `context` says.
+  /// Cuts the spans whose `wanted` (in the order of ParameterArena::spans) is not 0. Allocates as `context` says.
   SpanTable(const Context& context, const ParameterArena& parameters, std::span<const std::uint8_t> wanted)
       : list_(kernels::cut_spans(parameters.span_of_granule(), wanted)) {
     if (list_.empty()) return;

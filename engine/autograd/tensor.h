@@ -86,7 +86,7 @@ class Tensor {
   Tensor reinterpret(std::size_t byte_offset, Shape shape, DType dtype) const {
     return {storage_, shape, dtype, byte_offset_ + byte_offset};
   }
-  /// What the tensor shares with its copies and views.
+  /// The memory, which the tensor shares with its copies and views.
   const std::shared_ptr<Storage>& storage() const { return storage_; }
   /// Whether nobody else holds the memory: no other tensor shares the storage, and it is not foreign. Then ops may work
   /// in place.
@@ -133,7 +133,7 @@ std::vector<float> to_host_floats(const Tensor& tensor, Stream stream);
 inline constexpr std::string_view kImages = "images";
 inline constexpr std::string_view kLabels = "labels";
 
-/// What is known of a batch's tensor before there is a batch.
+/// Describes one tensor of a batch before any batch exists: its name, a sample's shape, its type and its classes.
 struct TensorFacts {
   std::string name = {};
   Shape shape = {};                 ///< of one sample: without the batch axis

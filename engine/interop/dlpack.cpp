@@ -78,7 +78,7 @@ struct Exported {
   std::array<std::int64_t, Shape::kMaxRank> shape{}, strides{};
 };
 
-/// What the consumer's work may still read is reused only after that work.
+/// Makes the stream that will reuse the tensor's memory wait for the consumer's work, which may still read it.
 void order_release(const Tensor& tensor, const DlpackExport& options) {
   const Device device = tensor.device();
   if (!device.is_cuda()) return;

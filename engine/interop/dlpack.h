@@ -15,13 +15,13 @@ struct DLManagedTensorVersioned;
 BANTAM_API_BEGIN
 namespace bantam {
 
-/// What a consumer passes as `stream` to `__dlpack__` (Python array API standard): on CUDA nothing or 1 for the legacy
+/// The `stream` that a consumer passes to `__dlpack__` (Python array API standard): on CUDA nothing or 1 for the legacy
 /// default stream, 2 for the per-thread one, -1 for no synchronisation, else a cudaStream_t; on the CPU nothing.
 using DlpackStream = std::optional<std::int64_t>;
 
 inline constexpr std::int64_t kDlpackNoWait = -1;
 
-/// What to pass as `stream` to another library's `__dlpack__`, so that `stream`'s later work sees its tensor.
+/// Returns the argument for another library's `__dlpack__` with which `stream`'s later work sees its tensor complete.
 DlpackStream dlpack_stream(Stream stream);
 
 /// A device as DLPack names it: what `__dlpack_device__` returns. A share's is its card's.

@@ -7,7 +7,7 @@
 
 namespace bantam {
 
-/// What follows the norm in the same pass.
+/// Returns the activation that the norm's kernel applies in the same pass as the norm.
 inline ActivationFunction activation_of(const BatchNormOptions& options) {
   return {options.activation.kind, options.activation.slope};
 }

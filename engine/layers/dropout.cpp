@@ -6,7 +6,7 @@ namespace {
 
 using namespace layers;
 
-/// What is dropped together: elements, channels or samples.
+/// One of the three dropout layers. Its op sets the units that it drops together: elements, channels or samples.
 struct DropoutKind {
   const char* name;
   Tensor (*op)(const Context&, Tensor, float rate);

@@ -84,7 +84,7 @@ bool read_shift(ConfigMap& options) {
   return options.boolean({"shift", "Whether a trained value a channel is added (β)."}, true);
 }
 
-/// What group_norm and instance_norm have in common.
+/// Reads the options that group_norm and instance_norm share.
 GroupNormOptions read_sample_norm(ConfigMap& options) {
   GroupNormOptions norm;
   norm.epsilon = read_epsilon(

@@ -6,7 +6,7 @@
 
 namespace bantam {
 
-/// Of a batch norm, frozen or not; null for other layers.
+/// Returns the options of a batch norm, frozen or not; null for other layers.
 const BatchNormOptions* batch_norm_options(const Layer& layer);
 
 /// A batch norm whose statistics are those of all ranks' micro-batches, where a step exchanges them

@@ -16,8 +16,8 @@
 
 namespace bantam::layers {
 
-/// What every layer of the engine guarantees: its ops read and write no memory on meta devices, and only the op that
-/// writes its output runs under the node's plan.
+/// Base of the engine's own layers. Each guarantees that its ops read and write no memory on meta devices, and only the
+/// op that writes its output runs under the node's plan.
 class BuiltInLayer : public Layer {
  public:
   bool supports_meta() const override { return true; }

@@ -13,7 +13,7 @@ namespace {
 using layers::KernelLoss;
 using layers::LossOperands;
 
-/// What decides the kernel's arithmetic.
+/// The options that change the kernel's arithmetic: smoothing, the focal exponent, the ignored label, the target kind.
 struct ClassOptions {
   std::string_view kind;
   float smoothing = 0.0f, gamma = 0.0f;

@@ -36,7 +36,7 @@ class KernelLoss : public Loss, public std::enable_shared_from_this<KernelLoss> 
   virtual std::size_t workspace_bytes(const Shape& output) const = 0;
   virtual void run(const Context& context, const LossOperands& operands, const kernels::LossScale& scale,
                    const kernels::LossOutputs& out, kernels::Workspace workspace) const = 0;
-  /// Of `call`: 1 for a sum.
+  /// Returns the number that the summed loss is divided by: 1 for a sum, else `call`'s divisor, or `batch` if it is 0.
   float divisor_of(const LossCall& call, std::int64_t batch) const;
   bool sums() const { return reduction_ == LossReduction::sum; }
   const std::vector<float>& constants() const { return constants_; }
@@ -71,8 +71,8 @@ LossTargets read_targets(ConfigMap& options, std::string_view values_meaning);
 std::optional<std::int32_t> read_ignore_index(ConfigMap& options);
 std::vector<float> read_weights(ConfigMap& options, ConfigKey key);
 
-/// What `make` returns; its ConfigError fails at `options`, with file and line. In a description, whose examples need
-/// not go together, that is no error.
+/// Returns make()'s loss. Where it throws ConfigError, fails at `options`, with file and line, except in a description,
+/// whose examples need not go together.
 LossPtr made_at(ConfigMap& options, const std::function<LossPtr()>& make);
 
 /// Readers of the table.

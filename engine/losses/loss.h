@@ -36,7 +36,7 @@ struct DeviceSums {
 /// nothing on a meta device, and without a ring.
 void add_to_sums(const Context& context, const DeviceSums& sums, std::span<const double> values);
 
-/// What is asked of a loss for one micro-batch.
+/// The arguments of a loss for one micro-batch: how to scale it, where to add its sums, and backward's start.
 struct LossCall {
   /// The loss is Σ per-sample losses / divisor: the effective batch's samples for a mean, 1 for a sum; 0: the
   /// micro-batch's own samples.
@@ -50,7 +50,7 @@ struct LossCall {
   Tensor seed;
 };
 
-/// What a loss counts of a micro-batch.
+/// Sums over the samples of a micro-batch that a loss has counted.
 struct LossSums {
   double loss = 0;     ///< Σ of per-sample losses
   double correct = 0;  ///< samples that the model has right; 0 where there is no such thing
@@ -60,7 +60,7 @@ struct LossSums {
 /// Adds a micro-batch's sums to those of `call`: for losses that count on the host. See the other add_to_sums.
 void add_to_sums(const Context& context, const LossCall& call, const LossSums& sums);
 
-/// What a model's output is to a loss: how probabilities are made of it.
+/// The function, if any, that turns a model's output into probabilities, as its loss defines it.
 enum class OutputKind : std::uint8_t {
   values,   ///< there are none: numbers as they are
   softmax,  ///< of one class, over the last axis
@@ -114,7 +114,7 @@ class LossHead : public BoundLayer {
 /// The batch's float32 targets, one a value of the model's output: values to be met, probabilities of classes, masks.
 inline constexpr std::string_view kTargets = "targets";
 
-/// What a loss compares the model's output with.
+/// Chooses the batch's tensor that a loss compares with the model's output.
 enum class LossTargets : std::uint8_t {
   labels,  ///< kLabels, int32: a class number a position; the output ends with one value a class
   values   ///< kTargets, float32, of the output's shape
@@ -138,9 +138,9 @@ struct SoftmaxCrossEntropyLoss {
   LossReduction reduction = LossReduction::mean;
 };
 
-/// Of outputs (…, classes), at each position (none, or (height, width) say), against labels (…) or targets
-/// (…, classes). Supports meta devices; the plain one, of outputs (classes) with labels and smoothing alone, joins
-/// fused heads. Throws ConfigError for options that do not go together.
+/// Makes the loss of outputs (…, classes), at each position (none, or (height, width) say), against labels (…) or
+/// targets (…, classes). Supports meta devices; the plain one, of outputs (classes) with labels and smoothing alone,
+/// joins fused heads. Throws ConfigError for options that do not go together.
 LossPtr softmax_cross_entropy(SoftmaxCrossEntropyLoss options = {});
 
 /// Options of focal_loss.
@@ -165,8 +165,8 @@ struct BinaryCrossEntropyLoss {
   LossReduction reduction = LossReduction::mean;
 };
 
-/// Of outputs of any shape, each a logit of its own, against kTargets in [0, 1] of the same shape: multi-label classes.
-/// Supports meta devices. Throws ConfigError for a smoothing outside [0, 1) or a weight that is not positive.
+/// Makes the loss for multi-label classes: outputs of any shape, each a logit of its own, against kTargets in [0, 1] of
+/// the same shape. Supports meta devices. Throws ConfigError for a smoothing outside [0, 1) or a weight not above 0.
 LossPtr binary_cross_entropy(BinaryCrossEntropyLoss options = {});
 
 /// (y - t)², |y - t|, and Huber's: (y - t)²/2 up to `delta`, from there a line. Of outputs of any shape, against

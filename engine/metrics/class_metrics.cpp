@@ -18,7 +18,7 @@ namespace {
 constexpr std::int32_t kScoreBins = 200;
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 
-/// What all of them have: the options, and, once a model is known, the number of classes.
+/// Base of the metrics over classes: keeps their options and, in a copy for a known model, the number of classes.
 class ClassMetric : public Metric {
  public:
   ClassMetric(std::string_view kind, const ClassMetricOptions& options) : kind_(kind), options_(options) {

@@ -22,7 +22,7 @@ namespace bantam {
 class Metric;
 using MetricPtr = std::shared_ptr<const Metric>;
 
-/// What a metric tells beside its value: one number a class, or rows of numbers (of a confusion matrix: labels down,
+/// The numbers that a metric has beside its value: one a class, or rows of them (a confusion matrix has labels down and
 /// predictions across).
 struct MetricTable {
   std::vector<double> values = {};
@@ -77,8 +77,8 @@ class Metric {
   virtual bool is_accuracy() const { return false; }
 };
 
-/// What the loss counts as correct. Losses of a softmax: the share of samples whose largest output is the label, or the
-/// largest target. Losses of sigmoids: the share of right binary decisions. Other losses count none.
+/// The share of samples that the loss counts as correct: with a softmax, those whose largest output is the label or the
+/// largest target; with sigmoids, the share of right binary decisions. Other losses count none.
 MetricPtr accuracy();
 /// For a loss of float32 "targets", where a sample has one class: the share of samples whose largest output is the
 /// largest target, whatever the loss. It replaces what the loss counts (Metric::is_accuracy). Of outputs
@@ -89,7 +89,7 @@ MetricPtr class_accuracy();
 // place before it. Sums are added on the device, in training and evaluation alike, and are exact over short batches and
 // micro-batches. All support meta devices. Options out of their range throw ConfigError.
 
-/// What classes are counted against.
+/// Options of the metrics over classes: labels or targets to compare with, and the samples that count.
 struct ClassMetricOptions {
   /// false: labels (kLabels, int32), one class a sample; the prediction is the largest output. true: "targets"
   /// (float32, of the output's shape), any number of classes a sample.
@@ -148,7 +148,7 @@ Registry<Reader<MetricPtr>>& metrics();
 /// `metrics: [NAME, {NAME: {options}}, …]`; [accuracy] where the key is missing. Throws ConfigError.
 std::vector<MetricPtr> read_metrics(ConfigMap& section);
 
-/// What one metric came to.
+/// A metric with its sums over a set of samples, from which its value and its table follow.
 struct MetricValue {
   MetricPtr metric;
   std::vector<double> sums;
@@ -157,7 +157,7 @@ struct MetricValue {
   MetricTable table() const { return metric->table(sums); }
 };
 
-/// What a set of samples came to.
+/// The results over a set of samples: mean loss, accuracy, and the values of the other metrics.
 struct Metrics {
   double loss = 0;      ///< mean per sample
   double accuracy = 0;  ///< see accuracy() and class_accuracy(); 0 where the loss counts none as correct

@@ -15,7 +15,7 @@ namespace bantam {
 /// run as they stand: chains that are fused with norms are of norms over the batch.
 Graph with_frozen_norms(const Graph& graph, std::span<const ParameterGroup> groups);
 
-/// What the graph's layers declare, in order, for whoever asks without a model: no memory is allocated.
+/// Declares the layers' parameters and buffers, in the graph's order, without a model: no memory is allocated.
 void declare_tensors(const Graph& graph, ParameterArena& parameters, BufferArena& buffers);
 
 /// By node: whether its layer declares parameters that are not frozen for good. For whoever asks without a model.

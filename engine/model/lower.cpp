@@ -81,7 +81,7 @@ std::vector<NamedSegment> resolve_name(const Graph& graph, const std::string& na
                                 near ? fmt::format("; did you mean '{}'?", *near) : std::string()));
 }
 
-/// What one entry of the options names: a node, a block (each of its runs), or "first..last".
+/// Returns the segments that an entry of `recompute` names: a node, each run of a block's nodes, or "first..last".
 std::vector<NamedSegment> resolve_entry(const Graph& graph, const std::string& entry) {
   const std::size_t dots = entry.find("..");
   std::vector<NamedSegment> found;

@@ -77,7 +77,7 @@ class Model {
   Context context(Pass pass) const;
   const Graph& graph() const { return graph_; }
   const ModelOptions& options() const { return options_; }
-  /// What a training step of this model runs.
+  /// The graph lowered to segments of operations, which every pass of the model runs in order.
   const StepProgram& program() const { return *program_; }
   ParameterArena& parameters() { return parameters_; }
   const ParameterArena& parameters() const { return parameters_; }
@@ -85,9 +85,9 @@ class Model {
   const BufferArena& buffers() const { return buffers_; }
   Runtime& runtime() const { return runtime_; }
   Device device() const { return device_; }
-  /// Of a model for inference whose weights were loaded: brings them into the order that layers read, and releases the
-  /// masters of those that have a compute copy. From then on they can neither be read by name nor loaded. Forward may
-  /// be called by several threads at once, with contexts whose streams and allocators differ.
+  /// Prepares a model for inference, once its weights are loaded: brings them into the order that layers read, and
+  /// frees the masters of those that have a compute copy. From then on they can neither be read by name nor loaded.
+  /// Forward may be called by several threads at once, with contexts whose streams and allocators differ.
   void prepare_inference();
   /// Adds weights and buffers to the list of what outlives a step.
   void register_state(StateRegistry& registry);
@@ -101,7 +101,7 @@ class Model {
   bool has_backward(int position, const std::vector<Tensor>& values) const;
   /// The nodes that an operation reads: its first node's inputs, then what its others read from before it.
   std::vector<NodeId> inputs_of(const NodePlan& plan) const;
-  /// What runs an operation that begins with `node`.
+  /// Returns the bound layer that runs the operation beginning with `node`: the fused one where there is one.
   BoundLayer& bound(NodeId node) const;
   void check_meta(const Context& context, const NodePlan& plan) const;
   /// Checks x and runs the first `count` segments; values by node.

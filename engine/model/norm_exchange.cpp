@@ -16,7 +16,7 @@ namespace {
 
 constexpr TreeExchangeOptions kSmallPieces{.piece_bytes = std::uint64_t{64} << 10};
 
-/// Of the longest message: buffers are vectors of channels.
+/// Bytes of the longest message, that of the norm with most channels: each buffer is a vector of a norm's channels.
 std::uint64_t message_bytes(const Model& model) {
   std::int64_t channels = 0;
   for (const Buffer& buffer : model.buffers().all()) channels = std::max(channels, buffer.shape.elements());

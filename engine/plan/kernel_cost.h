@@ -10,7 +10,7 @@
 
 namespace bantam {
 
-/// What a device sustains on large tensors.
+/// The rates of memory traffic and arithmetic that a device sustains on large tensors.
 struct DeviceRates {
   double bytes_per_s = 1;
   double flops_per_s = 1;

@@ -35,7 +35,7 @@ constexpr double kEstimated = 0.02;     // of the target: how far estimates of k
 constexpr int kTighterTargets = 16;
 constexpr double kTighter = 0.96;  // a plan may fit by bytes, but not in the arena's chunks: the next target is lower
 
-/// What is derived, and where: a policy without its segments.
+/// The part of a policy beside its segments: which tensors backward derives, and whether recomputed segments do so too.
 struct Level {
   Derive derive = Derive::none;
   bool whole = false;
@@ -48,7 +48,7 @@ struct Policy {
   Level level;
 };
 
-/// What running a policy on the meta device tells of it.
+/// A policy's planned peak in bytes and predicted time, from a run of its step on the meta device.
 struct Measured {
   std::uint64_t peak = 0;
   double seconds = 0;  // of an update
@@ -253,7 +253,7 @@ class Search {
   }
   std::uint64_t peak(const Policy& policy) { return measured(policy).peak; }
   double extra(const Policy& policy) { return seconds_ > 0 ? measured(policy).seconds / seconds_ - 1 : 0; }
-  /// What policies are compared by.
+  /// Ranks policies, the least being best: the extra time as a share of a step, plus a small charge for each segment.
   double cost(const Policy& policy) {
     return extra(policy) + kSegmentCost * static_cast<double>(policy.segments.size());
   }

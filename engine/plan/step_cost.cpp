@@ -42,7 +42,7 @@ class NodeSeconds {
   }
   double total() const { return ledger_.seconds; }
   const std::vector<double>& of(KernelPhase phase) const { return seconds_[static_cast<std::size_t>(phase)]; }
-  /// Of what every step does, recomputed or not.
+  /// Seconds of the node's forward and backward, which every step runs whether it recomputes the node or not.
   double once(NodeId node) const {
     return of(KernelPhase::forward)[index(node)] + of(KernelPhase::backward)[index(node)];
   }

@@ -13,8 +13,8 @@ namespace bantam {
 /// Predicted seconds of one update.
 double step_seconds(const Graph& graph, const StepPlanOptions& step, const DeviceRates& rates);
 
-/// What the step's recompute policy adds, as a share of the same step without: 0.04 is 4 % more time. Both steps are
-/// run on the meta device.
+/// Returns the time that the step's recompute policy adds, as a share of the same step without: 0.04 is 4 % more. Both
+/// steps are run on the meta device.
 double extra_work(const Graph& graph, const StepPlanOptions& step, const DeviceRates& rates);
 
 /// Seconds that a search for policies adds up, of one micro-batch and an update. By node, of the nodes that run as one
@@ -47,9 +47,9 @@ struct UpdateCost {
   std::int64_t enough_batch(double gain) const;
 };
 
-/// Of a micro-batch, with its share of the update where several share one, as the step's options say except for the
-/// batch: a line through the predicted seconds of two large batches, so good for comparing batch sizes, not for
-/// promising images/s.
+/// Predicts the time of a micro-batch, with its share of the update where several share one, for the step's options
+/// with any batch: a line through the predicted seconds of two large batches, so good for comparing batch sizes, not
+/// for promising images/s.
 UpdateCost predict_update(const Graph& graph, const StepPlanOptions& step, const DeviceRates& rates);
 
 }  // namespace bantam

@@ -11,7 +11,7 @@
 
 namespace bantam {
 
-/// What one node runs in one phase of a step.
+/// The kernels that one node runs in one phase of a step, with their summed work and predicted time.
 struct NodeCost {
   std::string owner;  ///< layer path: a node's name (of layers that run as one op the first's), "loss", "optimizer"
   kernels::KernelPhase phase = kernels::KernelPhase::forward;
@@ -31,7 +31,7 @@ struct StepLedger {
   double seconds_of(std::string_view owner, kernels::KernelPhase phase) const;
 };
 
-/// Of a log whose owners' names are still there.
+/// Adds up the log's kernels by owner and phase. The log points to its owners' names, which must still be there.
 StepLedger make_ledger(const kernels::KernelLog& log, const DeviceRates& rates);
 
 /// Runs the step on the meta stand-in of its device, with the very options: fusion, recompute, accumulation. Throws

@@ -29,7 +29,7 @@ void run_update(TrainingStep& step, const Batch& batch, std::int64_t accumulate)
   step.update();
 }
 
-/// Of the largest evaluated source, at least as many as a batch has.
+/// Samples of the largest evaluated source: as the options say, or the batches' sum; at least the largest batch.
 std::int64_t evaluated_samples(const StepPlanOptions& options) {
   std::int64_t sum = 0, most = 0;
   for (const std::int64_t size : options.evaluation_batches) {

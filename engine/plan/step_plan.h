@@ -37,7 +37,7 @@ struct StepPlanOptions {
   bool planned = true;  ///< the pool and `step_fits`: of planned steps, as `bantam train` runs them
   /// The device asked about; it need not be in this machine. Also a meta device.
   Device device = {};
-  /// Of the step's arena.
+  /// How buffers are placed in the step's arena.
   PlannerOptions planner{.alignment = BfcAllocator::kGranule};
 };
 
@@ -65,7 +65,7 @@ struct PeakMoment {
   std::uint64_t bytes = 0;  ///< of this allocation
 };
 
-/// What a run of this step allocates from the device's allocator. Rounded sizes; context and libraries come on top.
+/// Memory that a run of the step has from the device's allocator, in rounded sizes; context and libraries come on top.
 struct StepPlan {
   std::uint64_t peak_bytes = 0;  ///< the allocator's high-water mark, from making the model on
   CategoryBytes by_category;     ///< at the peak; sums to peak_bytes

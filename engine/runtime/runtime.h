@@ -77,13 +77,13 @@ class Runtime {
   /// The device's allocator, made at first use. Throws DeviceError where the device does not exist, OutOfMemory where
   /// the limit has no room for it.
   BfcAllocator& allocator(Device device);
-  /// What the device's allocator has reserved, for whom, and what `trim` would release. Thread-safe.
+  /// Reports what the device's allocator has reserved, for whom, and what `trim` would release. Thread-safe.
   MemoryReport memory_report(Device device);
   /// The allocator of page-locked host memory for copies to and from CUDA devices.
   BfcAllocator& pinned_allocator();
   /// The device's compute stream.
   Stream stream(Device device);
-  /// What kernels need: device, compute stream, threads, libraries, log.
+  /// Returns the argument with which kernels run on the device: its compute stream, threads, libraries and log.
   kernels::Exec exec(Device device);
   /// Kernels called on the device from here on note their work in `log` (internal); null: nowhere. Contexts that
   /// were made before keep the log they have.
@@ -117,11 +117,11 @@ class Runtime {
   /// the device does not allow a pool of `bytes` at once.
   void reserve(Device device, std::uint64_t bytes);
 
-  /// What the process uses on a device besides its pools, measured now: named lines, never less than a limit has been
-  /// charged with, and the named reservations. Changes no limit. Only those on the CPU and on meta devices. Two
-  /// runtimes on one GPU see each other's pools as overhead.
+  /// Measures now the memory that the process uses on a device besides its pools: named lines, never less than a limit
+  /// has been charged with, and the named reservations; on the CPU and on meta devices the reservations alone. Changes
+  /// no limit. Two runtimes on one GPU see each other's pools as overhead.
   std::vector<OverheadLine> memory_overhead(Device device);
-  /// What driver or system count for this process on the device; zeros for meta devices.
+  /// Reads the process' memory on the device, pools included, as driver or system count it; zeros for meta devices.
   ProcessMemory process_memory(Device device);
 
   /// A copy of `text` that lives as long as the runtime; equal texts have equal pointers.

@@ -41,8 +41,8 @@ class LayerScale : public Layer {
   float initial_;
 };
 
-// What f computes of the values of `tensors`, as a tensor like the first one. Runs on the host. On a meta device a
-// tensor has no values: there its memory is allocated, and nothing is computed.
+// Runs f on the host with the values of `tensors` and returns its result as a tensor of the first one's type. On a meta
+// device a tensor has no values: there its memory is allocated, and nothing is computed.
 template <class Function>
 Tensor on_host(const Context& context, std::initializer_list<Tensor> tensors, const Shape& shape, Function f) {
   const DType dtype = tensors.begin()->dtype();

@@ -41,7 +41,7 @@ class Lane {
   /// than GPUs.
   void run_resident(std::int64_t size);
 
-  /// Of the device.
+  /// Device memory of the lane: its arena and, on a GPU, the staged inputs.
   std::uint64_t bytes() const { return block_bytes_ + (staging_.defined() ? staging_.bytes() : 0); }
 
  private:

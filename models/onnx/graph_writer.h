@@ -38,7 +38,7 @@ class GraphWriter {
   /// `weights` must outlive it.
   GraphWriter(const SafetensorsFile& weights, const ExportOptions& options) : weights_(weights), options_(options) {}
 
-  /// What is written from now on belongs to this layer: names of nodes begin with it.
+  /// Begins a layer: the nodes written from now on belong to it, and their names begin with its name.
   void begin(std::string layer);
   /// The value that the layer's last node writes gets the layer's name, unless it is one that the layer passes on.
   void end(LayerValue& value);

@@ -13,8 +13,8 @@ namespace bantam::onnx {
 struct ImportOptions {
   /// Height and width of images, where the model does not say them; empty: it does.
   std::vector<std::int64_t> size = {};
-  /// Of the network to train: where the last layer is a dense one of others, it has so many units, and its tensors are
-  /// left out. 0: the model's.
+  /// Classes of the network to train: a last dense layer of another number is imported with so many units and without
+  /// its tensors. 0: as many as the model has.
   std::int64_t classes = 0;
   /// Name of the output that the network has, where the model has several; empty: it has one.
   std::string output = {};

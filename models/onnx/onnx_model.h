@@ -37,7 +37,7 @@ struct TypeFacts {
   bool floating;
   std::string_view name;
 };
-/// Of a number that a file has as its element type; null where it is none of the above.
+/// Finds the facts of the element type that a file names by number; null where it is none of `Type`.
 const TypeFacts* find_type(std::int64_t type);
 /// Throws DataError for another type.
 const TypeFacts& facts_of(Type type);

@@ -207,7 +207,7 @@ Tensor read_tensor(std::string_view message, Source& source) {
   });
 }
 
-/// What an AttributeProto has, of all kinds at once; `type` says which it is.
+/// The fields of an AttributeProto, those of all kinds at once; `type` says which kind the attribute is.
 struct AttributeFields {
   std::string name;
   std::int64_t type = 0, integer = 0;

@@ -14,7 +14,7 @@ std::vector<float> vector_or(const GraphWriter& writer, bool wanted, std::string
   return std::vector<float>(static_cast<std::size_t>(channels), otherwise);
 }
 
-/// What BatchNormalization reads, a value a channel.
+/// The four vectors that BatchNormalization reads, each with one value a channel.
 struct NormVectors {
   std::vector<float> scale, shift, mean, variance;
 };
@@ -88,7 +88,7 @@ std::string write_moments(GraphWriter& writer, std::string x, float epsilon) {
 LayerValue write_layer_norm(GraphWriter& writer, const LayerInputs& layer) {
   const auto& options = layer.options<LayerNormOptions>();
   LayerValue& x = layer.value();
-  // Of a flattened image all values are normalised together, in any order; of others the last axis has the channels.
+  // A vector (a flattened image, say) is normalised as a whole, in any order; else the last axis must be the channels.
   const Order order = x.shape.rank() == 1 ? x.order() : Order::channels_last;
   const std::string name = order == Order::channels_last ? writer.channels_last(x) : x.first;
   if (writer.options().opset < 17)

@@ -15,7 +15,7 @@ namespace bantam::models {
 /// Words that every layer and block of a list may have, so that no parameter may be called so.
 inline constexpr std::string_view kEntryWords[] = {"name", "inputs", "repeat", "when"};
 
-/// Of a layer, or of a block: no empty text. Bounded, because names of nested and repeated blocks are made of them.
+/// Whether `text` may name a layer or a block: not empty, and bounded, because nested and repeated blocks join names.
 bool is_entry_name(std::string_view text);
 inline constexpr std::string_view kEntryNameLetters = "at most 100 letters, digits, '_', '-' and '.'";
 
@@ -28,7 +28,7 @@ struct BlockDefinition {
   ConfigNode layers;
 };
 
-/// What a model says beside its list of layers: `parameters` and `blocks`.
+/// The `parameters` and `blocks` that a model defines beside its list of layers.
 class BlockTable {
  public:
   BlockTable() = default;

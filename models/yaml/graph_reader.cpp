@@ -33,7 +33,7 @@ struct Place {
   int depth = 0;                       ///< blocks around it
 };
 
-/// What every layer and block may say.
+/// The keys that every layer and block may have, beside the options of its kind.
 struct EntryWords {
   std::optional<ConfigNode> name, inputs;
   std::optional<std::int64_t> repeat;
@@ -142,7 +142,7 @@ class GraphReader {
     });
   }
 
-  /// Of the outermost list; nothing where no entry is left.
+  /// The options of the last entry read in the outermost list; nothing where no entry was kept.
   const std::optional<ConfigNode>& last_entry() const { return last_entry_; }
 
  private:
@@ -254,7 +254,7 @@ class GraphReader {
     return inputs[0];
   }
 
-  /// Of the repetition `i` from 1 on.
+  /// Makes the name of repetition `i`, from 1 on: the entry's name, with "_i" if it repeats, or one of its kind.
   std::string name_of(const Entry& entry, const Place& place, std::int64_t i) {
     if (!entry.words.name) return graph_.unused_name(place.prefix + entry.kind);
     const ConfigNode& given = *entry.words.name;

@@ -27,7 +27,7 @@
 BANTAM_API_BEGIN
 namespace bantam::models {
 
-/// What may be chosen of a network of the zoo.
+/// The input, classes and width with which a network of the zoo is built.
 struct ZooOptions {
   Shape input = {};  ///< (height, width, channels)
   std::int64_t classes = 1000;

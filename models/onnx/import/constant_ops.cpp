@@ -29,7 +29,7 @@ struct Call {
     return *inputs[i];
   }
   bool has(std::size_t i) const { return i < inputs.size() && inputs[i] != nullptr; }
-  /// Of extents that were computed; throws where they are negative or too many.
+  /// Returns the product of extents that were computed; throws where one is negative or the product is too large.
   std::int64_t elements_of(const Dims& dims) const {
     std::int64_t elements = 1;
     for (const std::int64_t extent : dims) {
@@ -199,7 +199,7 @@ Tensor unsqueezed(const Call& call) {
   return with_dims(tensor, dims);
 }
 
-/// Of one or more tensors of one type along an axis.
+/// Computes Concat: joins one or more tensors of one type and rank along an axis.
 Tensor concatenated(const Call& call) {
   const Tensor& first = call.input(0);
   const std::size_t axis = checked_axis(call.node, integer(call.node, "axis", 0), first.dims.size());
@@ -378,7 +378,7 @@ std::int64_t wrapped(std::int64_t a, std::int64_t b, std::string_view op) {
   return static_cast<std::int64_t>(op == "Add" ? x + y : op == "Sub" ? x - y : x * y);
 }
 
-/// Of the batch's extent and another number: where it stays what it is.
+/// Computes an op of the batch's unknown extent and a number: only + 0, - 0, · 1 and / 1, which keep it, do not throw.
 std::int64_t with_batch(const Call& call, std::int64_t a, std::int64_t b) {
   const std::string& op = call.node.op;
   const std::int64_t other = a == kBatch ? b : a, neutral = op == "Mul" || op == "Div" ? 1 : 0;
@@ -553,7 +553,7 @@ Tensor of_each(const Call& call, float (*function)(float)) {
 
 Tensor same(const Call& call) { return call.input(0); }
 
-/// Of weights that are standardised while the network runs: with their own statistics, or those that are given.
+/// Computes BatchNormalization of constants, as networks standardise weights: by their own or by constant statistics.
 Tensor normalised(const Call& call) {
   const Tensor& tensor = call.input(0);
   if (tensor.dims.size() < 2 || tensor.elements() == 0) fail(call.node, "a constant without channels");

@@ -61,14 +61,14 @@ void Constants::count_reading(const Node& node) {
 }
 
 bool Constants::reads_constants_alone(const Node& node) const {
-  // What the network computes are floating-point numbers: their type says nothing more.
+  // CastLike reads its second input's type alone: floating-point if the network computes it, so it may be no constant.
   if (node.op == "CastLike" && node.inputs.size() == 2) return by_name_.contains(node.inputs[0]);
   return std::ranges::all_of(node.inputs,
                              [&](const std::string& input) { return input.empty() || by_name_.contains(input); });
 }
 
 bool Constants::compute(const Node& node) {
-  // Of a norm the first output alone is computed; the others are running statistics.
+  // BatchNormalization counts as a node of one output: the others, running statistics, are not computed.
   const bool one = node.outputs.size() == 1 || (node.op == "BatchNormalization" && !node.outputs.empty());
   if (!one || !node.domain.empty()) return false;
   count_reading(node);

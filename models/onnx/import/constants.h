@@ -48,8 +48,8 @@ class Constants {
   std::int64_t read_elements_ = 0;      // by nodes, each time
 };
 
-/// What `op` computes of constants (an empty place: null), with the name of the node's output. `most_elements`: of the
-/// result. Nothing is computed of ops that are not known: then `known` is false.
+/// The result of a node whose inputs are constants (null: an input left out), of up to `most_elements` elements;
+/// whoever calls `compute` names it. Ops that are not known compute nothing: then `known` is false.
 struct Computed {
   bool known = true;
   Tensor tensor;

@@ -235,7 +235,7 @@ void convert_mul(Importer& importer, const Node& node) {
   scale(importer, node, by_channel(importer, node, 1 - *constant, *constant));
 }
 
-/// What is subtracted is added times -1, constant or not.
+/// Converts Sub to an addition of the second operand times -1, whether it is a constant or not.
 void convert_sub(Importer& importer, const Node& node) {
   const auto constant = constant_operand(importer, node);
   if (!constant) {

@@ -31,7 +31,7 @@ void set_bias(Importer& importer, const Node& node, ImportedLayer& layer) {
   const Tensor* bias = importer.constant(node, 2);
   if (bias == nullptr) return layer.set("bias", "false");
   if (bias->dims.size() != 1) fail(node, fmt::format("a bias of {} axes; expected one", bias->dims.size()));
-  // What PyTorch writes of a convolution without bias where its optimizer is off.
+  // A computed bias of zeros is none: PyTorch writes it for a convolution without bias where its optimizer is off.
   if (importer.is_computed(node, 2) && is_zero(*bias)) return layer.set("bias", "false");
   layer.tensors.emplace("bias", host_tensor({bias->dims[0]}, bias->as_floats()));
 }
@@ -133,7 +133,7 @@ std::vector<float> ordered(const Matrix& matrix, std::span<const std::int64_t> i
   return values;
 }
 
-/// Of a value (batch, n). Returns the layer.
+/// Adds a dense layer that multiplies the node's input, a value (batch, n), by the matrix. Returns the layer.
 int add_dense(Importer& importer, const Node& node, const Matrix& matrix, ImportedLayer layer) {
   const View view = importer.vector(node, 0);
   if (view.extent(0) != matrix.inputs)
@@ -168,7 +168,7 @@ void convert_gemm(Importer& importer, const Node& node) {
   importer.define(node, view_of(dense, importer.layers().shape(dense), std::vector<int>{0}));
 }
 
-/// Of more axes, over the last one, which must be that of an image's channels: a 1 x 1 convolution.
+/// Converts a MatMul over the channels of an image, which must be the value's last axis, to a 1 x 1 convolution.
 void convert_pointwise(Importer& importer, const Node& node, const Matrix& matrix) {
   View view = merged(importer.value(node, 0));
   if (view.axes.empty()) fail(node, "a value of the batch's axis alone; expected (batch, features)");

@@ -27,7 +27,7 @@ std::vector<std::pair<std::string_view, Converter>> all_converters() {
   return all;
 }
 
-/// What networks have an op for, where it says why they are not imported.
+/// Ops that have no converter, each with the kind of network it stands for: the error names it, as a reason.
 constexpr std::pair<std::string_view, std::string_view> kHints[] = {
     {"ReduceL2", "a norm over an image, as in the global response normalization of ConvNeXt V2"},
     {"LSTM", "a recurrent network"},

@@ -1,4 +1,4 @@
-// What converters ask of a node: its attributes, typed, and errors that name it.
+// Helpers with which converters read a node's attributes by type and throw errors that name the node.
 #pragma once
 
 #include <cstdint>

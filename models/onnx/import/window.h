@@ -1,4 +1,4 @@
-// What convolutions and pools have in common: kernel, strides, dilations and pads of images.
+// Reads the window that convolutions and pools slide over images: kernel, strides, dilations and pads.
 #pragma once
 
 #include <array>
@@ -14,8 +14,8 @@ struct ImageWindow {
   bool same = false;                   ///< as many as Keras' `same` adds, at the sides where it adds them
 };
 
-/// Of a node that slides over an image (h, w, c) or, transposed, the other way. Throws DataError for other than two
-/// axes.
+/// Reads the window of a node that slides over an image (h, w, c) or, transposed, the other way. Throws DataError for
+/// other than two axes.
 ImageWindow read_window(const Node& node, std::span<const std::int64_t> kernel, const Shape& image);
 
 /// `padding: …` where there is any.
