@@ -8,7 +8,7 @@
 
 namespace bantam {
 
-/// Owns one descriptor; -1: none. Closing it leaves errno as it was.
+/// Owns one descriptor; -1: none. Closing it keeps errno as it was.
 class FileDescriptor {
  public:
   FileDescriptor() = default;

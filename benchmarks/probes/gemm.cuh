@@ -74,7 +74,7 @@ struct Gemm {
                                 lt().workspace, workspace, nullptr),
                  "cublasLtMatmul", __LINE__);
   }
-  /// Takes the fastest of up to 12 candidates on these operands. False: none.
+  /// Uses the fastest of up to 12 candidates on these operands. False: none.
   bool choose(const void* a, const void* b, const void* c, void* d) {
     cublasLtMatmulPreference_t preference{};
     LT(cublasLtMatmulPreferenceCreate(&preference));

@@ -223,7 +223,7 @@ $("closer").addEventListener("click", () => scale(0.4));
 $("wider").addEventListener("click", () => scale(2.5));
 $("whole").addEventListener("click", () => { from = 0; until = data.slices_us; drawLine(); });
 
-// Tables: columns of {title, text, cell}; the longest rows first, the rest behind a button.
+// Tables: columns of {title, text, cell}; the longest rows first, the rest after a button.
 function table(into, columns, rows, most = 15) {
   if (rows.length === 0) return;
   const body = element("tbody");

@@ -119,7 +119,7 @@ class Progress {
   void update(const ProgressState& state);
   /// As `update`, while an epoch is evaluated.
   void evaluation(const EvaluationState& state);
-  /// As `update`, before training; plain lines only where it takes longer than 5 seconds. json: likewise.
+  /// As `update`, before training; plain lines only where it lasts longer than 5 seconds. json: likewise.
   void reading(const ReadingState& state);
   /// As `update`.
   void work(const WorkState& state);

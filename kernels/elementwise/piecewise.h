@@ -19,7 +19,7 @@ struct PiecewiseLinear {
   float top = 0.0f;
   bool bounded = false;
 
-  /// Returns the pieces of `f`, which must be a piecewise activation.
+  /// Returns the linear parts of `f`, which must be a piecewise activation.
   static constexpr PiecewiseLinear of(ActivationFunction f) {
     switch (f.kind) {
       case Activation::relu:
