@@ -317,7 +317,8 @@ class TrainCommand {
             .disk = {.strict = options_.strict_disk, .folder = trial != nullptr ? "runs" : ""}};
   }
 
-  /// Messages of a rank's failure name the run's folder. What was trained until then is written, however long that lasts.
+  /// Messages of a rank's failure name the run's folder. What was trained until then is written, however long that
+  /// lasts.
   void notify_ranks() {
     if (ranks_ == nullptr) return;
     printer_.on_write = [this](bool writes) { ranks_->pause_end(writes); };

@@ -27,7 +27,8 @@ struct SocketAddress {
   bool is_loopback() const;
 };
 
-/// Whether a call on a non-blocking socket failed because it would have to wait, or was interrupted, and is to be repeated.
+/// Whether a call on a non-blocking socket failed because it would have to wait, or was interrupted, and is to be
+/// repeated.
 inline bool would_block(int error) { return error == EAGAIN || error == EWOULDBLOCK || error == EINTR; }
 
 /// Addresses of a host: none where the name is not known, then `why` says so.
