@@ -161,9 +161,14 @@ def half_written(run_dir):
                   if path.name.endswith(".tmp") or path.name == ".lock")
 
 
-def undisturbed(program, folder, name, more=()):
-    """Runs the configuration `trial.yaml` of `folder` into `name` and returns its digests. Exits where that fails."""
-    code, output = run(program, folder, ["trial.yaml", "--run-dir", name, *more])
+def require_verb(program, folder, arguments, name):
+    """Runs a verb with its arguments. Exits where it fails; the message begins with `name`."""
+    code, output = run_verb(program, folder, arguments)
     if code != 0:
-        sys.exit(f"an undisturbed run fails with exit code {code}:\n{output}")
+        sys.exit(f"{name} fails with exit code {code}:\n{output}")
+
+
+def undisturbed(program, folder, name, more=(), config="trial.yaml"):
+    """Runs the configuration `config` of `folder` into `name` and returns its digests. Exits where that fails."""
+    require_verb(program, folder, arguments_of([config, "--run-dir", name, *more]), "an undisturbed run")
     return digests(pathlib.Path(folder) / name)

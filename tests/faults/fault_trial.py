@@ -117,18 +117,13 @@ class Trial:
         }
 
     def undisturbed(self, name, more, config="trial.yaml"):
-        code, output = trial_runs.run(self.program, self.folder, [config, "--run-dir", name, *more])
-        if code != 0:
-            sys.exit(f"an undisturbed run fails with exit code {code}:\n{output}")
-        return trial_runs.digests(self.folder / name)
+        return trial_runs.undisturbed(self.program, self.folder, name, more, config)
 
     def make_verbs_template(self):
         template = self.folder / "verbs"
         shutil.copytree(self.folder / "whole", template / "trained")
         shutil.copytree(self.folder / "photos", template / "photos")
-        code, output = trial_runs.run_verb(self.program, self.folder, ["export", "whole", "--onnx", "verbs/imported.onnx"])
-        if code != 0:
-            sys.exit(f"export fails with exit code {code}:\n{output}")
+        trial_runs.require_verb(self.program, self.folder, ["export", "whole", "--onnx", "verbs/imported.onnx"], "export")
 
     def prepare(self, template):
         shutil.rmtree(self.run_dir, ignore_errors=True)
@@ -214,9 +209,7 @@ class Sweep:
 
     def __init__(self, trial):
         self.trial, self.command = trial, [*self.START, *self.FLAGS]
-        code, output = trial_runs.run_verb(trial.program, trial.folder, self.command)
-        if code != 0:
-            sys.exit(f"a sweep fails with exit code {code}:\n{output}")
+        trial_runs.require_verb(trial.program, trial.folder, self.command, "a sweep")
         self.expected = self.digests()
 
     def digests(self):
@@ -248,9 +241,7 @@ class Verb:
         self.trial, self.command, self.partial = trial, command, partial
         trial.prepare(self.template)
         self.before = self.files()
-        code, output = trial_runs.run_verb(trial.program, trial.folder, command)
-        if code != 0:
-            sys.exit(f"{' '.join(command)} fails with exit code {code}:\n{output}")
+        trial_runs.require_verb(trial.program, trial.folder, command, " ".join(command))
         self.after = self.files()
         self.streamed = {name: (trial.run_dir / name).read_bytes() for name in streamed}
 
