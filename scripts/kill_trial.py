@@ -162,7 +162,6 @@ class Trial:
                 return reason
             if process.returncode == 0:
                 break
-        code, output = 0, ""
         process = self.session(variant)
         output = process.communicate()[0].decode(errors="replace")
         if process.returncode != 0:
