@@ -76,10 +76,15 @@ def link_libraries(build):
     sys.exit(f"fuzz_readers: {build}/build.ninja does not link {TARGET}")
 
 
+def name_of(path):
+    """The path in the tree; of a generated file its last name."""
+    return str(path.relative_to(ROOT)) if path.is_relative_to(ROOT) else path.name
+
+
 def sources_of(path):
     """The sources of the tree that a compiled file has: itself, or those that it includes (cmake/BantamUnity.cmake)."""
     if path.parent.name != "unity":
-        return [str(path.relative_to(ROOT)) if path.is_relative_to(ROOT) else path.name]
+        return [name_of(path)]
     return re.findall(r'#include "bantam/(\S+[.]cpp)"', path.read_text()) if path.exists() else []
 
 
@@ -98,7 +103,7 @@ def compiled_files(build):
                 for name in ("tests/fuzz/readers.cpp", "tests/fuzz/libfuzzer.cpp"):
                     files[name] = (ROOT / name, compile_flags(entry["command"]))
         else:
-            files.setdefault(str(path.relative_to(ROOT)) if path.is_relative_to(ROOT) else path.name, (path, compile_flags(entry["command"])))
+            files.setdefault(name_of(path), (path, compile_flags(entry["command"])))
     if "tests/fuzz/readers.cpp" not in files:
         sys.exit(f"fuzz_readers: {build} does not compile tests/fuzz/readers.cpp")
     return files
