@@ -23,8 +23,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-[[noreturn]] void fail(const fs::path& path, std::string_view reason) {
-  throw DataError(fmt::format("cannot use {}: {}", printable_line(path.string()), reason));
+[[noreturn]] void fail(const fs::path& path, std::string_view reason, std::string_view what = "use") {
+  throw DataError(fmt::format("cannot {} {}: {}", what, printable_line(path.string()), reason));
 }
 
 [[noreturn]] void fail_with_kind(const fs::path& path, const std::string& kind, std::string_view expected) {
@@ -89,7 +89,7 @@ std::size_t read_part(const fs::path& path, int descriptor, std::span<char> to) 
   while (done < to.size()) {
     const ssize_t got = ::read(descriptor, to.data() + done, to.size() - done);
     if (got < 0 && errno == EINTR) continue;
-    if (got < 0) throw DataError(fmt::format("cannot read {}: {}", printable_line(path.string()), reason_text(errno)));
+    if (got < 0) fail(path, reason_text(errno), "read");
     if (got == 0) break;
     done += static_cast<std::size_t>(got);
   }
@@ -102,8 +102,7 @@ constexpr std::size_t kPart = std::size_t{1} << 18;
 
 FileDescriptor open_folder_of(const FolderFile& file) {
   FileDescriptor folder = walk(file, way_to(file));
-  if (!folder)
-    throw DataError(fmt::format("cannot use {}: its folder is not there", printable_line(file.path.string())));
+  if (!folder) fail(file.path, "its folder is not there");
   return folder;
 }
 
@@ -124,8 +123,7 @@ FileDescriptor open_file(const FolderFile& file, int flags) {
     fail_with_kind(file.path, kind_of(facts.st_mode), "a regular file");  // a device is not even opened
   FileDescriptor opened = open_next(folder.get(), way.names.back(), flags | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY);
   if (!opened && errno == ENOENT) return {};
-  if (!opened)
-    throw DataError(fmt::format("cannot open {}: {}", printable_line(file.path.string()), reason_text(errno)));
+  if (!opened) fail(file.path, reason_text(errno), "open");
   if (::fstat(opened.get(), &facts) != 0) fail(file.path, reason_text(errno));
   if (!S_ISREG(facts.st_mode)) fail_with_kind(file.path, kind_of(facts.st_mode), "a regular file");
   return opened;
@@ -142,14 +140,15 @@ void require_no_links(const FolderFile& folder) { (void)walk(folder, way_to({fol
 
 std::string read_file(const FolderFile& file, std::uint64_t most_bytes) {
   const FileDescriptor opened = open_file(file, O_RDONLY);
-  if (!opened)
-    throw DataError(fmt::format("cannot read {}: {}", printable_line(file.path.string()), reason_text(ENOENT)));
+  if (!opened) fail(file.path, reason_text(ENOENT), "read");
   struct stat facts {};
   if (::fstat(opened.get(), &facts) != 0) fail(file.path, reason_text(errno));
   const auto require_size = [&](std::uint64_t bytes) {
     if (bytes > most_bytes)
-      throw DataError(fmt::format("cannot read {}: it is larger than the {} bytes that such a file may have",
-                                  file.path.string(), format_count(static_cast<std::int64_t>(most_bytes))));
+      fail(file.path,
+           fmt::format("it is larger than the {} bytes that such a file may have",
+                       format_count(static_cast<std::int64_t>(most_bytes))),
+           "read");
   };
   require_size(static_cast<std::uint64_t>(facts.st_size));
   std::string text;
