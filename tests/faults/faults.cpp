@@ -12,9 +12,9 @@
 //   BANTAM_FAULT_LAST=m          so do all until the m-th; by default k
 //   BANTAM_FAULT_ERRNO=28        with this number (ENOSPC)
 //   BANTAM_FAULT_HOLD=/file      while it is there, a file of the folder itself whose name has this one's is not made
-//   BANTAM_FAULT_COUNT=file      gets a line a process at its end, "calls N", and one at a fault, "fault K OPERATION
-//   PATH" BANTAM_FAULT_LOG=file        gets a line a call that succeeded: operation, paths below the folder, numbers,
-//   bytes
+//   BANTAM_FAULT_COUNT=file      gets a line at a fault, "fault K OPERATION PATH", and one at a process's end,
+//                                "calls CHANGES TRANSFERS READS MMAPS"
+//   BANTAM_FAULT_LOG=file        gets a line a call that succeeded: operation, paths below the folder, numbers, bytes
 #include <array>
 #include <atomic>
 #include <cerrno>
@@ -413,7 +413,7 @@ int creat64(const char* path, mode_t mode) { return do_open(AT_FDCWD, path, O_CR
 std::FILE* fopen(const char* path, const char* mode) { return do_fopen("fopen", path, mode); }
 std::FILE* fopen64(const char* path, const char* mode) { return do_fopen("fopen64", path, mode); }
 
-/// Of a stream below the folder; short writes are the C library's own affair.
+/// Fails as `write` does, but for short writes, which the C library completes itself.
 size_t fwrite(const void* data, size_t size, size_t count, std::FILE* stream) {
   const auto real = next<size_t(const void*, size_t, size_t, std::FILE*)>("fwrite");
   const std::string name = below(path_of(::fileno(stream)));
