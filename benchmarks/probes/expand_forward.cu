@@ -2,6 +2,7 @@
 // and chunks through the L2.
 //   nvcc -O3 -std=c++20 -gencode arch=compute_90a,code=sm_90a expand_forward.cu -lcublasLt
 #include "gemm.cuh"
+#include "tiles.cuh"
 
 using namespace probe;
 
@@ -9,7 +10,7 @@ using namespace probe;
 
 struct ExpandCut {
   i64 rows;
-  int in, out, depths, tiles, column_blocks, stages;
+  int out, depths, tiles, column_blocks, stages;
   bool in_turn;
   const float* factor;  ///< k (out)
   const float* shift;   ///< b (out)
@@ -64,21 +65,6 @@ struct ExpandShared {
   }
 };
 
-/// A place in a ring, and whether it is an even or an odd round.
-struct RingPlace {
-  int stage = 0;
-  u32 parity = 0;
-  __device__ void next(int by, int stages) {
-    for (stage += by; stage >= stages; stage -= stages) parity ^= 1;
-  }
-};
-
-/// Which of the warpgroups may multiply, where they alternate.
-struct Turns {
-  int group;
-  u32 parity = group == 0;
-};
-
 /// Bits "above 0" of a warpgroup's results, gathered while they are made: lane 4g + t sees two neighbouring columns of
 /// a byte, and ends with whole bytes.
 template <int kColumns>
@@ -108,22 +94,13 @@ __device__ inline u32 pack_relu(float low, float high) {
   asm("cvt.rn.relu.f16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low));
   return pair;
 }
-__device__ inline float2 unpack_pair(u32 pair) { return __half22float2(*reinterpret_cast<const __half2*>(&pair)); }
 __device__ inline u32 above_zero(u32 pair) {
   return __hgt2_mask(*reinterpret_cast<const __half2*>(&pair), __half2{__ushort_as_half(0), __ushort_as_half(0)});
-}
-__device__ inline float4 load_vector(u32 address) {
-  float4 v;
-  asm volatile("ld.shared.v4.f32 {%0, %1, %2, %3}, [%4];" : "=f"(v.x), "=f"(v.y), "=f"(v.z), "=f"(v.w) : "r"(address));
-  return v;
 }
 
 /// out = relu(k ⊙ acc + b + x), in the place of x; and the mask.
 template <int kColumns>
 struct AffineSum {
-  /// The shared memory of columns [c, c + 8) of a row.
-  __device__ static u32 place(int row, int c) { return c / 64 * (64 * 128) + row * 128 + (c / 8 % 8 ^ row % 8) * 16; }
-
   __device__ static void apply(const float (&sums)[kColumns / 2], u32 tile, u32 vectors, const ExpandCut& cut,
                                i64 first_row, int first_column) {
     const int thread = static_cast<int>(threadIdx.x) % 128, lane = thread % 32, warp = thread / 32;
@@ -366,9 +343,8 @@ struct Set {
   }
 };
 
-struct Check {
-  double error = 0, worst = 0;
-  i64 bits = 0, nans = 0;
+struct Check : Difference {
+  i64 bits = 0;
   unsigned long long values_off = 0, bits_off = 0;
 };
 
@@ -377,7 +353,6 @@ struct Problem {
   std::vector<Set> sets;
   Array<__half> w, folded, bias;
   Array<float> factor, shift;
-  std::vector<i64> picked;
   Array<i64> rows_picked;
   std::vector<double> reference;
 
@@ -400,9 +375,7 @@ struct Problem {
     folded.put(wide);
     for (int o = 0; o < s.out; ++o) half_bias[o] = __float2half_rn(b[o]);
     bias.put(half_bias);
-    for (int i = 0; i < 4096; ++i)
-      picked.push_back(i < 128 ? i : i < 256 ? s.rows - 1 - (i - 128) : static_cast<i64>(hash(i)) % s.rows);
-    rows_picked.put(picked);
+    rows_picked.put(sampled_rows(s.rows));
     Array<double> exact(4096ll * s.out);
     reference_kernel<<<4096, 256>>>(sets[0].a.data, w.data, sets[0].x.data, factor.data, shift.data, rows_picked.data,
                                     s.in, s.out, exact.data);
@@ -416,19 +389,12 @@ struct Problem {
     Array<std::uint8_t> bits(4096ll * s.out);
     pick_rows_kernel<<<4096, 256>>>(sets[0].out.data, sets[0].mask.data, rows_picked.data, s.out, got.data, bits.data);
     CHECK(cudaGetLastError());
-    const std::vector<__half> y = got.host();
     const std::vector<std::uint8_t> set = bits.host();
-    Check c;
-    double square = 0, all = 0;
-    for (std::size_t i = 0; i < y.size(); ++i) {
-      const double exact = std::max(reference[i], 0.0), value = static_cast<double>(__half2float(y[i]));
-      if (!(value == value)) ++c.nans;
-      square += (value - exact) * (value - exact);
-      all += exact * exact;
-      c.worst = std::max(c.worst, std::fabs(value - exact) / (1.0 + exact));
+    std::vector<double> exact = reference;
+    for (double& v : exact) v = std::max(v, 0.0);
+    Check c{difference_of(got.host(), exact)};
+    for (std::size_t i = 0; i < set.size(); ++i)
       if (std::fabs(reference[i]) > 2e-3 && (set[i] != 0) != (reference[i] > 0)) ++c.bits;
-    }
-    c.error = std::sqrt(square / all);
     if (other != nullptr) {
       Array<unsigned long long> wrong(2);
       wrong.poison(0);
@@ -462,7 +428,7 @@ struct Expand {
     if (room < 2) return;
     fits = true;
     const int stages = room < round ? room : room - room % round;
-    cut = {s.rows,        s.in,         s.out,   depths, tiles, column_blocks, stages, stages % round != 0,
+    cut = {s.rows,        s.out,        depths,  tiles, column_blocks, stages, stages % round != 0,
            p.factor.data, p.shift.data, nullptr, false};
     bytes = Tile::bytes(depths, stages);
     blocks = std::max(1, std::min(multiprocessors / column_blocks, (tiles + 1) / 2)) * column_blocks;
