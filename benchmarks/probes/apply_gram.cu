@@ -180,7 +180,7 @@ __global__ void __launch_bounds__(kGroups * 128, 1)
 
 // ---- the rest ----
 
-/// The pass of gram.cu.
+/// Today's pass: a and Σa.
 struct Apply {
   static constexpr int kSums = 1;
   const __half* c2;
@@ -221,7 +221,7 @@ struct Shape {
   const char* name;
   i64 rows;
   int c;
-  float apply, gram, model, go;  ///< gram.cu's first call
+  float apply, gram, model, go;  ///< microseconds: pass and library's Gram as first measured; limits
 };
 constexpr int kSets = 8, kRounds = 20;
 

@@ -160,7 +160,7 @@ __device__ inline void multiply_tile(float (&sums)[kColumns / 2], const BackCut&
   if (releases) shared.empty(before).arrive();
 }
 
-/// As expand_kernel: block b computes column b % column_blocks of tiles b / column_blocks, and so on.
+/// Works as expand_kernel does: block b computes column b % column_blocks of tiles b / column_blocks, and so on.
 template <int kColumns, int kBuffers>
 __global__ void __launch_bounds__(384, 1)
     back_kernel(const __grid_constant__ CUtensorMap a, const __grid_constant__ CUtensorMap w,
@@ -295,7 +295,7 @@ __global__ void reference_kernel(const __half* a, const __half* w, const __half*
 struct Shape {
   const char* name;
   i64 rows;
-  int in, out;  ///< of the product: dc1's and dz's channels
+  int in, out;  ///< the product's: channels of dc1 and of dz
   float today, model, go;
 };
 constexpr int kSets = 8, kRounds = 20;
@@ -317,7 +317,6 @@ struct Problem {
   std::vector<Set> sets;
   Array<__half> w, dx;
   Array<float> parts, sums;
-  std::vector<i64> picked;
   Array<i64> rows_picked;
   std::vector<double> reference;
   float best = 1e9f;
@@ -331,7 +330,7 @@ struct Problem {
         rows_picked(4096) {
     for (int i = 0; i < kSets; ++i) sets.emplace_back(s, 17u * static_cast<u32>(i) + 5u);
     fill(w.data, w.count, 99, Fill::normal, std::sqrt(2.0f / static_cast<float>(s.in)));
-    rows_picked.put(picked = sampled_rows(s.rows));
+    rows_picked.put(sampled_rows(s.rows));
     Array<double> exact(4096ll * s.out);
     reference_kernel<<<4096, 256>>>(sets[0].a.data, w.data, sets[0].addend.data, sets[0].mask.data, rows_picked.data,
                                     s.in, s.out, exact.data);

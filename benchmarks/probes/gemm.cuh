@@ -81,7 +81,7 @@ struct Gemm {
     const u64 limit = Lt::kWorkspace;
     LT(cublasLtMatmulPreferenceSetAttribute(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &limit,
                                             sizeof limit));
-    u32 reductions = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;  // as the house: added in the workspace, in order
+    u32 reductions = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;  // as the engine's own: added in the workspace, in order
     if (out == CUDA_R_32F) reductions |= CUBLASLT_REDUCTION_SCHEME_OUTPUT_TYPE;
     LT(cublasLtMatmulPreferenceSetAttribute(preference, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, &reductions,
                                             sizeof reductions));

@@ -1,4 +1,4 @@
-// Passes over rows, as in gram.cu: a thread has eight channels, four rows at a time, and sums of its own.
+// Passes over rows: a thread has eight channels, four rows at a time, and sums of its own.
 #pragma once
 
 #include "probe.cuh"

@@ -1,4 +1,4 @@
-// What the probes share: checks, random values, timing, wgmma and TMA (as kernels/common/cuda/mma), cuBLASLt problems.
+// Helpers of all probes: checks, random values, timing, wgmma and TMA (as kernels/common/cuda/mma).
 #pragma once
 
 #include <algorithm>
@@ -83,7 +83,7 @@ __host__ __device__ inline float normal_of(u32 seed, u64 i) {
                     static_cast<float>(b >> 16);
   return (sum * (1.0f / 65536.0f) - 2.0f) * 1.7320508f;
 }
-enum class Fill { normal, relu, shifted_relu, sixteenths };
+enum class Fill { normal, relu, shifted_relu };
 template <class T>
 __global__ void fill_kernel(T* to, i64 count, u32 seed, Fill kind, float scale, float mean) {
   for (i64 i = blockIdx.x * i64{blockDim.x} + threadIdx.x; i < count; i += i64{gridDim.x} * blockDim.x) {
@@ -175,7 +175,7 @@ inline CUtensorMap tensor_map(const void* data, std::vector<u64> sizes, std::vec
 
 __device__ inline u32 shared_address(const void* p) { return static_cast<u32>(__cvta_generic_to_shared(p)); }
 
-__device__ int* timeout_report;  ///< of the host, mapped
+__device__ int* timeout_report;  ///< mapped memory of the host
 
 struct SharedBarrier {
   u32 at;
@@ -219,7 +219,7 @@ __device__ inline void load_box(u32 to, const CUtensorMap& map, int c, int b, Sh
       "l"(&map), "r"(c), "r"(b), "r"(barrier.at)
       : "memory");
 }
-/// The same; its lines leave the L2 first.
+/// `load_box` with the hint that its lines leave the L2 first.
 __device__ inline void load_box_once(u32 to, const CUtensorMap& map, int c, int b, SharedBarrier barrier) {
   u64 policy;
   asm volatile("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy));

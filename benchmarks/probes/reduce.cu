@@ -12,7 +12,7 @@ struct ReduceCut {
   int columns, narrow, depths;  ///< c; stages of a's c channels; of all 5c
   int tiles, column_blocks, stages;
   bool in_turn;
-  const float* scales;  ///< what a's products are multiplied by; what all are at the end
+  const float* scales;  ///< the factor of a's products; the factor of all at the end
   const float *factor, *shift, *mean, *row;
   float* parts;  ///< (parts, 2, c)
 };
@@ -502,7 +502,6 @@ struct Problem {
   std::vector<Set> sets;
   Array<__half> w, da;
   Array<float> factor, shift, mean, row, scales, parts, sums;
-  std::vector<i64> picked;
   Array<i64> rows_picked;
   std::vector<double> reference;
   float chain_us = 0, best = 1e9f;
@@ -528,7 +527,7 @@ struct Problem {
     fill(mean.data, s.c, 9, Fill::normal, 0.1f);
     fill(row.data, s.c, 10, Fill::normal, 0.05f);
     scales.put({1.0f / 64, 2.0f});
-    rows_picked.put(picked = sampled_rows(s.rows));
+    rows_picked.put(sampled_rows(s.rows));
     Array<double> exact(4096ll * s.c);
     reference_kernel<<<4096, 128>>>(sets[0].a.data, sets[0].dz.data, w.data, sets[0].c2.data, scales.data, factor.data,
                                     shift.data, row.data, rows_picked.data, s.c, exact.data);

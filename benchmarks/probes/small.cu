@@ -6,13 +6,13 @@
 using namespace probe;
 
 struct Small {
-  int c, out, gram_parts, sum_parts, dz_parts, gradient_blocks;
+  int gram_parts, sum_parts, dz_parts, gradient_blocks;
   float n;
   // forward
   const float *gram, *sums;       ///< (gram_parts, c, c); Σa: (sum_parts, c)
   const __half* w;                ///< (out, c)
   const float *gamma, *beta;      ///< (out)
-  float *d, *cov, *column_scale;  ///< mean of a; C, float32 (kept); what a column of hi + lo is multiplied by
+  float *d, *cov, *column_scale;  ///< mean of a; C, float32 (kept); the factor of a column of hi + lo
   __half *high, *low;             ///< C, scaled: (c, c)
   float *t, *var, *r, *k, *b;     ///< T3 (out, c); (out)
   // backward
@@ -43,7 +43,7 @@ __device__ inline float scale_to(float v, int bits) {
   frexpf(v, &exponent);
   return ldexpf(1.0f, min(max(bits - exponent, -120), 120));
 }
-/// Of a block of kThreads; every thread gets it. `shared`: a float a warp.
+/// Reduces over a block of kThreads; every thread gets the result. `shared`: a float a warp.
 template <int kThreads, bool kMaximum>
 __device__ inline float block_all(float v, float* shared) {
   v = kMaximum ? warp_max(v) : warp_sum(v);
@@ -555,9 +555,7 @@ void measure(const char* name, int dz_parts, float before_forward, float before_
                                                                          gram.data);
   sum_parts_kernel<<<static_cast<unsigned>(sum_parts), 128>>>(x.data, c, sum_rows, sums.data);
   CHECK(cudaDeviceSynchronize());
-  Small m{c,
-          out,
-          gram_parts,
+  Small m{gram_parts,
           sum_parts,
           dz_parts,
           gradient_blocks,

@@ -1,4 +1,4 @@
-// What the kernels of steps D, E and the small ones share: rings, turns, fragments, clusters, checks of sampled rows.
+// Helpers of the wgmma kernels: rings, turns, fragments, clusters, dependent launches, checks of sampled rows.
 #pragma once
 
 #include "probe.cuh"
@@ -149,7 +149,7 @@ inline std::vector<i64> sampled_rows(i64 rows, int count = 4096) {
   return picked;
 }
 struct Difference {
-  double error = 0, worst = 0;  ///< of all, relative; of one, beside 1 + |exact|
+  double error = 0, worst = 0;  ///< relative error of all values; the worst value's, beside 1 + |exact|
   i64 nans = 0;
 };
 inline Difference difference_of(const std::vector<__half>& got, const std::vector<double>& exact) {
