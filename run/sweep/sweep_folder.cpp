@@ -41,7 +41,7 @@ void require_free(const fs::path& folder) {
           fmt::format("{} holds a run already ({}); name another folder for the sweep", folder.string(), file));
 }
 
-/// Files that a killed process had begun to write.
+/// Removes files that a killed process had begun to write.
 void remove_temporaries(const fs::path& folder) {
   std::error_code error, ignored;
   for (const fs::path& entry : folder_entries(folder, error)) {

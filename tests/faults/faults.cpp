@@ -265,7 +265,7 @@ ssize_t on_read(int descriptor, size_t bytes, const Call& call) {
   return -1;
 }
 
-/// The pieces of a writev in one.
+/// Joins the pieces of a writev.
 std::vector<char> joined(const iovec* pieces, int count) {
   std::vector<char> all;
   for (int i = 0; i < count; ++i) {

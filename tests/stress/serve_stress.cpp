@@ -151,7 +151,7 @@ class Thrower : public Callback {
   std::mt19937_64 random_;
 };
 
-/// Requests one after another, until `stop`.
+/// Sends requests one after another, until `stop`.
 void ask(int port, std::uint64_t seed, const std::atomic<bool>& stop, Counts& counts) {
   std::mt19937_64 random(seed);
   const auto sound = [&](std::string_view method, std::string_view path) {
@@ -214,7 +214,7 @@ class Stress {
   }
 
  private:
-  /// From its beginning to its end, gone on with as often as it is thrown out of.
+  /// Trains one run to its end; it is resumed as often as a callback has thrown.
   void one_run(cli::RunServer& server) {
     const fs::path folder = folder_ / fmt::format("run-{}", counts_.runs % 2);
     fs::remove_all(folder);
