@@ -125,7 +125,7 @@ void Optimizer::find_groups() {
 kernels::UpdateGroup Optimizer::rest_row(const kernels::UpdateGroup& row, const Group& kind) const {
   const UpdateValues own = options_.rule->rest()->values();
   kernels::UpdateGroup rest = row_of(*options_.rule->rest(), own);
-  rest.weight_decay = kind.decays || options_.decay_biases ? kind.weight_decay.value_or(own.weight_decay) : 0.0f;
+  rest.weight_decay = kind.values(own, options_.decay_biases).weight_decay;
   const float configured = options_.rule->values().learning_rate;
   if (configured > 0.0f) rest.learning_rate *= row.learning_rate / configured;
   return rest;
