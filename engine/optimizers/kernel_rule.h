@@ -1,8 +1,8 @@
 // The base of the built-in optimizers: a rule that is a kind of kernels::ApplyUpdate, and a reader of their options.
 #pragma once
 
-#include <string>
 #include <string_view>
+#include <utility>
 
 #include "bantam/engine/optimizers/optimizer.h"
 #include "bantam/kernels/update/update.h"
