@@ -106,8 +106,8 @@ kernels::MuonSquares Muon::Batch::squares() const {
   return {.count = places.count, .n = side(), .stride = aligned(side() * side())};
 }
 
-/// To the first batch of its shape that has room. In float32 each is alone: there its bits do not depend on how many
-/// are alike, and products are long enough.
+/// Adds the matrix to the first batch of its shape that has room. In float32 each is alone: there its bits do not
+/// depend on how many are alike, and products are long enough.
 void Muon::add_matrix(const Parameter& parameter, std::size_t& chunk) {
   const kernels::SpanChunk& first = table_.list()[chunk];
   const std::int64_t rows = parameter.shape()[0], columns = parameter.shape().elements() / rows;
@@ -346,7 +346,7 @@ void read_newton_schulz(ConfigMap& options, MuonOptions& muon) {
   }
 }
 
-/// true: every update; {every: N}.
+/// Reads true (before every update) or {every: N}; 0: never.
 std::int64_t read_normalize_weights(ConfigMap& options) {
   const auto node = options.find(
       {"normalize_weights",

@@ -204,7 +204,7 @@ void Optimizer::run_kernels(const Context& context, int rate, kernels::UpdateRow
   if (average_) average_->move(context, control);
 }
 
-/// A program's own rule.
+/// Runs a program's own rule.
 void Optimizer::run_own_rule(const Context& context, const kernels::UpdateArena& arena) const {
   if (context.device.meta && !options_.rule->supports_meta())
     throw Error(
