@@ -1,4 +1,4 @@
-// Ranges of values and options, and what a precision cannot do.
+// Ranges of values and options, and their conflicts with a precision.
 #include "bantam/engine/optimizers/checks.h"
 
 #include <cmath>

@@ -1,7 +1,7 @@
 // Rules of one kernel, readers' common keys, and the table of optimizers.
 #include "bantam/engine/optimizers/kernel_rule.h"
 
-#include <fmt/format.h>
+#include <string>
 
 #include "bantam/base/error.h"
 #include "bantam/engine/optimizers/checks.h"

@@ -1,8 +1,8 @@
 // The base of the built-in optimizers: a rule that is a kind of kernels::ApplyUpdate, and a reader of their options.
 #pragma once
 
-#include <string>
 #include <string_view>
+#include <utility>
 
 #include "bantam/engine/optimizers/optimizer.h"
 #include "bantam/kernels/update/update.h"
@@ -17,7 +17,7 @@ class KernelRule : public UpdateRule {
     kernels::UpdateKind kernel;
     UpdateValues values;
     kernels::UpdateGroup constants = {};       // beta2, beta3 and epsilon count
-    std::string_view momentum_name = "beta1";  // of UpdateValues::momentum, in messages
+    std::string_view momentum_name = "beta1";  // the name of UpdateValues::momentum in messages
     bool has_momentum = true;                  // false: it has no slot, and momentum must stay 0
   };
   /// Throws ConfigError where the values or constants are out of their ranges.
@@ -44,12 +44,12 @@ class OptimizerReader {
   float learning_rate(double otherwise);
   float momentum(std::string_view meaning, double otherwise);  // `meaning`: a whole sentence
   float beta1(std::string_view meaning, double otherwise = 0.9);
-  /// In [0, 1): beta2, alpha …
+  /// Reads a number in [0, 1): beta2, alpha …
   float share(const ConfigKey& key, double otherwise);
   float epsilon(const char* meaning, double otherwise);
   /// weight_decay, and decay_biases. `decoupled`: it is no part of the gradient.
   float weight_decay(bool decoupled, double otherwise);
-  /// One of the three above with its schedule.
+  /// Reads a value that may have a schedule.
   float scheduled(const ConfigKey& key, NumberRange range, double otherwise, ScheduleMaker OptimizerSchedules::*which);
   bool momentum_is_scheduled() const { return static_cast<bool>(optimizer_.schedules.momentum); }
 
@@ -63,7 +63,7 @@ class OptimizerReader {
   OptimizerOptions optimizer_;
 };
 
-/// Not negative.
+/// Range of numbers that are not negative.
 inline constexpr NumberRange kRates{.min = 0, .max = 1e30};
 
 #define BANTAM_OPTIMIZER_READER(name) OptimizerOptions read_##name(ConfigMap& options);

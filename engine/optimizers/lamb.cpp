@@ -14,7 +14,7 @@ class LambRule : public KernelRule {
  public:
   using KernelRule::KernelRule;
 
-  /// Chunks of all spans that move now or later.
+  /// Cuts all spans that move now or later into chunks.
   std::unique_ptr<RuleState> make_state(const Context& context, const ParameterArena& parameters,
                                         const std::vector<kernels::ArenaSpan>& spans) const override {
     std::vector<std::uint8_t> wanted;

@@ -22,7 +22,7 @@ class WeightAverage {
   void swap();
   /// Whether the model has the averages now.
   bool swapped() const { return swapped_; }
-  /// As the arena's slots; null where there is no parameter.
+  /// The averages, laid out as the arena's slots; null where there is no parameter.
   float* values() const { return average_.as<float>(); }
   /// "ema/weights/…" and "ema/buffers/…", in the model's names.
   void register_state(StateRegistry& registry) const;

@@ -106,8 +106,8 @@ kernels::MuonSquares Muon::Batch::squares() const {
   return {.count = places.count, .n = side(), .stride = aligned(side() * side())};
 }
 
-/// To the first batch of its shape that has room. In float32 each is alone: there its bits do not depend on how many
-/// are alike, and products are long enough.
+/// Adds the matrix to the first batch of its shape that has room. In float32 each is alone: there its bits do not
+/// depend on how many are alike, and products are long enough.
 void Muon::add_matrix(const Parameter& parameter, std::size_t& chunk) {
   const kernels::SpanChunk& first = table_.list()[chunk];
   const std::int64_t rows = parameter.shape()[0], columns = parameter.shape().elements() / rows;
@@ -291,14 +291,16 @@ void check_muon(const MuonOptions& o) {
                     o.steps, NewtonSchulz::kMostSingularValue));
 }
 
+/// Whether the rule can be muon's rest: that of another built-in optimizer.
+bool may_be_rest(const UpdateRule& rule) { return rule.uses_update_kernels() && rule.rest() == nullptr; }
+
 class MuonRule : public UpdateRule {
  public:
   explicit MuonRule(const MuonOptions& options) : options_(options) {
     if (options_.rest == nullptr) options_.rest = adamw();
     check_values(values());
     check_muon(options_);
-    if (!options_.rest->uses_update_kernels() || options_.rest->rest() != nullptr)
-      throw ConfigError("optimizer: muon's rest must be another built-in optimizer");
+    if (!may_be_rest(*options_.rest)) throw ConfigError("optimizer: muon's rest must be another built-in optimizer");
   }
 
   std::string_view kind() const override { return "muon"; }
@@ -344,7 +346,7 @@ void read_newton_schulz(ConfigMap& options, MuonOptions& muon) {
   }
 }
 
-/// true: every update; {every: N}.
+/// Reads true (before every update) or {every: N}; 0: never.
 std::int64_t read_normalize_weights(ConfigMap& options) {
   const auto node = options.find(
       {"normalize_weights",
@@ -408,8 +410,7 @@ OptimizerOptions read_muon(ConfigMap& options) {
                                         "adam | {sgd: {learning_rate: 0.1, momentum: 0.9}}"},
                                        "adamw");
   const OptimizerOptions others = read_registered(optimizers(), rest);
-  if (!others.rule->uses_update_kernels() || others.rule->rest() != nullptr)
-    rest.fail("muon's rest must be another built-in optimizer");
+  if (!may_be_rest(*others.rule)) rest.fail("muon's rest must be another built-in optimizer");
   if (others.schedules.any()) rest.fail("muon's rest has no schedules of its own: it follows Muon's");
   muon.rest = others.rule;
   OptimizerOptions optimizer = reader.with(bantam::muon(muon));

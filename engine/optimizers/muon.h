@@ -56,9 +56,9 @@ class Muon : public RuleState {
 
   /// Whether it moves this parameter: a weight of 2 or 4 dimensions that is neither frozen nor excluded.
   static bool moves(const Parameter& parameter, const MuonOptions& options);
-  /// All but the memory in which matrices are made orthogonal.
+  /// False for the memory in which matrices are made orthogonal.
   bool keeps(int slot, const Parameter& parameter) const override { return slot == 0 || !moves(parameter, options_); }
-  /// An update: the matrices, compute copies included; then all other parameters by the rest.
+  /// Moves the matrices, compute copies included; then all other parameters, by the rest.
   void update(const Context& context, const UpdateCall& call) const;
 
  private:

@@ -125,7 +125,7 @@ void Optimizer::find_groups() {
 kernels::UpdateGroup Optimizer::rest_row(const kernels::UpdateGroup& row, const Group& kind) const {
   const UpdateValues own = options_.rule->rest()->values();
   kernels::UpdateGroup rest = row_of(*options_.rule->rest(), own);
-  rest.weight_decay = kind.decays || options_.decay_biases ? kind.weight_decay.value_or(own.weight_decay) : 0.0f;
+  rest.weight_decay = kind.values(own, options_.decay_biases).weight_decay;
   const float configured = options_.rule->values().learning_rate;
   if (configured > 0.0f) rest.learning_rate *= row.learning_rate / configured;
   return rest;
@@ -204,7 +204,7 @@ void Optimizer::run_kernels(const Context& context, int rate, kernels::UpdateRow
   if (average_) average_->move(context, control);
 }
 
-/// A program's own rule.
+/// Runs a program's own rule.
 void Optimizer::run_own_rule(const Context& context, const kernels::UpdateArena& arena) const {
   if (context.device.meta && !options_.rule->supports_meta())
     throw Error(

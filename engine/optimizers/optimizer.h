@@ -39,7 +39,7 @@ struct OptimizerOptions {
   std::optional<PruneOptions> prune = std::nullopt;
 };
 
-/// From an optimizer's options; the facts' learning_rate does not matter. Throws what a maker throws.
+/// Makes the schedules of an optimizer's options; the facts' learning_rate does not matter. Throws what a maker throws.
 UpdateSchedules schedules_of(const OptimizerOptions& options, const ScheduleFacts& facts);
 
 class BANTAM_INTERNAL Pruning;
@@ -69,7 +69,7 @@ class Optimizer {
   /// `update(i)` uses rate i, beyond the list the last one; learning_rate() is the last of them. At least
   /// one, at most kMostRates. Throws as set_learning_rate does.
   void set_learning_rates(std::span<const float> rates);
-  /// The same for all that may change: `update(i)` uses values[i]. values() is the last of them. Throws ConfigError
+  /// Sets all that may change likewise: `update(i)` uses values[i]. values() is the last of them. Throws ConfigError
   /// where the rule cannot have them (UpdateRule::check): momentum needs its slot from the beginning, so an sgd or
   /// rmsprop without it accepts 0 only.
   void set_values(std::span<const UpdateValues> values);

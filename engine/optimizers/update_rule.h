@@ -59,7 +59,7 @@ struct UpdateCall {
   const kernels::UpdateGroup* groups = nullptr;
   /// Device memory, of this update: found_nonfinite, gradient_factor (unscales and clips), updates (this one counted).
   const kernels::UpdateControl* control = nullptr;
-  RuleState* state = nullptr;  ///< what UpdateRule::make_state returned
+  RuleState* state = nullptr;  ///< returned by UpdateRule::make_state
   // The next three are for rules that use the update's kernels; these have neither `gradient` nor `ranges`.
   const kernels::UpdateArena* arena = nullptr;
   const kernels::UpdateBuffers* statistics = nullptr;
@@ -72,7 +72,7 @@ class UpdateRule {
   virtual ~UpdateRule() = default;
   /// Its name in a configuration: "lion".
   virtual std::string_view kind() const = 0;
-  /// As configured: what schedules and groups start from.
+  /// The configured values, from which schedules and groups start.
   virtual UpdateValues values() const = 0;
   /// Throws ConfigError where an update cannot have these values: negative or not finite, a momentum of 1 or more.
   virtual void check(const UpdateValues& values) const;
@@ -85,7 +85,7 @@ class UpdateRule {
   /// the ranges only, and to nothing where control->found_nonfinite is not 0. The loss scale, clipping, the finite
   /// check, copies of the weights in the compute type and running statistics are the optimizer's.
   virtual void apply(const Context& context, const UpdateCall& call) const = 0;
-  /// As Layer::supports_meta, of `apply`: groups and control are read by kernels, or on the CPU.
+  /// Whether `apply` supports meta devices (Layer::supports_meta): kernels, or the CPU, read groups and control.
   virtual bool supports_meta() const { return false; }
 
   // Only built-in rules override the functions below.

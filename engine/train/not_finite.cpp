@@ -13,9 +13,7 @@
 namespace bantam {
 namespace {
 
-bool may_be_not_finite(DType dtype) {
-  return dtype == DType::float32 || dtype == DType::float16 || dtype == DType::bfloat16;
-}
+bool may_be_not_finite(DType dtype) { return dtype == DType::float32 || is_half(dtype); }
 
 /// Rows, of `rows` that the values are of, in which some value is not finite.
 std::vector<std::int64_t> bad_rows(const std::vector<float>& values, std::int64_t rows) {

@@ -25,10 +25,10 @@ struct UpdateGroup {
   float learning_rate = 1e-3f;
   float weight_decay =
       0.0f;              ///< sgd, adam, rmsprop: added to the gradient (L2); others: decoupled, times learning_rate
-  float beta1 = 0.9f;    ///< adam, lamb, lion; sgd, rmsprop, muon: momentum
-  float beta2 = 0.999f;  ///< adam, lamb, lion; rmsprop: alpha
+  float beta1 = 0.9f;    ///< adam, lamb, lion, adan; sgd, rmsprop, muon: momentum
+  float beta2 = 0.999f;  ///< adam, lamb, lion, adan; rmsprop: alpha
   float epsilon = 1e-7f;
-  float beta3 = 0.0f;  ///< sgd_dampened: the dampening
+  float beta3 = 0.0f;  ///< adan; sgd_dampened: the dampening
 };
 
 /// One parameter's place in the arena, in device memory.
@@ -122,23 +122,23 @@ std::size_t begin_update_workspace_bytes(std::int64_t granules, DeviceKind targe
 /// Throws Error where partial sums are not the gradient of a span.
 using BeginUpdate = void(const Exec&, const UpdateArena&, const PartialSums&, UpdateControl* control, Workspace);
 
-/// Follows `begin_update`, unless found_nonfinite. With g = gradient·gradient_factor, cut to [-clip_value, clip_value]
-/// where that is above 0, and t = updates, less the group's frozen_updates; a span that is kFrozenForNow moves where
-/// t > 0. Slots are named in their order:
+/// Follows `begin_update`. g = gradient·gradient_factor, cut to ±clip_value where that is above 0; t = updates less the
+/// group's frozen_updates (kFrozenForNow spans move where t > 0); x̂ = x/(1 - x's beta^t). Slots, named in their order:
 ///  sgd           g += wd·w;  w -= lr·g
 ///  sgd_momentum  g += wd·w;  m = beta1·m + g (m = g at t = 1: the buffer starts at zero);  w -= lr·m
 ///  sgd_nesterov  the same m;  w -= lr·(g + beta1·m)
 ///  sgd_dampened  g += wd·w;  m = beta1·m + (1-beta3)·g, at t = 1 m = g;  w -= lr·m
-///  adam          g += wd·w;  m = beta1·m + (1-beta1)·g;  v = beta2·v + (1-beta2)·g²;
-///                w -= lr·(m/(1-beta1^t)) / (√(v/(1-beta2^t)) + epsilon)
+///  adam          g += wd·w;  m = beta1·m + (1-beta1)·g;  v = beta2·v + (1-beta2)·g²;  w -= lr·m̂/(√v̂ + epsilon)
 ///  adamw         w -= lr·wd·w first; then adam with wd = 0
 ///  rmsprop       g += wd·w;  m = beta2·m + (1-beta2)·g²;  w -= lr·g/(√m + epsilon)
 ///  …_momentum    the same m;  v = beta1·v + g/(√m + epsilon);  w -= lr·v
 ///  …_centered    the same m;  v = beta2·v + (1-beta2)·g;  w -= lr·g/(√max(0, m-v²) + epsilon)
 ///  …_centered_momentum  the same m and v;  b = beta1·b + g/(√max(0, m-v²) + epsilon);  w -= lr·b
 ///  lion          w -= lr·wd·w + lr·sign(beta1·m + (1-beta1)·g), sign(0) = 0;  then m = beta2·m + (1-beta2)·g
-///  lamb          m and v of adam with wd = 0;  u = (m/(1-beta1^t)) / (√(v/(1-beta2^t)) + epsilon) + wd·w;
+///  lamb          m and v of adam with wd = 0;  u = m̂/(√v̂ + epsilon) + wd·w;
 ///                w -= lr·r·u with r = |w|/|u| over a span, 1 where either norm is 0; norms in a fixed order
+///  adan          m of adam with wd = 0;  v = beta2·v + (1-beta2)·d, d = g-p, 0 at t = 1;  n = beta3·n + (1-beta3)·a²,
+///                a = g + beta2·d;  p = g;  w = (w - lr·(m̂ + beta2·v̂)/(√n̂ + epsilon)) / (1 + lr·wd)
 /// then compute = cast(w) where the span has a copy, and current = next. Where found_nonfinite, next = current
 /// and nothing else changes. Padding elements stay zero. Throws Error for more than kMostUpdateGroups groups.
 using ApplyUpdate = void(const Exec&, UpdateKind, const UpdateArena&, const UpdateBuffers&,

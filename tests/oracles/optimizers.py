@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Weights after 20 updates by PyTorch's optimizers, and by Lion, LAMB and Muon as their papers have them, in float64.
+"""Weights after 20 updates by PyTorch's optimizers, and by Lion, LAMB, Muon and Adan as their papers have them, in float64.
 
 Writes tests/engine/optimizers/optimizer_oracles.h:  python3 tests/oracles/optimizers.py > tests/engine/optimizers/optimizer_oracles.h
 Needs torch from PyPI. Start values and gradients come from a hash of their index, which the test repeats.

@@ -89,7 +89,7 @@ class TestArena {
     values[span].frozen = 1;
     spans_.upload(values);
   }
-  /// Of all spans that are not frozen at first.
+  /// Chunks of all spans that are not frozen at first.
   const std::vector<kernels::SpanChunk>& chunks() const { return chunk_list_; }
 
   void begin(const kernels::PartialSums& partial = {}) {
