@@ -46,7 +46,6 @@ std::vector<Index> sorted_by_key(std::size_t count, Key key) {
 /// Calls visit(i, j), until it says false, for each pair of buffers alive together.
 template <typename Visit>
 void each_pair(const Problem& problem, Visit visit) {
-  const auto at = [](Index index) { return static_cast<std::size_t>(index); };
   std::vector<Index> live;
   for (const Index b : sorted_by_key(problem.count(), [&](std::size_t i) { return problem.lower[i]; })) {
     std::erase_if(live, [&](Index other) { return problem.upper[at(other)] <= problem.lower[at(b)]; });

@@ -43,7 +43,7 @@ std::vector<Section> part_at_gaps(std::span<const PlannerBuffer> buffers) {
   std::int64_t end = 0;
   for (const planner::Index index :
        planner::sorted_by_key(buffers.size(), [&](std::size_t i) { return buffers[i].lower; })) {
-    const auto i = static_cast<std::size_t>(index);
+    const std::size_t i = planner::at(index);
     if (buffers[i].size == 0) continue;
     if (sections.empty() || buffers[i].lower >= end) {
       sections.emplace_back();
