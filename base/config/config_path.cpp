@@ -2,7 +2,6 @@
 #include "bantam/base/config/config_path.h"
 
 #include <algorithm>
-#include <cctype>
 #include <cerrno>
 #include <cstdlib>
 #include <system_error>

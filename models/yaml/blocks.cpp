@@ -23,9 +23,7 @@ bool is_one_of(const std::string& name, std::span<const std::string_view> words)
 }
 
 bool is_name(const std::string& text) {
-  const auto letter = [](char c) { return std::isalpha(static_cast<unsigned char>(c)) != 0 || c == '_'; };
-  const auto allowed = [&](char c) { return letter(c) || std::isdigit(static_cast<unsigned char>(c)) != 0; };
-  return !text.empty() && letter(text.front()) && std::ranges::all_of(text, allowed);
+  return !text.empty() && begins_name(text.front()) && std::ranges::all_of(text, continues_name);
 }
 
 void check_parameter_name(const std::string& name, const ConfigNode& at) {
