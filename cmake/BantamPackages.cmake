@@ -14,14 +14,11 @@ function(bantam_link_archives target)
   endif()
   set(_paths "")
   foreach(_archive ${ARGN})
-    if(IS_ABSOLUTE ${_archive})
-      set(_path ${_archive})
-    else()  # the compiler knows its own folder and the system's; of what it does not find it returns the name
-      execute_process(COMMAND ${CMAKE_CXX_COMPILER} -print-file-name=${_archive} OUTPUT_VARIABLE _path OUTPUT_STRIP_TRAILING_WHITESPACE)
-      if(NOT IS_ABSOLUTE "${_path}")
-        message(FATAL_ERROR "BANTAM_STATIC_DEPENDENCIES=ON: no archive ${_archive}, which ${target} needs "
-                            "(scripts/dist.sh names Debian's packages)")
-      endif()
+    # The compiler knows its own folder and the system's; it returns the name alone of an archive that it does not find.
+    execute_process(COMMAND ${CMAKE_CXX_COMPILER} -print-file-name=${_archive} OUTPUT_VARIABLE _path OUTPUT_STRIP_TRAILING_WHITESPACE)
+    if(NOT IS_ABSOLUTE "${_path}")
+      message(FATAL_ERROR "BANTAM_STATIC_DEPENDENCIES=ON: no archive ${_archive}, which ${target} needs "
+                          "(scripts/dist.sh names Debian's packages)")
     endif()
     get_filename_component(_path ${_path} REALPATH)
     list(APPEND _paths ${_path})
