@@ -82,8 +82,7 @@ bool RegionSupply::grow(std::size_t bytes, FreeState, bool& source_refused) {
 
 bool RegionSupply::reserve(std::uint64_t bytes) {
   if (bytes > room()) return false;
-  const std::size_t size =
-      (static_cast<std::size_t>(bytes) + BfcAllocator::kGranule - 1) / BfcAllocator::kGranule * BfcAllocator::kGranule;
+  const std::size_t size = floor_granule(bytes + BfcAllocator::kGranule - 1);
   bool source_refused = false;
   return add_region(size, size, source_refused);
 }
