@@ -2,8 +2,6 @@
 // deviation. Then which layers become it.
 #include "bantam/kernels/pool/norm_pool.h"
 
-#include <string>
-
 #include "bantam/base/error.h"
 #include "bantam/engine/autograd/gradient_target.h"
 #include "bantam/engine/autograd/saved_tensor.h"
