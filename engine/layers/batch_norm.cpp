@@ -119,16 +119,15 @@ LayerPtr read_batch_norm(ConfigMap& options) {
       "batch_norm: {momentum: 0.9, activation: relu}");
   BatchNormOptions norm;
   norm.rate = read_running_rate(options);
-  // Smaller ones would be lost beside any variance, and the smallest are 0 in float32.
   norm.epsilon = static_cast<float>(
       options.number({"epsilon", "Added to the variance, against division by 0. Keras' default; PyTorch has 1e-5."},
-                     {.min = 1e-12, .max = 1}, 1e-3));
+                     kNormEpsilon, 1e-3));
   norm.unbiased = options.boolean(
       {"unbiased",
        "true: the running variance is that of a sample (n - 1), as PyTorch and Keras' fused kernel have it. false: n."},
       true);
-  norm.scale = options.boolean({"scale", "Whether a trained factor a channel is there (γ)."}, true);
-  norm.shift = options.boolean({"shift", "Whether a trained value a channel is added (β)."}, true);
+  norm.scale = options.boolean(kNormScale, true);
+  norm.shift = options.boolean(kNormShift, true);
   norm.activation = read_activation(options);
   return batch_norm(norm);
 }

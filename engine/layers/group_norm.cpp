@@ -75,13 +75,7 @@ namespace layers {
 namespace {
 
 float read_epsilon(ConfigMap& options, const ConfigKey& key, double otherwise) {
-  return static_cast<float>(options.number(key, {.min = 1e-12, .max = 1}, otherwise));
-}
-bool read_scale(ConfigMap& options) {
-  return options.boolean({"scale", "Whether a trained factor a channel is there (γ)."}, true);
-}
-bool read_shift(ConfigMap& options) {
-  return options.boolean({"shift", "Whether a trained value a channel is added (β)."}, true);
+  return static_cast<float>(options.number(key, kNormEpsilon, otherwise));
 }
 
 /// Reads the options that group_norm and instance_norm share.
@@ -90,8 +84,8 @@ GroupNormOptions read_sample_norm(ConfigMap& options) {
   norm.epsilon = read_epsilon(
       options, {"epsilon", "Added to the variance, against division by 0. PyTorch's default; Keras has 1e-3.", "1e-3"},
       1e-5);
-  norm.scale = read_scale(options);
-  norm.shift = read_shift(options);
+  norm.scale = options.boolean(kNormScale, true);
+  norm.shift = options.boolean(kNormShift, true);
   norm.activation = read_activation(options);
   return norm;
 }
@@ -110,8 +104,8 @@ LayerPtr read_layer_norm(ConfigMap& options) {
                                "Keras 1e-3.",
                                "1e-5"},
                               1e-6);
-  norm.scale = read_scale(options);
-  norm.shift = read_shift(options);
+  norm.scale = options.boolean(kNormScale, true);
+  norm.shift = options.boolean(kNormShift, true);
   return layer_norm(norm);
 }
 

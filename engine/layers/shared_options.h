@@ -24,6 +24,11 @@ inline const ConfigKey kGroups{
 inline const ConfigKey kBias{"bias",
                              "Whether a value a channel is added. A batch norm that follows makes it useless: false "
                              "saves it."};
+/// Keys of all norms.
+inline const ConfigKey kNormScale{"scale", "Whether a trained factor a channel is there (γ)."};
+inline const ConfigKey kNormShift{"shift", "Whether a trained value a channel is added (β)."};
+/// Smaller epsilons would be lost beside any variance, and the smallest are 0 in float32.
+inline constexpr NumberRange kNormEpsilon{.min = 1e-12, .max = 1};
 
 /// One integer for both or [height, width]: required, or with a default.
 Extent2d read_extent(ConfigMap& options, ConfigKey key);
