@@ -1,4 +1,4 @@
-// Which convolutions compute the statistics of the norm after them.
+// Choice of the convolutions that compute the statistics of the norm after them.
 #include "bantam/engine/fusion/fusion.h"
 #include "bantam/engine/fusion/match.h"
 #include "bantam/engine/ops/conv2d.h"

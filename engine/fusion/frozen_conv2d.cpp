@@ -12,7 +12,7 @@
 namespace bantam::fusion {
 namespace {
 
-/// Where the kernel that computes the convolution applies bias and activation as it stores.
+/// Matches where the kernel that computes the convolution applies bias and activation as it stores.
 NodeId match(const Graph& graph, NodeId first, const FusionTarget& target) {
   if (target.without_gradient == nullptr || !(*target.without_gradient)[static_cast<std::size_t>(first)]) return 0;
   const auto* conv = options_at<Conv2dOptions>(graph, first);
@@ -23,7 +23,7 @@ NodeId match(const Graph& graph, NodeId first, const FusionTarget& target) {
   return kernels::conv2d_applies_epilogue(shape, target.compute, target.device) ? first : 0;
 }
 
-/// The op of inference. Where somebody wants a gradient all the same, of the model's input, the ops that record one.
+/// Runs the op of inference; where the model's input wants a gradient all the same, the ops that record one.
 class BoundFrozenConv2d : public BoundLayer {
  public:
   BoundFrozenConv2d(const Conv2dOptions& options, Parameter& weight, Parameter* bias)

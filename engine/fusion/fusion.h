@@ -57,7 +57,7 @@ struct FusionPattern {
   /// The nodes after the first may also read values from before the chain. The op's inputs are those of the first node,
   /// then these.
   bool reads_outside = false;
-  /// Which programs it is searched for.
+  /// Programs that it is searched for.
   Use use = Use::always;
 
   bool is_for(const FusionTarget& target) const {
@@ -71,10 +71,10 @@ std::span<const FusionPattern* const> fusion_patterns();
 /// The fusions of a graph, in its order; none overlap. A pure function of its arguments.
 std::vector<Fusion> find_fusions(const Graph& graph, const FusionTarget& target);
 
-/// No chain of its own: the batch norm whose batch statistics the convolution `node` computes as it writes its output
-/// (NodePlan::statistics_for); 0 where there is none. On CUDA, of convolutions without bias and activation whose only
-/// reader is a batch norm, where the kernel can (kernels/conv/conv2d_statistics.h). Each of the two may run
-/// alone, within another fusion, deferred or recomputed, with the same bits.
+/// Returns the batch norm whose batch statistics the convolution `node` computes as it writes its output
+/// (NodePlan::statistics_for); 0 where there is none. It exists on CUDA, for convolutions without bias and activation
+/// whose only reader is a batch norm, where the kernel can (kernels/conv/conv2d_statistics.h). The two are no chain:
+/// each may run alone, within another fusion, deferred or recomputed, with the same bits.
 NodeId norm_after_conv(const Graph& graph, NodeId node, const FusionTarget& target);
 
 }  // namespace bantam

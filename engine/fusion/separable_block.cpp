@@ -207,7 +207,7 @@ NodeId match_plain(const Graph& graph, NodeId first, const FusionTarget& target)
 
 /// separable_conv2d 3x3 with ReLU or no activation, then max_pool 2x2.
 extern const FusionPattern kSeparableBlockPooled{.name = "separable_block_pooled", .match = match_pooled, .bind = bind};
-/// The same without pooling.
+/// separable_conv2d 3x3 with ReLU or no activation.
 extern const FusionPattern kSeparableBlock{.name = "separable_block", .match = match_plain, .bind = bind};
 
 }  // namespace bantam::fusion

@@ -223,7 +223,7 @@ LayerPtr multiply();
 /// Sum of two or more inputs of one shape, then the activation: the end of a residual block.
 LayerPtr add(ActivationOptions activation = {});
 
-/// By kind: reads a layer's options and returns the layer. Throws ConfigError at the option's position. The built-in
+/// Readers of layers by kind, from options to the layer. Each throws ConfigError at the option's position. The built-in
 /// ones are those above; a program adds its own before it reads its first model (models::read_model). `name`, `inputs`,
 /// `repeat` and `when`, which every layer of a list may have, are read before the reader is called: its options are the
 /// others. `residual`, `block` and the names of a model's `blocks:` stand in the same lists but are not kinds.

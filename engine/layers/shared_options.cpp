@@ -1,4 +1,4 @@
-// Each option with an error at the value's own place in the file.
+// Each option is read with errors at the value's own place in the file.
 #include "bantam/engine/layers/shared_options.h"
 
 #include <fmt/format.h>

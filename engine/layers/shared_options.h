@@ -57,7 +57,7 @@ ops::PaddingMode read_padding_mode(ConfigMap& options, std::string_view key);
 
 /// `activation: relu` or `activation: {leaky_relu: {slope: 0.2}}`; none where it is missing.
 ActivationOptions read_activation(ConfigMap& options);
-/// The same under another key, or with another default.
+/// Reads an activation under another key, or with another default.
 ActivationOptions read_activation(ConfigMap& options, const ConfigKey& key, std::string_view otherwise);
 
 /// Reads the layer that is one activation.

@@ -22,7 +22,7 @@ struct Cut {
       const Tensor flat = ops::reshape(context.inner(), x, {rows, extent * inner});
       return ops::channel_slice(context, flat, start * inner, (start + count) * inner);
     }
-    // As an image, whose height is cut and filled up to whole steps, of each of which the first position is kept.
+    // x is an image whose height padding cuts and fills up to whole steps. The first position of each is kept.
     const Padding whole{PaddingKind::explicit_, -start, start + count * step - extent, 0, 0};
     Tensor y = ops::reshape(context.inner(), x, {rows, extent, 1, inner});
     y = ops::pad2d(context.inner(), y, whole);

@@ -32,7 +32,7 @@ std::unique_ptr<DeviceLibraries> make_device_libraries(Device device);
   }                                       \
   BANTAM_DECLARE_CPU_KERNEL(Type, name)
 
-/// The same for a kernel that only the CPU has.
+/// Declares a kernel that only the CPU has, and its twin.
 #define BANTAM_DECLARE_CPU_KERNEL(Type, name) \
   namespace cpu {                             \
   Type name;                                  \
@@ -68,6 +68,6 @@ std::unique_ptr<DeviceLibraries> make_device_libraries(Device device);
   BANTAM_DISPATCH(exec, name, throw ::bantam::DeviceError("this build of Bantam has no CUDA backend"), __VA_ARGS__)
 #endif
 
-/// The same for a kernel that only the CPU has.
+/// Calls a kernel that only the CPU has, as BANTAM_KERNEL; on CUDA throws DeviceError.
 #define BANTAM_CPU_KERNEL(exec, name, ...) \
   BANTAM_DISPATCH(exec, name, throw ::bantam::DeviceError(#name " runs on the CPU alone"), __VA_ARGS__)

@@ -67,7 +67,7 @@ LayerValue write_depth_to_space(GraphWriter& writer, const LayerInputs& layer) {
                               {{"blocksize", options.block}, {"mode", mode}})};
 }
 
-/// In the order that is there: the channels' axis is 1, or the last one.
+/// Keeps the order that is there: the channels' axis is 1, or the last one.
 LayerValue write_channel_slice(GraphWriter& writer, const LayerInputs& layer) {
   const auto& options = layer.options<ChannelSliceOptions>();
   LayerValue& x = layer.value();
@@ -79,7 +79,7 @@ LayerValue write_channel_slice(GraphWriter& writer, const LayerInputs& layer) {
   return y;
 }
 
-/// In the order that is there: (C, H, W) or ours.
+/// Keeps the order that is there: (C, H, W) or ours.
 LayerValue write_slice(GraphWriter& writer, const LayerInputs& layer) {
   const auto& [axis, start, stop, step] = layer.options<SliceOptions>();
   LayerValue& x = layer.value();
@@ -93,7 +93,7 @@ LayerValue write_slice(GraphWriter& writer, const LayerInputs& layer) {
   return y;
 }
 
-/// In the order that is there: the channels' axis is cut in two, which change places.
+/// Keeps the order that is there: the channels' axis is cut in two, which change places.
 LayerValue write_channel_shuffle(GraphWriter& writer, const LayerInputs& layer) {
   const std::int64_t groups = layer.options<ChannelShuffleOptions>().groups;
   LayerValue& x = layer.value();
