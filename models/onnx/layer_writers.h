@@ -38,7 +38,7 @@ LayerWriters convolution_writers();  ///< conv2d, depthwise, separable and trans
 LayerWriters pool_writers();
 LayerWriters norm_writers();
 LayerWriters elementwise_writers();  ///< activation, softmax, prelu, layer_scale, and what inference passes on
-LayerWriters image_writers();        ///< upsample, zero_padding, crop, depth_to_space, channel_slice, channel_shuffle
+LayerWriters image_writers();        ///< upsample, zero_padding, crop, depth_to_space, slices, channel_shuffle
 LayerWriters join_writers();         ///< add, average, multiply, concat, squeeze_excite
 LayerWriters view_writers();         ///< flatten, reshape
 

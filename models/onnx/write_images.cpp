@@ -67,50 +67,53 @@ LayerValue write_depth_to_space(GraphWriter& writer, const LayerInputs& layer) {
                               {{"blocksize", options.block}, {"mode", mode}})};
 }
 
-/// Keeps the order that is there: the channels' axis is 1, or the last one.
+/// Writes a layer in the order that is there: (C, H, W), which is `first` for `write`, or ours.
+template <class Write>
+LayerValue in_its_order(GraphWriter& writer, const LayerInputs& layer, const Write& write) {
+  LayerValue& x = layer.value();
+  const bool first = x.order() == Order::channels_first && x.shape.rank() == 3;
+  const std::string input = first ? x.first : writer.channels_last(x);
+  LayerValue y{.shape = layer.output};
+  (first ? y.first : y.last) = write(input, first);
+  return y;
+}
+
+/// The channels' axis is 1, or the last one.
 LayerValue write_channel_slice(GraphWriter& writer, const LayerInputs& layer) {
   const auto& options = layer.options<ChannelSliceOptions>();
-  LayerValue& x = layer.value();
-  const bool first = x.order() == Order::channels_first && x.shape.rank() == 3;
-  const std::string input = first ? x.first : writer.channels_last(x);
-  const std::int64_t axis = first ? 1 : x.shape.rank();
-  LayerValue y{.shape = layer.output};
-  (first ? y.first : y.last) = slice(writer, input, axis, options.begin, options.begin + layer.output[-1]);
-  return y;
+  return in_its_order(writer, layer, [&](const std::string& x, bool first) {
+    const std::int64_t axis = first ? 1 : layer.value().shape.rank();
+    return slice(writer, x, axis, options.begin, options.begin + layer.output[-1]);
+  });
 }
 
-/// Keeps the order that is there: (C, H, W) or ours.
 LayerValue write_slice(GraphWriter& writer, const LayerInputs& layer) {
-  const auto& [axis, start, stop, step] = layer.options<SliceOptions>();
-  LayerValue& x = layer.value();
-  const int rank = x.shape.rank(), own = axis < 0 ? axis + rank : axis;
-  const bool first = x.order() == Order::channels_first && rank == 3;
-  const std::string input = first ? x.first : writer.channels_last(x);
-  LayerValue y{.shape = layer.output};
-  (first ? y.first : y.last) = writer.add(
-      "Slice", {input, writer.integers("starts", {start}), writer.integers("ends", {stop.value_or(x.shape[own])}),
-                writer.integers("axes", {first ? (own + 1) % 3 + 1 : own + 1}), writer.integers("steps", {step})});
-  return y;
+  const auto& options = layer.options<SliceOptions>();
+  const Shape& shape = layer.value().shape;
+  const int axis = options.axis < 0 ? options.axis + shape.rank() : options.axis;
+  return in_its_order(writer, layer, [&](const std::string& x, bool first) {
+    return writer.add(
+        "Slice",
+        {x, writer.integers("starts", {options.start}), writer.integers("ends", {options.stop.value_or(shape[axis])}),
+         writer.integers("axes", {first ? (axis + 1) % 3 + 1 : axis + 1}), writer.integers("steps", {options.step})});
+  });
 }
 
-/// Keeps the order that is there: the channels' axis is cut in two, which change places.
+/// The channels' axis is cut in two, which change places.
 LayerValue write_channel_shuffle(GraphWriter& writer, const LayerInputs& layer) {
   const std::int64_t groups = layer.options<ChannelShuffleOptions>().groups;
-  LayerValue& x = layer.value();
-  const bool first = x.order() == Order::channels_first && x.shape.rank() == 3;
-  const std::string input = first ? x.first : writer.channels_last(x);
-  const Shape& shape = x.shape;
-  const std::vector<std::int64_t> whole = batched(0, first ? Shape{shape[2], shape[0], shape[1]} : shape);
-  const std::size_t axis = first ? 1 : whole.size() - 1;
-  std::vector<std::int64_t> grouped = whole, perm(whole.size() + 1);
-  grouped[axis] /= groups;
-  grouped.insert(grouped.begin() + static_cast<std::ptrdiff_t>(axis), groups);
-  std::iota(perm.begin(), perm.end(), std::int64_t{0});
-  std::swap(perm[axis], perm[axis + 1]);
-  const std::string shuffled = writer.add("Transpose", {writer.reshape(input, grouped)}, {{"perm", perm}});
-  LayerValue y{.shape = layer.output};
-  (first ? y.first : y.last) = writer.reshape(shuffled, whole);
-  return y;
+  const Shape& shape = layer.value().shape;
+  return in_its_order(writer, layer, [&](const std::string& x, bool first) {
+    const std::vector<std::int64_t> whole = batched(0, first ? Shape{shape[2], shape[0], shape[1]} : shape);
+    const std::size_t axis = first ? 1 : whole.size() - 1;
+    std::vector<std::int64_t> grouped = whole, perm(whole.size() + 1);
+    grouped[axis] /= groups;
+    grouped.insert(grouped.begin() + static_cast<std::ptrdiff_t>(axis), groups);
+    std::iota(perm.begin(), perm.end(), std::int64_t{0});
+    std::swap(perm[axis], perm[axis + 1]);
+    const std::string shuffled = writer.add("Transpose", {writer.reshape(x, grouped)}, {{"perm", perm}});
+    return writer.reshape(shuffled, whole);
+  });
 }
 
 }  // namespace
