@@ -89,7 +89,7 @@ PoolBytes pool_bytes(const RunConfig& config, const DecisionFacts& facts) {
 
 bool has_open_budget(const RunConfig& config, const DecisionFacts&) { return says_auto(config, "memory.budget"); }
 
-/// In whole MiB, which people can read.
+/// Decides a budget of whole MiB, which people can read.
 DocumentLines decide_budget(RunConfig& config, DecisionFacts& facts) {
   constexpr std::uint64_t kMiB = 1u << 20;
   const PoolBytes pool = pool_bytes(config, facts);
