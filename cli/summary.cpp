@@ -159,7 +159,7 @@ void print_table(const RunConfig& config, const StepCase& options, const ModelSu
       print_out("  {:<11}{:>10}\n", to_string(category), format_byte_size(summary.step.by_category_at_peak[category]));
 }
 
-/// As given, or the configuration's, decided where it is `auto`; 1 without data.
+/// The batch size that was given, or the configuration's, decided where it is `auto`; 1 without data.
 std::int64_t batch_of(const RunConfig& config, std::int64_t given) {
   if (given > 0 || !config.data) return std::max<std::int64_t>(given, 1);
   run::DecisionLog log;

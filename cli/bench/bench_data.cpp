@@ -93,7 +93,7 @@ std::string text_of(const RunConfig& config, const run::LoaderMeasurement& measu
   return text + decoder_text(measured);
 }
 
-/// As `train` decides it, but for the flags.
+/// The configuration as `train` decides it, but for the flags.
 RunConfig decided_config(const BenchDataOptions& options) {
   RunConfig config = read_config(options.common);
   run::require_device(config);

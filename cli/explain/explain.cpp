@@ -22,6 +22,7 @@
 #include "bantam/cli/print/step_json.h"
 #include "bantam/cli/print/terminal.h"
 #include "bantam/cli/profile/step_profile_report.h"
+#include "bantam/run/fit/fitting.h"
 #include "bantam/run/plan.h"
 
 namespace bantam::cli {

@@ -70,7 +70,7 @@ std::string text_of(const RunConfig& config, const run::RangeTest& test) {
   return text + fmt::format("a tenth of the rate at the minimum: {:.2g}\n", *test.tenth_of_minimum);
 }
 
-/// As `train` decides it, but for words on what was decided.
+/// The configuration as `train` decides it; what was decided is not reported.
 RunConfig decided_config(const CommonOptions& options) {
   const RunConfig config = read_config(options);
   run::require_device(config);

@@ -27,6 +27,7 @@
 #include "bantam/cli/print/step_json.h"
 #include "bantam/engine/plan/step_cost.h"
 #include "bantam/engine/plan/step_plan.h"
+#include "bantam/run/fit/fitting.h"
 #include "bantam/run/weights/initial_weights.h"
 
 namespace bantam::cli {

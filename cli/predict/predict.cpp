@@ -70,7 +70,7 @@ PredictionFormat format_of(const PredictFlags& flags, bool out_is_folder) {
   return PredictionFormat::text;
 }
 
-/// Where lines go: standard output, or a file that appears line by line. The contents of before stay until `begin`.
+/// The output for lines: standard output, or a file that grows line by line and keeps its old contents until `begin`.
 class Lines {
  public:
   explicit Lines(const std::string& path) : path_(path) {}

@@ -117,11 +117,11 @@ class Progress {
 
   /// Draws at most 10 times a second (bar), or a line at most every 5 seconds (plain); json writes every call.
   void update(const ProgressState& state);
-  /// As `update`, while an epoch is evaluated.
+  /// Shows the progress of an evaluation, as `update` does.
   void evaluation(const EvaluationState& state);
-  /// As `update`, before training; plain lines only where it lasts longer than 5 seconds. json: likewise.
+  /// Shows the reading of data before training; plain lines and JSON only where it lasts longer than 5 seconds.
   void reading(const ReadingState& state);
-  /// As `update`.
+  /// Shows the progress of other work, as `update` does.
   void work(const WorkState& state);
   /// A line of its own for the epoch.
   void epoch_end(const EpochSummary& epoch);

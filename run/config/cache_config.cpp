@@ -25,8 +25,8 @@ std::uint64_t free_host_bytes(const MemoryConfig& memory, Device device, const R
   return most / 4 * kQuarters;
 }
 
-/// For a cache that the configuration does not ask for: a quarter of what is free on the current folder's disk, below
-/// which a run's folder lies by default.
+/// A quarter of the bytes that are free on the current folder's disk, below which a run's folder lies by default: the
+/// most for a cache that the configuration does not ask for.
 std::uint64_t free_disk_share() {
   std::error_code error;
   const std::filesystem::space_info space = std::filesystem::space(".", error);

@@ -82,14 +82,14 @@ struct PoolBytes {
 };
 PoolBytes pool_bytes(const RunConfig& config, const DecisionFacts& facts) {
   if (const std::uint64_t named = facts.fit.chosen_pool(); named > 0) return {.bytes = named, .named = true};
-  const bool here = config.device.is_cpu() || config.device.index < cuda_device_count();
-  if ((facts.target.machine && here) || facts.fit.pool == 0) return {.bytes = free_pool_bytes(config), .free = true};
+  if ((facts.target.machine && is_here(config.device)) || facts.fit.pool == 0)
+    return {.bytes = free_pool_bytes(config), .free = true};
   return {.bytes = facts.fit.pool};
 }
 
 bool has_open_budget(const RunConfig& config, const DecisionFacts&) { return says_auto(config, "memory.budget"); }
 
-/// In whole MiB, which people can read.
+/// Decides a budget of whole MiB, which people can read.
 DocumentLines decide_budget(RunConfig& config, DecisionFacts& facts) {
   constexpr std::uint64_t kMiB = 1u << 20;
   const PoolBytes pool = pool_bytes(config, facts);

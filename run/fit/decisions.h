@@ -49,7 +49,7 @@ struct Decision {
   DocumentLines (*decide)(RunConfig& config, DecisionFacts& facts);
 };
 
-/// All of them, in the order in which they depend on each other.
+/// All rows, in the order in which they depend on each other.
 std::span<const Decision> decisions();
 
 /// The configuration with the open values of these scopes decided for the target: in its fields, and in its document,
@@ -59,8 +59,8 @@ std::span<const Decision> decisions();
 RunConfig decide(RunConfig config, const PlanTarget& target, unsigned scopes, DecisionLog& log,
                  const RankCount& ranks = {});
 
-/// As `decide`, of what a step needs, for plans and benches of steps with these batch sizes; with none, that of the
-/// configuration is decided, too.
+/// Decides what a step needs (for_step), for plans and benches of steps with these batch sizes; with none, that of the
+/// configuration is decided, too. Throws as `decide`, and as require_model_fits.
 RunConfig decide_step(RunConfig config, const PlanTarget& target, std::span<const std::int64_t> batches,
                       DecisionLog& log);
 

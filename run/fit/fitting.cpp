@@ -22,8 +22,6 @@ namespace {
 constexpr double kShareOfFreeHost = 0.8;  // the rest is the system's
 constexpr double kSmallGain = 0.05;       // of images/s: not worth a larger batch
 
-bool is_here(Device device) { return device.kind == DeviceKind::cpu || device.index < cuda_device_count(); }
-
 /// All that the run's device, or the one that it is a share of, has; 0: not known.
 std::uint64_t device_bytes(const PlanTarget& target) {
   const Device whole = target.device.whole();

@@ -5,7 +5,6 @@
 #include <cstdint>
 #include <string>
 
-#include "bantam/run/fit/fitting.h"
 #include "bantam/run/fit/plan_target.h"
 
 namespace bantam::run {

@@ -13,6 +13,8 @@ constexpr std::uint64_t kPage = 2u << 20;  // the driver's: pools are counted in
 
 }  // namespace
 
+bool is_here(Device device) { return device.kind == DeviceKind::cpu || device.index < cuda_device_count(); }
+
 PlanTarget plan_target(const RunConfig& config, const std::optional<DeviceProfile>& named) {
   const bool counts = config.device.kind == DeviceKind::cuda && !config.device.is_logical();
   const bool host = config.device.whole() == Device::cpu() && !config.device.is_logical();
@@ -26,9 +28,8 @@ PlanTarget plan_target(const RunConfig& config, const std::optional<DeviceProfil
 PlanTarget measured_target(const RunConfig& config) {
   PlanTarget target = plan_target(config, std::nullopt);
   const std::string name = to_string(config.device);
-  const bool here = config.device.is_cuda() && config.device.index < cuda_device_count();
   const bool bounded = config.memory.limits.contains(name) || config.memory.logical.contains(name);
-  if (!target.counts || !here || !bounded) return target;
+  if (!target.counts || !is_here(config.device) || !bounded) return target;
   try {
     // Any limit has the Runtime load each library before the pool; this one refuses nothing.
     Runtime runtime({.threads = 1, .limits = {{name, std::uint64_t{1} << 60}}});

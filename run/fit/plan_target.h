@@ -24,6 +24,9 @@ struct PlanTarget {
   std::uint64_t memory = 0;  ///< bytes to fit into, where they were asked for; 0: what the configuration says
 };
 
+/// Whether the device, or the one that it is a share of, is in this machine.
+bool is_here(Device device);
+
 /// `named`, or the profile of the configuration's device.
 PlanTarget plan_target(const RunConfig& config, const std::optional<DeviceProfile>& named);
 /// The same with the overhead that a Runtime of this process has on the device before its first kernel, where the

@@ -136,8 +136,7 @@ MemoryProfile profile_steps(const RunConfig& config, const StepCase& row, const 
   const MemoryStats& stats = profile.report.stats;
   profile.headline = profile_headline(stats.peak_bytes, stats.by_category_at_peak, plan_changes(config, row));
   profile.limit_bytes = stats.limit_bytes;
-  const bool here = config.device.is_cpu() || config.device.index < cuda_device_count();
-  if (here) profile.device_bytes = device_info(config.device).total_bytes;
+  if (is_here(config.device)) profile.device_bytes = device_info(config.device).total_bytes;
   return profile;
 }
 

@@ -43,9 +43,9 @@ class SweepObserver {
 };
 
 struct SweepOptions {
-  int threads = 0;                        ///< as TrainOptions
+  int threads = 0;                        ///< see TrainOptions
   std::function<bool()> stop = {};        ///< asked between batches and runs; true: the sweep stops there, saved
-  std::function<bool()> stop_start = {};  ///< as RunHooks
+  std::function<bool()> stop_start = {};  ///< see RunHooks
   std::string command = {};               ///< for the runs' run.json
   SweepObserver* observer = nullptr;      ///< may be null
 };

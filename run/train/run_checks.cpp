@@ -70,11 +70,11 @@ void require_free_host_bytes(const RunConfig& config, const RunPlan& plan, std::
 RunFindings check_run(const RunConfig& config) {
   RunFindings findings;
   std::optional<RunConfig> decided;
-  const bool is_here = !config.device.is_cuda() || config.device.index < cuda_device_count();
-  if (!is_here)
+  const bool here = is_here(config.device);
+  if (!here)
     findings.warnings.push_back(fmt::format(
         "device {} is not on this machine: whether its memory suffices was not checked", to_string(config.device)));
-  if (is_here)
+  if (here)
     attempt(findings, [&] {
       DecisionLog log;
       decided = decide(config, measured_target(config), for_step | for_run | for_rank, log);
@@ -82,7 +82,7 @@ RunFindings check_run(const RunConfig& config) {
     });
   for (std::string& warning : run_warnings(decided.value_or(config))) findings.warnings.push_back(std::move(warning));
   // The file of model.weights may be what has failed already.
-  if (decided || !is_here || !config.model.weights)
+  if (decided || !here || !config.model.weights)
     attempt(findings, [&] { check_weights(decided.value_or(config), findings); });
   if (decided) attempt(findings, [&] { check_room(*decided, findings); });
   check_files(config, findings.warnings);

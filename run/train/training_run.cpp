@@ -162,7 +162,7 @@ TrainingRun::TrainingRun(const RunConfig& config, int threads, const RunPlace& p
   share_state();
 }
 
-/// As a checkpoint has it, or as a new run begins; of other ranks nothing but its entries counts.
+/// Makes the state of a checkpoint or of a new run; on ranks other than 0 nothing but its entries counts.
 void TrainingRun::make_initial_state(const Resume* resume) {
   session_.model().register_state(state_);
   session_.optimizer().register_state(state_);
@@ -476,8 +476,8 @@ void TrainingRun::warm_up(std::int64_t batch) {
     (void)warm_up_what_fits(session_.step(), batch, accumulates);
 }
 
-/// Over the run as it was configured at its beginning, wherever and for however long it was resumed. Where that is only
-/// known now, what evaluations have moved so far stays.
+/// Makes the schedules of the run as it was configured at its beginning, wherever and for however long it was resumed.
+/// Where that is only known now, what evaluations have moved so far stays.
 void TrainingRun::make_schedules() {
   UpdateSchedules made = schedules_of(config_.train.optimizer,
                                       {.updates = updates_of_schedules(), .updates_per_epoch = updates_per_epoch()});
@@ -544,8 +544,8 @@ void TrainingRun::add_own(Trainer& trainer, std::unique_ptr<Callback> callback) 
   trainer.add(*own_.emplace_back(std::move(callback)));
 }
 
-/// Those that the configuration names. The comparison comes last, since it may throw: the callbacks before it then have
-/// all of the epoch: their record is then complete.
+/// Adds the configuration's callbacks, and the comparison of the ranks last, since it may throw: the callbacks before
+/// it then have all of the epoch, and their records are complete.
 void TrainingRun::add_last(Trainer& trainer) {
   for (const CallbackMaker& make : config_.train.callbacks) add_own(trainer, make());
   constexpr double kSecondsBetween = 10;  // a GPU's epochs may be shorter than reading its state

@@ -40,8 +40,8 @@ struct Resume {
 struct RunPlace {
   const RunDirectory* directory = nullptr;  ///< null: of a rank other than 0, which writes nothing
   RunRanks ranks = {};
-  std::int64_t histogram_every =
-      0;                ///< ranks other than 0: updates between two histograms of rank 0, where launches end on all
+  /// On ranks other than 0: updates between two histograms of rank 0, where launches end on all ranks.
+  std::int64_t histogram_every = 0;
   DiskCheck disk = {};  ///< before anything is written
 };
 
@@ -63,7 +63,7 @@ class TrainingRun {
   /// `trained`, which may be empty, is called when all ranks have ended their last update, before rank 0 saves.
   TrainResult train(RunRecord record, std::function<bool()> stop, std::span<Callback* const> callbacks,
                     const std::function<void()>& trained = {});
-  /// The same on a rank without a folder: trains beside rank 0, and saves nothing.
+  /// Trains beside rank 0 on a rank without a folder, and saves nothing.
   TrainResult run_as_worker(std::function<bool()> stop);
 
   /// Removes what a run that was killed has done after the checkpoint that this one goes on from: later checkpoints,
