@@ -26,7 +26,7 @@ std::uint64_t bytes_there_were(const RunConfig& config, const OutOfMemory::Facts
 }
 
 std::uint64_t rounded_up(std::uint64_t bytes) {
-  return (bytes + BfcAllocator::kGranule - 1) / BfcAllocator::kGranule * BfcAllocator::kGranule;
+  return (bytes + BfcAllocator::kAllocationUnit - 1) / BfcAllocator::kAllocationUnit * BfcAllocator::kAllocationUnit;
 }
 
 /// Host memory of the images and targets of a split.

@@ -23,7 +23,7 @@ namespace {
 
 constexpr std::int64_t kRgbBytes = 3;
 /// Each picture begins at a multiple.
-constexpr std::size_t kAlign = MemoryBlock::kGranule;
+constexpr std::size_t kAlign = MemoryBlock::kAllocationUnit;
 /// Bytes for one batch's pixels, and for the gaps between its pictures.
 constexpr std::size_t kPictureBytes =
     static_cast<std::size_t>(GpuDecoder::kBatchPixels * kRgbBytes + GpuDecoder::kMostFiles * std::int64_t{kAlign});

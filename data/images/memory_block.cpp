@@ -8,7 +8,7 @@ namespace bantam {
 void* MemoryBlock::allocate(std::size_t bytes) {
   const std::lock_guard lock(guard_);
   if (bytes == 0 || bytes > bytes_) return nullptr;
-  const std::size_t rounded = (bytes + kGranule - 1) / kGranule * kGranule;
+  const std::size_t rounded = (bytes + kAllocationUnit - 1) / kAllocationUnit * kAllocationUnit;
   std::size_t begin = 0;
   for (const auto& [offset, size] : live_) {
     if (offset - begin >= rounded) break;

@@ -12,10 +12,10 @@ namespace bantam {
 /// the block. Memory that is freed is available at once: whoever frees it waits for work that uses it. Thread-safe.
 class MemoryBlock {
  public:
-  static constexpr std::size_t kGranule = 256;
+  static constexpr std::size_t kAllocationUnit = 256;
 
   MemoryBlock(void* address, std::size_t bytes)
-      : first_(static_cast<std::byte*>(address)), bytes_(bytes / kGranule * kGranule) {}
+      : first_(static_cast<std::byte*>(address)), bytes_(bytes / kAllocationUnit * kAllocationUnit) {}
 
   /// Null where there is no room, and for zero bytes.
   void* allocate(std::size_t bytes);

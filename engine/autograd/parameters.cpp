@@ -19,7 +19,7 @@ constexpr std::int64_t round_up(std::int64_t value, std::int64_t unit) { return 
 
 /// Elements of the parameter's span in every slot.
 std::int64_t span_elements(const Parameter& parameter) {
-  return round_up(std::max<std::int64_t>(parameter.shape().elements(), 1), kernels::kSpanGranule);
+  return round_up(std::max<std::int64_t>(parameter.shape().elements(), 1), kernels::kWeightBlockSize);
 }
 
 Tensor zero_slot(const Context& context, std::int64_t elements, DType dtype, Category category, const char* name) {
@@ -87,8 +87,8 @@ void ParameterArena::lay_out(Parameter& parameter) {
   slot_elements_ += span_elements(parameter);
   if (parameter.frozen()) return;
   trainable_elements_ = slot_elements_;
-  span_of_granule_.resize(static_cast<std::size_t>(slot_elements_ / kernels::kSpanGranule),
-                          static_cast<std::int32_t>(spans_.size()));
+  span_of_weight_block_.resize(static_cast<std::size_t>(slot_elements_ / kernels::kWeightBlockSize),
+                               static_cast<std::int32_t>(spans_.size()));
   spans_.push_back(&parameter);
 }
 
@@ -211,7 +211,7 @@ Buffer& BufferArena::declare(std::string name, Shape shape, float initial) {
   const bool taken = std::ranges::any_of(buffers_, [&](const Buffer& b) { return b.name == name; });
   if (taken) throw ConfigError(fmt::format("two buffers are named '{}'", name));
   Buffer& buffer = buffers_.emplace_back(Buffer{std::move(name), shape, initial, elements_});
-  elements_ += round_up(shape.elements(), kernels::kSpanGranule);
+  elements_ += round_up(shape.elements(), kernels::kWeightBlockSize);
   return buffer;
 }
 

@@ -197,9 +197,9 @@ class ParameterArena {
   void end_accumulation(const Context& context);
   /// Rewrites the compute slot from the master (after loading weights).
   void refresh_compute(const Context& context);
-  /// Index of the span that holds each granule of 128 trainable elements, in slot order, with the parameters' order of
-  /// `spans()`.
-  const std::vector<std::int32_t>& span_of_granule() const { return span_of_granule_; }
+  /// Index of the span that holds each weight block of 128 trainable elements, in slot order, with the parameters'
+  /// order of `spans()`.
+  const std::vector<std::int32_t>& span_of_weight_block() const { return span_of_weight_block_; }
   /// Parameters that are not frozen, in slot order (reverse forward order).
   const std::vector<Parameter*>& spans() const { return spans_; }
 
@@ -212,7 +212,7 @@ class ParameterArena {
 
   std::vector<ParameterGroup> groups_;
   std::vector<Parameter*> spans_;
-  std::vector<std::int32_t> span_of_granule_;
+  std::vector<std::int32_t> span_of_weight_block_;
   std::int64_t slot_elements_ = 0, trainable_elements_ = 0, first_master_ = 0;
   bool keeps_masters_ = true;
   DType compute_dtype_ = DType::float32;

@@ -11,7 +11,7 @@
 namespace bantam {
 namespace {
 
-std::int64_t first_granule(const Parameter& parameter) { return parameter.offset() / kernels::kSpanGranule; }
+std::int64_t first_weight_block(const Parameter& parameter) { return parameter.offset() / kernels::kWeightBlockSize; }
 
 }  // namespace
 
@@ -45,22 +45,22 @@ void PartialGradients::drop() {
 
 bool PartialGradients::accepts_narrow(const Context& context, const Tensor& weight) const {
   return context.device.kind == DeviceKind::cuda && weight.parameter() != nullptr && is_half(weight.dtype()) &&
-         weight.elements() > 0 && weight.elements() % kernels::kSpanGranule == 0 &&
+         weight.elements() > 0 && weight.elements() % kernels::kWeightBlockSize == 0 &&
          narrow_.count < kernels::NarrowGradients::kMost;
 }
 
 void PartialGradients::keep_narrow(const Context& context, const Parameter& parameter) {
   exec_ = context.exec;
-  const std::int64_t begin = first_granule(parameter),
-                     end = begin + parameter.shape().elements() / kernels::kSpanGranule;
+  const std::int64_t begin = first_weight_block(parameter),
+                     end = begin + parameter.shape().elements() / kernels::kWeightBlockSize;
   narrow_.add({static_cast<std::int32_t>(begin), static_cast<std::int32_t>(end)});
 }
 
 bool PartialGradients::holds_narrow(const Parameter& parameter) const {
-  return narrow_.contain(first_granule(parameter));
+  return narrow_.contain(first_weight_block(parameter));
 }
 
-void PartialGradients::forget_narrow(const Parameter& parameter) { narrow_.remove(first_granule(parameter)); }
+void PartialGradients::forget_narrow(const Parameter& parameter) { narrow_.remove(first_weight_block(parameter)); }
 
 void PartialGradients::widen(const Tensor& slot, DType dtype) {
   if (narrow_.count == 0) return;

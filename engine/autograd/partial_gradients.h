@@ -46,8 +46,8 @@ class PartialGradients {
   /// memory of their own, so they stay until something else is written there, also after the update. Reading gradients
   /// through the arena or a parameter widens them first, which changes no bit of what follows.
   ///
-  /// Whether the gradient of `weight` may stay narrow: a parameter's that fills its granules, in a half type; and there
-  /// is room.
+  /// Whether the gradient of `weight` may stay narrow: a parameter's that fills its weight blocks, in a half type; and
+  /// there is room.
   bool accepts_narrow(const Context& context, const Tensor& weight) const;
   /// A kernel has written the parameter's gradient narrow.
   void keep_narrow(const Context& context, const Parameter& parameter);

@@ -17,10 +17,10 @@ class SpanTable {
   SpanTable() = default;
   /// Cuts the spans whose `wanted` (in the order of ParameterArena::spans) is not 0. Allocates as `context` says.
   SpanTable(const Context& context, const ParameterArena& parameters, std::span<const std::uint8_t> wanted)
-      : list_(kernels::cut_spans(parameters.span_of_granule(), wanted)) {
+      : list_(kernels::cut_spans(parameters.span_of_weight_block(), wanted)) {
     if (list_.empty()) return;
     const auto count = static_cast<std::int64_t>(list_.size());
-    for (const kernels::SpanChunk& chunk : list_) granules_ += chunk.granules;
+    for (const kernels::SpanChunk& chunk : list_) weight_blocks_ += chunk.weight_blocks;
     table_ = context.upload_bytes({count * static_cast<std::int64_t>(sizeof(list_[0]))}, DType::uint8, list_.data(),
                                   Category::optimizer);
     sums_ =
@@ -32,14 +32,14 @@ class SpanTable {
     if (list_.empty()) return {};
     return {.list = table_.as<kernels::SpanChunk>(),
             .count = static_cast<std::int32_t>(list_.size()),
-            .granules = granules_,
+            .weight_blocks = weight_blocks_,
             .sums = sums_.as<double>()};
   }
   const std::vector<kernels::SpanChunk>& list() const { return list_; }
 
  private:
   std::vector<kernels::SpanChunk> list_;
-  std::int64_t granules_ = 0;
+  std::int64_t weight_blocks_ = 0;
   Tensor table_, sums_;
 };
 

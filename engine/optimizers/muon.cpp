@@ -34,7 +34,7 @@ kernels::MatmulShape step_shape(std::int64_t rows, std::int64_t columns) {
 
 /// Rounded up to what products of a batch begin at, in elements.
 std::int64_t aligned(std::int64_t elements) {
-  constexpr std::int64_t kStep = kernels::kSpanGranule;
+  constexpr std::int64_t kStep = kernels::kWeightBlockSize;
   return (elements + kStep - 1) / kStep * kStep;
 }
 
@@ -113,7 +113,7 @@ void Muon::add_matrix(const Parameter& parameter, std::size_t& chunk) {
   const std::int64_t rows = parameter.shape()[0], columns = parameter.shape().elements() / rows;
   std::int64_t elements = 0;
   for (std::int32_t i = 0; i < first.chunks; ++i, ++chunk)
-    elements += table_.list()[chunk].granules * kernels::kSpanGranule;
+    elements += table_.list()[chunk].weight_blocks * kernels::kWeightBlockSize;
   const std::int64_t most =
       is_half(dtype_) ? std::min<std::int64_t>(kernels::MuonMatrices::kMost, kMostElements / elements) : 1;
   const auto found = std::ranges::find_if(batches_, [&](const Batch& batch) {

@@ -71,9 +71,9 @@ Optimizer::Optimizer(Model& model, OptimizerOptions options) : model_(model), op
   const auto table = [&](const void* data, std::size_t bytes) {
     return context.upload_bytes({static_cast<std::int64_t>(bytes)}, DType::uint8, data, Category::optimizer);
   };
-  const auto& granules = parameters.span_of_granule();
+  const auto& weight_blocks = parameters.span_of_weight_block();
   span_table_ = table(spans.data(), spans.size() * sizeof(spans[0]));
-  granule_table_ = table(granules.data(), granules.size() * sizeof(granules[0]));
+  weight_block_table_ = table(weight_blocks.data(), weight_blocks.size() * sizeof(weight_blocks[0]));
   state_ = options_.rule->make_state(context, parameters, spans);
   upload_groups();
   std::vector<std::int64_t> frozen;
@@ -90,7 +90,7 @@ Optimizer::Optimizer(Model& model, OptimizerOptions options) : model_(model), op
     slots_.push_back(parameters.add_slot(context, model_.runtime().intern(slot_name(static_cast<std::size_t>(i)))));
   if (!options_.rule->uses_update_kernels() && options_.clip_value > 0.0f)
     clipped_ = parameters.add_slot(context, model_.runtime().intern("optimizer/clipped"));
-  const std::size_t partials = kernels::begin_update_workspace_bytes(arena(0).granules, context.device.kind);
+  const std::size_t partials = kernels::begin_update_workspace_bytes(arena(0).weight_blocks, context.device.kind);
   partials_ = context.allocate({static_cast<std::int64_t>(partials)}, DType::uint8, Category::optimizer);
   if (options_.ema) average_ = std::make_unique<WeightAverage>(model_, *options_.ema, context);
   if (options_.prune) pruning_ = std::make_unique<Pruning>(model_, *options_.prune, context);
@@ -147,8 +147,8 @@ void Optimizer::upload_groups() {
 kernels::UpdateArena Optimizer::arena(int rate) const {
   ParameterArena& parameters = model_.parameters();
   kernels::UpdateArena arena{
-      .granules = parameters.trainable_elements() / kernels::kSpanGranule,
-      .span_of_granule = granule_table_.as<std::int32_t>(),
+      .weight_blocks = parameters.trainable_elements() / kernels::kWeightBlockSize,
+      .span_of_weight_block = weight_block_table_.as<std::int32_t>(),
       .spans = span_table_.as<kernels::ArenaSpan>(),
       .groups = group_table_.as<kernels::UpdateGroup>() + static_cast<std::size_t>(rate) * kinds_.size(),
       .group_count = static_cast<std::int32_t>(kinds_.size()),

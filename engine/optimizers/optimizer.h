@@ -119,7 +119,7 @@ class Optimizer {
   std::vector<kernels::UpdateGroup> groups_;  // (kMostRates, kinds_); then those of the rule's rest, likewise
   int metric_slot_ = 0;
   std::int32_t halt_after_ = 0;
-  Tensor group_table_, span_table_, granule_table_, control_;
+  Tensor group_table_, span_table_, weight_block_table_, control_;
   Tensor frozen_table_;               // updates before each group moves; undefined: all move from the first
   std::vector<Tensor> slots_;         // the rule's
   std::unique_ptr<RuleState> state_;  // the rule's

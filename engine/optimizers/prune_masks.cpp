@@ -70,20 +70,20 @@ void Pruning::choose_parameters() {
 void Pruning::upload_tables(const Context& context) {
   if (parameters_.empty()) return;
   std::vector<kernels::PrunedTensor> tensors;
-  std::vector<std::int32_t> granules;
+  std::vector<std::int32_t> weight_blocks;
   for (const Parameter* parameter : parameters_) {
     const std::int64_t elements = parameter->shape().elements();
     tensors.push_back({.begin = parameter->offset(), .elements = elements});
-    for (std::int64_t i = 0; i < elements; i += kernels::kSpanGranule)
-      granules.push_back(static_cast<std::int32_t>((parameter->offset() + i) / kernels::kSpanGranule));
+    for (std::int64_t i = 0; i < elements; i += kernels::kWeightBlockSize)
+      weight_blocks.push_back(static_cast<std::int32_t>((parameter->offset() + i) / kernels::kWeightBlockSize));
   }
   const auto table = [&](const auto& values) {
     const std::size_t bytes = values.size() * sizeof(values[0]);
     return context.upload_bytes({static_cast<std::int64_t>(bytes)}, DType::uint8, values.data(), Category::optimizer);
   };
-  granules_ = static_cast<std::int64_t>(granules.size());
+  weight_blocks_ = static_cast<std::int64_t>(weight_blocks.size());
   tensor_table_ = table(tensors);
-  granule_table_ = table(granules);
+  weight_block_table_ = table(weight_blocks);
 }
 
 void Pruning::apply(const Context& context, const kernels::UpdateControl* control, float* average) const {
@@ -100,8 +100,8 @@ void Pruning::apply(const Context& context, const kernels::UpdateControl* contro
   const ParameterArena& parameters = model_.parameters();
   const kernels::PruneArena arena{.tensor_count = static_cast<std::int64_t>(parameters_.size()),
                                   .tensors = tensor_table_.as<kernels::PrunedTensor>(),
-                                  .granules = granules_,
-                                  .granule_list = granule_table_.as<std::int32_t>(),
+                                  .weight_blocks = weight_blocks_,
+                                  .weight_block_list = weight_block_table_.as<std::int32_t>(),
                                   .weights = parameters.master().as<float>(),
                                   .compute = parameters.compute().defined() ? parameters.compute().data() : nullptr,
                                   .compute_dtype = parameters.compute_dtype(),

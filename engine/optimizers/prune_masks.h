@@ -30,8 +30,8 @@ class Pruning {
   Model& model_;
   PruneOptions options_;
   std::vector<const Parameter*> parameters_;
-  std::int64_t granules_ = 0;
-  Tensor tensor_table_, granule_table_, mask_;
+  std::int64_t weight_blocks_ = 0;
+  Tensor tensor_table_, weight_block_table_, mask_;
 };
 
 }  // namespace bantam

@@ -328,8 +328,8 @@ std::uint64_t least_pool(const std::function<MemoryStats(std::uint64_t pool_byte
       if (bound.planned_allocations == free_run.planned_allocations) return bound.peak_pool_bytes;
     } catch (const OutOfMemory&) {  // batches of several sizes may have gaps between them
     }
-    pool += std::max<std::uint64_t>(pool / 256, 1) / BfcAllocator::kGranule * BfcAllocator::kGranule +
-            BfcAllocator::kGranule;
+    pool += std::max<std::uint64_t>(pool / 256, 1) / BfcAllocator::kAllocationUnit * BfcAllocator::kAllocationUnit +
+            BfcAllocator::kAllocationUnit;
   }
   return free_run.peak_pool_bytes;
 }

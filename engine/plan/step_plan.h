@@ -38,7 +38,7 @@ struct StepPlanOptions {
   /// The device asked about; it need not be in this machine. Also a meta device.
   Device device = {};
   /// How buffers are placed in the step's arena.
-  PlannerOptions planner{.alignment = BfcAllocator::kGranule};
+  PlannerOptions planner{.alignment = BfcAllocator::kAllocationUnit};
 };
 
 /// Sizes of a source's batches, each once: the full one, and that of a short last batch.

@@ -32,8 +32,8 @@ std::vector<PlannerBuffer> closed_buffers(const AllocationTrace& trace) {
 std::shared_ptr<const PlacementPlan> solve_placements(const std::vector<PlannerBuffer>& buffers,
                                                       std::uint64_t capacity) {
   if (buffers.empty()) return nullptr;
-  const ArenaPlan arena =
-      solve_arena(buffers, {.alignment = BfcAllocator::kGranule, .capacity = capacity, .iterations = kMostIterations});
+  const ArenaPlan arena = solve_arena(
+      buffers, {.alignment = BfcAllocator::kAllocationUnit, .capacity = capacity, .iterations = kMostIterations});
   return std::make_shared<const PlacementPlan>(buffers, arena);
 }
 

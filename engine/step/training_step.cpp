@@ -211,7 +211,7 @@ bool TrainingStep::reserve_arena() {
 /// After plans were dropped: an arena larger than the rest need is released, and the next step reserves what it needs.
 void TrainingStep::shrink_arena() {
   const std::uint64_t needed = placements_->arena_bytes();
-  if (memory().stats().arena_bytes >= needed + BfcAllocator::kGranule) (void)memory().release_arena();
+  if (memory().stats().arena_bytes >= needed + BfcAllocator::kAllocationUnit) (void)memory().release_arena();
 }
 
 void TrainingStep::drop_plans_above(std::int64_t samples) {

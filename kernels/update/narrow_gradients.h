@@ -15,7 +15,7 @@ namespace bantam::kernels {
 struct NarrowGradients {
   static constexpr std::int32_t kMost = 32;
   static constexpr std::int32_t kNone = std::numeric_limits<std::int32_t>::max();
-  /// Granules [begin, end) of one span, which its elements fill.
+  /// Weight blocks [begin, end) of one span, which its elements fill.
   struct Range {
     std::int32_t begin = kNone, end = kNone;
   };
@@ -25,18 +25,18 @@ struct NarrowGradients {
 
   /// Throws Error where there are kMost already.
   void add(Range range);
-  /// Whether the span that begins at granule `begin` was there, and is no more.
+  /// Whether the span that begins at weight block `begin` was there, and is no more.
   bool remove(std::int64_t begin);
   bool contain(std::int64_t begin) const { return begin_of(begin) == begin; }
 
-  /// First granule of the narrow span that holds `granule`; -1: it is in none.
-  BANTAM_HOST_DEVICE std::int32_t begin_of(std::int64_t granule) const {
+  /// First weight block of the narrow span that holds `weight_block`; -1: it is in none.
+  BANTAM_HOST_DEVICE std::int32_t begin_of(std::int64_t weight_block) const {
     if (count == 0) return -1;
     std::int32_t at = 0;
     for (std::int32_t step = kMost / 2; step > 0; step /= 2) {
-      if (ranges[at + step].begin <= granule) at += step;
+      if (ranges[at + step].begin <= weight_block) at += step;
     }
-    return granule >= ranges[at].begin && granule < ranges[at].end ? ranges[at].begin : -1;
+    return weight_block >= ranges[at].begin && weight_block < ranges[at].end ? ranges[at].begin : -1;
   }
 };
 

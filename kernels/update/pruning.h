@@ -28,17 +28,17 @@ struct PruneRule {
 
 /// A tensor that is pruned, in device memory.
 struct PrunedTensor {
-  std::int64_t begin = 0;     ///< its first element in the arena; a multiple of kSpanGranule
+  std::int64_t begin = 0;     ///< its first element in the arena; a multiple of kWeightBlockSize
   std::int64_t elements = 0;  ///< two_of_four: a multiple of 4
 };
 
 struct PruneArena {
   std::int64_t tensor_count = 0;
-  const PrunedTensor* tensors = nullptr;       ///< (tensor_count), device
-  std::int64_t granules = 0;                   ///< of all pruned tensors
-  const std::int32_t* granule_list = nullptr;  ///< (granules), device: their places in the arena
-  float* weights = nullptr;                    ///< the arena's masters
-  void* compute = nullptr;                     ///< their copies of compute_dtype; null where there are none
+  const PrunedTensor* tensors = nullptr;            ///< (tensor_count), device
+  std::int64_t weight_blocks = 0;                   ///< of all pruned tensors
+  const std::int32_t* weight_block_list = nullptr;  ///< (weight blocks), device: their places in the arena
+  float* weights = nullptr;                         ///< the arena's masters
+  void* compute = nullptr;                          ///< their copies of compute_dtype; null where there are none
   DType compute_dtype = DType::float32;
   float* average = nullptr;      ///< null: weights are not averaged
   std::uint8_t* mask = nullptr;  ///< of the arena's elements: 0 where a weight is zero, else 1

@@ -5,7 +5,7 @@
 namespace bantam::kernels::work {
 
 void prune_weights(const Exec& exec, const PruneRule&, const PruneArena& arena, const UpdateControl*) {
-  const std::int64_t elements = arena.granules * kSpanGranule;
+  const std::int64_t elements = arena.weight_blocks * kWeightBlockSize;
   note(exec, "prune_weights",
        {.bytes = elements + 2 * 4 * elements + unless_null(arena.compute, bytes_of(elements, arena.compute_dtype))});
 }

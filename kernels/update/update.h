@@ -15,7 +15,7 @@
 namespace bantam::kernels {
 
 /// Elements that belong to one parameter only: a span starts at a multiple of it, and is padded (with zeros) to one.
-inline constexpr std::int64_t kSpanGranule = 128;
+inline constexpr std::int64_t kWeightBlockSize = 128;
 
 /// Groups of an arena.
 inline constexpr std::int32_t kMostUpdateGroups = 64;
@@ -81,12 +81,12 @@ struct UpdateRow {
 inline constexpr int kMostUpdateSlots = 4;
 
 struct UpdateArena {
-  std::int64_t granules = 0;                      ///< elements / kSpanGranule
-  const std::int32_t* span_of_granule = nullptr;  ///< (granules), device
-  const ArenaSpan* spans = nullptr;               ///< device
-  const UpdateGroup* groups = nullptr;            ///< (group_count), device
-  std::int32_t group_count = 0;                   ///< at most kMostUpdateGroups
-  const std::int64_t* frozen_updates = nullptr;   ///< (group_count), device: updates of no effect; null: 0
+  std::int64_t weight_blocks = 0;                      ///< elements / kWeightBlockSize
+  const std::int32_t* span_of_weight_block = nullptr;  ///< (weight blocks), device
+  const ArenaSpan* spans = nullptr;                    ///< device
+  const UpdateGroup* groups = nullptr;                 ///< (group_count), device
+  std::int32_t group_count = 0;                        ///< at most kMostUpdateGroups
+  const std::int64_t* frozen_updates = nullptr;        ///< (group_count), device: updates of no effect; null: 0
   /// (elements); where !keeps_masters of spans without compute copy only, the first of them from element first_master
   float* master = nullptr;
   std::int64_t first_master = 0;
@@ -110,8 +110,8 @@ struct UpdateBuffers {
   float* current = nullptr;
 };
 
-/// Scratch bytes of `begin_update`; depends on granules and target only.
-std::size_t begin_update_workspace_bytes(std::int64_t granules, DeviceKind target);
+/// Scratch bytes of `begin_update`; depends on weight blocks and target only.
+std::size_t begin_update_workspace_bytes(std::int64_t weight_blocks, DeviceKind target);
 
 /// Adds up the partial sums, which are gradients of whole spans that are not frozen, into their places in
 /// `gradient`. Writes found_nonfinite, gradient_norm (√Σg² / loss_scale over spans not frozen, fixed order) and

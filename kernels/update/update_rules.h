@@ -1,5 +1,5 @@
-// Backends of the update share these rules: how sums are cut (every kSpanGranule elements only, so that the bits never
-// change), groups' values, and the update's bookkeeping.
+// Backends of the update share these rules: how sums are cut (every kWeightBlockSize elements only, so that the bits
+// never change), groups' values, and the update's bookkeeping.
 #pragma once
 
 #include <algorithm>
@@ -13,25 +13,25 @@
 
 namespace bantam::kernels {
 
-/// CPU: granules that one partial sum covers.
-inline constexpr std::int64_t kGranulesOfCpuPartial = 64;
+/// CPU: weight blocks that one partial sum covers.
+inline constexpr std::int64_t kWeightBlocksOfCpuPartial = 64;
 
 /// CPU: number of partial sums.
-constexpr std::int64_t gradient_sum_parts(std::int64_t granules) {
-  return (granules + kGranulesOfCpuPartial - 1) / kGranulesOfCpuPartial;
+constexpr std::int64_t gradient_sum_parts(std::int64_t weight_blocks) {
+  return (weight_blocks + kWeightBlocksOfCpuPartial - 1) / kWeightBlocksOfCpuPartial;
 }
 
 /// CUDA: blocks that read gradients, one partial sum each. Enough to fill any GPU, few enough for one to add up.
-constexpr std::int64_t gradient_sum_blocks(std::int64_t granules) {
-  const std::int64_t blocks = (granules + 15) / 16;
+constexpr std::int64_t gradient_sum_blocks(std::int64_t weight_blocks) {
+  const std::int64_t blocks = (weight_blocks + 15) / 16;
   return blocks < 1 ? 1 : blocks > 1024 ? 1024 : blocks;
 }
 
 /// CUDA: most blocks that add up partial sums, with one partial Σg² each.
 inline constexpr std::int64_t kMostSumBlocks = 512;
 
-/// Granules whose gradients are partial sums: [begin, end) for each array.
-struct PartialSumGranules {
+/// Weight blocks whose gradients are partial sums: [begin, end) for each array.
+struct PartialSumWeightBlocks {
   struct Range {
     std::int32_t begin = 0, end = 0;
   };
@@ -39,28 +39,30 @@ struct PartialSumGranules {
   std::int32_t count = 0;
   std::int64_t first = 0;  ///< where the lowest range begins: most others lie before it
 
-  BANTAM_HOST_DEVICE bool contain(std::int64_t granule) const {
-    if (granule < first) return false;
+  BANTAM_HOST_DEVICE bool contain(std::int64_t weight_block) const {
+    if (weight_block < first) return false;
     for (std::int32_t i = 0; i < count; ++i)
-      if (granule >= ranges[i].begin && granule < ranges[i].end) return true;
+      if (weight_block >= ranges[i].begin && weight_block < ranges[i].end) return true;
     return false;
   }
 };
 
-/// Throws Error where an array of partial sums does not begin at a granule of the arena's gradient, or ends beyond it.
-inline PartialSumGranules partial_sum_granules(const UpdateArena& arena, const PartialSums& partial) {
-  PartialSumGranules granules;
-  granules.first = arena.granules;
+/// Throws Error where an array of partial sums does not begin at a weight block of the arena's gradient, or ends beyond
+/// it.
+inline PartialSumWeightBlocks partial_sum_weight_blocks(const UpdateArena& arena, const PartialSums& partial) {
+  PartialSumWeightBlocks weight_blocks;
+  weight_blocks.first = arena.weight_blocks;
   for (std::int32_t i = 0; i < partial.count; ++i) {
     const PartialSums::Array& array = partial.arrays[i];
     const std::int64_t first = array.to - arena.gradient;
-    const std::int64_t begin = first / kSpanGranule, end = begin + (array.elements + kSpanGranule - 1) / kSpanGranule;
-    if (first < 0 || first % kSpanGranule != 0 || end > arena.granules)
+    const std::int64_t begin = first / kWeightBlockSize,
+                       end = begin + (array.elements + kWeightBlockSize - 1) / kWeightBlockSize;
+    if (first < 0 || first % kWeightBlockSize != 0 || end > arena.weight_blocks)
       throw Error("update: an array of partial sums is not the gradient of a span");
-    granules.first = std::min(granules.first, begin);
-    granules.ranges[granules.count++] = {static_cast<std::int32_t>(begin), static_cast<std::int32_t>(end)};
+    weight_blocks.first = std::min(weight_blocks.first, begin);
+    weight_blocks.ranges[weight_blocks.count++] = {static_cast<std::int32_t>(begin), static_cast<std::int32_t>(end)};
   }
-  return granules;
+  return weight_blocks;
 }
 
 /// A group's t: updates since it moves, in `updates`, which may be 0 or less before that.
@@ -74,10 +76,10 @@ BANTAM_HOST_DEVICE inline bool moves(const UpdateArena& arena, const ArenaSpan& 
   return span.frozen == 0 || (span.frozen == kFrozenForNow && updates_of_group(arena, span.group, updates) > 0);
 }
 
-/// Whether a granule's weights are in `master`, from element granule·kSpanGranule - first_master on; else they are in
-/// `compute` alone. first_master is 0 where the arena keeps masters.
-BANTAM_HOST_DEVICE inline bool has_master(const UpdateArena& arena, std::int64_t granule) {
-  return granule * kSpanGranule >= arena.first_master;
+/// Whether a weight block's weights are in `master`, from element weight_block·kWeightBlockSize - first_master on; else
+/// they are in `compute` alone. first_master is 0 where the arena keeps masters.
+BANTAM_HOST_DEVICE inline bool has_master(const UpdateArena& arena, std::int64_t weight_block) {
+  return weight_block * kWeightBlockSize >= arena.first_master;
 }
 
 /// Throws Error where an arena has more groups than kernels hold.

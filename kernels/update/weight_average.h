@@ -17,10 +17,10 @@ struct AverageRule {
 
 /// Arrays of float32; no two overlap.
 struct AverageArena {
-  std::int64_t elements = 0;  ///< of weights and average; a multiple of kSpanGranule
+  std::int64_t elements = 0;  ///< of weights and average; a multiple of kWeightBlockSize
   const float* weights = nullptr;
   float* average = nullptr;
-  std::int64_t buffer_elements = 0;  ///< of the running statistics and their average; a multiple of kSpanGranule
+  std::int64_t buffer_elements = 0;  ///< of the running statistics and their average; a multiple of kWeightBlockSize
   const float* buffers = nullptr;
   float* buffer_average = nullptr;
 };
@@ -30,8 +30,8 @@ struct AverageArena {
 /// averaging k = t/every; 0 at the first one, which copies. Asynchronous on CUDA; deterministic.
 using MoveAverage = void(const Exec&, const AverageRule&, const AverageArena&, const UpdateControl* control);
 
-/// Exchanges a[i] and b[i] for i < elements (a multiple of kSpanGranule): bits, so that a second call undoes the first.
-/// Asynchronous on CUDA.
+/// Exchanges a[i] and b[i] for i < elements (a multiple of kWeightBlockSize): bits, so that a second call undoes the
+/// first. Asynchronous on CUDA.
 using SwapValues = void(const Exec&, std::int64_t elements, float* a, float* b);
 
 BANTAM_DECLARE_KERNEL(MoveAverage, move_average);

@@ -10,26 +10,26 @@ namespace bantam::kernels::work {
 namespace {
 
 std::int64_t elements_of(const NarrowGradients& narrow) {
-  std::int64_t granules = 0;
-  for (std::int32_t i = 0; i < narrow.count; ++i) granules += narrow.ranges[i].end - narrow.ranges[i].begin;
-  return granules * kSpanGranule;
+  std::int64_t weight_blocks = 0;
+  for (std::int32_t i = 0; i < narrow.count; ++i) weight_blocks += narrow.ranges[i].end - narrow.ranges[i].begin;
+  return weight_blocks * kWeightBlockSize;
 }
 
 /// The gradients as they lie there: float32, or narrow.
 std::int64_t gradients(const UpdateArena& arena) {
   const std::int64_t narrow = elements_of(arena.narrow);
-  return 4 * (arena.granules * kSpanGranule - narrow) + bytes_of(narrow, arena.compute_dtype);
+  return 4 * (arena.weight_blocks * kWeightBlockSize - narrow) + bytes_of(narrow, arena.compute_dtype);
 }
 
 /// Bytes of one access to all weights: float32 masters, and halves where those are stored alone.
 std::int64_t weights(const UpdateArena& arena) {
-  const std::int64_t elements = arena.granules * kSpanGranule, halves = std::min(elements, arena.first_master);
+  const std::int64_t elements = arena.weight_blocks * kWeightBlockSize, halves = std::min(elements, arena.first_master);
   return 4 * (elements - halves) + bytes_of(halves, arena.compute_dtype);
 }
 
 /// Bytes of copies beside the masters.
 std::int64_t copies(const UpdateArena& arena) {
-  const std::int64_t elements = arena.granules * kSpanGranule;
+  const std::int64_t elements = arena.weight_blocks * kWeightBlockSize;
   return unless_null(arena.compute, bytes_of(elements - std::min(elements, arena.first_master), arena.compute_dtype));
 }
 
@@ -67,7 +67,7 @@ void begin_update(const Exec& exec, const UpdateArena& arena, const PartialSums&
 
 void apply_update(const Exec& exec, UpdateKind kind, const UpdateArena& arena, const UpdateBuffers& buffers,
                   const UpdateControl*) {
-  const std::int64_t elements = arena.granules * kSpanGranule, slot = 4 * elements;
+  const std::int64_t elements = arena.weight_blocks * kWeightBlockSize, slot = 4 * elements;
   const UpdateRuleFacts& rule = facts_of(kind);
   const std::int64_t accesses = rule.by_norm ? 3 : 2;  // weights and slots are read by both passes
   std::int64_t bytes = accesses * weights(arena) + gradients(arena);
@@ -82,12 +82,12 @@ void publish_weights(const Exec& exec, const UpdateArena& arena, const UpdateBuf
 }
 
 void clip_gradients(const Exec& exec, const UpdateArena& arena, const UpdateControl*, float*) {
-  note(exec, "clip_gradients", {.bytes = 2 * 4 * arena.granules * kSpanGranule});
+  note(exec, "clip_gradients", {.bytes = 2 * 4 * arena.weight_blocks * kWeightBlockSize});
 }
 
 void muon_momentum(const Exec& exec, const UpdateArena& arena, bool, const MuonNormalization& normalization,
                    const UpdateControl*) {
-  const std::int64_t elements = arena.chunks.granules * kSpanGranule;
+  const std::int64_t elements = arena.chunks.weight_blocks * kWeightBlockSize;
   note(exec, "muon_momentum",
        {.bytes = 4 * 4 * elements + (normalization.every > 0 ? matrix_weights(arena, elements) : 0)});
 }

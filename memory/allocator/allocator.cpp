@@ -181,13 +181,13 @@ std::string BfcAllocator::check_invariants() const {
 
 namespace {
 
-constexpr std::size_t kGranule = BfcAllocator::kGranule;
+constexpr std::size_t kAllocationUnit = BfcAllocator::kAllocationUnit;
 constexpr std::size_t kGreatestSize = std::numeric_limits<std::size_t>::max();
 
 // Nothing where rounding up would wrap.
 std::optional<std::size_t> round_up(std::size_t bytes) {
-  if (bytes > kGreatestSize - (kGranule - 1)) return std::nullopt;
-  return (bytes + kGranule - 1) / kGranule * kGranule;
+  if (bytes > kGreatestSize - (kAllocationUnit - 1)) return std::nullopt;
+  return (bytes + kAllocationUnit - 1) / kAllocationUnit * kAllocationUnit;
 }
 
 }  // namespace
@@ -368,7 +368,7 @@ bool BfcAllocator::Impl::reserve_pool(std::uint64_t bytes) {
 bool BfcAllocator::Impl::reserve_arena(std::uint64_t bytes, Stream stream) {
   if (arena.chunk() != kNoChunk && arena.bytes() >= bytes && same_stream(arena.stream(), stream)) return true;
   if (bytes == 0 || (counters.limit_bytes != 0 && bytes > counters.limit_bytes)) return false;
-  const std::size_t rounded = (static_cast<std::size_t>(bytes - 1) / kGranule + 1) * kGranule;
+  const std::size_t rounded = (static_cast<std::size_t>(bytes - 1) / kAllocationUnit + 1) * kAllocationUnit;
   if (rounded == 0) return false;  // it wrapped
   if (arena.chunk() != kNoChunk && !release_arena()) return false;
   structure.reserve();

@@ -73,7 +73,7 @@ class BfcAllocator {
   BfcAllocator(const BfcAllocator&) = delete;
   BfcAllocator& operator=(const BfcAllocator&) = delete;
 
-  static constexpr std::size_t kGranule = 256;
+  static constexpr std::size_t kAllocationUnit = 256;
 
   /// `bytes` bytes for work on `stream`. Null for zero bytes. Throws OutOfMemory (request, limit, in use, largest free,
   /// biggest holders); then no live allocation and no byte in use has changed. Free memory may then have been released

@@ -36,11 +36,12 @@ std::string BfcStructure::check_region(const Region& region) const {
       return where + "an unused record, or an end, lies in a region";
     if (chunk.prev != before) return where + "neighbours disagree";
     if (chunk.address != at) return where + fmt::format("gap or overlap, expected {:#x}", at);
-    if (chunk.size == 0 || chunk.size % kGranule != 0 || chunk.address % kGranule != 0)
+    if (chunk.size == 0 || chunk.size % kAllocationUnit != 0 || chunk.address % kAllocationUnit != 0)
       return where + "not in granules";
     if (chunk.size > region.size - (at - region.address)) return where + "passes the region's end";
     const bool live = chunk.kind == ChunkKind::live;
-    if (live && (chunk.requested == 0 || chunk.requested > chunk.size || chunk.size - chunk.requested >= kGranule))
+    if (live &&
+        (chunk.requested == 0 || chunk.requested > chunk.size || chunk.size - chunk.requested >= kAllocationUnit))
       return where + fmt::format("live, but {} bytes were requested", chunk.requested);
     if (live != (map_.find(chunk.address, address_of()) == id)) return where + "the address map disagrees";
     if (!live && before != kNoChunk && chunks_[before].kind == ChunkKind::free && chunks_[before].state == chunk.state)

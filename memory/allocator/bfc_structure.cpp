@@ -230,7 +230,7 @@ ChunkId BfcStructure::fuse(const Run& run, FreeState state, std::uint64_t ticket
 }
 
 void BfcStructure::allocate(ChunkId id, std::size_t bytes, std::size_t requested, AllocationTag tag) {
-  if (chunks_[id].size - bytes >= kGranule) {
+  if (chunks_[id].size - bytes >= kAllocationUnit) {
     const ChunkId rest = new_chunk(chunks_[id].address + bytes, chunks_[id].size - bytes);
     Chunk& chunk = chunks_[id];
     link(rest, chunk.next);

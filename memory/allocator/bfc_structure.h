@@ -11,13 +11,13 @@
 
 namespace bantam {
 
-/// Regions tiled by chunks. A chunk is split whenever at least one granule remains, so a live chunk is exactly its
-/// rounded request: no waste beyond rounding (255 bytes), and the bytes in use depend on the requests only, never on
-/// what was freed before. Free neighbours of equal state are always merged. The left one's record survives, so a
+/// Regions tiled by chunks. A chunk is split whenever at least one allocation unit remains, so a live chunk is exactly
+/// its rounded request: no waste beyond rounding (255 bytes), and the bytes in use depend on the requests only, never
+/// on what was freed before. Free neighbours of equal state are always merged. The left one's record survives, so a
 /// region's first chunk never changes.
 class BfcStructure {
  public:
-  static constexpr std::size_t kGranule = FreeBins::kGranule;
+  static constexpr std::size_t kAllocationUnit = FreeBins::kAllocationUnit;
 
   struct Region {
     std::uintptr_t address = 0;
@@ -48,7 +48,7 @@ class BfcStructure {
   /// Makes states 0 … `states` - 1 known.
   void reserve_states(std::size_t states);
 
-  /// A new region, free and idle. `address` is aligned to, `bytes` a multiple of, the granule.
+  /// A new region, free and idle. `address` is aligned to, `bytes` a multiple of, the allocation unit.
   void add_region(std::uintptr_t address, std::size_t bytes);
   /// Removes regions()[index], which is one free chunk.
   Region remove_region(std::size_t index);

@@ -9,24 +9,24 @@
 
 namespace bantam {
 
-/// Each doubling of size, from one granule on, is cut into 64 bins of equal width; the last bin holds all above 64 GiB.
-/// With so many bins most have one chunk or none, and a search needs no walk. All calls run in O(log n) expected steps
-/// and allocate no heap memory. The trees' links lie in the chunks; priorities are hashes of addresses, so that the
-/// same chunks always form the same trees.
+/// Each doubling of size, from one allocation unit on, is cut into 64 bins of equal width; the last bin holds all above
+/// 64 GiB. With so many bins most have one chunk or none, and a search needs no walk. All calls run in O(log n)
+/// expected steps and allocate no heap memory. The trees' links lie in the chunks; priorities are hashes of addresses,
+/// so that the same chunks always form the same trees.
 class FreeBins {
  public:
   static constexpr int kSteps = 64;  ///< bins a doubling
   static constexpr int kDoublings = 28;
   static constexpr int kBins = kSteps * kDoublings;
-  static constexpr std::size_t kGranule = 256;
+  static constexpr std::size_t kAllocationUnit = 256;
 
   FreeBins() { roots_.fill(kNoChunk); }
 
   static int bin_of(std::size_t bytes) {
-    const std::size_t granules = bytes / kGranule;
-    const int doubling = std::bit_width(granules) - 1;
+    const std::size_t units = bytes / kAllocationUnit;
+    const int doubling = std::bit_width(units) - 1;
     if (doubling >= kDoublings) return kBins - 1;
-    const int step = static_cast<int>((granules * kSteps) >> doubling) - kSteps;
+    const int step = static_cast<int>((units * kSteps) >> doubling) - kSteps;
     return doubling * kSteps + step;
   }
 
@@ -48,8 +48,8 @@ class FreeBins {
     occupied_[bin / 64] &= ~(std::uint64_t{1} << bin % 64);
     if (occupied_[bin / 64] == 0) words_ &= ~(1u << bin / 64);
   }
-  /// The smallest chunk of at least `bytes` (at least one granule), of equals the lowest address; kNoChunk where there
-  /// is none.
+  /// The smallest chunk of at least `bytes` (at least one allocation unit), of equals the lowest address; kNoChunk
+  /// where there is none.
   ChunkId best_fit(const std::vector<Chunk>& chunks, std::size_t bytes) const {
     // Some chunks in the request's own bin may be too small; those in all bins above are large enough.
     const auto bin = static_cast<std::size_t>(bin_of(bytes));
@@ -99,7 +99,7 @@ class FreeBins {
 /// logarithmic.
 inline std::uint32_t priority_of(std::uintptr_t address) {
   // The finaliser of MurmurHash3.
-  std::uint64_t h = address / FreeBins::kGranule;
+  std::uint64_t h = address / FreeBins::kAllocationUnit;
   h = (h ^ (h >> 33)) * 0xff51afd7ed558ccdULL;
   h = (h ^ (h >> 33)) * 0xc4ceb9fe1a85ec53ULL;
   return static_cast<std::uint32_t>(h ^ (h >> 33));

@@ -82,7 +82,7 @@ PageSupply::PageSupply(std::unique_ptr<PagedSource> source, BfcStructure& struct
       source_(std::move(source)),
       page_(source_->page_bytes()),
       addresses_(source_->addresses()) {
-  if (page_ % BfcAllocator::kGranule != 0 || addresses_.begin % page_ != 0 || addresses_.bytes % page_ != 0)
+  if (page_ % BfcAllocator::kAllocationUnit != 0 || addresses_.begin % page_ != 0 || addresses_.bytes % page_ != 0)
     throw Error(fmt::format("{}: the pages of source '{}' are not aligned", options.name, source_->name()));
 }
 

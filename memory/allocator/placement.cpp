@@ -17,14 +17,15 @@ bool share_bytes(const PlacementPlan::Entry& a, const PlacementPlan::Entry& b) {
 }
 
 void check_buffers(std::span<const PlannerBuffer> buffers, const ArenaPlan& arena) {
-  constexpr std::uint64_t kGranule = BfcAllocator::kGranule;
+  constexpr std::uint64_t kAllocationUnit = BfcAllocator::kAllocationUnit;
   for (std::size_t k = 0; k < buffers.size(); ++k) {
     if (k > 0 && buffers[k].lower <= buffers[k - 1].lower)
       throw Error(fmt::format("placement: buffer {} does not begin after the one before", k));
-    if (buffers[k].size == 0 || buffers[k].size % kGranule != 0)
-      throw Error(fmt::format("placement: buffer {} has {} bytes, not granules of {}", k, buffers[k].size, kGranule));
+    if (buffers[k].size == 0 || buffers[k].size % kAllocationUnit != 0)
+      throw Error(
+          fmt::format("placement: buffer {} has {} bytes, not granules of {}", k, buffers[k].size, kAllocationUnit));
   }
-  if (const std::string broken = check_arena_plan(buffers, arena, kGranule); !broken.empty())
+  if (const std::string broken = check_arena_plan(buffers, arena, kAllocationUnit); !broken.empty())
     throw Error("placement: " + broken);
 }
 

@@ -22,9 +22,9 @@ class PlacementPlan {
     std::uint32_t first_blocker = 0;
   };
 
-  /// `buffers` in the order of their allocation, with sizes in granules of the allocator; `arena` is solve_arena's
-  /// answer to them, aligned to the granule. Throws Error for another order, other sizes, or an arena that
-  /// check_arena_plan refuses.
+  /// `buffers` in the order of their allocation, with sizes in allocation units of the allocator; `arena` is
+  /// solve_arena's answer to them, aligned to the allocation unit. Throws Error for another order, other sizes, or an
+  /// arena that check_arena_plan refuses.
   PlacementPlan(std::span<const PlannerBuffer> buffers, const ArenaPlan& arena);
 
   std::size_t size() const { return entries_.size(); }

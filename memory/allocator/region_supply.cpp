@@ -14,8 +14,8 @@ namespace {
 
 constexpr std::size_t kAddressSpace = std::numeric_limits<std::size_t>::max();
 
-std::size_t floor_granule(std::uint64_t bytes) {
-  return static_cast<std::size_t>(bytes / BfcAllocator::kGranule * BfcAllocator::kGranule);
+std::size_t floor_unit(std::uint64_t bytes) {
+  return static_cast<std::size_t>(bytes / BfcAllocator::kAllocationUnit * BfcAllocator::kAllocationUnit);
 }
 
 }  // namespace
@@ -30,13 +30,13 @@ RegionSupply::~RegionSupply() {
 }
 
 std::size_t RegionSupply::first_region() const {
-  const std::uint64_t most = floor_granule(kAddressSpace / 2);
-  return std::max(BfcAllocator::kGranule,
-                  floor_granule(std::min(options_.first_region_bytes, most) + BfcAllocator::kGranule - 1));
+  const std::uint64_t most = floor_unit(kAddressSpace / 2);
+  return std::max(BfcAllocator::kAllocationUnit,
+                  floor_unit(std::min(options_.first_region_bytes, most) + BfcAllocator::kAllocationUnit - 1));
 }
 
 // The bytes that the limit allows for a new region.
-std::size_t RegionSupply::room() const { return floor_granule(limit() - counters_.pool_bytes); }
+std::size_t RegionSupply::room() const { return floor_unit(limit() - counters_.pool_bytes); }
 
 // Whether releasing `releasable` bytes of regions makes room for `bytes` under the limit.
 bool RegionSupply::fits_after_releasing(std::size_t bytes, std::uint64_t releasable) const {
@@ -47,7 +47,7 @@ bool RegionSupply::fits_after_releasing(std::size_t bytes, std::uint64_t releasa
 void* RegionSupply::acquire(std::size_t& size, std::size_t least) {
   void* address = source_->acquire(size);
   while (address == nullptr && size > least) {
-    size = std::max(least, floor_granule(size / 10 * 9));  // at least a granule less each time, so this ends
+    size = std::max(least, floor_unit(size / 10 * 9));  // at least an allocation unit less each time, so this ends
     address = source_->acquire(size);
   }
   return address;
@@ -61,10 +61,10 @@ bool RegionSupply::add_region(std::size_t size, std::size_t least, bool& source_
   source_refused = memory == nullptr;
   if (memory == nullptr) return false;
   const auto address = reinterpret_cast<std::uintptr_t>(memory);
-  if (address % BfcAllocator::kGranule != 0) {
+  if (address % BfcAllocator::kAllocationUnit != 0) {
     source_->release(memory, size);
     throw Error(fmt::format("{}: source '{}' gave an address that is not aligned to {} bytes", options_.name,
-                            source_->name(), BfcAllocator::kGranule));
+                            source_->name(), BfcAllocator::kAllocationUnit));
   }
   structure_.add_region(address, size);
   count_taken(size);
@@ -82,7 +82,7 @@ bool RegionSupply::grow(std::size_t bytes, FreeState, bool& source_refused) {
 
 bool RegionSupply::reserve(std::uint64_t bytes) {
   if (bytes > room()) return false;
-  const std::size_t size = floor_granule(bytes + BfcAllocator::kGranule - 1);
+  const std::size_t size = floor_unit(bytes + BfcAllocator::kAllocationUnit - 1);
   bool source_refused = false;
   return add_region(size, size, source_refused);
 }

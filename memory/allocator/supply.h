@@ -24,8 +24,8 @@ class Supply {
   /// Reserves memory so that `own` has `bytes` of contiguous free memory that it may use (idle or its own). False, with
   /// nothing changed, where limit or source do not allow it; `source_refused` tells which.
   virtual bool grow(std::size_t bytes, FreeState own, bool& source_refused) = 0;
-  /// Reserves `bytes` more, rounded up to granules or pages, as one contiguous range; false, with nothing changed,
-  /// where limit or source do not allow it.
+  /// Reserves `bytes` more, rounded up to allocation units or pages, as one contiguous range; false, with nothing
+  /// changed, where limit or source do not allow it.
   virtual bool reserve(std::uint64_t bytes) = 0;
   /// As `grow` after idle memory was released; does nothing unless the limit then has room. All idle memory must be
   /// unused by any work. False after the source refused: then idle memory may be gone.

@@ -49,8 +49,8 @@ void copy_on_host(void* to, const void* from, std::size_t bytes, int threads) {
   });
 }
 
-std::uint64_t whole_granules(std::uint64_t bytes) {
-  return (bytes + BfcAllocator::kGranule - 1) / BfcAllocator::kGranule * BfcAllocator::kGranule;
+std::uint64_t whole_units(std::uint64_t bytes) {
+  return (bytes + BfcAllocator::kAllocationUnit - 1) / BfcAllocator::kAllocationUnit * BfcAllocator::kAllocationUnit;
 }
 
 /// Samples that lie in memory of somebody else.
@@ -131,7 +131,7 @@ Lane::Drained::~Drained() {
 
 /// The runtime's allocator knows its own stream alone: a lane's is gone before it is.
 void Lane::reserve_arena() {
-  block_bytes_ = whole_granules(plans_.arena_bytes());
+  block_bytes_ = whole_units(plans_.arena_bytes());
   if (block_bytes_ == 0) return;
   const Context setup = model_.context(Pass::evaluate);
   memory_ = std::make_unique<BfcAllocator>(

@@ -49,11 +49,11 @@ AllocatorWorkload mixed_workload() {
 
 AllocatorWorkload step_workload() {
   const models::ZooModel& model = *models::find_zoo_model("resnet50");
-  const StepPlan plan =
-      plan_step(model.build(model.defaults), {.model = {.precision = {.kind = PrecisionKind::mixed_float16}},
-                                              .batch = 64,
-                                              .device = Device::cuda(),
-                                              .planner = {.alignment = BfcAllocator::kGranule, .iterations = 0}});
+  const StepPlan plan = plan_step(model.build(model.defaults),
+                                  {.model = {.precision = {.kind = PrecisionKind::mixed_float16}},
+                                   .batch = 64,
+                                   .device = Device::cuda(),
+                                   .planner = {.alignment = BfcAllocator::kAllocationUnit, .iterations = 0}});
   std::vector<PlannerBuffer> buffers;
   for (const StepBuffer& buffer : plan.step) buffers.push_back(buffer.buffer);
   return trace_workload("resnet50 step", buffers);

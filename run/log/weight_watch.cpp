@@ -26,7 +26,7 @@ struct SlotPlaces {
 
 Tensor host_memory(Model& model) {
   const std::size_t bytes = SlotPlaces(model.parameters()).end;
-  const Shape shape{static_cast<std::int64_t>(bytes / sizeof(float))};  // slots have whole granules
+  const Shape shape{static_cast<std::int64_t>(bytes / sizeof(float))};  // slots have whole weight blocks
   const AllocationTag tag{Category::other, "histograms"};
   if (model.device().is_cuda())
     return {std::make_shared<Storage>(model.runtime().pinned_allocator(), bytes, Stream{}, tag), shape, DType::float32};

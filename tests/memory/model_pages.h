@@ -13,23 +13,23 @@
 
 namespace bantam::testing {
 
-/// What a granule of 256 bytes is.
+/// What an allocation unit of 256 bytes is.
 enum class Use : std::uint8_t { unmapped, free, live };
 
-/// A place found by trying every granule: the lowest of those that need the fewest pages.
+/// A place found by trying every allocation unit: the lowest of those that need the fewest pages.
 struct Place {
-  std::size_t begin = 0, end = 0;  ///< granules
+  std::size_t begin = 0, end = 0;  ///< allocation units
   std::size_t cost = ~std::size_t{0};
   bool found() const { return cost != ~std::size_t{0}; }
 };
 
-/// The place for `need` granules without live ones; pages for which `costs` is true count.
+/// The place for `need` allocation units without live ones; pages for which `costs` is true count.
 inline Place cheapest_place(const std::vector<Use>& uses, const std::vector<bool>& costs, std::size_t need) {
   const std::size_t page = uses.size() / costs.size();
   std::vector<std::size_t> before(costs.size() + 1);  // pages that cost before page i
   for (std::size_t i = 0; i < costs.size(); ++i) before[i + 1] = before[i] + (costs[i] ? 1 : 0);
   Place best;
-  std::size_t usable = 0;  // granules from `begin` on without a live one
+  std::size_t usable = 0;  // allocation units from `begin` on without a live one
   for (std::size_t begin = uses.size(); begin-- > 0;) {
     usable = uses[begin] == Use::live ? 0 : usable + 1;
     if (usable < need) continue;
@@ -96,14 +96,14 @@ class ModelPages {
 
  private:
   struct Chunk {
-    std::size_t begin, end;  // granules
+    std::size_t begin, end;  // allocation units
     Use use;
   };
   static constexpr std::size_t kNone = ~std::size_t{0};
-  std::size_t granules() const { return pages_.page_bytes / 256; }
+  std::size_t units() const { return pages_.page_bytes / 256; }
 
-  std::size_t chunk_at(std::size_t granule) const {
-    const auto after = std::upper_bound(chunks_.begin(), chunks_.end(), granule,
+  std::size_t chunk_at(std::size_t unit) const {
+    const auto after = std::upper_bound(chunks_.begin(), chunks_.end(), unit,
                                         [](std::size_t g, const Chunk& chunk) { return g < chunk.begin; });
     return static_cast<std::size_t>(after - chunks_.begin()) - 1;
   }
@@ -145,10 +145,10 @@ class ModelPages {
   }
   // Pages that are wholly of one use.
   std::vector<bool> pages_of(Use use) const {
-    std::vector<bool> pages(chunks_.back().end / granules());
+    std::vector<bool> pages(chunks_.back().end / units());
     for (const Chunk& chunk : chunks_)
       if (chunk.use == use)
-        for (std::size_t p = (chunk.begin + granules() - 1) / granules(); (p + 1) * granules() <= chunk.end; ++p)
+        for (std::size_t p = (chunk.begin + units() - 1) / units(); (p + 1) * units() <= chunk.end; ++p)
           pages[p] = true;
     return pages;
   }
@@ -159,7 +159,7 @@ class ModelPages {
     const std::vector<bool> unmapped = pages_of(Use::unmapped);
     const Place place = cheapest_place(uses(), unmapped, need);
     if (!place.found() || place.cost > (limit() - pool_) / pages_.page_bytes) return false;
-    const std::size_t first = place.begin / granules(), end = (place.end + granules() - 1) / granules();
+    const std::size_t first = place.begin / units(), end = (place.end + units() - 1) / units();
     const std::size_t step = std::max(pages_.growth_bytes, pages_.page_bytes) / pages_.page_bytes;
     std::uint64_t left = (limit() - pool_) / pages_.page_bytes - place.cost;
     std::size_t wider = end;
@@ -177,7 +177,7 @@ class ModelPages {
     const auto idle_count = static_cast<std::uint64_t>(std::count(idle.begin(), idle.end(), true));
     if (!place.found() || place.cost > (limit() - (pool_ - idle_count * pages_.page_bytes)) / pages_.page_bytes)
       return false;
-    const std::size_t first = place.begin / granules(), end = (place.end + granules() - 1) / granules();
+    const std::size_t first = place.begin / units(), end = (place.end + units() - 1) / units();
     std::vector<bool> keep(idle.size());
     std::uint64_t missing = 0;
     for (std::size_t p = first; p < end; ++p) {
@@ -203,7 +203,7 @@ class ModelPages {
       p = std::max(q, p + 1);
     }
     for (const auto& [p, q] : done) {
-      set(p * granules(), q * granules(), Use::free);
+      set(p * units(), q * units(), Use::free);
       pool_ += (q - p) * pages_.page_bytes;
     }
     return true;
@@ -224,7 +224,7 @@ class ModelPages {
     const std::uint64_t before = pool_;
     for (std::size_t p = idle.size(); p-- > 0 && pool_ > pool;) {
       if (!idle[p] || (!keep.empty() && keep[p])) continue;
-      set(p * granules(), (p + 1) * granules(), Use::unmapped);
+      set(p * units(), (p + 1) * units(), Use::unmapped);
       pool_ -= pages_.page_bytes;
     }
     return before - pool_;

@@ -8,20 +8,20 @@
 #include "bantam/kernels/update/muon.h"
 
 #include "bantam/base/parallel.h"
-#include "bantam/kernels/update/cpu/granules.h"
+#include "bantam/kernels/update/cpu/weight_blocks.h"
 
 namespace bantam::kernels::cpu {
 namespace {
 
 const ArenaSpan& span_of(const UpdateArena& arena, const SpanChunk& chunk) {
-  return arena.spans[arena.span_of_granule[chunk.granule]];
+  return arena.spans[arena.span_of_weight_block[chunk.weight_block]];
 }
 
-/// Moves the momentum in slot 0 of kSpanGranule elements; writes u to slot 1.
-void move_momentum(const UpdateGroup& group, float factor, bool nesterov, const Granule& q) {
+/// Moves the momentum in slot 0 of kWeightBlockSize elements; writes u to slot 1.
+void move_momentum(const UpdateGroup& group, float factor, bool nesterov, const WeightBlock& q) {
   const float beta = group.beta1, own = nesterov ? 1.0f - beta : 0.0f, momentum = nesterov ? beta : 1.0f;
 #pragma omp simd
-  for (std::int64_t i = 0; i < kSpanGranule; ++i) {
+  for (std::int64_t i = 0; i < kWeightBlockSize; ++i) {
     const float g = q.gradient[i] * factor;
     const float mi = beta * q.slots[0][i] + (1.0f - beta) * g;
     q.slots[0][i] = mi;
@@ -37,11 +37,11 @@ float norm_of(const UpdateArena& arena, const MuonMatrices& matrices, std::int64
   return static_cast<float>(std::sqrt(sum));
 }
 
-/// Where a matrix's granule lies in X.
+/// Where a matrix's weight block lies in X.
 std::int64_t place_in_x(const UpdateArena& arena, const MuonMatrices& matrices, std::int64_t matrix,
-                        std::int64_t granule) {
-  const std::int64_t begin = arena.chunks.list[matrices.first[matrix]].granule;
-  return matrix * matrices.elements + (granule - begin) * kSpanGranule;
+                        std::int64_t weight_block) {
+  const std::int64_t begin = arena.chunks.list[matrices.first[matrix]].weight_block;
+  return matrix * matrices.elements + (weight_block - begin) * kWeightBlockSize;
 }
 
 }  // namespace
@@ -54,13 +54,14 @@ void muon_momentum(const Exec& exec, const UpdateArena& arena, bool nesterov, co
     const SpanChunk& chunk = arena.chunks.list[i];
     const ArenaSpan& span = span_of(arena, chunk);
     if (!moves(arena, span, control->updates)) return;
-    GranuleRoom room;
+    WeightBlockScratch scratch;
     double sum = 0, weights = 0;
-    for (std::int64_t granule = chunk.granule; granule < chunk.granule + chunk.granules; ++granule) {
-      const Granule q = granule_at(arena, *control, granule, room);
+    for (std::int64_t weight_block = chunk.weight_block; weight_block < chunk.weight_block + chunk.weight_blocks;
+         ++weight_block) {
+      const WeightBlock q = weight_block_at(arena, *control, weight_block, scratch);
       move_momentum(arena.groups[span.group], control->gradient_factor, nesterov, q);
-      sum += granule_squares(q.slots[1]);
-      if (sums_weights) weights += granule_squares(q.w);
+      sum += weight_block_squares(q.slots[1]);
+      if (sums_weights) weights += weight_block_squares(q.w);
     }
     arena.chunks.sums[2 * i] = sum;
     if (sums_weights) arena.chunks.sums[2 * i + 1] = weights;
@@ -72,12 +73,12 @@ void muon_normalize(const Exec& exec, const UpdateArena& arena, const MuonMatric
     const std::int64_t matrix = part / matrices.chunks;
     const float factor = 1.0f / (norm_of(arena, matrices, matrix, 0) + NewtonSchulz::kEpsilon);
     const SpanChunk& chunk = arena.chunks.list[matrices.first[matrix] + part % matrices.chunks];
-    for (std::int64_t i = chunk.granule; i < chunk.granule + chunk.granules; ++i) {
-      const float* u = arena.slots[1] + i * kSpanGranule;
-      float values[kSpanGranule];
+    for (std::int64_t i = chunk.weight_block; i < chunk.weight_block + chunk.weight_blocks; ++i) {
+      const float* u = arena.slots[1] + i * kWeightBlockSize;
+      float values[kWeightBlockSize];
 #pragma omp simd
-      for (std::int64_t k = 0; k < kSpanGranule; ++k) values[k] = u[k] * factor;
-      narrow(dtype, values, element(x, dtype, place_in_x(arena, matrices, matrix, i)), kSpanGranule);
+      for (std::int64_t k = 0; k < kWeightBlockSize; ++k) values[k] = u[k] * factor;
+      narrow(dtype, values, element(x, dtype, place_in_x(arena, matrices, matrix, i)), kWeightBlockSize);
     }
   });
 }
@@ -112,19 +113,20 @@ void muon_apply(const Exec& exec, const UpdateArena& arena, const MuonMatrices& 
     const float lr = arena.groups[span.group].learning_rate, decay = arena.groups[span.group].weight_decay;
     const float norm = normalizes ? norm_of(arena, matrices, matrix, 1) : 0.0f;
     const float factor = norm > 0.0f ? matrices.norm / norm : 1.0f;
-    for (std::int64_t granule = chunk.granule; granule < chunk.granule + chunk.granules; ++granule) {
-      float u[kSpanGranule], weights[kSpanGranule];
-      float* const w = weights_of(arena, granule, weights);
-      const std::int64_t place = place_in_x(arena, matrices, matrix, granule);
-      const std::int64_t values = std::min(kSpanGranule, matrix * matrices.elements + matrices.values - place);
+    for (std::int64_t weight_block = chunk.weight_block; weight_block < chunk.weight_block + chunk.weight_blocks;
+         ++weight_block) {
+      float u[kWeightBlockSize], weights[kWeightBlockSize];
+      float* const w = weights_of(arena, weight_block, weights);
+      const std::int64_t place = place_in_x(arena, matrices, matrix, weight_block);
+      const std::int64_t values = std::min(kWeightBlockSize, matrix * matrices.elements + matrices.values - place);
       widen(dtype, element(x, dtype, place), u, values);
-      std::fill(u + values, u + kSpanGranule, 0.0f);
+      std::fill(u + values, u + kWeightBlockSize, 0.0f);
 #pragma omp simd
-      for (std::int64_t i = 0; i < kSpanGranule; ++i) {
+      for (std::int64_t i = 0; i < kWeightBlockSize; ++i) {
         const float scaled = w[i] * factor;
         w[i] = scaled - lr * (matrices.scale * u[i] + decay * scaled);
       }
-      store_compute(arena, span, granule, w);
+      store_compute(arena, span, weight_block, w);
     }
   });
 }

@@ -7,13 +7,15 @@
 namespace bantam::kernels::cpu {
 
 void widen_gradients(const Exec&, float* gradient, const NarrowGradients& narrow, DType dtype) {
-  float values[kSpanGranule];
+  float values[kWeightBlockSize];
   for (std::int32_t r = 0; r < narrow.count; ++r) {
     const auto [begin, end] = narrow.ranges[r];
-    float* place = gradient + begin * kSpanGranule;
-    for (std::int64_t granule = end - begin - 1; granule >= 0; --granule) {  // its place overlaps halves 2·granule on
-      widen(dtype, element(static_cast<const void*>(place), dtype, granule * kSpanGranule), values, kSpanGranule);
-      widen(values, place + granule * kSpanGranule, kSpanGranule);
+    float* place = gradient + begin * kWeightBlockSize;
+    for (std::int64_t weight_block = end - begin - 1; weight_block >= 0;
+         --weight_block) {  // its place overlaps halves 2·weight_block on
+      widen(dtype, element(static_cast<const void*>(place), dtype, weight_block * kWeightBlockSize), values,
+            kWeightBlockSize);
+      widen(values, place + weight_block * kWeightBlockSize, kWeightBlockSize);
     }
   }
 }

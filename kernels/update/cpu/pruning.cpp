@@ -12,7 +12,7 @@
 namespace bantam::kernels::cpu {
 namespace {
 
-constexpr std::int64_t kGranulesOfPart = 64;
+constexpr std::int64_t kWeightBlocksOfPart = 64;
 
 std::uint32_t magnitude(float w) { return std::bit_cast<std::uint32_t>(w) & 0x7fffffffu; }
 
@@ -48,16 +48,16 @@ void make_mask(const PruneRule& rule, const PruneArena& arena, const PrunedTenso
 /// Zeros where `mask` is 0, and what lies there where it is 1.
 void apply_mask(const std::uint8_t* mask, float* values) {
 #pragma omp simd
-  for (std::int64_t i = 0; i < kSpanGranule; ++i) values[i] = mask[i] != 0 ? values[i] : 0.0f;
+  for (std::int64_t i = 0; i < kWeightBlockSize; ++i) values[i] = mask[i] != 0 ? values[i] : 0.0f;
 }
 
-void mask_granule(const PruneArena& arena, std::int64_t granule, bool changed) {
-  const std::int64_t begin = granule * kSpanGranule;
+void mask_weight_block(const PruneArena& arena, std::int64_t weight_block, bool changed) {
+  const std::int64_t begin = weight_block * kWeightBlockSize;
   const std::uint8_t* mask = arena.mask + begin;
   apply_mask(mask, arena.weights + begin);
   if (changed && arena.average != nullptr) apply_mask(mask, arena.average + begin);
   if (arena.compute == nullptr) return;
-  for (std::int64_t i = 0; i < kSpanGranule; ++i)
+  for (std::int64_t i = 0; i < kWeightBlockSize; ++i)
     if (mask[i] == 0)
       std::memset(element(arena.compute, arena.compute_dtype, begin + i), 0, size_of(arena.compute_dtype));
 }
@@ -72,8 +72,8 @@ void prune_weights(const Exec& exec, const PruneRule& rule, const PruneArena& ar
     parallel_parts(arena.tensor_count, exec.threads,
                    [&](std::int64_t t) { make_mask(rule, arena, arena.tensors[t], sparsity); });
   }
-  parallel_ranges(arena.granules, kGranulesOfPart, exec.threads, [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t i = begin; i < end; ++i) mask_granule(arena, arena.granule_list[i], change);
+  parallel_ranges(arena.weight_blocks, kWeightBlocksOfPart, exec.threads, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t i = begin; i < end; ++i) mask_weight_block(arena, arena.weight_block_list[i], change);
   });
 }
 

@@ -1,19 +1,19 @@
-// The weight update on the CPU: granule by granule, each a vectorised loop of constant length.
+// The weight update on the CPU: weight block by weight block, each a vectorised loop of constant length.
 
 #include "bantam/kernels/update/update.h"
 
 #include <algorithm>
 
 #include "bantam/base/parallel.h"
-#include "bantam/kernels/update/cpu/granules.h"
 #include "bantam/kernels/update/cpu/lamb.h"
+#include "bantam/kernels/update/cpu/weight_blocks.h"
 #include "bantam/kernels/update/update_rules.h"
 
 namespace bantam::kernels::cpu {
 namespace {
 
 template <class Rule>
-[[gnu::always_inline]] inline void move_weight(const Granule& q, std::int64_t i, float factor,
+[[gnu::always_inline]] inline void move_weight(const WeightBlock& q, std::int64_t i, float factor,
                                                const rules::StepValues& s) {
   rules::Element<Rule::kSlots> e = load_element<Rule::kSlots>(q, i);
   Rule::move(e, q.gradient[i] * factor, s);
@@ -22,45 +22,45 @@ template <class Rule>
 }
 
 template <class Rule>
-void move_granule(const rules::StepValues s, float factor, const Granule q) {
+void move_weight_block(const rules::StepValues s, float factor, const WeightBlock q) {
 #pragma omp simd
-  for (std::int64_t i = 0; i < kSpanGranule; ++i) move_weight<Rule>(q, i, factor, s);
+  for (std::int64_t i = 0; i < kWeightBlockSize; ++i) move_weight<Rule>(q, i, factor, s);
 }
 
-/// Moves granules [begin, end).
+/// Moves weight blocks [begin, end).
 template <class Rule>
-void move_granules(const UpdateArena& arena, const UpdateControl& control, bool decoupled, std::int64_t begin,
-                   std::int64_t end) {
+void move_weight_blocks(const UpdateArena& arena, const UpdateControl& control, bool decoupled, std::int64_t begin,
+                        std::int64_t end) {
   std::int32_t group = -1;
   rules::StepValues values{};
-  GranuleRoom room;
-  for (std::int64_t granule = begin; granule < end; ++granule) {
-    const ArenaSpan span = arena.spans[arena.span_of_granule[granule]];
+  WeightBlockScratch scratch;
+  for (std::int64_t weight_block = begin; weight_block < end; ++weight_block) {
+    const ArenaSpan span = arena.spans[arena.span_of_weight_block[weight_block]];
     if (!moves(arena, span, control.updates)) continue;
     if (span.group != group) {
       group = span.group;
       values =
           step_values<Rule, CpuMath>(decoupled, arena.groups[group], updates_of_group(arena, group, control.updates));
     }
-    const Granule q = granule_at(arena, control, granule, room);
-    move_granule<Rule>(values, control.gradient_factor, q);
-    store_compute(arena, span, granule, q.w);
+    const WeightBlock q = weight_block_at(arena, control, weight_block, scratch);
+    move_weight_block<Rule>(values, control.gradient_factor, q);
+    store_compute(arena, span, weight_block, q.w);
   }
 }
 
-using MoveGranules = void (*)(const UpdateArena&, const UpdateControl&, bool, std::int64_t, std::int64_t);
+using MoveWeightBlocks = void (*)(const UpdateArena&, const UpdateControl&, bool, std::int64_t, std::int64_t);
 
 template <class Rule>
-constexpr MoveGranules mover() {
+constexpr MoveWeightBlocks mover() {
   if constexpr (Rule::kByNorm) {
     return nullptr;
   } else {
-    return move_granules<Rule>;
+    return move_weight_blocks<Rule>;
   }
 }
 
 /// The function of each UpdateKind that moves weights; null: the kind's rule needs norms and runs in passes of its own.
-constexpr MoveGranules kMovers[] = {
+constexpr MoveWeightBlocks kMovers[] = {
 #define BANTAM_MOVER(name, Rule, decoupled) mover<rules::Rule<CpuMath>>(),
     BANTAM_UPDATE_RULES(BANTAM_MOVER)
 #undef BANTAM_MOVER
@@ -75,17 +75,17 @@ void publish_buffers(const UpdateBuffers& buffers, bool skip) {
 
 void begin_update(const Exec& exec, const UpdateArena& arena, const PartialSums& partial, UpdateControl* control,
                   Workspace workspace) {
-  (void)partial_sum_granules(arena, partial);  // throws where one belongs elsewhere
+  (void)partial_sum_weight_blocks(arena, partial);  // throws where one belongs elsewhere
   add_up_parts(exec, partial);
   double* partials = static_cast<double*>(workspace.data);
-  const std::int64_t parts = gradient_sum_parts(arena.granules);
+  const std::int64_t parts = gradient_sum_parts(arena.weight_blocks);
   parallel_parts(parts, exec.threads, [&](std::int64_t part) {
-    const std::int64_t end = std::min(arena.granules, (part + 1) * kGranulesOfCpuPartial);
+    const std::int64_t end = std::min(arena.weight_blocks, (part + 1) * kWeightBlocksOfCpuPartial);
     double sum = 0;
-    float values[kSpanGranule];
-    for (std::int64_t granule = part * kGranulesOfCpuPartial; granule < end; ++granule) {
-      if (!moves(arena, arena.spans[arena.span_of_granule[granule]], control->updates + 1)) continue;
-      sum += granule_sum(gradients_of(arena, granule, values));
+    float values[kWeightBlockSize];
+    for (std::int64_t weight_block = part * kWeightBlocksOfCpuPartial; weight_block < end; ++weight_block) {
+      if (!moves(arena, arena.spans[arena.span_of_weight_block[weight_block]], control->updates + 1)) continue;
+      sum += weight_block_sum(gradients_of(arena, weight_block, values));
     }
     partials[part] = sum;
   });
@@ -100,10 +100,10 @@ void apply_update(const Exec& exec, UpdateKind kind, const UpdateArena& arena, c
   const bool skip = control->found_nonfinite != 0;
   publish_buffers(buffers, skip);
   if (skip) return;
-  const MoveGranules move = kMovers[static_cast<int>(kind)];
+  const MoveWeightBlocks move = kMovers[static_cast<int>(kind)];
   if (move == nullptr) return lamb_update(exec, arena, *control);
   const bool decoupled = facts_of(kind).decoupled_decay;
-  parallel_ranges(arena.granules, kGranulesOfCpuPartial, exec.threads,
+  parallel_ranges(arena.weight_blocks, kWeightBlocksOfCpuPartial, exec.threads,
                   [&](std::int64_t begin, std::int64_t end) { move(arena, *control, decoupled, begin, end); });
 }
 
@@ -112,19 +112,23 @@ void publish_weights(const Exec& exec, const UpdateArena& arena, const UpdateBuf
   const bool skip = control->found_nonfinite != 0;
   publish_buffers(buffers, skip);
   if (skip || arena.compute == nullptr) return;
-  parallel_ranges(arena.granules, kGranulesOfCpuPartial, exec.threads, [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t granule = begin; granule < end; ++granule)
-      store_compute(arena, arena.spans[arena.span_of_granule[granule]], granule, arena.master + granule * kSpanGranule);
-  });
+  parallel_ranges(arena.weight_blocks, kWeightBlocksOfCpuPartial, exec.threads,
+                  [&](std::int64_t begin, std::int64_t end) {
+                    for (std::int64_t weight_block = begin; weight_block < end; ++weight_block)
+                      store_compute(arena, arena.spans[arena.span_of_weight_block[weight_block]], weight_block,
+                                    arena.master + weight_block * kWeightBlockSize);
+                  });
 }
 
 void clip_gradients(const Exec& exec, const UpdateArena& arena, const UpdateControl* control, float* out) {
   const float limit = gradient_limit(arena, control->gradient_factor);
-  parallel_ranges(arena.granules, kGranulesOfCpuPartial, exec.threads, [&](std::int64_t begin, std::int64_t end) {
-    float values[kSpanGranule];
-    for (std::int64_t granule = begin; granule < end; ++granule)
-      std::copy_n(gradients_within(arena, granule, limit, values), kSpanGranule, out + granule * kSpanGranule);
-  });
+  parallel_ranges(arena.weight_blocks, kWeightBlocksOfCpuPartial, exec.threads,
+                  [&](std::int64_t begin, std::int64_t end) {
+                    float values[kWeightBlockSize];
+                    for (std::int64_t weight_block = begin; weight_block < end; ++weight_block)
+                      std::copy_n(gradients_within(arena, weight_block, limit, values), kWeightBlockSize,
+                                  out + weight_block * kWeightBlockSize);
+                  });
 }
 
 }  // namespace bantam::kernels::cpu

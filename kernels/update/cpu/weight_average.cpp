@@ -9,7 +9,7 @@
 namespace bantam::kernels::cpu {
 namespace {
 
-constexpr std::int64_t kGrain = 64 * kSpanGranule;
+constexpr std::int64_t kGrain = 64 * kWeightBlockSize;
 
 void move(const Exec& exec, std::int64_t elements, const float* values, float* average, float share) {
   parallel_ranges(elements, kGrain, exec.threads, [=](std::int64_t begin, std::int64_t end) {

@@ -28,14 +28,14 @@ template <GradientForm kForm>
 __global__ void __launch_bounds__(kUpdateThreads, kBlocks)
     lamb_moments_kernel(const __grid_constant__ UpdateArena arena, const UpdateControl* control) {
   const SpanChunk chunk = arena.chunks.list[blockIdx.x];
-  const ArenaSpan span = arena.spans[arena.span_of_granule[chunk.granule]];
+  const ArenaSpan span = arena.spans[arena.span_of_weight_block[chunk.weight_block]];
   wait_then_let_next_start();
   if (control->found_nonfinite != 0 || !moves(arena, span, control->updates)) return;
   const rules::StepValues& s = values_of(arena, span, *control);
   const float factor = control->gradient_factor, limit = limit_of<kForm>(arena, factor);
-  const std::int64_t end = (std::int64_t{chunk.granule} + chunk.granules) * kQuadsOfGranule;
+  const std::int64_t end = (std::int64_t{chunk.weight_block} + chunk.weight_blocks) * kQuadsOfWeightBlock;
   double weights = 0, steps = 0;
-  for (std::int64_t i = chunk.granule * kQuadsOfGranule + threadIdx.x; i < end; i += kUpdateThreads) {
+  for (std::int64_t i = chunk.weight_block * kQuadsOfWeightBlock + threadIdx.x; i < end; i += kUpdateThreads) {
     QuadState<Rule::kSlots> q{};
     q.load(arena, i);
     q.widen_weights(arena, i);
@@ -83,12 +83,12 @@ __global__ void __launch_bounds__(kUpdateThreads, kBlocks)
   publish_buffers(buffers, skip);
   if (skip || blockIdx.x >= arena.chunks.count) return;
   const SpanChunk chunk = arena.chunks.list[blockIdx.x];
-  const ArenaSpan span = arena.spans[arena.span_of_granule[chunk.granule]];
+  const ArenaSpan span = arena.spans[arena.span_of_weight_block[chunk.weight_block]];
   if (!moves(arena, span, control->updates)) return;
   const rules::StepValues& s = values_of(arena, span, *control);
   const float rate = s.lr * ratio_of(arena.chunks, chunk);
-  const std::int64_t end = (std::int64_t{chunk.granule} + chunk.granules) * kQuadsOfGranule;
-  for (std::int64_t i = chunk.granule * kQuadsOfGranule + threadIdx.x; i < end; i += kUpdateThreads) {
+  const std::int64_t end = (std::int64_t{chunk.weight_block} + chunk.weight_blocks) * kQuadsOfWeightBlock;
+  for (std::int64_t i = chunk.weight_block * kQuadsOfWeightBlock + threadIdx.x; i < end; i += kUpdateThreads) {
     QuadState<Rule::kSlots> q{};
     q.load(arena, i);
     q.widen_weights(arena, i);

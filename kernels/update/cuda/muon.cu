@@ -10,8 +10,8 @@ namespace {
 /// Calls `each` with this thread's quads of the chunk.
 template <class Function>
 __device__ inline void for_quads(const SpanChunk& chunk, const Function& each) {
-  const std::int64_t end = (std::int64_t{chunk.granule} + chunk.granules) * kQuadsOfGranule;
-  for (std::int64_t i = chunk.granule * kQuadsOfGranule + threadIdx.x; i < end; i += kUpdateThreads) each(i);
+  const std::int64_t end = (std::int64_t{chunk.weight_block} + chunk.weight_blocks) * kQuadsOfWeightBlock;
+  for (std::int64_t i = chunk.weight_block * kQuadsOfWeightBlock + threadIdx.x; i < end; i += kUpdateThreads) each(i);
 }
 
 template <GradientForm kForm>
@@ -19,7 +19,7 @@ __global__ void __launch_bounds__(kUpdateThreads)
     muon_momentum_kernel(const __grid_constant__ UpdateArena arena, bool nesterov, MuonNormalization normalization,
                          const UpdateControl* control) {
   const SpanChunk chunk = arena.chunks.list[blockIdx.x];
-  const ArenaSpan span = arena.spans[arena.span_of_granule[chunk.granule]];
+  const ArenaSpan span = arena.spans[arena.span_of_weight_block[chunk.weight_block]];
   wait_then_let_next_start();
   if (control->found_nonfinite != 0 || !moves(arena, span, control->updates)) return;
   const float factor = control->gradient_factor, limit = limit_of<kForm>(arena, factor);
@@ -69,7 +69,7 @@ __global__ void __launch_bounds__(kUpdateThreads)
   __shared__ float factor;
   const std::int32_t first = matrices.first[blockIdx.y];
   const SpanChunk chunk = arena.chunks.list[first + blockIdx.x];
-  const std::int64_t begin = arena.chunks.list[first].granule * kQuadsOfGranule;
+  const std::int64_t begin = arena.chunks.list[first].weight_block * kQuadsOfWeightBlock;
   T* const to = x + blockIdx.y * matrices.elements;
   wait_then_let_next_start();
   const float norm = norm_of(arena, chunk, first, 0);
@@ -113,8 +113,8 @@ __global__ void __launch_bounds__(kUpdateThreads)
   __shared__ float factor;
   const std::int32_t first = matrices.first[blockIdx.y];
   const SpanChunk chunk = arena.chunks.list[first + blockIdx.x];
-  const ArenaSpan span = arena.spans[arena.span_of_granule[chunk.granule]];
-  const std::int64_t begin = arena.chunks.list[first].granule * kQuadsOfGranule;
+  const ArenaSpan span = arena.spans[arena.span_of_weight_block[chunk.weight_block]];
+  const std::int64_t begin = arena.chunks.list[first].weight_block * kQuadsOfWeightBlock;
   const T* const from = x + blockIdx.y * matrices.elements;
   wait_then_let_next_start();
   if (control->found_nonfinite != 0 || !moves(arena, span, control->updates)) return;

@@ -7,7 +7,7 @@
 namespace bantam::kernels::cuda {
 
 inline constexpr int kQuad = 4;  ///< elements a thread handles at once
-inline constexpr std::int64_t kQuadsOfGranule = kSpanGranule / kQuad;
+inline constexpr std::int64_t kQuadsOfWeightBlock = kWeightBlockSize / kQuad;
 
 /// Bits of quad `quad` of a narrow span at `place`. Past the first-level cache, as all that kernels which start
 /// early read.
@@ -37,8 +37,9 @@ struct GradientQuad {
 template <bool kNarrow>
 __device__ inline GradientQuad load_gradient(const UpdateArena& arena, std::int64_t quad) {
   if constexpr (kNarrow) {
-    const std::int64_t begin = arena.narrow.begin_of(quad / kQuadsOfGranule);
-    if (begin >= 0) return {load_narrow(arena.gradient + begin * kSpanGranule, quad - begin * kQuadsOfGranule), true};
+    const std::int64_t begin = arena.narrow.begin_of(quad / kQuadsOfWeightBlock);
+    if (begin >= 0)
+      return {load_narrow(arena.gradient + begin * kWeightBlockSize, quad - begin * kQuadsOfWeightBlock), true};
   }
   return {__ldcg(reinterpret_cast<const uint4*>(arena.gradient) + quad), false};
 }

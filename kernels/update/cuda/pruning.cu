@@ -43,8 +43,9 @@ __device__ inline void apply_mask(const PruneArena& arena, std::uint32_t mask, s
 }
 
 __device__ void apply_masks(const PruneArena& arena) {
-  for (std::int64_t i = grid_thread(); i < arena.granules * kQuadsOfGranule; i += grid_threads()) {
-    const std::int64_t quad = arena.granule_list[i / kQuadsOfGranule] * kQuadsOfGranule + i % kQuadsOfGranule;
+  for (std::int64_t i = grid_thread(); i < arena.weight_blocks * kQuadsOfWeightBlock; i += grid_threads()) {
+    const std::int64_t quad =
+        arena.weight_block_list[i / kQuadsOfWeightBlock] * kQuadsOfWeightBlock + i % kQuadsOfWeightBlock;
     apply_mask(arena, __ldcg(reinterpret_cast<const std::uint32_t*>(arena.mask) + quad), quad);
   }
 }
@@ -131,7 +132,7 @@ __global__ void __launch_bounds__(kThreads)
 
 void prune_weights(const Exec& exec, const PruneRule& rule, const PruneArena& arena, const UpdateControl* control) {
   if (arena.tensor_count <= 0) return;
-  const unsigned blocks = std::max(stride_blocks(arena.granules * kQuadsOfGranule, kThreads),
+  const unsigned blocks = std::max(stride_blocks(arena.weight_blocks * kQuadsOfWeightBlock, kThreads),
                                    static_cast<unsigned>(std::min<std::int64_t>(arena.tensor_count, 4096)));
   launch_early(exec, prune_weights_kernel, dim3(blocks), dim3(kThreads), rule, arena, control);
 }

@@ -24,13 +24,13 @@ constexpr int kApplyBlocks = 4, kNarrowApplyBlocks = 4;
 #else
 constexpr int kApplyBlocks = 6, kNarrowApplyBlocks = 5;
 #endif
-static_assert(kQuadsOfGranule == kWarp, "a warp reads one granule");
+static_assert(kQuadsOfWeightBlock == kWarp, "a warp reads one weight block");
 
 /// The sums that `begin_update` adds up, and by how many of the grid's blocks.
 struct GradientSums {
   PartialSums partial;
-  PartialSumGranules granules;  // of the partial sums
-  int shares, share_blocks;     // the last blocks of the grid add the shares up in turn
+  PartialSumWeightBlocks weight_blocks;  // of the partial sums
+  int shares, share_blocks;              // the last blocks of the grid add the shares up in turn
 };
 
 /// Whether a span moves in the update that begins; of most it is known without reading how many were done.
@@ -38,22 +38,23 @@ __device__ inline bool moves(const UpdateArena& arena, const ArenaSpan& span, co
   return span.frozen == 0 || (span.frozen == kFrozenForNow && moves(arena, span, control->updates + 1));
 }
 
-/// Σg² of this thread's elements in the granules that lie in memory.
+/// Σg² of this thread's elements in the weight blocks that lie in memory.
 template <bool kNarrow>
-__device__ double sum_of_granules(const UpdateArena& arena, const GradientSums& sums, const UpdateControl* control) {
-  constexpr int kTogether = 4;  // granules read at once
+__device__ double sum_of_weight_blocks(const UpdateArena& arena, const GradientSums& sums,
+                                       const UpdateControl* control) {
+  constexpr int kTogether = 4;  // weight blocks read at once
   const std::int64_t warps = static_cast<std::int64_t>(gridDim.x - sums.share_blocks) * kWarps;
   double sum = 0;
-  for (std::int64_t first = grid_thread() / kWarp; first < arena.granules; first += warps * kTogether) {
+  for (std::int64_t first = grid_thread() / kWarp; first < arena.weight_blocks; first += warps * kTogether) {
     GradientQuad g[kTogether];
     bool counts[kTogether];
 #pragma unroll
     for (int k = 0; k < kTogether; ++k) {
-      const std::int64_t granule = first + k * warps;
-      counts[k] = granule < arena.granules && !sums.granules.contain(granule);
+      const std::int64_t weight_block = first + k * warps;
+      counts[k] = weight_block < arena.weight_blocks && !sums.weight_blocks.contain(weight_block);
       if (!counts[k]) continue;
-      g[k] = load_gradient<kNarrow>(arena, granule * kQuadsOfGranule + threadIdx.x % kWarp);
-      counts[k] = moves(arena, arena.spans[arena.span_of_granule[granule]], control);
+      g[k] = load_gradient<kNarrow>(arena, weight_block * kQuadsOfWeightBlock + threadIdx.x % kWarp);
+      counts[k] = moves(arena, arena.spans[arena.span_of_weight_block[weight_block]], control);
     }
 #pragma unroll
     for (int k = 0; k < kTogether; ++k) {
@@ -76,17 +77,17 @@ __device__ double sum_of_shares(const GradientSums& sums, int block) {
   return sum;
 }
 
-/// partials[block] = Σg² over its granules or added-up partial sums; the last block adds them in order, and counts the
-/// update. In double no finite float overflows, so the sum is finite exactly where every g is.
+/// partials[block] = Σg² over its weight blocks or added-up partial sums; the last block adds them in order, and counts
+/// the update. In double no finite float overflows, so the sum is finite exactly where every g is.
 template <bool kNarrow>
 __global__ void __launch_bounds__(kThreads)
     begin_update_kernel(const __grid_constant__ UpdateArena arena, const __grid_constant__ GradientSums sums,
                         double* partials, unsigned* counter, UpdateControl* control) {
   wait_for_kernel_before();  // it may write gradients
-  const int granule_blocks = static_cast<int>(gridDim.x) - sums.share_blocks;
+  const int sum_blocks = static_cast<int>(gridDim.x) - sums.share_blocks;
   const int block = static_cast<int>(blockIdx.x);
-  double sum = block < granule_blocks ? sum_of_granules<kNarrow>(arena, sums, control)
-                                      : sum_of_shares(sums, block - granule_blocks);
+  double sum = block < sum_blocks ? sum_of_weight_blocks<kNarrow>(arena, sums, control)
+                                  : sum_of_shares(sums, block - sum_blocks);
   let_next_kernel_start();  // after the loads above, which apply_update's would slow down
   UpdateControl now{};
   float learning_rate = 0;
@@ -121,13 +122,13 @@ __global__ void __launch_bounds__(kThreads, kForm == GradientForm::wide ? kApply
   constexpr bool kNarrow = kForm != GradientForm::wide;
   __shared__ rules::StepValues values[kMostUpdateGroups];
   __shared__ bool still[kMostUpdateGroups];  // a group that is frozen for now
-  const std::int64_t quads = arena.granules * kQuadsOfGranule;
+  const std::int64_t quads = arena.weight_blocks * kQuadsOfWeightBlock;
   std::int64_t i = grid_thread();
   QuadState<Rule::kSlots> state{};
   ArenaSpan span{};
   const auto load = [&] {
     state.load(arena, i);
-    span = arena.spans[arena.span_of_granule[i / kQuadsOfGranule]];
+    span = arena.spans[arena.span_of_weight_block[i / kQuadsOfWeightBlock]];
   };
   if (i < quads) load();
   wait_then_let_next_start();  // for control, and partial sums
@@ -194,9 +195,9 @@ __global__ void __launch_bounds__(kThreads)
   const bool skip = control->found_nonfinite != 0;
   publish_buffers(buffers, skip);
   if (skip || arena.compute == nullptr) return;
-  const std::int64_t quads = arena.granules * kQuadsOfGranule;
+  const std::int64_t quads = arena.weight_blocks * kQuadsOfWeightBlock;
   for (std::int64_t i = grid_thread(); i < quads; i += grid_threads())
-    if (arena.spans[arena.span_of_granule[i / kQuadsOfGranule]].compute_copy)
+    if (arena.spans[arena.span_of_weight_block[i / kQuadsOfWeightBlock]].compute_copy)
       store_compute(arena, i, load_quad(arena.master, i));
 }
 
@@ -214,9 +215,10 @@ __global__ void __launch_bounds__(kThreads)
 void begin_update(const Exec& exec, const UpdateArena& arena, const PartialSums& partial, UpdateControl* control,
                   Workspace workspace) {
   static_assert(kThreads == kPartSumThreads);
-  GradientSums sums{.partial = partial, .granules = partial_sum_granules(arena, partial), .shares = shares_of(partial)};
+  GradientSums sums{
+      .partial = partial, .weight_blocks = partial_sum_weight_blocks(arena, partial), .shares = shares_of(partial)};
   sums.share_blocks = std::min(sums.shares, static_cast<int>(kMostSumBlocks));
-  const auto blocks = static_cast<unsigned>(gradient_sum_blocks(arena.granules) + sums.share_blocks);
+  const auto blocks = static_cast<unsigned>(gradient_sum_blocks(arena.weight_blocks) + sums.share_blocks);
   const auto kernel = arena.narrow.count > 0 ? begin_update_kernel<true> : begin_update_kernel<false>;
   launch_early(exec, kernel, dim3(blocks), dim3(kThreads), arena, sums, static_cast<double*>(workspace.data),
                Libraries::of(exec).block_counters(exec.stream), control);
@@ -225,7 +227,7 @@ void begin_update(const Exec& exec, const UpdateArena& arena, const PartialSums&
 void apply_update(const Exec& exec, UpdateKind kind, const UpdateArena& arena, const UpdateBuffers& buffers,
                   const UpdateControl* control) {
   require_group_count(arena);
-  const std::int64_t items = std::max(arena.granules * kQuadsOfGranule, buffers.elements);
+  const std::int64_t items = std::max(arena.weight_blocks * kQuadsOfWeightBlock, buffers.elements);
   if (items <= 0) return;
   const UpdateRuleFacts& rule = facts_of(kind);
   if (rule.by_norm) return lamb_update(exec, arena, buffers, control);
@@ -236,14 +238,14 @@ void apply_update(const Exec& exec, UpdateKind kind, const UpdateArena& arena, c
 
 void publish_weights(const Exec& exec, const UpdateArena& arena, const UpdateBuffers& buffers,
                      const UpdateControl* control) {
-  const std::int64_t items = std::max(arena.granules * kQuadsOfGranule, buffers.elements);
+  const std::int64_t items = std::max(arena.weight_blocks * kQuadsOfWeightBlock, buffers.elements);
   if (items <= 0) return;
   launch_early(exec, publish_weights_kernel, dim3(stride_blocks(items, kThreads)), dim3(kThreads), arena, buffers,
                control);
 }
 
 void clip_gradients(const Exec& exec, const UpdateArena& arena, const UpdateControl* control, float* out) {
-  const std::int64_t quads = arena.granules * kQuadsOfGranule;
+  const std::int64_t quads = arena.weight_blocks * kQuadsOfWeightBlock;
   if (quads == 0) return;
   launch_early(exec, clip_gradients_kernel, dim3(stride_blocks(quads, kThreads)), dim3(kThreads), quads, arena, control,
                out);

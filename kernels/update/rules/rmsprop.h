@@ -10,8 +10,7 @@ template <class Math, bool kCentered, bool kMomentum>
 struct RmsPropOf : RuleOf<1 + (kCentered ? 1 : 0) + (kMomentum ? 1 : 0)> {
   static constexpr int kVelocity = kCentered ? 2 : 1;
 
-  BANTAM_RULE static void move(Element<1 + (kCentered ? 1 : 0) + (kMomentum ? 1 : 0)>& e, float gradient,
-                               const StepValues& s) {
+  BANTAM_RULE static void move(Element<RmsPropOf::kSlots>& e, float gradient, const StepValues& s) {
     const float g = gradient + s.decay * e.w;
     float square = e.slots[0] = s.beta2 * e.slots[0] + (1.0f - s.beta2) * g * g;
     if constexpr (kCentered) {

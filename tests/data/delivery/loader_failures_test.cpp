@@ -93,7 +93,7 @@ class NoMemoryLeft {
   NoMemoryLeft(BfcAllocator& allocator, Stream stream) : allocator_(allocator), stream_(stream) {
     allocator.trim();
     allocator.set_limit(allocator.stats().pool_bytes);
-    for (std::size_t bytes = 1u << 24; bytes >= BfcAllocator::kGranule; bytes /= 2) {
+    for (std::size_t bytes = 1u << 24; bytes >= BfcAllocator::kAllocationUnit; bytes /= 2) {
       try {
         for (;;) taken_.push_back(allocator.allocate(bytes, stream, {Category::other, "test"}));
       } catch (const OutOfMemory&) {

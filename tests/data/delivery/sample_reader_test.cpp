@@ -317,7 +317,7 @@ TEST_P(SampleReaderTest, MetaDevicesTakeTheSameMemory) {
       EXPECT_EQ(planned, peak(Device::cpu(), kSamples)) << "noisy " << noisy;
       // Four batches at most: finished images, stored ones and targets.
       if (cache == CacheKind::off) {
-        EXPECT_LT(planned, 4 * kBatch * (60u * 4 + 60 + 28) + 16 * BfcAllocator::kGranule);
+        EXPECT_LT(planned, 4 * kBatch * (60u * 4 + 60 + 28) + 16 * BfcAllocator::kAllocationUnit);
       }
     }
   }

@@ -25,7 +25,7 @@ TEST_P(ParametersTest, SpansStandInReverseForwardOrderAndAreAligned) {
   EXPECT_EQ(arena.find("first")->offset(), 384);
   EXPECT_EQ(arena.slot_elements(), 512);
   EXPECT_EQ(arena.parameter_count(), 331);
-  EXPECT_EQ(arena.span_of_granule(), (std::vector<std::int32_t>{0, 1, 1, 2}));
+  EXPECT_EQ(arena.span_of_weight_block(), (std::vector<std::int32_t>{0, 1, 1, 2}));
   const std::vector<float> master = to_host<float>(arena.master(), ctx.stream);
   const std::vector<float> compute = to_host_floats(arena.compute(), ctx.stream);
   EXPECT_EQ(master, compute);
@@ -190,7 +190,7 @@ TEST_P(ParametersTest, BuffersStartAtTheirValueAndNextFollows) {
   buffers.materialize(context());
   EXPECT_EQ(to_host<float>(buffers.current(mean), context().stream), std::vector<float>(5, 0.0f));
   EXPECT_EQ(to_host<float>(buffers.next(variance), context().stream), std::vector<float>(5, 1.0f));
-  EXPECT_EQ(variance.offset % kernels::kSpanGranule, 0);
+  EXPECT_EQ(variance.offset % kernels::kWeightBlockSize, 0);
 }
 
 }  // namespace

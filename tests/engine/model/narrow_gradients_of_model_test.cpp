@@ -18,7 +18,7 @@ const Shape kImage = {12, 12, 8};
 constexpr PrecisionKind kHalfPrecisions[] = {PrecisionKind::mixed_float16, PrecisionKind::mixed_bfloat16};
 constexpr int kNarrowOfGraph = 3;
 
-/// Three convolutions whose gradients may be narrow, and one (the third) whose elements do not fill granules.
+/// Three convolutions whose gradients may be narrow, and one (the third) whose elements do not fill weight blocks.
 Graph four_convolutions() {
   Graph graph(kImage);
   for (const std::int64_t filters : {16, 8, 8, 32}) {

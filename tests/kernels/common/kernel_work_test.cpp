@@ -559,7 +559,7 @@ void add_losses(std::vector<WorkCase>& cases) {
 }
 
 void add_updates(std::vector<WorkCase>& cases) {
-  UpdateArena arena{.granules = 3,
+  UpdateArena arena{.weight_blocks = 3,
                     .master = kFloats,
                     .gradient = kFloats,
                     .slots = {kFloats, kFloats},
@@ -586,7 +586,7 @@ void add_updates(std::vector<WorkCase>& cases) {
                    (4 + 2) * 384 + 8 * 10, 0});
   cases.push_back(
       {"clip_gradients", [=](const Exec& e) { work::clip_gradients(e, arena, nullptr, nullptr); }, 2 * 4 * 384, 0});
-  arena.chunks.granules = 2;
+  arena.chunks.weight_blocks = 2;
   const MuonMatrices matrices{.count = 1, .elements = 256};
   cases.push_back({"muon_momentum",  // gradient and momentum read, momentum and step written
                    [=](const Exec& e) { work::muon_momentum(e, arena, true, {}, nullptr); }, 4 * 4 * 256, 0});
@@ -626,7 +626,7 @@ void add_after_updates(std::vector<WorkCase>& cases) {
   cases.push_back(
       {"store_at_slot", [](const Exec& e) { work::store_at_slot(e, 3, nullptr, nullptr, nullptr); }, 2 * 8 * 3, 0});
   const PruneArena pruned{
-      .tensor_count = 1, .granules = 2, .weights = kFloats, .compute = kSome, .compute_dtype = kHalf};
+      .tensor_count = 1, .weight_blocks = 2, .weights = kFloats, .compute = kSome, .compute_dtype = kHalf};
   cases.push_back(
       {"prune_weights", [=](const Exec& e) { work::prune_weights(e, {}, pruned, nullptr); }, (1 + 8 + 2) * 256, 0});
 }

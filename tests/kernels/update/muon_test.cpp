@@ -23,7 +23,7 @@ class MuonTest : public DeviceTest {
     for (const kernels::SpanChunk& chunk : arena.chunks()) {
       if (all.empty() || all.back().first[0] != chunk.first)
         all.push_back({.first = {chunk.first}, .count = 1, .chunks = chunk.chunks, .scale = 2.0f});
-      all.back().elements += chunk.granules * kernels::kSpanGranule;
+      all.back().elements += chunk.weight_blocks * kernels::kWeightBlockSize;
       all.back().values = all.back().elements;
     }
     return all;
@@ -300,20 +300,20 @@ TEST_P(MuonTest, AStepOfSeveralMatricesReadsEveryType) {
 INSTANTIATE_TEST_SUITE_P(Devices, MuonTest, ::testing::ValuesIn(test_devices()), device_test_name);
 
 TEST(SpanChunks, CoverEachWantedSpanOnce) {
-  // Spans of 1, 40 and 6000 granules; the second is not wanted.
+  // Spans of 1, 40 and 6000 weight blocks; the second is not wanted.
   std::vector<std::int32_t> spans(1, 0);
   spans.insert(spans.end(), 40, 1);
   spans.insert(spans.end(), 6000, 2);
   const std::vector<std::uint8_t> wanted = {1, 0, 1};
   const std::vector<kernels::SpanChunk> chunks = kernels::cut_spans(spans, wanted);
-  ASSERT_EQ(chunks.size(), 251u) << "1, and 6,000 granules by 24";
-  EXPECT_EQ(chunks[0].granules, 1);
+  ASSERT_EQ(chunks.size(), 251u) << "1, and 6,000 weight blocks by 24";
+  EXPECT_EQ(chunks[0].weight_blocks, 1);
   std::int32_t next = 41;
   for (std::size_t i = 1; i < chunks.size(); ++i) {
-    EXPECT_EQ(chunks[i].granule, next);
+    EXPECT_EQ(chunks[i].weight_block, next);
     EXPECT_EQ(chunks[i].first, 1);
     EXPECT_EQ(chunks[i].chunks, 250);
-    next += chunks[i].granules;
+    next += chunks[i].weight_blocks;
   }
   EXPECT_EQ(next, 6041);
 }

@@ -11,7 +11,7 @@
 namespace bantam::testing::narrow_gradients_test {
 namespace {
 
-using kernels::kSpanGranule;
+using kernels::kWeightBlockSize;
 using kernels::NarrowGradients;
 using kernels::UpdateControl;
 using kernels::UpdateKind;
@@ -21,22 +21,23 @@ constexpr DType kHalfTypes[] = {DType::float16, DType::bfloat16};
 class NarrowGradientsTest : public DeviceTest {};
 INSTANTIATE_TEST_SUITE_P(Devices, NarrowGradientsTest, ::testing::ValuesIn(test_devices()), device_test_name);
 
-TEST(NarrowGradientsListTest, FindsTheSpanOfAGranule) {
+TEST(NarrowGradientsListTest, FindsTheSpanOfAWeightBlock) {
   NarrowGradients narrow;
-  for (std::int64_t granule : {0, 1, 1000}) EXPECT_EQ(narrow.begin_of(granule), -1);
+  for (std::int64_t weight_block : {0, 1, 1000}) EXPECT_EQ(narrow.begin_of(weight_block), -1);
   for (const NarrowGradients::Range range : {NarrowGradients::Range{20, 23}, {0, 1}, {23, 24}, {7, 12}})
     narrow.add(range);
   const auto expected = [](std::int64_t g) {
     return g < 1 ? 0 : g >= 7 && g < 12 ? 7 : g >= 20 && g < 23 ? 20 : g == 23 ? 23 : -1;
   };
-  for (std::int64_t granule = 0; granule < 40; ++granule) EXPECT_EQ(narrow.begin_of(granule), expected(granule));
+  for (std::int64_t weight_block = 0; weight_block < 40; ++weight_block)
+    EXPECT_EQ(narrow.begin_of(weight_block), expected(weight_block));
   EXPECT_TRUE(narrow.contain(7));
   EXPECT_FALSE(narrow.contain(8));
   EXPECT_FALSE(narrow.remove(8));
   EXPECT_TRUE(narrow.remove(7));
   EXPECT_EQ(narrow.count, 3);
-  for (std::int64_t granule = 0; granule < 40; ++granule)
-    EXPECT_EQ(narrow.begin_of(granule), expected(granule) == 7 ? -1 : expected(granule));
+  for (std::int64_t weight_block = 0; weight_block < 40; ++weight_block)
+    EXPECT_EQ(narrow.begin_of(weight_block), expected(weight_block) == 7 ? -1 : expected(weight_block));
 }
 
 TEST(NarrowGradientsListTest, HoldsNoMoreThanItHasRoomFor) {
@@ -51,29 +52,30 @@ TEST(NarrowGradientsListTest, HoldsNoMoreThanItHasRoomFor) {
 
 /// Writes `values` into the arena's gradients, those of `spans` narrow, with NaN after them in their places.
 void upload_narrow(KernelDevice& device, TestArena& arena, const std::vector<float>& values, DType dtype,
-                   const std::vector<std::size_t>& spans, const std::vector<std::int64_t>& granules) {
+                   const std::vector<std::size_t>& spans, const std::vector<std::int64_t>& weight_blocks) {
   arena.gradient.upload(values);
   for (std::size_t i = 0; i < spans.size(); ++i) {
-    const std::size_t begin = arena.offset(spans[i]), count = static_cast<std::size_t>(granules[i] * kSpanGranule);
+    const std::size_t begin = arena.offset(spans[i]),
+                      count = static_cast<std::size_t>(weight_blocks[i] * kWeightBlockSize);
     const auto first = values.begin() + static_cast<std::ptrdiff_t>(begin);
     const DeviceBuffer halves(device, {first, first + static_cast<std::ptrdiff_t>(count)}, dtype);
     const std::vector<std::uint8_t> nan(count * sizeof(float), 0xff);
     copy_bytes(arena.gradient.as<float>() + begin, nan.data(), nan.size(), device.stream());
     copy_bytes(arena.gradient.as<float>() + begin, halves.data(), halves.bytes(), device.stream());
     device.synchronize();
-    const auto at = static_cast<std::int32_t>(begin / kSpanGranule);
-    arena.narrow.add({at, at + static_cast<std::int32_t>(granules[i])});
+    const auto at = static_cast<std::int32_t>(begin / kWeightBlockSize);
+    arena.narrow.add({at, at + static_cast<std::int32_t>(weight_blocks[i])});
   }
 }
 
 TEST_P(NarrowGradientsTest, AreMadeWideInPlace) {
-  const std::vector<std::int64_t> granules = {1, 2, 3, 4, 5, 63, 64, 65, 127, 129, 1000, 2049};
+  const std::vector<std::int64_t> weight_blocks = {1, 2, 3, 4, 5, 63, 64, 65, 127, 129, 1000, 2049};
   for (const DType dtype : kHalfTypes) {
     std::vector<TestSpan> layout;
     std::vector<std::size_t> spans;
-    for (const std::int64_t n : granules) {
+    for (const std::int64_t n : weight_blocks) {
       spans.push_back(layout.size());
-      layout.push_back({n * kSpanGranule, {}});
+      layout.push_back({n * kWeightBlockSize, {}});
       layout.push_back({100, {}});  // stays as it is
     }
     TestArena arena(device(), layout, {{}}, dtype);
@@ -84,7 +86,7 @@ TEST_P(NarrowGradientsTest, AreMadeWideInPlace) {
       values[arena.offset(span) + 5] = std::numeric_limits<float>::infinity();
       values[arena.offset(span) + 127] = rounded(3e-7f, dtype);  // subnormal in float16
     }
-    upload_narrow(device(), arena, values, dtype, spans, granules);
+    upload_narrow(device(), arena, values, dtype, spans, weight_blocks);
     EXPECT_NE(bits_of(arena.gradient.download()), bits_of(values));
     BANTAM_KERNEL(device().exec(), widen_gradients, arena.gradient.as<float>(), arena.narrow, dtype);
     EXPECT_EQ(bits_of(arena.gradient.download()), bits_of(values));

@@ -10,37 +10,37 @@
 namespace bantam::testing::pruning_test {
 namespace {
 
-using kernels::kSpanGranule;
+using kernels::kWeightBlockSize;
 using kernels::PrunedTensor;
 using kernels::PrunePattern;
 using kernels::PruneRule;
 using kernels::UpdateControl;
 
-/// Tensors in an arena, each after a granule that is not pruned.
+/// Tensors in an arena, each after a weight block that is not pruned.
 class PrunedArena {
  public:
   PrunedArena(KernelDevice& device, const std::vector<std::vector<float>>& tensors, DType compute = DType::float16)
       : device_(device),
         layout_(lay_out(tensors)),
-        granules_(granules_of(layout_)),
+        weight_blocks_(weight_blocks_of(layout_)),
         control(device, std::vector<UpdateControl>(1)),
         tensors_(device, layout_),
-        granule_list_(device, granules_),
+        weight_block_list_(device, weight_blocks_),
         weights(device, values(tensors), DType::float32),
         compute(device, values(tensors), compute),
         average(device, std::vector<float>(elements(), 0.5f), DType::float32),
         mask(device, std::vector<float>(elements(), 1.0f), DType::uint8),
         compute_dtype_(compute) {}
 
-  std::size_t elements() const { return static_cast<std::size_t>((granules_.back() + 1) * kSpanGranule); }
+  std::size_t elements() const { return static_cast<std::size_t>((weight_blocks_.back() + 1) * kWeightBlockSize); }
   /// After the `update`-th update.
   void prune(const PruneRule& rule, std::int64_t update, bool skipped = false) {
     control.upload({{.found_nonfinite = skipped ? 1 : 0, .updates = update}});
     BANTAM_KERNEL(device_.exec(), prune_weights, rule,
                   {.tensor_count = static_cast<std::int64_t>(layout_.size()),
                    .tensors = tensors_.data(),
-                   .granules = static_cast<std::int64_t>(granules_.size()),
-                   .granule_list = granule_list_.data(),
+                   .weight_blocks = static_cast<std::int64_t>(weight_blocks_.size()),
+                   .weight_block_list = weight_block_list_.data(),
                    .weights = weights.as<float>(),
                    .compute = compute.data(),
                    .compute_dtype = compute_dtype_,
@@ -70,29 +70,29 @@ class PrunedArena {
     std::int64_t at = 0;
     for (const auto& tensor : tensors) {
       const auto elements = static_cast<std::int64_t>(tensor.size());
-      layout.push_back({.begin = at + kSpanGranule, .elements = elements});
-      at += kSpanGranule * (1 + (elements + kSpanGranule - 1) / kSpanGranule);
+      layout.push_back({.begin = at + kWeightBlockSize, .elements = elements});
+      at += kWeightBlockSize * (1 + (elements + kWeightBlockSize - 1) / kWeightBlockSize);
     }
     return layout;
   }
-  static std::vector<std::int32_t> granules_of(const std::vector<PrunedTensor>& layout) {
+  static std::vector<std::int32_t> weight_blocks_of(const std::vector<PrunedTensor>& layout) {
     std::vector<std::int32_t> list;
     for (const PrunedTensor& tensor : layout)
-      for (std::int64_t i = 0; i < tensor.elements; i += kSpanGranule)
-        list.push_back(static_cast<std::int32_t>((tensor.begin + i) / kSpanGranule));
+      for (std::int64_t i = 0; i < tensor.elements; i += kWeightBlockSize)
+        list.push_back(static_cast<std::int32_t>((tensor.begin + i) / kWeightBlockSize));
     return list;
   }
 
   KernelDevice& device_;
   std::vector<PrunedTensor> layout_;
-  std::vector<std::int32_t> granules_;
+  std::vector<std::int32_t> weight_blocks_;
 
  public:
   DeviceArray<UpdateControl> control;
 
  private:
   DeviceArray<PrunedTensor> tensors_;
-  DeviceArray<std::int32_t> granule_list_;
+  DeviceArray<std::int32_t> weight_block_list_;
 
  public:
   DeviceBuffer weights, compute, average, mask;
@@ -119,7 +119,7 @@ TEST_P(PruningTest, ByHand) {
   EXPECT_EQ(arena.of(arena.average, 0), (std::vector<float>{0, 0.5f, 0, 0.5f, 0}));
   EXPECT_EQ(arena.of(arena.weights, 1), (std::vector<float>{0, 2})) << "2·0.4 is nearest to 1";
   const std::vector<float> all = arena.weights.download();
-  for (std::size_t i = 0; i < static_cast<std::size_t>(kSpanGranule); ++i)
+  for (std::size_t i = 0; i < static_cast<std::size_t>(kWeightBlockSize); ++i)
     ASSERT_EQ(all[i], 3.0f) << "not pruned, " << i;
 }
 
@@ -132,7 +132,7 @@ TEST_P(PruningTest, EqualMagnitudesStayTogetherAndOneWeightAlwaysStays) {
   EXPECT_EQ(arena.mask_of(2), (Mask{0, 1, 0, 0}));
 }
 
-/// Sizes around quads, granules and a block's threads, with values of all magnitudes and repeated ones.
+/// Sizes around quads, weight blocks and a block's threads, with values of all magnitudes and repeated ones.
 TEST_P(PruningTest, IsSorting) {
   for (const DType compute : kernel_dtypes()) {
     std::vector<std::vector<float>> tensors;

@@ -16,17 +16,17 @@ struct TestSpan {
   kernels::ArenaSpan values;
 };
 
-/// Spans laid one after another, each padded with zeros to whole granules.
+/// Spans laid one after another, each padded with zeros to whole weight blocks.
 class TestArena {
  public:
   TestArena(KernelDevice& device, const std::vector<TestSpan>& spans, const std::vector<kernels::UpdateGroup>& groups,
             DType compute_dtype = DType::float16)
       : device_(device),
         layout_(spans),
-        granules_(count_granules(spans)),
+        weight_blocks_(count_weight_blocks(spans)),
         spans_(device, span_values(spans)),
         groups_(device, groups),
-        span_of_granule_(device, span_indices(spans)),
+        span_of_weight_block_(device, span_indices(spans)),
         group_count_(static_cast<std::int32_t>(groups.size())),
         chunk_list_(chunks_of(spans)),
         chunks_(device, chunk_list_),
@@ -41,11 +41,12 @@ class TestArena {
         compute(device, static_cast<std::int64_t>(elements()), compute_dtype),
         compute_dtype_(compute_dtype) {}
 
-  std::size_t elements() const { return static_cast<std::size_t>(granules_ * kernels::kSpanGranule); }
+  std::size_t elements() const { return static_cast<std::size_t>(weight_blocks_ * kernels::kWeightBlockSize); }
   /// Index of a span's first element.
   std::size_t offset(std::size_t span) const {
     return static_cast<std::size_t>(
-        count_granules({layout_.begin(), layout_.begin() + static_cast<std::ptrdiff_t>(span)}) * kernels::kSpanGranule);
+        count_weight_blocks({layout_.begin(), layout_.begin() + static_cast<std::ptrdiff_t>(span)}) *
+        kernels::kWeightBlockSize);
   }
   /// Values for every element of every span, zeros in the padding.
   std::vector<float> padded(const std::vector<std::vector<float>>& values) const {
@@ -61,8 +62,8 @@ class TestArena {
   }
 
   kernels::UpdateArena arena() const {
-    return {.granules = granules_,
-            .span_of_granule = span_of_granule_.data(),
+    return {.weight_blocks = weight_blocks_,
+            .span_of_weight_block = span_of_weight_block_.data(),
             .spans = spans_.data(),
             .groups = groups_.data(),
             .group_count = group_count_,
@@ -77,7 +78,7 @@ class TestArena {
             .narrow = narrow,
             .chunks = {.list = chunks_.data(),
                        .count = static_cast<std::int32_t>(chunk_list_.size()),
-                       .granules = granules_,
+                       .weight_blocks = weight_blocks_,
                        .sums = chunk_sums_.data()},
             .clip_value = clip_value,
             .rows = rows,
@@ -93,7 +94,7 @@ class TestArena {
   const std::vector<kernels::SpanChunk>& chunks() const { return chunk_list_; }
 
   void begin(const kernels::PartialSums& partial = {}) {
-    const std::size_t bytes = kernels::begin_update_workspace_bytes(granules_, device_.exec().device.kind);
+    const std::size_t bytes = kernels::begin_update_workspace_bytes(weight_blocks_, device_.exec().device.kind);
     const TestWorkspace workspace(device_, bytes + 64);
     const std::vector<std::uint8_t> guard(bytes + 64, 0xab);
     copy_bytes(workspace.get().data, guard.data(), guard.size(), device_.stream());
@@ -115,12 +116,12 @@ class TestArena {
   kernels::UpdateControl control_now() const { return control.download()[0]; }
 
  private:
-  static std::int64_t granules_of(const TestSpan& s) {
-    return (s.elements + kernels::kSpanGranule - 1) / kernels::kSpanGranule;
+  static std::int64_t weight_blocks_of(const TestSpan& s) {
+    return (s.elements + kernels::kWeightBlockSize - 1) / kernels::kWeightBlockSize;
   }
-  static std::int64_t count_granules(const std::vector<TestSpan>& spans) {
+  static std::int64_t count_weight_blocks(const std::vector<TestSpan>& spans) {
     std::int64_t sum = 0;
-    for (const TestSpan& s : spans) sum += granules_of(s);
+    for (const TestSpan& s : spans) sum += weight_blocks_of(s);
     return sum;
   }
   static std::vector<kernels::ArenaSpan> span_values(const std::vector<TestSpan>& spans) {
@@ -131,7 +132,7 @@ class TestArena {
   static std::vector<std::int32_t> span_indices(const std::vector<TestSpan>& spans) {
     std::vector<std::int32_t> indices;
     for (std::size_t i = 0; i < spans.size(); ++i) {
-      indices.insert(indices.end(), static_cast<std::size_t>(granules_of(spans[i])), static_cast<std::int32_t>(i));
+      indices.insert(indices.end(), static_cast<std::size_t>(weight_blocks_of(spans[i])), static_cast<std::int32_t>(i));
     }
     return indices;
   }
@@ -144,10 +145,10 @@ class TestArena {
 
   KernelDevice& device_;
   std::vector<TestSpan> layout_;
-  std::int64_t granules_;
+  std::int64_t weight_blocks_;
   DeviceArray<kernels::ArenaSpan> spans_;
   DeviceArray<kernels::UpdateGroup> groups_;
-  DeviceArray<std::int32_t> span_of_granule_;
+  DeviceArray<std::int32_t> span_of_weight_block_;
   std::int32_t group_count_;
   std::vector<kernels::SpanChunk> chunk_list_;
   DeviceArray<kernels::SpanChunk> chunks_;

@@ -187,7 +187,7 @@ TEST_P(UpdateTest, LambHasARatioASpanAndLeavesFrozenOnesOut) {
                    {counts[3], {.group = 0, .compute_copy = 1}}},
                   {group});
   EXPECT_EQ(arena.chunks().front().chunks, 1);
-  EXPECT_EQ(arena.chunks().back().chunks, 247) << "600,001 elements are 4,688 granules, 19 a chunk";
+  EXPECT_EQ(arena.chunks().back().chunks, 247) << "600,001 elements are 4,688 weight blocks, 19 a chunk";
   const std::vector<float> start = arena.random_padded(1), gradient = arena.random_padded(5, -8, 8);
   arena.control.upload({{.loss_scale = 8}});
   arena.master.upload(start);

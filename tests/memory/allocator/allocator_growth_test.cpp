@@ -59,7 +59,7 @@ TEST(AllocatorGrowth, back_off_takes_less_and_ends_for_any_request) {
     Rig dry({.first_region_bytes = 64 * kMiB});
     dry.log->fails = [](std::uint64_t, std::size_t) { return true; };
     EXPECT_THROW(dry.get(size), OutOfMemory);
-    // ln(64 MiB / 256 B) / -ln(0.9) = 118 steps, and some more where 0.9 is rounded to granules.
+    // ln(64 MiB / 256 B) / -ln(0.9) = 118 steps, and some more where 0.9 is rounded to allocation units.
     EXPECT_LT(dry.log->acquires, 150u) << size;
     EXPECT_EQ(dry.log->calls.back().bytes, (size + 255) / 256 * 256) << "the request itself is tried last";
   }

@@ -49,7 +49,7 @@ class StreamsFuzz {
         allocator_(source(), Device::cuda(0),
                    {.limit_bytes = settings.limit, .growth = settings.growth, .first_region_bytes = 128 << 10},
                    std::make_unique<SimulatedOracle>(streams_)),
-        last_use_(kGranules) {
+        last_use_(kAllocationUnits) {
     log_->fails = [this](std::uint64_t, std::size_t) { return random_() % 100 < settings_.fail_percent; };
     page_log_->fails = log_->fails;
     page_log_->on_unmap = [this](AddressRange pages) { expect_finished(pages); };
@@ -89,12 +89,12 @@ class StreamsFuzz {
     Point use;
   };
   static constexpr std::uintptr_t kBase = kFakeAddresses;
-  static constexpr std::size_t kGranules = (64u << 20) / 256;
+  static constexpr std::size_t kAllocationUnits = (64u << 20) / 256;
 
   std::unique_ptr<MemorySource> source() {
     if (settings_.page == 0) return std::make_unique<TestSource>(log_, 0);
-    return std::make_unique<TestPages>(page_log_,
-                                       FakePages{.page_bytes = settings_.page, .address_bytes = kGranules * 256});
+    return std::make_unique<TestPages>(
+        page_log_, FakePages{.page_bytes = settings_.page, .address_bytes = kAllocationUnits * 256});
   }
   Stream random_stream() {
     if (settings_.host && random_() % 6 == 0) return SimulatedStreams::host();
@@ -117,7 +117,7 @@ class StreamsFuzz {
     const std::size_t size = (bytes + 255) / 256 * 256;
     expect_disjoint(address, size);
     const std::size_t from = (address - kBase) / 256, to = from + size / 256;
-    ASSERT_LE(to, kGranules);
+    ASSERT_LE(to, kAllocationUnits);
     std::vector<Point> earlier;
     for (std::size_t i = from; i < to; ++i) {
       const Point use = last_use_[i];
@@ -143,7 +143,7 @@ class StreamsFuzz {
       EXPECT_GT(size, stats.limit_bytes - stats.pool_bytes);
       return;
     }
-    std::vector<Use> uses(kGranules);
+    std::vector<Use> uses(kAllocationUnits);
     for (const auto& [address, block] : live_)
       std::fill_n(uses.begin() + static_cast<std::ptrdiff_t>((address - kBase) / 256), block.size / 256, Use::live);
     std::vector<bool> unmapped = page_log_->mapped;
@@ -199,7 +199,7 @@ class StreamsFuzz {
   std::shared_ptr<SourceLog> log_ = std::make_shared<SourceLog>();
   std::shared_ptr<PageLog> page_log_ = std::make_shared<PageLog>();
   BfcAllocator allocator_;
-  std::vector<Point> last_use_;  // by granule
+  std::vector<Point> last_use_;  // by allocation unit
   std::map<std::uintptr_t, Block> live_;
   std::uint64_t refused_ = 0;
 };

@@ -42,9 +42,9 @@ TEST(FreeBins, bins_cover_all_sizes_in_their_order) {
   EXPECT_EQ(FreeBins::bin_of(std::size_t{64} << 30), FreeBins::kBins - 1);
   EXPECT_EQ(FreeBins::bin_of(~std::size_t{255}), FreeBins::kBins - 1);
   int before = 0;
-  for (std::size_t granules = 1; granules < 200000; ++granules) {
-    const int bin = FreeBins::bin_of(granules * 256);
-    ASSERT_GE(bin, before) << granules;
+  for (std::size_t units = 1; units < 200000; ++units) {
+    const int bin = FreeBins::bin_of(units * 256);
+    ASSERT_GE(bin, before) << units;
     before = bin;
   }
   for (int shift = 8; shift < 64; ++shift)

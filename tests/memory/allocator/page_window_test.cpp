@@ -29,7 +29,7 @@ TEST(PageWindow, of_equals_the_lowest_is_taken) {
   EXPECT_EQ(window.begin, 0x12000u);
 }
 
-TEST(PageWindow, agrees_with_trying_every_granule) {
+TEST(PageWindow, agrees_with_trying_every_unit) {
   std::mt19937 random(5);
   for (int round = 0; round < 3000; ++round) {
     // Segments that cost lie on pages; between two of them any that do not.
