@@ -2,6 +2,8 @@
 // one. What is no regular file cannot be replaced like that, and is written to as it is.
 #include "bantam/base/atomic_file.h"
 
+#include <algorithm>
+#include <cctype>
 #include <cerrno>
 #include <charconv>
 #include <cstdlib>
@@ -137,7 +139,7 @@ void AtomicFile::make_temporary() {
   std::random_device random;
   const int folder = folder_ ? folder_.get() : AT_FDCWD;
   do {
-    temporary_ = folder_of(path_) / fmt::format(".{}.{:08x}.tmp", path_.filename().string(), random());
+    temporary_ = folder_of(path_) / temporary_name(path_, random());
     // Mode 0644 is cut by the umask, as for any file a program makes.
     descriptor_ = ::openat(folder, name_of(temporary_).c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
   } while (descriptor_ < 0 && (errno == EEXIST || errno == EINTR));
@@ -203,6 +205,18 @@ void sync_folder(const std::filesystem::path& folder) {
   const int reason = errno;
   ::close(descriptor);
   if (result != 0 && reason != EINVAL && reason != ENOTSUP) fail("sync folder", folder, reason);
+}
+
+std::string temporary_name(const std::filesystem::path& file, std::uint32_t number) {
+  return fmt::format(".{}.{:08x}.tmp", file.filename().string(), number);
+}
+
+bool is_temporary_of(const std::filesystem::path& file, std::string_view name) {
+  const std::string any = temporary_name(file, 0);
+  const std::size_t digits = any.size() - std::string_view("00000000.tmp").size();
+  if (name.size() != any.size() || !name.starts_with(any.substr(0, digits)) || !name.ends_with(".tmp")) return false;
+  return std::all_of(name.begin() + static_cast<std::ptrdiff_t>(digits), name.end() - 4,
+                     [](unsigned char c) { return std::isxdigit(c) != 0; });
 }
 
 void make_folders(const std::filesystem::path& path) {

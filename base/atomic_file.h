@@ -53,6 +53,11 @@ class AtomicFile {
   std::optional<RunningSum> sum_;
 };
 
+/// Names the file that a file of this name is written to until it is complete: ".NAME.1234abcd.tmp".
+std::string temporary_name(const std::filesystem::path& file, std::uint32_t number);
+/// Whether `name` is such a name of a file of the name that `file` ends with: what a process that was killed leaves.
+bool is_temporary_of(const std::filesystem::path& file, std::string_view name);
+
 /// Makes the folder, and those above it, where they are missing, so that their names last. Throws DataError with the
 /// system's reason.
 void make_folders(const std::filesystem::path& path);

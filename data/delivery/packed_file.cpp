@@ -6,7 +6,6 @@
 #include <array>
 #include <atomic>
 #include <bit>
-#include <cctype>
 #include <cerrno>
 #include <chrono>
 #include <cstring>
@@ -95,19 +94,6 @@ void add_facts(Checksum& sum, const DatasetFacts& facts) {
   for (const SampleField& field : facts.fields())
     sum.add(fmt::format("{} {} {} {}", field.name, to_string(field.shape), to_string(field.dtype),
                         static_cast<int>(field.encoding)));
-}
-
-/// Names the file that a packed file is written to until it is complete: ".NAME.1234abcd.tmp".
-std::string temporary_name(const std::filesystem::path& packed, std::uint32_t number) {
-  return fmt::format(".{}.{:08x}.tmp", packed.filename().string(), number);
-}
-
-bool is_temporary_of(const std::filesystem::path& packed, const std::string& name) {
-  const std::string any = temporary_name(packed, 0);
-  const std::size_t digits = any.size() - std::string_view("00000000.tmp").size();
-  if (name.size() != any.size() || !name.starts_with(any.substr(0, digits)) || !name.ends_with(".tmp")) return false;
-  return std::all_of(name.begin() + static_cast<std::ptrdiff_t>(digits), name.end() - 4,
-                     [](unsigned char c) { return std::isxdigit(c) != 0; });
 }
 
 /// The right to write the packed file at a path, by flock on a file beside it, which is removed at the end. Where the

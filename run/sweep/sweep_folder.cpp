@@ -46,8 +46,7 @@ void remove_temporaries(const fs::path& folder) {
   std::error_code error, ignored;
   for (const fs::path& entry : folder_entries(folder, error)) {
     const std::string name = entry.filename().string();
-    const bool is_ours = name.starts_with(fmt::format(".{}.", kPlan)) || name.starts_with(fmt::format(".{}.", kConfig));
-    if (is_ours && name.ends_with(".tmp")) fs::remove(entry, ignored);
+    if (is_temporary_of(kPlan, name) || is_temporary_of(kConfig, name)) fs::remove(entry, ignored);
   }
 }
 
