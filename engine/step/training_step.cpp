@@ -84,7 +84,7 @@ std::string without_meta(const Graph& graph, const LossOptions& loss, const Opti
   if (!loss.loss->supports_meta()) return message(fmt::format("the loss '{}'", loss.loss->kind()), "Loss");
   for (const MetricPtr& metric : loss.metrics)
     if (!metric->supports_meta()) return message(fmt::format("the metric '{}'", metric->kind()), "Metric");
-  if (!optimizer.rule->supports_meta())
+  if (optimizer.rule && !optimizer.rule->supports_meta())  // Optimizer refuses one without a rule
     return message(fmt::format("the update rule '{}'", optimizer.rule->kind()), "UpdateRule");
   return "";
 }
