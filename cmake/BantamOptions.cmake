@@ -41,19 +41,24 @@ if(BANTAM_SANITIZE)
   add_link_options(-fsanitize=${_sanitizers})
 endif()
 
-# bantam_library(name [LEAVE_OUT REGEX] [ALONE ...] DEPENDS ...): a floor's static library, of the sources that are in its folder but those
-# that REGEX matches. Includes are spelled "bantam/<floor>/<room>/<file>.h". Its objects also are what the shared library consists of
+# bantam_library(name [LEAVE_OUT REGEX] [ALONE REGEX] DEPENDS ...): the static library of a level, of the sources in its folder that LEAVE_OUT
+# does not match. Includes are spelled "bantam/<level>/<folder>/<file>.h". Its objects also are what the shared library consists of
 # (BantamLibrary.cmake), and hide what public headers do not declare.
-# ALONE: sources that have flags of their own, or are generated, and compile one by one (BantamUnity.cmake).
+# ALONE matches sources that compile one by one (BantamUnity.cmake): they have flags of their own, or names that their neighbours have, too.
 function(bantam_library name)
-  cmake_parse_arguments(ARG "" "LEAVE_OUT" "ALONE;DEPENDS;PRIVATE_DEPENDS" ${ARGN})
+  cmake_parse_arguments(ARG "" "LEAVE_OUT;ALONE" "DEPENDS;PRIVATE_DEPENDS" ${ARGN})
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS RELATIVE ${CMAKE_CURRENT_SOURCE_DIR} *.cpp)
   if(ARG_LEAVE_OUT)
     list(FILTER sources EXCLUDE REGEX "${ARG_LEAVE_OUT}")
   endif()
-  list(REMOVE_ITEM sources ${ARG_ALONE} "")
+  set(alone "")
+  if(ARG_ALONE)
+    set(alone ${sources})
+    list(FILTER alone INCLUDE REGEX "${ARG_ALONE}")
+    list(FILTER sources EXCLUDE REGEX "${ARG_ALONE}")
+  endif()
   bantam_unity(sources ${name} ${sources})
-  add_library(bantam_${name} STATIC ${sources} ${ARG_ALONE})
+  add_library(bantam_${name} STATIC ${sources} ${alone})
   bantam_unity_options(bantam_${name})
   add_library(bantam::${name} ALIAS bantam_${name})
   set_target_properties(bantam_${name} PROPERTIES CXX_VISIBILITY_PRESET hidden CUDA_VISIBILITY_PRESET hidden
