@@ -103,7 +103,7 @@ struct UpdateSchedules {
   bool any() const { return learning_rate || weight_decay || momentum; }
   /// The values of an update; `otherwise` where there is no schedule.
   UpdateValues at(std::int64_t update, UpdateValues otherwise) const;
-  /// Those that evaluations move, in the order above.
+  /// Returns the schedules that evaluations move, in the order above.
   std::vector<std::shared_ptr<EvaluatedSchedule>> evaluated() const;
 };
 

@@ -13,7 +13,7 @@
 
 namespace bantam::testing {
 
-/// What an allocation unit of 256 bytes is.
+/// The state of an allocation unit of 256 bytes.
 enum class Use : std::uint8_t { unmapped, free, live };
 
 /// A place found by trying every allocation unit: the lowest of those that need the fewest pages.

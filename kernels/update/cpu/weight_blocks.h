@@ -29,7 +29,7 @@ inline double weight_block_sum(const float* x) {
   return sum;
 }
 
-/// The same for norms, of values whose squares are floats: four terms of each of 32 lanes in float, then in double.
+/// Σx² for norms, of values whose squares are floats: four terms of each of 32 lanes in float, then in double.
 inline double weight_block_squares(const float* x) {
   constexpr std::int64_t kLanes = 32;
   float lanes[kLanes] = {};
@@ -54,7 +54,7 @@ inline const float* gradients_of(const UpdateArena& arena, std::int64_t weight_b
   return values;
 }
 
-/// The same cut to [-limit, limit]: in `values`.
+/// Returns the gradients cut to [-limit, limit], in `values`.
 inline const float* gradients_within(const UpdateArena& arena, std::int64_t weight_block, float limit,
                                      float (&values)[kWeightBlockSize]) {
   const float* gradient = gradients_of(arena, weight_block, values);
