@@ -1,52 +1,12 @@
-// The wgmma kernel's launches: its tensor maps, and its shared memory. Compiled for
-// 90a only, whatever the build is for.
-#include <array>
-
-#include <cudaTypedefs.h>
-
-#include "bantam/kernels/common/cuda/check.h"
+// The wgmma kernel's launches: its tensor maps, and its shared memory. Compiled for 90a only, whatever the build is
+// for.
 #include "bantam/kernels/common/cuda/shared_bytes.h"
+#include "bantam/kernels/common/cuda/tensor_boxes.h"
 #include "bantam/kernels/pointwise/cuda/warpgroup_product.cuh"
 #include "bantam/kernels/pointwise/cuda/warpgroup_product.h"
-#include "bantam/memory/cuda/driver_entry.h"
 
 namespace bantam::kernels::cuda {
 namespace {
-
-using EncodeTensor = PFN_cuTensorMapEncodeTiled_v12000;
-
-/// The driver's call; null where it has none.
-EncodeTensor encode_tensor() {
-  static const EncodeTensor call = [] {
-    EncodeTensor found = nullptr;
-    cuda_backend::find_driver_entry("cuTensorMapEncodeTiled", 12000, found);
-    return found;
-  }();
-  return call;
-}
-
-/// A tensor (a, b, c) of 16-bit elements, the last in a row, and the box of it that is copied at a time, of 64 c.
-struct TensorBoxes {
-  const void* data;
-  std::int64_t a = 1, b, c;
-  std::int64_t a_stride = 0, b_stride;  ///< elements
-  std::int64_t box_a = 1, box_b;
-
-  /// False where the driver refuses it.
-  bool describe(DType dtype, int rank, CUtensorMap& map) const {
-    const auto type = dtype == DType::float16 ? CU_TENSOR_MAP_DATA_TYPE_FLOAT16 : CU_TENSOR_MAP_DATA_TYPE_BFLOAT16;
-    const std::array<cuuint64_t, 3> sizes{static_cast<cuuint64_t>(c), static_cast<cuuint64_t>(b),
-                                          static_cast<cuuint64_t>(a)};
-    const std::array<cuuint64_t, 2> strides{static_cast<cuuint64_t>(2 * b_stride),
-                                            static_cast<cuuint64_t>(2 * a_stride)};
-    const std::array<cuuint32_t, 3> box{64, static_cast<cuuint32_t>(box_b), static_cast<cuuint32_t>(box_a)};
-    const std::array<cuuint32_t, 3> every{1, 1, 1};
-    return encode_tensor()(&map, type, static_cast<cuuint32_t>(rank), const_cast<void*>(data), sizes.data(),
-                           strides.data(), box.data(), every.data(), CU_TENSOR_MAP_INTERLEAVE_NONE,
-                           CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
-                           CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE) == CUDA_SUCCESS;
-  }
-};
 
 /// The rows of x that y has rows of.
 TensorBoxes pixels_of(const WarpgroupProduct& s, const void* x) {
@@ -118,17 +78,6 @@ bool run(const Exec& exec, const WarpgroupProduct& s, DType dtype, const NormOpe
          const PartMoments& moments) {
   return x.normalised() ? run<T, true>(exec, s, dtype, x, w, y, moments)
                         : run<T, false>(exec, s, dtype, x, w, y, moments);
-}
-
-/// Code for 90a runs on compute capability 9.0 and no other. Not where the rest of the build runs older code.
-bool has_warpgroups(const Exec& exec) {
-  const auto attribute = [&](cudaDeviceAttr which) {
-    int value = 0;
-    check_cuda(cudaDeviceGetAttribute(&value, which, exec.device.index), "cudaDeviceGetAttribute");
-    return value;
-  };
-  return starts_early(exec) && attribute(cudaDevAttrComputeCapabilityMajor) == 9 &&
-         attribute(cudaDevAttrComputeCapabilityMinor) == 0 && encode_tensor() != nullptr;
 }
 
 }  // namespace

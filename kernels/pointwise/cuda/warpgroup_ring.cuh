@@ -2,7 +2,7 @@
 // way out, and the barriers between producers and consumers of stages.
 #pragma once
 
-#include "bantam/kernels/common/cuda/mma/warpgroup_mma.cuh"
+#include "bantam/kernels/common/cuda/mma/warpgroup_tiles.cuh"
 #include "bantam/kernels/pointwise/cuda/shared_norm.cuh"
 #include "bantam/kernels/pointwise/warpgroup_parts.h"
 
@@ -70,15 +70,6 @@ struct WarpgroupShared {
   }
 };
 
-/// A stage of the ring, and whether it is an even or an odd round.
-struct RingPlace {
-  int stage = 0;
-  std::uint32_t parity = 0;
-  __device__ void next(int by, int stages) {
-    for (stage += by; stage >= stages; stage -= stages) parity ^= 1;
-  }
-};
-
 /// Brings the weights, then all stages of the block's tiles in turn. One thread.
 template <int kColumns>
 __device__ inline void copy_stages(const CUtensorMap& x, const CUtensorMap& w, const WarpgroupCut& cut,
@@ -96,11 +87,5 @@ __device__ inline void copy_stages(const CUtensorMap& x, const CUtensorMap& w, c
                shared.full(to.stage));
     }
 }
-
-/// Which of the warpgroups may multiply, where they alternate.
-struct Turns {
-  int group;
-  std::uint32_t parity = group == 0;  ///< the first warpgroup begins without waiting
-};
 
 }  // namespace bantam::kernels::cuda

@@ -46,6 +46,14 @@ __device__ inline void load_box(std::uint32_t to, const CUtensorMap& tensor, int
       "l"(&tensor), "r"(c), "r"(b), "r"(a), "r"(barrier.at)
       : "memory");
 }
+/// The same of a matrix.
+__device__ inline void load_box(std::uint32_t to, const CUtensorMap& tensor, int c, int b, SharedBarrier barrier) {
+  asm volatile(
+      "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3}], [%4];" ::"r"(
+          to),
+      "l"(&tensor), "r"(c), "r"(b), "r"(barrier.at)
+      : "memory");
+}
 /// Starts the copy of a box from shared memory; what lies outside the tensor is skipped.
 __device__ inline void store_box(const CUtensorMap& tensor, int c, int b, std::uint32_t from) {
   asm volatile("cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%0, {%1, %2}], [%3];" ::"l"(&tensor), "r"(c),
@@ -88,21 +96,31 @@ __device__ inline std::uint64_t operand_at(std::uint32_t address) {
 /// The same operand, 16 elements of each row on.
 inline constexpr std::uint64_t kNextSixteen = 32 >> 4;
 
+/// How wgmma finds an operand whose rows are its depth, 64 columns each: B as stored (k, n), A as stored (k, m). Boxes
+/// of 64 rows, 8 KiB each, the next 64 columns in the next box.
+__device__ inline std::uint64_t columns_at(std::uint32_t address) {
+  constexpr std::uint64_t kBoxBytes = 8192;
+  return (operand_at(address) & ~(std::uint64_t{0x3fff} << 16)) | (kBoxBytes >> 4) << 16;
+}
+/// The same operand, 16 rows on.
+inline constexpr std::uint64_t kNextSixteenRows = 2048 >> 4;
+
 /// sums (64, kColumns) = or += A (64, 16) · B (kColumns, 16)ᵀ, of a warpgroup. Lane 4g + t of warp w holds of rows 16w
 /// + g and 16w + g + 8 columns 8j + 2t and 8j + 2t + 1, in sums[4j] to sums[4j + 3]. Runs on after the call.
-template <class T, int kColumns>
+/// kTransposeA, kTransposeB: 1 where the operand is that of `columns_at`.
+template <class T, int kColumns, int kTransposeA = 0, int kTransposeB = 0>
 struct WarpgroupMma;
 
 // The operands' numbers, and their registers.
 #define BANTAM_SUMS_64                                                                                   \
   "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, %21, " \
   "%22, %23, %24, %25, %26, %27, %28, %29, %30, %31}, "                                                  \
-  "%32, %33, p, 1, 1, 0, 0;"
+  "%32, %33, p, 1, 1, %35, %36;"
 #define BANTAM_SUMS_128                                                                                            \
   "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, %21, "           \
   "%22, %23, %24, %25, %26, %27, %28, %29, %30, %31, %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, " \
   "%44, %45, %46, %47, %48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63}, "          \
-  "%64, %65, p, 1, 1, 0, 0;"
+  "%64, %65, p, 1, 1, %67, %68;"
 #define BANTAM_SUMS_256                                                                                                \
   "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, %21, "               \
   "%22, %23, %24, %25, %26, %27, %28, %29, %30, %31, %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, "     \
@@ -111,7 +129,7 @@ struct WarpgroupMma;
   "%88, %89, %90, %91, %92, %93, %94, %95, %96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, " \
   "%109, "                                                                                                             \
   "%110, %111, %112, %113, %114, %115, %116, %117, %118, %119, %120, %121, %122, %123, %124, %125, %126, %127}, "      \
-  "%128, %129, p, 1, 1, 0, 0;"
+  "%128, %129, p, 1, 1, %131, %132;"
 #define BANTAM_SUMS_8_OF(i)                                                                                   \
   "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3]), "+f"(d[i + 4]), "+f"(d[i + 5]), "+f"(d[i + 6]), \
       "+f"(d[i + 7])
@@ -122,14 +140,14 @@ struct WarpgroupMma;
 #define BANTAM_REGISTERS_256 BANTAM_REGISTERS_128, BANTAM_SUMS_32_OF(64), BANTAM_SUMS_32_OF(96)
 
 #define BANTAM_WARPGROUP_MMA(T, type, columns, add)                                                          \
-  template <>                                                                                                \
-  struct WarpgroupMma<T, columns> {                                                                          \
+  template <int kTransposeA, int kTransposeB>                                                                \
+  struct WarpgroupMma<T, columns, kTransposeA, kTransposeB> {                                                \
     using Sums = float[columns / 2];                                                                         \
     __device__ static void run(Sums& d, std::uint64_t a, std::uint64_t b, bool keep) {                       \
       asm volatile("{ .reg .pred p; setp.ne.b32 p, %" #add ", 0; wgmma.mma_async.sync.aligned.m64n" #columns \
                    "k16.f32." type "." type " {" BANTAM_SUMS_##columns " }"                                  \
                    : BANTAM_REGISTERS_##columns                                                              \
-                   : "l"(a), "l"(b), "r"(static_cast<int>(keep)));                                           \
+                   : "l"(a), "l"(b), "r"(static_cast<int>(keep)), "n"(kTransposeA), "n"(kTransposeB));       \
     }                                                                                                        \
   };
 BANTAM_WARPGROUP_MMA(__half, "f16", 64, 34)
