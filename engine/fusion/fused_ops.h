@@ -40,6 +40,20 @@ Tensor conv2d_pool(const Context& context, const Tensor& x, const Tensor& w, con
 Tensor norm_depthwise(const Context& context, const Tensor& x, const Norm& before, const Tensor& w,
                       const Window2d& window, const Norm& after);
 
+/// The operands of expand_sum besides x and the residual. The convolution's weight is (C_out, 1, 1, C), of x's type.
+struct ExpandSumOperands {
+  Norm before;  ///< of x, with relu
+  Tensor w;
+  Norm after;  ///< of the convolution's output, without an activation
+};
+
+/// relu(batch_norm(conv2d(batch_norm(x, before), w), after) + residual), a 1x1 convolution, by algebra
+/// (kernels/expand/expand.h): the convolution's output is never written. x (batch, H, W, C), residual (batch, H, W,
+/// C_out), which may have a DeferredNorm. Backward keeps x, the shifted input of the convolution (or its recipe), a bit
+/// an element of the result, and vectors and matrices of the weight's size. Running statistics, values and gradients
+/// are those of the four ops but for rounding. Throws ShapeError where kernels::expand_supports is false.
+Tensor expand_sum(const Context& context, const Tensor& x, const ExpandSumOperands& operands, Tensor residual);
+
 /// max_pool2d(batch_norm(x, norm), window), with the same bits; the norm's output is never written, nor its gradient
 /// where the device need not. x (batch, H, W, C); windows and activations as kernels::norm_pool_supports says. Backward
 /// keeps x, the winners and the batch's statistics. Pass::evaluate and GPUs run the two ops. Throws ShapeError.

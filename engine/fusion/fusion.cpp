@@ -25,12 +25,22 @@ bool is_chain(const Graph& graph, NodeId first, NodeId last, bool reads_outside)
   return true;
 }
 
+/// Whether values of [first, last) are read by [first, last] alone.
+bool is_region(const Graph& graph, NodeId first, NodeId last) {
+  for (NodeId node = last + 1; node <= graph.output(); ++node)
+    if (std::ranges::any_of(graph.node(node).inputs, [&](NodeId input) { return first <= input && input < last; }))
+      return false;
+  return true;
+}
+
 /// The fusion that begins at node `first`, by the first pattern that matches; the node alone where none does.
 Fusion fusion_at(const Graph& graph, NodeId first, const FusionTarget& target) {
   for (const FusionPattern* pattern : fusion_patterns()) {
     if (!pattern->is_for(target)) continue;
     const NodeId last = pattern->match(graph, first, target);
-    if (last == 0 || !is_chain(graph, first, last, pattern->reads_outside)) continue;
+    if (last == 0 ||
+        !(pattern->region ? is_region(graph, first, last) : is_chain(graph, first, last, pattern->reads_outside)))
+      continue;
     Fusion found{first, last, pattern};
     if (pattern->defers_norm != nullptr) found.defers_norm = pattern->defers_norm(graph, found, target);
     return found;

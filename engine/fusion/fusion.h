@@ -18,7 +18,7 @@ class Graph;
 
 struct FusionPattern;
 
-/// Nodes [first, last] of a graph, a chain whose inner values nobody else reads, that run as one op.
+/// Nodes [first, last] of a graph, a chain (or region) whose inner values nobody else reads, that run as one op.
 struct Fusion {
   NodeId first = 1, last = 1;
   const FusionPattern* pattern = nullptr;
@@ -57,6 +57,9 @@ struct FusionPattern {
   /// The nodes after the first may also read values from before the chain. The op's inputs are those of the first node,
   /// then these.
   bool reads_outside = false;
+  /// The nodes need not be a chain: values of all but the last are read among them alone, and a side branch may read
+  /// values from before the first, as above. `match` checks who reads what among them.
+  bool region = false;
   /// Programs that it is searched for.
   Use use = Use::always;
 

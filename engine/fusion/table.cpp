@@ -5,13 +5,14 @@ namespace bantam {
 namespace fusion {
 
 // Each is defined in the file of its name, or in the one that its row names.
-extern const FusionPattern kNormDepthwise, kNormPool, kSeparableBlockPooled, kSeparableBlock, kConvPool,
+extern const FusionPattern kExpandSum, kNormDepthwise, kNormPool, kSeparableBlockPooled, kSeparableBlock, kConvPool,
     kClassifierHead, kLayerSum, kLayerEpilogue, kFrozenConv2d;
 
 }  // namespace fusion
 
 std::span<const FusionPattern* const> fusion_patterns() {
   static constexpr const FusionPattern* kTable[] = {
+      &fusion::kExpandSum,
       &fusion::kNormDepthwise,
       &fusion::kNormPool,
       &fusion::kSeparableBlockPooled,  // separable_block.cpp

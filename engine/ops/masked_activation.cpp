@@ -10,27 +10,6 @@
 namespace bantam::ops {
 namespace {
 
-/// An operand as a recipe keeps it: what backward keeps of its memory, and the norm that is deferred to its readers.
-struct SavedOperand {
-  SavedOperand() = default;
-  explicit SavedOperand(const Tensor& tensor)
-      : memory(deferred_norm_of(tensor) != nullptr ? deferred_norm_of(tensor)->input : SavedTensor(tensor)) {
-    if (deferred_norm_of(tensor) != nullptr) norm = tensor.notes()->deferred_norm;
-  }
-  Tensor get(const Context& context) const {
-    Tensor tensor = memory.get(context);
-    if (norm != nullptr) set_deferred_norm(tensor, *norm);
-    return tensor;
-  }
-  SavedTensor memory;
-  std::shared_ptr<const DeferredNorm> norm;  // null: none
-};
-
-kernels::NormOperand operand_of(const Tensor& tensor) {
-  const DeferredNorm* deferred = deferred_norm_of(tensor);
-  return deferred != nullptr ? deferred->norm.operand(tensor) : kernels::NormOperand{.x = tensor.data()};
-}
-
 /// A recipe that computes the output again from its operands a and, where there are two, b.
 Recipe::Make rebuild(ActivationFunction f, const SavedOperand& a, const SavedOperand& b) {
   return [=](const Context& ctx) {
@@ -59,6 +38,22 @@ Activated forward(const Context& context, ActivationFunction f, const Tensor& a,
 }
 
 }  // namespace
+
+SavedOperand::SavedOperand(const Tensor& tensor)
+    : memory(deferred_norm_of(tensor) != nullptr ? deferred_norm_of(tensor)->input : SavedTensor(tensor)) {
+  if (deferred_norm_of(tensor) != nullptr) norm = tensor.notes()->deferred_norm;
+}
+
+Tensor SavedOperand::get(const Context& context) const {
+  Tensor tensor = memory.get(context);
+  if (norm != nullptr) set_deferred_norm(tensor, *norm);
+  return tensor;
+}
+
+kernels::NormOperand operand_of(const Tensor& tensor) {
+  const DeferredNorm* deferred = deferred_norm_of(tensor);
+  return deferred != nullptr ? deferred->norm.operand(tensor) : kernels::NormOperand{.x = tensor.data()};
+}
 
 void run_masked_forward(const Context& context, ActivationFunction f, const Tensor& a, const Tensor& b, const Tensor& y,
                         const Tensor& mask) {

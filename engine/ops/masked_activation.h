@@ -2,10 +2,25 @@
 #pragma once
 
 #include "bantam/engine/autograd/context.h"
+#include "bantam/engine/autograd/saved_tensor.h"
 #include "bantam/engine/autograd/tensor.h"
+#include "bantam/engine/autograd/tensor_notes.h"
 #include "bantam/kernels/elementwise/activation.h"
 
 namespace bantam::ops {
+
+/// An operand of a sum as a recipe keeps it: what backward keeps of its memory, and the norm that is deferred to its
+/// readers.
+struct SavedOperand {
+  SavedOperand() = default;
+  explicit SavedOperand(const Tensor& tensor);
+  Tensor get(const Context& context) const;
+
+  SavedTensor memory;
+  std::shared_ptr<const DeferredNorm> norm;  ///< null: none
+};
+/// An operand of a sum as kernels read it: with the norm that is deferred to its readers, where there is one.
+kernels::NormOperand operand_of(const Tensor& tensor);
 
 /// The forward kernel alone, into y, and into `mask` where that is defined; f is `none` or piecewise. Norms that
 /// are deferred to the sum are applied as it reads its operands.

@@ -1,10 +1,13 @@
-// How expand_backward's second GEMM is cut, and what its operands are: by shape only.
+// The GEMMs of the family, their operands, and what its scratch memory holds: by shape only.
 #pragma once
 
 #include <algorithm>
 #include <cstdint>
 
+#include "bantam/kernels/common/workspace_layout.h"
 #include "bantam/kernels/expand/expand.h"
+#include "bantam/kernels/matmul/matmul.h"
+#include "bantam/kernels/pointwise/pointwise_parts.h"
 #include "bantam/memory/device/reference_gpu.h"
 
 namespace bantam::kernels {
@@ -22,6 +25,44 @@ struct ExpandReduceOperands {
   const void* stacked = nullptr;  ///< (in + out, in), of the call's dtype: -M·s, then k⊙w/ρ
   const float* scales = nullptr;  ///< (2): 1/(s·ρ), ρ; both powers of two
   const float* row = nullptr;     ///< (in)
+};
+
+/// ãᵀ·ã (in, in), and with W in float32 W·C (out, in) and Wᵀ·diag(s)·W (in, in).
+inline MatmulShape expand_gram_product(const ExpandShape& s) { return {s.in, s.in, s.rows, true, false}; }
+inline MatmulShape expand_statistics_product(const ExpandShape& s) { return {s.out, s.in, s.in, false, false}; }
+inline MatmulShape expand_slope_product(const ExpandShape& s) { return {s.in, s.in, s.out, true, false}; }
+
+/// The scratch memory of expand_statistics: W in float32, then that of its GEMM.
+struct ExpandStatisticsScratch {
+  std::size_t weights, product, bytes;
+
+  ExpandStatisticsScratch(const ExpandShape& s, DeviceKind target)
+      : weights(aligned_bytes(4 * s.out * s.in)),
+        product(matmul_workspace_bytes(expand_statistics_product(s), DType::float32, DType::float32, target)),
+        bytes(weights + product) {}
+};
+
+/// The scratch memory of expand_backward, in this order.
+struct ExpandBackwardScratch {
+  std::size_t p, weights, weighted;  ///< P, W and diag(s)·W: (out, in) float32 each
+  std::size_t slope;                 ///< M (in, in) float32
+  std::size_t vectors;               ///< (3, out) float32: s, the largest |w| of a row, Σdz/rows
+  std::size_t stacked, scales, row;  ///< ExpandReduceOperands
+  std::size_t rest, bytes;           ///< of the GEMMs and of what follows them; all
+
+  ExpandBackwardScratch(const ExpandShape& s, DType dtype, DeviceKind target)
+      : p(aligned_bytes(4 * s.out * s.in)),
+        weights(p),
+        weighted(p),
+        slope(aligned_bytes(4 * s.in * s.in)),
+        vectors(aligned_bytes(12 * s.out)),
+        stacked(aligned_bytes((s.in + s.out) * s.in * static_cast<std::int64_t>(size_of(dtype)))),
+        scales(aligned_bytes(8)),
+        row(aligned_bytes(4 * s.in)),
+        rest(std::max({matmul_workspace_bytes(pointwise_grad_weight_product(s), dtype, DType::float32, target),
+                       matmul_workspace_bytes(expand_slope_product(s), DType::float32, DType::float32, target),
+                       expand_reduce_workspace_bytes(s, dtype, target)})),
+        bytes(p + weights + weighted + slope + vectors + stacked + scales + row + rest) {}
 };
 
 }  // namespace bantam::kernels
