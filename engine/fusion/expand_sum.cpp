@@ -19,6 +19,7 @@
 #include "bantam/engine/ops/batch_norm.h"
 #include "bantam/engine/ops/masked_activation.h"
 #include "bantam/engine/ops/ops.h"
+#include "bantam/kernels/elementwise/masked_activation.h"
 #include "bantam/kernels/expand/expand.h"
 
 namespace bantam::ops {

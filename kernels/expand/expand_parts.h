@@ -15,6 +15,26 @@ namespace bantam::kernels {
 /// Rows of a tile of the wgmma kernels, for each of the two warpgroups of a block.
 inline constexpr std::int64_t kExpandTileRows = 64;
 
+/// Rows of c3 that expand_sum computes at once where it runs as a GEMM and a pass: 16 MiB, which stay in a GPU's
+/// second-level cache.
+inline std::int64_t expand_chunk_rows(const ExpandShape& s) {
+  constexpr std::int64_t kMostBytes = std::int64_t{16} << 20, kSize = 2;  // of a half type
+  return std::min(std::max<std::int64_t>(kMostBytes / (kSize * std::max<std::int64_t>(s.out, 1)), 1), s.rows);
+}
+/// A chunk's GEMM, c3 = ã·wᵀ.
+inline MatmulShape expand_chunk_product(const ExpandShape& s, std::int64_t rows) {
+  return {.m = rows, .n = s.out, .k = s.in, .transpose_b = true};
+}
+/// Bytes of a chunk, which lies first in the workspace.
+inline std::size_t expand_chunk_bytes(const ExpandShape& s, DType dtype) {
+  return aligned_bytes(expand_chunk_rows(s) * s.out * static_cast<std::int64_t>(size_of(dtype)));
+}
+/// Scratch bytes of expand_sum by a GEMM and a pass: a chunk of c3, then the GEMM's.
+inline std::size_t expand_sum_workspace_bytes(const ExpandShape& s, DType dtype, DeviceKind target) {
+  return expand_chunk_bytes(s, dtype) +
+         matmul_workspace_bytes(expand_chunk_product(s, expand_chunk_rows(s)), dtype, dtype, target);
+}
+
 /// The most parts in which Σ dz_before and Σ dz_before·(x - mean) come: those of the wgmma kernel, one a warpgroup and
 /// block, or of a pass over rows.
 inline std::int64_t expand_reduce_parts() { return 2 * kReferenceMultiprocessors; }

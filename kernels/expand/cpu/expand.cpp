@@ -100,13 +100,20 @@ void expand_sum(const Exec& exec, const ExpandShape& s, DType dtype, const NormO
                 const NormOperand& residual, void* y, std::uint8_t* mask, Workspace workspace) {
   require_workspace(workspace, expand_workspace_bytes(s, dtype, DeviceKind::cpu), "expand_sum");
   WorkspaceCutter cutter(workspace);
-  const std::size_t bytes = aligned_bytes(s.rows * s.out * static_cast<std::int64_t>(size_of(dtype)));
-  NormOperand wide = product;
-  wide.x = cutter.cut<char>(bytes);
-  const std::size_t rest = expand_sum_workspace_bytes(s, dtype, DeviceKind::cpu) - bytes;
-  matmul(exec, pointwise_product(s), dtype, product.x, w, {.data = const_cast<void*>(wide.x), .dtype = dtype},
-         {cutter.cut<char>(rest), rest});
-  batch_norm_add(exec, {Activation::relu}, {s.rows, s.out}, dtype, wide, residual, y, mask);
+  NormOperand chunk = product, right = residual;
+  char* const wide = cutter.cut<char>(expand_chunk_bytes(s, dtype));
+  const std::size_t rest = expand_sum_workspace_bytes(s, dtype, DeviceKind::cpu) - expand_chunk_bytes(s, dtype);
+  const Workspace scratch{cutter.cut<char>(rest), rest};
+  const auto size = static_cast<std::int64_t>(size_of(dtype));
+  for (std::int64_t first = 0; first < s.rows; first += expand_chunk_rows(s)) {
+    const std::int64_t rows = std::min(expand_chunk_rows(s), s.rows - first);
+    matmul(exec, expand_chunk_product(s, rows), dtype, static_cast<const char*>(product.x) + first * s.in * size, w,
+           {.data = wide, .dtype = dtype}, scratch);
+    chunk.x = wide;
+    right.x = static_cast<const char*>(residual.x) + first * s.out * size;
+    batch_norm_add(exec, {Activation::relu}, {rows, s.out}, dtype, chunk, right,
+                   static_cast<char*>(y) + first * s.out * size, mask != nullptr ? mask + first * s.out / 8 : nullptr);
+  }
 }
 
 void sum_gradient_totals(const Exec& exec, const BatchNormShape& shape, DType dtype, const SumGradient& gradient,

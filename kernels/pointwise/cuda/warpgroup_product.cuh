@@ -33,46 +33,6 @@ struct StageNorm {
     sync_warpgroup(barrier);
   }
 };
-/// x as it is.
-struct NoNorm {
-  __device__ void apply(const WarpgroupCut&, std::uint32_t, int) const {}
-};
-
-/// A warpgroup's GEMM of one tile; releases each stage as soon as it is read.
-template <class T, int kColumns, class Norm>
-__device__ inline void multiply_tile(float (&sums)[kColumns / 2], const WarpgroupCut& cut,
-                                     const WarpgroupShared<kColumns>& shared, const Norm& norm, RingPlace& from,
-                                     Turns& turns) {
-  using Tile = WarpgroupTile<kColumns>;
-  const bool releases = threadIdx.x % 32 == 0;
-  if (cut.in_turn) {
-    shared.turn_of(turns.group).wait(turns.parity);
-    turns.parity ^= 1;
-  }
-  int before = 0;
-  for (int d = 0; d < cut.depths; ++d, from.next(1, cut.stages)) {
-    const std::uint32_t stage = shared.x + from.stage * Tile::kStageBytes;
-    shared.full(from.stage).wait(from.parity);
-    norm.apply(cut, stage, d);
-    const std::uint64_t a = operand_at(stage);
-    const std::uint64_t b = operand_at(shared.weights + d * Tile::kWeightBytes);
-    begin_products();
-#pragma unroll
-    for (int k = 0; k < Tile::kDepth / 16; ++k)
-      WarpgroupMma<T, kColumns>::run(sums, a + k * kNextSixteen, b + k * kNextSixteen, d > 0 || k > 0);
-    commit_products();
-    if (d > 0) {
-      wait_for_products<1>();
-      if (releases) shared.empty(before).arrive();
-    }
-    before = from.stage;
-  }
-  if (releases && cut.in_turn) shared.turn_of((turns.group + 1) % Tile::kWarpgroups).arrive();
-  wait_for_products<0>();
-  products_done(sums);
-  if (releases) shared.empty(before).arrive();
-}
-
 /// A warpgroup's results on their way out, and the moments of eight of their columns a thread.
 template <class T, int kColumns>
 struct WarpgroupResults {
@@ -205,7 +165,7 @@ __global__ void __launch_bounds__(WarpgroupTile<kColumns>::kThreads, 1)
   from.next(group * cut.depths, cut.stages);
   Turns turns{group};
   const int part = first + group * step, parts = Tile::kWarpgroups * step;
-  std::conditional_t<kNormed, StageNorm<T>, NoNorm> norm;
+  std::conditional_t<kNormed, StageNorm<T>, NoPrologue> norm;
   if constexpr (kNormed) norm = {memory, shared_address(memory), vectors, 1 + group};
   shared.weights_there().wait(0);
   for (int tile = part; tile < cut.tiles; tile += parts) {

@@ -16,6 +16,12 @@ template <>
 struct HalfPair<__half> {
   using Vector = __half2;
   __device__ static Vector pack(float low, float high) { return __floats2half2_rn(low, high); }
+  /// relu of both, in the instruction that rounds; NaN stays NaN. Needs compute capability 8.0.
+  __device__ static Vector pack_relu(float low, float high) {
+    std::uint32_t pair;
+    asm("cvt.rn.relu.f16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low));
+    return of(pair);
+  }
   __device__ static Vector of(std::uint32_t bits) { return *reinterpret_cast<const Vector*>(&bits); }
   __device__ static Vector add(Vector a, Vector b) { return __hadd2_rn(a, b); }
 };
@@ -24,6 +30,12 @@ template <>
 struct HalfPair<__nv_bfloat16> {
   using Vector = __nv_bfloat162;
   __device__ static Vector pack(float low, float high) { return __floats2bfloat162_rn(low, high); }
+  /// relu of both, in the instruction that rounds; NaN stays NaN. Needs compute capability 8.0.
+  __device__ static Vector pack_relu(float low, float high) {
+    std::uint32_t pair;
+    asm("cvt.rn.relu.bf16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low));
+    return of(pair);
+  }
   __device__ static Vector of(std::uint32_t bits) { return *reinterpret_cast<const Vector*>(&bits); }
   __device__ static Vector add(Vector a, Vector b) { return __hadd2_rn(a, b); }
 };
