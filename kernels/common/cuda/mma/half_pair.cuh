@@ -16,6 +16,7 @@ template <>
 struct HalfPair<__half> {
   using Vector = __half2;
   __device__ static Vector pack(float low, float high) { return __floats2half2_rn(low, high); }
+  __device__ static float2 unpack(Vector v) { return __half22float2(v); }
   __device__ static Vector of(std::uint32_t bits) { return *reinterpret_cast<const Vector*>(&bits); }
   __device__ static Vector add(Vector a, Vector b) { return __hadd2_rn(a, b); }
 };
@@ -24,6 +25,7 @@ template <>
 struct HalfPair<__nv_bfloat16> {
   using Vector = __nv_bfloat162;
   __device__ static Vector pack(float low, float high) { return __floats2bfloat162_rn(low, high); }
+  __device__ static float2 unpack(Vector v) { return __bfloat1622float2(v); }
   __device__ static Vector of(std::uint32_t bits) { return *reinterpret_cast<const Vector*>(&bits); }
   __device__ static Vector add(Vector a, Vector b) { return __hadd2_rn(a, b); }
 };
