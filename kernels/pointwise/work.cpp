@@ -1,7 +1,8 @@
-// Work of pointwise convolutions that apply a norm as they read.
+// Work of pointwise convolutions that apply a norm as they read, or a mask as they write.
 #include "bantam/kernels/common/work.h"
 
 #include "bantam/kernels/norm/norm_work.h"
+#include "bantam/kernels/pointwise/masked_gradient.h"
 #include "bantam/kernels/pointwise/pointwise_norm.h"
 
 namespace bantam::kernels::work {
@@ -45,6 +46,17 @@ void pointwise_norm_backward(const Exec& exec, const PointwiseShape& s, DType dt
        .flops = products * product_flops(s),
        .matrix_flops = products * product_flops(s),
        .passes = 1 + reads});
+}
+
+/// The second pass adds the parts of the sums.
+void masked_gradient(const Exec& exec, const PointwiseShape& s, DType dtype, const void*, const void*, const void*,
+                     const std::uint8_t*, void*, float*, Workspace) {
+  note(exec, "masked_gradient",
+       {.kind = KernelKind::product,
+        .bytes = bytes_of(s.rows * (s.out + 2 * s.in) + s.in * s.out, dtype) + s.rows * s.in / 8 + 4 * s.in,
+        .flops = product_flops(s),
+        .matrix_flops = product_flops(s),
+        .passes = 2});
 }
 
 }  // namespace bantam::kernels::work

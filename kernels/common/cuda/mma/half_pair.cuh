@@ -22,6 +22,7 @@ struct HalfPair<__half> {
     asm("cvt.rn.relu.f16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low));
     return of(pair);
   }
+  __device__ static float2 unpack(Vector v) { return __half22float2(v); }
   __device__ static Vector of(std::uint32_t bits) { return *reinterpret_cast<const Vector*>(&bits); }
   __device__ static Vector add(Vector a, Vector b) { return __hadd2_rn(a, b); }
 };
@@ -36,6 +37,7 @@ struct HalfPair<__nv_bfloat16> {
     asm("cvt.rn.relu.bf16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low));
     return of(pair);
   }
+  __device__ static float2 unpack(Vector v) { return __bfloat1622float2(v); }
   __device__ static Vector of(std::uint32_t bits) { return *reinterpret_cast<const Vector*>(&bits); }
   __device__ static Vector add(Vector a, Vector b) { return __hadd2_rn(a, b); }
 };
