@@ -47,6 +47,12 @@ __device__ inline std::uint32_t bits_of(Vector pair) {
   return *reinterpret_cast<const std::uint32_t*>(&pair);
 }
 
+/// Both elements as floats.
+template <class Vector>
+__device__ inline float2 floats_of(Vector pair) {
+  return {__low2float(pair), __high2float(pair)};
+}
+
 /// The larger of each; NaN where either is.
 template <class Vector>
 __device__ inline Vector max_of(Vector a, Vector b) {
