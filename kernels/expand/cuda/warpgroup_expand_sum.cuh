@@ -36,7 +36,9 @@ struct ExpandSumTile {
                        kTileBytes = kColumns / 64 * kBoxBytes;
   static constexpr int kMostStages = 16, kMostBuffers = 3, kAlignment = 1024;
   static constexpr int kPairBytes = kColumns * 8, kVectorBytes = kPairBytes + kColumns * 4;
-  static constexpr int kBarriers = 1 + kWarpgroups + 2 * kMostStages + 2 * kWarpgroups * kMostBuffers;
+  /// Barriers before those of stages, before those of tile buffers, and all.
+  static constexpr int kBeforeStages = 1 + kWarpgroups, kBeforeBuffers = kBeforeStages + 2 * kMostStages,
+                       kBarriers = kBeforeBuffers + 2 * kWarpgroups * kMostBuffers;
 
   static constexpr int bytes_without_stages(int depths, int buffers) {
     return depths * kWeightBytes + kWarpgroups * buffers * kTileBytes + kVectorBytes + kBarriers * 8 + kAlignment;
@@ -59,46 +61,46 @@ struct ExpandSumShared {
   __device__ SharedBarrier at(int i) const { return {barriers + 8 * i}; }
   __device__ SharedBarrier weights_there() const { return at(0); }
   __device__ SharedBarrier turn_of(int group) const { return at(1 + group); }
-  __device__ SharedBarrier full(int stage) const { return at(3 + stage); }
-  __device__ SharedBarrier empty(int stage) const { return at(3 + Tile::kMostStages + stage); }
+  __device__ SharedBarrier full(int stage) const { return at(Tile::kBeforeStages + stage); }
+  __device__ SharedBarrier empty(int stage) const { return at(Tile::kBeforeStages + Tile::kMostStages + stage); }
   /// The residual's tile has come.
   __device__ SharedBarrier came(int group, int buffer) const {
-    return at(3 + 2 * Tile::kMostStages + group * Tile::kMostBuffers + buffer);
+    return at(Tile::kBeforeBuffers + group * Tile::kMostBuffers + buffer);
   }
   /// The result lies in its place.
   __device__ SharedBarrier ready(int group, int buffer) const { return came(Tile::kWarpgroups + group, buffer); }
   __device__ std::uint32_t tile(int group, int buffer) const {
     return tiles + (group * buffers + buffer) * Tile::kTileBytes;
   }
-  __device__ void set_up(int stages) const {
+  __device__ void set_up() const {
     constexpr int kWarps = 4;  // of a warpgroup
     weights_there().init(1);
     for (int g = 0; g < Tile::kWarpgroups; ++g) {
       turn_of(g).init(kWarps);
-      for (int b = 0; b < buffers; ++b) came(g, b).init(1), ready(g, b).init(kWarps);
+      for (int b = 0; b < Tile::kMostBuffers; ++b) came(g, b).init(1), ready(g, b).init(kWarps);
     }
-    for (int i = 0; i < stages; ++i) full(i).init(1), empty(i).init(kWarps);
+    for (int i = 0; i < Tile::kMostStages; ++i) full(i).init(1), empty(i).init(kWarps);
     publish_barriers();
   }
 };
 
 /// The norms as factors k of c3 and kr of a residual with a norm, and one constant b: y = relu(k·c3 + b + kr·residual).
 /// (k, b) of each column; then kr in the order in which a lane reads it, columns 2t, 2t + 1, 2t + 8 and 2t + 9 of each
-/// sixteen side by side.
+/// sixteen side by side. One column a thread.
 template <bool kNormedResidual>
 __device__ inline void fill_vectors(float* vectors, const ExpandSumCut& cut, int first_column) {
   constexpr int kColumns = ExpandSumTile::kColumns;
-  for (int c = static_cast<int>(threadIdx.x); c < kColumns; c += ExpandSumTile::kThreads) {
-    const Affine<1> norm = cut.norm.load<1>(first_column + c);
-    float b = fmaf(-norm.mean[0], norm.factor[0], norm.shift[0]);
-    if constexpr (kNormedResidual) {
-      const Affine<1> other = cut.other.load<1>(first_column + c);
-      b += fmaf(-other.mean[0], other.factor[0], other.shift[0]);
-      vectors[2 * kColumns + c / 16 * 16 + c % 8 / 2 * 4 + c % 16 / 8 * 2 + c % 2] = other.factor[0];
-    }
-    vectors[2 * c] = norm.factor[0];
-    vectors[2 * c + 1] = b;
+  const int c = static_cast<int>(threadIdx.x);
+  if (c >= kColumns) return;
+  const Affine<1> norm = cut.norm.load<1>(first_column + c);
+  float b = fmaf(-norm.mean[0], norm.factor[0], norm.shift[0]);
+  if constexpr (kNormedResidual) {
+    const Affine<1> other = cut.other.load<1>(first_column + c);
+    b += fmaf(-other.mean[0], other.factor[0], other.shift[0]);
+    vectors[2 * kColumns + c / 16 * 16 + c % 8 / 2 * 4 + c % 16 / 8 * 2 + c % 2] = other.factor[0];
   }
+  vectors[2 * c] = norm.factor[0];
+  vectors[2 * c + 1] = b;
 }
 
 /// Bits of a warpgroup's results, gathered while they are made: lane 4g + t sees two neighbouring columns of each byte
@@ -227,7 +229,7 @@ __global__ void __launch_bounds__(ExpandSumTile::kThreads, 1)
   const int first_column = static_cast<int>(blockIdx.x) % cut.column_blocks * Tile::kColumns;
   const int first = static_cast<int>(blockIdx.x) / cut.column_blocks;
   const int step = static_cast<int>(gridDim.x) / cut.column_blocks, parts = Tile::kWarpgroups * step;
-  if (threadIdx.x == 0) shared.set_up(cut.stages);
+  if (threadIdx.x == 0) shared.set_up();
   wait_then_let_next_start();  // all blocks run at once, so the next kernel delays none of them
   fill_vectors<kNormedResidual>(reinterpret_cast<float*>(memory + (shared.vectors - shared_address(memory))), cut,
                                 first_column);
