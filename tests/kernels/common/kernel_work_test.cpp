@@ -43,6 +43,7 @@
 #include "bantam/kernels/metric/view_outputs.h"
 #include "bantam/kernels/norm/group_norm.h"
 #include "bantam/kernels/norm/sync_norm.h"
+#include "bantam/kernels/pointwise/masked_gradient.h"
 #include "bantam/kernels/pointwise/pointwise_norm.h"
 #include "bantam/kernels/pool/norm_pool.h"
 #include "bantam/kernels/separable/separable_block.h"
@@ -232,6 +233,10 @@ void add_pointwise(std::vector<WorkCase>& cases) {
       {"norm_input_gradient",
        [=](const Exec& e) { work::norm_input_gradient(e, {.rows = 10, .channels = 8}, kHalf, dz, kSome, {}); },
        2 * 3 * 80 + (4 + 2) * 32, 0});
+  cases.push_back(
+      {"masked_gradient",
+       [=](const Exec& e) { work::masked_gradient(e, shape, kHalf, kSome, kSome, kSome, kBytes, kSome, kFloats, {}); },
+       2 * (80 + 2 * 160 + 128) + 20 + 4 * 16, kFlops, KernelKind::product, 2});
 }
 
 /// (10, 8), a part of a larger batch; a message of 17 numbers.
