@@ -55,14 +55,21 @@ kernels::NormInputGradient Gradient::NormInput::from(const Tensor& dz) const {
 }
 
 Gradient::Gradient(Tensor value) {
-  if (value.defined()) operands_ = std::make_shared<Operands>(Operands{std::move(value), {}, {}, {}, {}});
+  if (value.defined()) operands_ = std::make_shared<Operands>(Operands{.value = std::move(value)});
 }
 
 Gradient::Gradient(Tensor value, Tensor other)
-    : operands_(std::make_shared<Operands>(Operands{std::move(value), std::move(other), {}, {}, {}})) {}
+    : operands_(std::make_shared<Operands>(Operands{.value = std::move(value), .other = std::move(other)})) {}
 
 Gradient::Gradient(Tensor dz, NormInput norm)
-    : operands_(std::make_shared<Operands>(Operands{std::move(dz), {}, {}, {}, std::move(norm)})) {}
+    : operands_(std::make_shared<Operands>(Operands{.value = std::move(dz), .norm = std::move(norm)})) {}
+
+Gradient Gradient::of_sum(Tensor masked, Tensor sums, Tensor observed) {
+  Gradient gradient(std::move(masked));
+  gradient.operands_->sums = std::move(sums);
+  gradient.operands_->observed = std::move(observed);
+  return gradient;
+}
 
 bool Gradient::is_deferred() const { return operands_->other.defined() || operands_->mask.defined() || of_norm(); }
 

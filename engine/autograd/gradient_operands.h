@@ -23,6 +23,10 @@ struct Gradient::Operands {
   Tensor mask;           ///< bits of f' (kernels/elementwise/masked_activation.h); undefined: 1 everywhere
   ActivationFunction f;  ///< what the mask is of
   NormInput norm;        ///< `value` is its dz, and there are no other operands
+  /// (C) float32: `value` has been multiplied by relu' of the sum whose gradient this is, and these are its sums over
+  /// all axes but the last; undefined: it has not. Only that sum's own backward reads such a gradient.
+  Tensor sums;
+  Tensor observed;  ///< where `sums` is defined, and somebody observes gradients: the gradient without relu'
 };
 
 }  // namespace bantam

@@ -8,6 +8,7 @@
 
 #include "bantam/base/error.h"
 #include "bantam/engine/autograd/context.h"
+#include "bantam/engine/autograd/gradient_operands.h"
 #include "bantam/engine/autograd/parameters.h"
 #include "bantam/engine/autograd/tensor_notes.h"
 #include "bantam/kernels/elementwise/elementwise.h"
@@ -49,6 +50,15 @@ Tensor GradientStore::pop_addend(const Context& context, const ValueRef& value) 
   if (value.parameter != nullptr || value.id == 0) return {};
   Gradient there = pop_gradient(value.id);
   return there.defined() ? sum_so_far(context, value.id, std::move(there)) : Tensor();
+}
+
+Tensor GradientStore::pop_rest(const Context& context, const ValueRef& value) {
+  if (Tensor here = pop_addend(context, value); here.defined()) return here;
+  const auto found = outer_.find(value.id);
+  if (found == outer_.end()) return {};
+  Gradient before = found->second.store->pop_gradient(found->second.id);
+  outer_.erase(found);
+  return std::move(before).tensor(context);
 }
 
 void GradientStore::add_to_parameter(const Context& context, Parameter& parameter, const Tensor& gradient) {
@@ -125,6 +135,7 @@ void Tape::backward(Context context, Tensor loss, Gradient seed, GradientStore& 
                                  to_string(loss.shape())));
   context.tape = nullptr;
   store.context_ = context;
+  store.observed_ = gradient_hook_ != nullptr;
   store.add(context, loss, std::move(seed));
   loss = Tensor();  // its memory is the entries' alone from here on
   while (!entries_.empty()) {
@@ -135,7 +146,9 @@ void Tape::backward(Context context, Tensor loss, Gradient seed, GradientStore& 
     require_gradient_of(entry.shape, dy.value(), "the output of", entry.path);
     store.next_ = entries_.empty() ? 0 : entries_.back().output;
     const Context local = context.at(entry.path);
-    if (gradient_hook_) {
+    if (gradient_hook_ && dy.operands().sums.defined()) {
+      gradient_hook_(entry.path, dy.operands().observed);
+    } else if (gradient_hook_) {
       Tensor tensor = std::move(dy).tensor(local);
       gradient_hook_(entry.path, tensor);
       dy = Gradient(std::move(tensor));

@@ -32,6 +32,9 @@ class Gradient {
   Gradient(Tensor value, Tensor other);
   /// The gradient of a norm's input x, from dz.
   Gradient(Tensor dz, NormInput norm);
+  /// The gradient of a SumActivation (tensor_notes.h), multiplied by relu' already, and its sums; `observed`: without
+  /// relu', undefined where nobody observes it.
+  static Gradient of_sum(Tensor masked, Tensor sums, Tensor observed);
 
   bool defined() const { return operands_ != nullptr; }
   bool is_deferred() const;
@@ -69,12 +72,19 @@ class GradientStore {
   /// For an op that adds its gradient of a value as it writes, and then adds the sum to the store: removes what the
   /// store has and returns it; undefined where that is nothing. Never of a parameter's.
   Tensor pop_addend(const Context& context, const ValueRef& value);
+  /// The same for an op that contributes the last part of all, also where it is within a recomputed segment, and others
+  /// contributed outside of it; undefined where nobody did.
+  Tensor pop_rest(const Context& context, const ValueRef& value);
+  /// Whether a gradient hook will be told of gradients.
+  bool observed() const { return observed_; }
   /// Whether the op that made the value is the next that backward runs. Gradients are deferred no longer than that,
   /// because their operands stay alive.
   bool comes_next(const ValueRef& value) const { return value.id != 0 && value.id == next_; }
   /// Removes the gradient of a value from the store and returns it, after backward; undefined where nothing flowed. A
   /// deferred gradient is computed now, in the context of the backward pass.
   Tensor pop(std::uint64_t id);
+  /// The same as it is; undefined where nothing flowed.
+  Gradient pop_gradient(std::uint64_t id);
   /// This store belongs to the backward of a recomputed segment, in which `id` stands for a value of the outer one.
   /// Gradients are summed in the same order as without recompute: a second one of `id` is added to the sum of `outer`'s
   /// gradient of `value` and the first. This store then has the whole sum; a single gradient of `id` is still to be
@@ -90,7 +100,6 @@ class GradientStore {
  private:
   friend class Tape;  // sets which op comes next
   void add_to_parameter(const Context& context, Parameter& parameter, const Tensor& gradient);
-  Gradient pop_gradient(std::uint64_t id);
   Tensor sum_so_far(const Context& context, std::uint64_t id, Gradient here);
 
   struct Outer {
@@ -102,6 +111,7 @@ class GradientStore {
   std::vector<Parameter*> written_;
   std::unordered_map<std::uint64_t, Gradient> gradients_;
   std::uint64_t next_ = 0;
+  bool observed_ = false;
 };
 
 /// A list of backward closures. Not thread-safe; one step on one stream.

@@ -29,6 +29,10 @@ const BiasedActivation* biased_activation_of(const Tensor& tensor) {
   return tensor.notes() != nullptr ? tensor.notes()->biased_activation.get() : nullptr;
 }
 
+const SumActivation* sum_activation_of(const Tensor& tensor) {
+  return tensor.notes() != nullptr ? tensor.notes()->sum_activation.get() : nullptr;
+}
+
 void set_recipe(Tensor& tensor, std::shared_ptr<Recipe> recipe) {
   if (recipe == nullptr && recipe_of(tensor) == nullptr) return;
   const std::shared_ptr<TensorNotes> notes = changed(tensor);
@@ -51,6 +55,12 @@ void set_statistics(Tensor& tensor, BatchStatistics statistics) {
 void set_biased_activation(Tensor& tensor, BiasedActivation activation) {
   const std::shared_ptr<TensorNotes> notes = changed(tensor);
   notes->biased_activation = std::make_shared<const BiasedActivation>(std::move(activation));
+  tensor.set_notes(notes);
+}
+
+void set_sum_activation(Tensor& tensor, SumActivation activation) {
+  const std::shared_ptr<TensorNotes> notes = changed(tensor);
+  notes->sum_activation = std::make_shared<const SumActivation>(std::move(activation));
   tensor.set_notes(notes);
 }
 

@@ -34,11 +34,18 @@ struct BiasedActivation {
   ActivationFunction f;
 };
 
+/// The tensor is relu of a sum, and the sum's backward accepts a gradient that relu' has been multiplied with, and its
+/// sums (Gradient::Operands::sums), from the op that contributes the last part of it (NodePlan::masks_gradient).
+struct SumActivation {
+  Tensor mask;  ///< bits of relu'; undefined where none was kept: those of values above 0
+};
+
 /// Copies of a tensor have its notes, views do not.
 struct TensorNotes {
   std::shared_ptr<Recipe> recipe;  ///< how backward rebuilds the tensor instead of keeping it; null: it has to be kept
   std::shared_ptr<const DeferredNorm> deferred_norm;          ///< null: memory and value are the same
   std::shared_ptr<const BatchStatistics> statistics;          ///< null: not computed
+  std::shared_ptr<const SumActivation> sum_activation;        ///< null: it is none
   std::shared_ptr<const BiasedActivation> biased_activation;  ///< null: it is none, or x wants a gradient, too
 };
 
@@ -47,10 +54,12 @@ std::shared_ptr<Recipe> recipe_of(const Tensor& tensor);
 const DeferredNorm* deferred_norm_of(const Tensor& tensor);
 const BatchStatistics* statistics_of(const Tensor& tensor);
 const BiasedActivation* biased_activation_of(const Tensor& tensor);
+const SumActivation* sum_activation_of(const Tensor& tensor);
 /// Add to the tensor's notes (null: remove). Copies that exist keep theirs.
 void set_recipe(Tensor& tensor, std::shared_ptr<Recipe> recipe);
 void set_deferred_norm(Tensor& tensor, DeferredNorm norm);
 void set_statistics(Tensor& tensor, BatchStatistics statistics);
 void set_biased_activation(Tensor& tensor, BiasedActivation activation);
+void set_sum_activation(Tensor& tensor, SumActivation activation);
 
 }  // namespace bantam

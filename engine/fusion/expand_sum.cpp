@@ -139,8 +139,14 @@ struct Kept {
 };
 
 void backward(const Context& context, const Call& call, Kept& kept, Gradient dy, GradientStore& store) {
-  const Tensor sums = context.allocate({call.shape.out}, DType::float32);
-  const Tensor dz = masked_gradient(context, call, std::move(dy), kept.mask, sums);
+  Tensor sums = dy.operands().sums, dz;
+  if (sums.defined()) {
+    dz = std::move(dy.operands().value);
+    dy = Gradient();
+  } else {
+    sums = context.allocate({call.shape.out}, DType::float32);
+    dz = masked_gradient(context, call, std::move(dy), kept.mask, sums);
+  }
   kept.mask = Tensor();
   NormTargets after(context, call.after, store), before(context, call.before, store);
   FloatGradient weight(context, call.w, store);
@@ -216,6 +222,7 @@ Tensor expand_sum(const Context& context, const Tensor& x, const ExpandSumOperan
     sum(context, call, centred, residual, y, mask);
     if (saved != nullptr) saved->save(mask);
   }
+  set_sum_activation(y, {mask});
   if (!recorded) return y;
   const SavedTensor centred_saved(centred);
   context.tape->record_deferred(context, y,
@@ -384,6 +391,7 @@ extern const FusionPattern kExpandSum{.name = "expand_sum",
                                       .bind = bind,
                                       .reads_outside = true,
                                       .region = true,
+                                      .accepts_masked_gradient = true,
                                       .use = FusionPattern::Use::training};
 
 }  // namespace bantam::fusion

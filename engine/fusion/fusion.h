@@ -60,6 +60,8 @@ struct FusionPattern {
   /// The nodes need not be a chain: values of all but the last are read among them alone, and a side branch may read
   /// values from before the first, as above. `match` checks who reads what among them.
   bool region = false;
+  /// The op accepts a gradient of its output that relu' has been multiplied with (SumActivation in tensor_notes.h).
+  bool accepts_masked_gradient = false;
   /// Programs that it is searched for.
   Use use = Use::always;
 
@@ -79,5 +81,11 @@ std::vector<Fusion> find_fusions(const Graph& graph, const FusionTarget& target)
 /// whose only reader is a batch norm, where the kernel can (kernels/conv/conv2d_statistics.h). The two are no chain:
 /// each may run alone, within another fusion, deferred or recomputed, with the same bits.
 NodeId norm_after_conv(const Graph& graph, NodeId node, const FusionTarget& target);
+
+/// Whether the convolution `node` is the last to contribute to the gradient of the sum that it reads, and its kernel
+/// multiplies that by relu' and sums it as it writes (NodePlan::masks_gradient): a 1x1 convolution, the first in the
+/// graph's order to read the sum that ends a pattern `masks` of (FusionPattern::accepts_masked_gradient). `producer`:
+/// the fusion that writes its input; null where none does.
+bool masks_gradient(const Graph& graph, NodeId node, const Fusion& producer, const FusionTarget& target);
 
 }  // namespace bantam

@@ -191,6 +191,19 @@ void defer_norms(const Graph& graph, StepProgram& program) {
     }
 }
 
+/// Finds the convolutions that contribute the last part of a sum's gradient.
+void mask_gradients(const Graph& graph, StepProgram& program, const FusionTarget& target) {
+  for (ProgramSegment& segment : program.segments)
+    for (NodePlan& plan : segment.nodes) {
+      const NodeId input = graph.node(plan.first).inputs.empty() ? 0 : graph.node(plan.first).inputs[0];
+      if (plan.fusion != nullptr || input == 0) continue;
+      const NodePlan& producer = program.plan_of(input);
+      if (producer.last == input)
+        plan.masks_gradient =
+            masks_gradient(graph, plan.first, {producer.first, producer.last, producer.fusion}, target);
+    }
+}
+
 /// Whether an operation that ends a recomputed segment need not write its output. With `all` it does: that is for the
 /// least memory, and keeps no masks.
 bool may_skip_output(const Graph& graph, const RecomputeOptions& recompute, const NodePlan& plan) {
@@ -240,6 +253,7 @@ StepProgram lower(const Graph& graph, const RecomputeOptions& recompute, bool fu
   if (!fusion) return lower(graph, recompute);
   StepProgram program = lower(graph, recompute, find_fusions(graph, target));
   if (target.inference) return program;
+  mask_gradients(graph, program, target);
   for (ProgramSegment& segment : program.segments)
     for (NodePlan& plan : segment.nodes)
       if (plan.fusion == nullptr) plan.statistics_for = norm_after_conv(graph, plan.first, target);

@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "bantam/base/error.h"
+#include "bantam/engine/autograd/gradient_operands.h"
 #include "bantam/engine/autograd/saved_tensor.h"
 #include "bantam/engine/autograd/tape.h"
 #include "bantam/engine/autograd/tensor_notes.h"
@@ -39,6 +40,14 @@ void check_output(const Graph& graph, const NodePlan& plan, std::int64_t batch, 
 }
 
 }  // namespace
+
+/// A value that a recomputed segment reads, as backward keeps it.
+struct Model::SegmentInput {
+  explicit SegmentInput(const Tensor& tensor)
+      : value(tensor), sum_activation(tensor.notes() != nullptr ? tensor.notes()->sum_activation : nullptr) {}
+  SavedTensor value;
+  std::shared_ptr<const SumActivation> sum_activation;  ///< null: it is none
+};
 
 Model::Model(Runtime& runtime, Device device, Graph graph, ModelOptions options)
     : runtime_(runtime),
@@ -232,13 +241,14 @@ Tensor Model::run_recomputed(const Context& context, int position, std::vector<T
   Context silent = context;
   silent.tape = nullptr;
   silent.step.saved = &saved;
-  std::vector<SavedTensor> kept;
-  for (const NodeId input : segment.inputs) kept.push_back(values[index(input)]);
+  std::vector<SegmentInput> kept;
+  for (const NodeId input : segment.inputs) kept.emplace_back(values[index(input)]);
   Tensor y = run_nodes(silent, position, values);
   if (!y.sole_owner()) {  // an identity of its own, even where the segment passes its input through
     const std::shared_ptr<const TensorNotes> notes = y.notes();
     y = y.view(y.shape());
     if (notes != nullptr && notes->statistics != nullptr) set_statistics(y, *notes->statistics);
+    if (notes != nullptr && notes->sum_activation != nullptr) set_sum_activation(y, *notes->sum_activation);
   }
   saved.replay();
   context.tape->record_deferred(context, y,
@@ -253,7 +263,7 @@ Tensor Model::run_recomputed(const Context& context, int position, std::vector<T
   return y;
 }
 
-void Model::recompute(const Context& context, int position, std::vector<SavedTensor>& inputs, Gradient dy,
+void Model::recompute(const Context& context, int position, std::vector<SegmentInput>& inputs, Gradient dy,
                       GradientStore& store) {
   const ProgramSegment& segment = program_->segments[static_cast<std::size_t>(position)];
   Tape tape;
@@ -264,13 +274,15 @@ void Model::recompute(const Context& context, int position, std::vector<SavedTen
   std::vector<Tensor> kept, local(graph_.nodes().size());
   std::vector<std::uint64_t> ids(inputs.size(), 0);
   for (std::size_t i = 0; i < inputs.size(); ++i) {
-    kept.push_back(inputs[i].unpack(context));  // kept: no op of the segment may work in place on what others may read
-    Tensor input = kept.back().view(inputs[i].shape());
-    const ValueRef& ref = inputs[i].ref();
+    kept.push_back(
+        inputs[i].value.unpack(context));  // kept: no op of the segment may work in place on what others may read
+    Tensor input = kept.back().view(inputs[i].value.shape());
+    if (inputs[i].sum_activation != nullptr) set_sum_activation(input, *inputs[i].sum_activation);
+    const ValueRef& ref = inputs[i].value.ref();
     if (wants_gradient(ref)) {
       // A layer that passes its input on makes two nodes share one value: then it is one here, too.
       const auto same = std::ranges::find(inputs.begin(), inputs.begin() + static_cast<std::ptrdiff_t>(i), ref.id,
-                                          [](const SavedTensor& input) { return input.ref().id; });
+                                          [](const SegmentInput& input) { return input.value.ref().id; });
       const auto first = static_cast<std::size_t>(same - inputs.begin());
       ids[i] = ref.id != 0 && first < i ? ids[first] : runtime_.new_value_id();
       input.set_value_id(ids[i]);
@@ -286,17 +298,22 @@ void Model::recompute(const Context& context, int position, std::vector<SavedTen
   kept.clear();
   const auto passed_through = std::ranges::find(ids, output.value_id());
   if (output.value_id() != 0 && passed_through != ids.end()) {  // nothing was done to the input
-    store.add(context, inputs[static_cast<std::size_t>(passed_through - ids.begin())].ref(),
+    store.add(context, inputs[static_cast<std::size_t>(passed_through - ids.begin())].value.ref(),
               std::move(dy).tensor(context));
     return;
   }
   if (!wants_gradient(output)) return;
   GradientStore inner;
   for (std::size_t i = 0; i < inputs.size(); ++i)
-    if (ids[i] != 0) inner.continues(ids[i], store, inputs[i].ref());
+    if (ids[i] != 0) inner.continues(ids[i], store, inputs[i].value.ref());
   tape.backward(taped, std::move(output), std::move(dy), inner);
-  for (std::size_t i = 0; i < inputs.size(); ++i)
-    if (Tensor dx = inner.pop(ids[i]); ids[i] != 0 && dx.defined()) store.add(context, inputs[i].ref(), std::move(dx));
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    if (ids[i] == 0) continue;
+    Gradient dx = inner.pop_gradient(ids[i]);
+    if (!dx.defined()) continue;
+    if (!dx.operands().sums.defined()) dx = std::move(dx).tensor(context);
+    store.add(context, inputs[i].value.ref(), std::move(dx));
+  }
 }
 
 void Model::register_state(StateRegistry& registry) {

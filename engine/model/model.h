@@ -24,7 +24,6 @@ class Loss;
 struct LossCall;
 class LossHead;
 struct BANTAM_INTERNAL NodePlan;
-class BANTAM_INTERNAL SavedTensor;
 struct BANTAM_INTERNAL StepProgram;
 class TensorMap;
 
@@ -93,6 +92,7 @@ class Model {
   void register_state(StateRegistry& registry);
 
  private:
+  struct SegmentInput;
   void lower_graph();
   void materialize();
   void check_parameters() const;
@@ -111,7 +111,7 @@ class Model {
   /// The same without a tape; records that backward recomputes the segment.
   Tensor run_recomputed(const Context& context, int position, std::vector<Tensor>& values);
   /// Recomputes a segment from its saved inputs, and runs its backward.
-  void recompute(const Context& context, int position, std::vector<SavedTensor>& inputs, Gradient dy,
+  void recompute(const Context& context, int position, std::vector<SegmentInput>& inputs, Gradient dy,
                  GradientStore& store);
 
   Runtime& runtime_;

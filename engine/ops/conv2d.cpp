@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include "bantam/base/error.h"
+#include "bantam/engine/autograd/gradient_operands.h"
 #include "bantam/engine/autograd/gradient_target.h"
 #include "bantam/engine/autograd/partial_gradients.h"
 #include "bantam/engine/autograd/saved_tensor.h"
@@ -14,6 +15,9 @@
 #include "bantam/engine/ops/window.h"
 #include "bantam/kernels/conv/conv2d.h"
 #include "bantam/kernels/conv/conv2d_statistics.h"
+#include "bantam/kernels/elementwise/elementwise.h"
+#include "bantam/kernels/elementwise/masked_activation.h"
+#include "bantam/kernels/pointwise/masked_gradient.h"
 
 namespace bantam::ops {
 namespace {
@@ -36,6 +40,42 @@ Tensor forward(const Context& context, const Conv2dShape& shape, const Tensor& x
   }
   statistics.attach(y);
   return y;
+}
+
+/// The bits of relu' of a tensor that relu wrote.
+Tensor mask_of(const Context& context, const Tensor& x) {
+  Tensor mask =
+      context.allocate({static_cast<std::int64_t>(kernels::activation_mask_bytes(x.elements()))}, DType::uint8);
+  const Tensor same = context.allocate(x.shape(), x.dtype());
+  BANTAM_KERNEL(context.exec, masked_activation_forward, {Activation::relu}, x.elements(), x.dtype(), x.data(), nullptr,
+                same.data(), mask.as<std::uint8_t>());
+  return mask;
+}
+
+Tensor input_gradient(const Context& context, const Conv2dShape& shape, const Tensor& dy, const Tensor& w) {
+  Tensor dx = context.allocate({shape.batch, shape.in_h, shape.in_w, shape.in_channels}, dy.dtype());
+  const Scratch scratch = conv2d_scratch(context, shape, dy.dtype(), Conv2dPass::grad_input);
+  BANTAM_KERNEL(context.exec, conv2d_grad_input, shape, dy.dtype(), dy.data(), w.data(), dx.data(), scratch.get());
+  return dx;
+}
+
+/// The gradient of a SumActivation, of which this is the last part and `addend` what others contributed: multiplied by
+/// relu', with its sums.
+Gradient masked_input_gradient(const Context& context, const Conv2dShape& shape, const Tensor& dy, const Tensor& w,
+                               const Tensor& mask, const Tensor& addend, bool observed) {
+  Tensor unmasked;
+  if (observed) {
+    unmasked = input_gradient(context, shape, dy, w);
+    BANTAM_KERNEL(context.exec, add, unmasked.elements(), dy.dtype(), unmasked.data(), addend.data(), unmasked.data());
+  }
+  const kernels::PointwiseShape product{shape.batch * shape.in_h * shape.in_w, shape.in_channels, shape.out_channels};
+  const Tensor sums = context.allocate({shape.in_channels}, DType::float32);
+  Tensor dz = reuse_or_allocate(context, addend);
+  const Scratch scratch =
+      context.scratch(kernels::masked_gradient_workspace_bytes(product, dy.dtype(), context.device.kind));
+  BANTAM_KERNEL(context.exec, masked_gradient, product, dy.dtype(), dy.data(), w.data(), addend.data(),
+                mask.as<std::uint8_t>(), dz.data(), sums.as<float>(), scratch.get());
+  return Gradient::of_sum(std::move(dz), sums, std::move(unmasked));
 }
 
 }  // namespace
@@ -88,21 +128,26 @@ Tensor conv2d(const Context& context, const Tensor& x, const Tensor& w, Window2d
   const Conv2dShape shape = conv2d_shape(x, w, window, groups);
   context.check_device("conv2d", {&x, &w});
   if (deferred_norm_of(x) != nullptr) return pointwise_norm(context, x, w);
-  const DType dtype = x.dtype();
   Tensor y = forward(context, shape, x, w);
   if (!records(context, {&x, &w})) return y;
-  context.tape->record(
-      context, y, [=, x = SavedTensor(x)](const Context& ctx, Tensor dy, GradientStore& store) mutable {
-        if (wants_gradient(w)) {
-          const Tensor input = x.unpack(ctx);  // gone before dx comes
-          conv2d_weight_gradient(ctx, shape, {input, dy}, w, store);
-        }
-        if (!wants_gradient(x.ref())) return;
-        Tensor dx = ctx.allocate(x.shape(), dtype);
-        const Scratch scratch = conv2d_scratch(ctx, shape, dtype, Conv2dPass::grad_input);
-        BANTAM_KERNEL(ctx.exec, conv2d_grad_input, shape, dtype, dy.data(), w.data(), dx.data(), scratch.get());
-        store.add(ctx, x.ref(), std::move(dx));
-      });
+  const SumActivation* sum = context.plan().masks_gradient ? sum_activation_of(x) : nullptr;
+  context.tape->record(context, y,
+                       [=, masks = sum != nullptr, mask = sum != nullptr ? sum->mask : Tensor(), x = SavedTensor(x)](
+                           const Context& ctx, Tensor dy, GradientStore& store) mutable {
+                         const bool reads_mask = masks && wants_gradient(x.ref());
+                         if (wants_gradient(w) || (reads_mask && !mask.defined())) {
+                           const Tensor input = x.unpack(ctx);  // gone before dx comes
+                           if (wants_gradient(w)) conv2d_weight_gradient(ctx, shape, {input, dy}, w, store);
+                           if (reads_mask && !mask.defined()) mask = mask_of(ctx, input);
+                         }
+                         if (!wants_gradient(x.ref())) return;
+                         Tensor addend = reads_mask ? store.pop_rest(ctx, x.ref()) : Tensor();
+                         Gradient dx = addend.defined()
+                                           ? masked_input_gradient(ctx, shape, dy, w, mask, addend, store.observed())
+                                           : Gradient(input_gradient(ctx, shape, dy, w));
+                         addend = Tensor();
+                         store.add(ctx, x.ref(), std::move(dx));
+                       });
   return y;
 }
 

@@ -39,6 +39,9 @@ struct NodePlan {
   Derive derive = Derive::none;
   /// The batch norm that it ends with is applied by the only reader of its output, as that reads.
   bool defers_norm = false;
+  /// It contributes the last part of the gradient of the sum that it reads (SumActivation in tensor_notes.h), a
+  /// convolution that multiplies the gradient by relu' and sums it as it writes.
+  bool masks_gradient = false;
   /// It ends a checkpoint segment, so that nobody reads its output when the segment is recomputed; only its backward
   /// runs then.
   bool ends_segment = false;
