@@ -37,7 +37,7 @@ void expand_statistics(const Exec& exec, const ExpandShape& s, DType dtype, cons
 void expand_sum(const Exec& exec, const ExpandShape& s, DType dtype, const NormOperand& product, const void*,
                 const NormOperand& residual, void*, std::uint8_t* mask, Workspace) {
   note(exec, "expand_sum",
-       {.kind = KernelKind::stencil,
+       {.kind = KernelKind::product,
         .bytes = bytes_of(s.rows * (s.in + 2 * s.out) + s.in * s.out, dtype) + norm_bytes(product, s.out) +
                  norm_bytes(residual, s.out) +
                  unless_null(mask, static_cast<std::int64_t>(activation_mask_bytes(s.rows * s.out))),
@@ -59,7 +59,7 @@ void expand_backward(const Exec& exec, const ExpandShape& s, DType dtype, const 
                      const ExpandGradients& to, Workspace) {
   const std::int64_t flops = product_flops(s.rows, s.out, s.in) + product_flops(s.rows, s.in, s.in + s.out);
   note(exec, "expand_backward",
-       {.kind = KernelKind::stencil,
+       {.kind = KernelKind::fused,
         .bytes = bytes_of(2 * s.rows * (s.in + s.out) + 2 * s.rows * s.in + s.in * s.out, dtype) +
                  norm_bytes(in.x, s.in) + norm_bytes(in.product, s.out) + 40 * s.out * s.in +
                  gradient_bytes(to.dw, to.accumulate_w, s.in * s.out) +

@@ -22,6 +22,7 @@
 #include "bantam/kernels/elementwise/elementwise.h"
 #include "bantam/kernels/elementwise/masked_activation.h"
 #include "bantam/kernels/exchange/rank_sums.h"
+#include "bantam/kernels/expand/expand.h"
 #include "bantam/kernels/head/classifier_head.h"
 #include "bantam/kernels/head/softmax.h"
 #include "bantam/kernels/image/depth_to_space.h"
@@ -237,6 +238,42 @@ void add_pointwise(std::vector<WorkCase>& cases) {
       {"masked_gradient",
        [=](const Exec& e) { work::masked_gradient(e, shape, kHalf, kSome, kSome, kSome, kBytes, kSome, kFloats, {}); },
        2 * (80 + 2 * 160 + 128) + 20 + 4 * 16, kFlops, KernelKind::product, 2});
+}
+
+/// Rows of 64 channels to 128: 6,400 elements of x and ã, 12,800 of y and dz, 8,192 of w.
+void add_expand(std::vector<WorkCase>& cases) {
+  constexpr std::int64_t kFlops = 2 * 100 * 64 * 128;
+  const ExpandShape shape{.rows = 100, .in = 64, .out = 128};
+  const ExpandMoments moments{kFloats, kFloats};
+  const StatisticsOutput statistics{.mean = kFloats, .inv_std = kFloats};
+  cases.push_back({"expand_centre",
+                   [=](const Exec& e) { work::expand_centre(e, shape, kHalf, normed(), kSome, moments, {}); },
+                   2 * 3 * 6400 + 4 * 4 * 64 + 4 * (64 + 64 * 64), 2 * 100 * 64 * 64, KernelKind::pass, 4});
+  cases.push_back({"expand_centre",
+                   [=](const Exec& e) { work::expand_centre(e, shape, kHalf, normed(), kSome, {}, {}); },
+                   2 * 2 * 6400 + 4 * 4 * 64, 0});
+  cases.push_back({"expand_statistics",
+                   [=](const Exec& e) {
+                     work::expand_statistics(e, shape, kHalf, kSome, moments, normed().affine, statistics, kFloats, {});
+                   },
+                   2 * 8192 + 4 * (64 * 64 + 5 * 8192) + 4 * 2 * 64 + 4 * 2 * 128, 2 * 128 * 64 * 64, KernelKind::pass,
+                   3});
+  cases.push_back(
+      {"expand_sum",
+       [=](const Exec& e) { work::expand_sum(e, shape, kHalf, normed(), kSome, {.x = kSome}, kSome, kBytes, {}); },
+       2 * (6400 + 2 * 12800 + 8192) + 4 * 4 * 128 + 1600, kFlops, KernelKind::product});
+  cases.push_back({"sum_gradient_totals",
+                   [=](const Exec& e) {
+                     work::sum_gradient_totals(e, {.rows = 100, .channels = 128}, kHalf,
+                                               {.dy = kSome, .other = kSome, .mask = kBytes}, kSome, kFloats, {});
+                   },
+                   2 * 3 * 12800 + 1600 + 4 * 128, 0, KernelKind::pass, 2});
+  const ExpandInputs inputs{.x = normed(), .product = normed()};
+  const ExpandGradients to{.dw = kFloats, .dscale = kFloats, .dshift_before = kFloats};
+  cases.push_back(
+      {"expand_backward", [=](const Exec& e) { work::expand_backward(e, shape, kHalf, inputs, to, {}); },
+       2 * (2 * (6400 + 12800) + 2 * 6400 + 8192) + 4 * 4 * (64 + 128) + 40 * 8192 + 4 * 8192 + 4 * 128 + 4 * 64,
+       2 * kFlops + 2 * 100 * 64 * 64 + 2 * 64 * 64 * 128, KernelKind::fused, 8});
 }
 
 /// (10, 8), a part of a larger batch; a message of 17 numbers.
@@ -734,9 +771,9 @@ void add_joins(std::vector<WorkCase>& cases) {
 
 std::vector<WorkCase> all_cases() {
   std::vector<WorkCase> cases;
-  for (const auto add : {add_convolutions, add_depthwise, add_pointwise, add_norms, add_sync_norms, add_group_norms,
-                         add_elementwise, add_pools, add_images, add_separable, add_heads, add_losses, add_metrics,
-                         add_updates, add_exchanges, add_after_updates, add_inputs, add_joins})
+  for (const auto add : {add_convolutions, add_depthwise, add_pointwise, add_expand, add_norms, add_sync_norms,
+                         add_group_norms, add_elementwise, add_pools, add_images, add_separable, add_heads, add_losses,
+                         add_metrics, add_updates, add_exchanges, add_after_updates, add_inputs, add_joins})
     add(cases);
   return cases;
 }
