@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "bantam/kernels/common/partial_sums.h"
 #include "bantam/kernels/common/workspace_layout.h"
 #include "bantam/kernels/expand/expand.h"
 #include "bantam/kernels/matmul/matmul.h"
@@ -38,6 +39,7 @@ inline std::size_t expand_sum_workspace_bytes(const ExpandShape& s, DType dtype,
 /// The most parts in which Σ dz_before and Σ dz_before·(x - mean) come: those of the wgmma kernel, one a warpgroup and
 /// block, or of a pass over rows.
 inline std::int64_t expand_reduce_parts() { return 2 * kReferenceMultiprocessors; }
+static_assert(2 * kReferenceMultiprocessors <= kColumnBlocks);  // merge_parts (row_sums.cuh) adds no more
 
 /// The operands of da = ([ã | dz]·[-M·s ; (k⊙w)/ρ] with the first products times scales[0] before the second are added)
 /// · scales[1] + row, in memory of the device.
@@ -46,6 +48,39 @@ struct ExpandReduceOperands {
   const float* scales = nullptr;  ///< (2): 1/(s·ρ), ρ; both powers of two
   const float* row = nullptr;     ///< (in)
 };
+
+/// Rows of a chunk where library GEMMs compute da on CUDA: a chunk's two products, float32 (rows, in), take at most 16
+/// MiB, so that the L2 cache of most GPUs holds them until they are read.
+inline std::int64_t expand_reduce_chunk_rows(const ExpandShape& shape) {
+  constexpr std::int64_t kFloats = (std::int64_t{16} << 20) / 4;
+  return std::clamp<std::int64_t>(kFloats / (2 * shape.in), 1, std::max<std::int64_t>(shape.rows, 1));
+}
+/// The product of a chunk of ã or dz, `depth` wide, with its part of the stacked weights.
+inline MatmulShape expand_reduce_product(const ExpandShape& shape, std::int64_t rows, std::int64_t depth) {
+  return {.m = rows, .n = shape.in, .k = depth};
+}
+
+/// Bytes of the arrays in the workspace of expand_reduce.
+struct ExpandReduceBytes {
+  std::size_t totals = 0, partials = 0, product = 0, matmul = 0;
+
+  static ExpandReduceBytes of(const ExpandShape& shape, DType dtype) {
+    const std::int64_t rows = expand_reduce_chunk_rows(shape);
+    const auto matmul_bytes = [&](std::int64_t depth) {
+      return matmul_workspace_bytes(expand_reduce_product(shape, rows, depth), dtype, DType::float32, DeviceKind::cuda);
+    };
+    return {.totals = aligned_bytes(2 * shape.in * 4),
+            .partials = aligned_bytes(expand_reduce_parts() * 2 * shape.in * 4),
+            .product = aligned_bytes(rows * shape.in * 4),
+            .matmul = std::max(matmul_bytes(shape.in), matmul_bytes(shape.out))};
+  }
+};
+
+/// Scratch bytes of expand_reduce on CUDA: by shape and type only, whichever kernel runs.
+inline std::size_t expand_reduce_workspace_bytes(const ExpandShape& shape, DType dtype) {
+  const ExpandReduceBytes bytes = ExpandReduceBytes::of(shape, dtype);
+  return bytes.totals + bytes.partials + 2 * bytes.product + bytes.matmul;
+}
 
 /// ãᵀ·ã (in, in), and with W in float32 W·C (out, in) and Wᵀ·diag(s)·W (in, in).
 inline MatmulShape expand_gram_product(const ExpandShape& s) { return {s.in, s.in, s.rows, true, false}; }
@@ -61,6 +96,15 @@ struct ExpandStatisticsScratch {
         product(matmul_workspace_bytes(expand_statistics_product(s), DType::float32, DType::float32, target)),
         bytes(weights + product) {}
 };
+
+/// Scratch bytes of the gradient of ã: on the CPU all rows of both products, and a GEMM's.
+inline std::size_t expand_gradient_bytes(const ExpandShape& s, DType dtype, DeviceKind target) {
+  if (target == DeviceKind::cuda) return expand_reduce_workspace_bytes(s, dtype);
+  const auto matmul_bytes = [&](std::int64_t depth) {
+    return matmul_workspace_bytes(expand_reduce_product(s, s.rows, depth), dtype, DType::float32, target);
+  };
+  return 2 * aligned_bytes(4 * s.rows * s.in) + std::max(matmul_bytes(s.in), matmul_bytes(s.out));
+}
 
 /// The scratch memory of expand_backward, in this order.
 struct ExpandBackwardScratch {
@@ -81,7 +125,7 @@ struct ExpandBackwardScratch {
         row(aligned_bytes(4 * s.in)),
         rest(std::max({matmul_workspace_bytes(pointwise_grad_weight_product(s), dtype, DType::float32, target),
                        matmul_workspace_bytes(expand_slope_product(s), DType::float32, DType::float32, target),
-                       expand_reduce_workspace_bytes(s, dtype, target)})),
+                       expand_gradient_bytes(s, dtype, target)})),
         bytes(p + weights + weighted + slope + vectors + stacked + scales + row + rest) {}
 };
 
