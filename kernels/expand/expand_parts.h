@@ -35,6 +35,24 @@ inline std::size_t expand_sum_workspace_bytes(const ExpandShape& s, DType dtype,
          matmul_workspace_bytes(expand_chunk_product(s, expand_chunk_rows(s)), dtype, dtype, target);
 }
 
+/// Warpgroups of a block of the wgmma kernel that computes ã with its moments, each with tiles of 64 rows; 0: it does
+/// not support this width.
+constexpr std::int64_t expand_centre_warpgroups(std::int64_t in) { return in == 64 ? 4 : in == 128 ? 2 : 0; }
+/// That kernel's blocks: as many parts have the Gram matrix and the sums.
+inline std::int64_t expand_centre_blocks(const ExpandShape& s) {
+  const std::int64_t tiles = (s.rows + kExpandTileRows - 1) / kExpandTileRows, groups = expand_centre_warpgroups(s.in);
+  return groups == 0 ? 0 : std::min(kReferenceMultiprocessors, (tiles + groups - 1) / groups);
+}
+/// The scratch memory of that kernel, in this order: (blocks, in, in) and (blocks, in) float32.
+struct ExpandCentreScratch {
+  std::size_t gram, sums, bytes;
+
+  explicit ExpandCentreScratch(const ExpandShape& s)
+      : gram(aligned_bytes(4 * expand_centre_blocks(s) * s.in * s.in)),
+        sums(aligned_bytes(4 * expand_centre_blocks(s) * s.in)),
+        bytes(gram + sums) {}
+};
+
 /// The most parts in which Σ dz_before and Σ dz_before·(x - mean) come: those of the wgmma kernel, one a warpgroup and
 /// block, or of a pass over rows.
 inline std::int64_t expand_reduce_parts() { return 2 * kReferenceMultiprocessors; }
