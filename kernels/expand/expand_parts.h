@@ -12,7 +12,7 @@
 
 namespace bantam::kernels {
 
-/// Rows of a tile of the wgmma kernels, for each of the two warpgroups of a block.
+/// Rows of a warpgroup's tile in the wgmma kernels.
 inline constexpr std::int64_t kExpandTileRows = 64;
 
 /// Rows of c3 that expand_sum computes at once where it runs as a GEMM and a pass: 16 MiB, which stay in a GPU's
@@ -82,8 +82,8 @@ struct ExpandStatisticsScratch {
 
 /// The scratch memory of expand_backward, in this order.
 struct ExpandBackwardScratch {
-  std::size_t p, weights, weighted;  ///< P, W and diag(s)·W: (out, in) float32 each
-  std::size_t slope;                 ///< M (in, in) float32
+  std::size_t p, weights, weighted;  ///< P, W and diag(s)·W: (out, in) float32 each; or parts of the row for W
+  std::size_t slope;                 ///< M (in, in) float32; or parts of the row
   std::size_t vectors;               ///< (3, out) float32: s, the largest |w| of a row, Σdz/rows
   std::size_t stacked, scales, row;  ///< ExpandReduceOperands
   std::size_t rest, bytes;           ///< of the GEMMs and of what follows them; all
@@ -101,6 +101,28 @@ struct ExpandBackwardScratch {
                        matmul_workspace_bytes(expand_slope_product(s), DType::float32, DType::float32, target),
                        expand_reduce_workspace_bytes(s, dtype, target)})),
         bytes(p + weights + weighted + slope + vectors + stacked + scales + row + rest) {}
+};
+
+/// The arrays of expand_backward in a workspace.
+struct ExpandBackwardArrays {
+  float *p, *weights, *weighted, *slope, *vectors;
+  void* stacked;
+  float *scales, *row;
+  Workspace rest;
+
+  ExpandBackwardArrays(const ExpandBackwardScratch& scratch, Workspace workspace) {
+    WorkspaceCutter cutter(workspace);
+    p = cutter.cut<float>(scratch.p);
+    weights = cutter.cut<float>(scratch.weights);
+    weighted = cutter.cut<float>(scratch.weighted);
+    slope = cutter.cut<float>(scratch.slope);
+    vectors = cutter.cut<float>(scratch.vectors);
+    stacked = cutter.cut<char>(scratch.stacked);
+    scales = cutter.cut<float>(scratch.scales);
+    row = cutter.cut<float>(scratch.row);
+    rest = {cutter.cut<char>(scratch.rest), scratch.rest};
+  }
+  ExpandReduceOperands operands() const { return {stacked, scales, row}; }
 };
 
 }  // namespace bantam::kernels

@@ -6,10 +6,11 @@
 
 namespace bantam::kernels::cuda {
 
-/// Waits for all threads of the cluster, and lets them read what each other wrote to shared memory before. A block whose
-/// shared memory others read must not end before they have.
+/// Waits for all threads of the cluster, and lets them read what each other wrote to shared memory before. A block
+/// whose shared memory others read must not end before they have.
 __device__ inline void sync_cluster() {
 #if __CUDA_ARCH__ >= 900
+  __syncwarp();
   asm volatile("barrier.cluster.arrive.release.aligned;\n\tbarrier.cluster.wait.acquire.aligned;" ::: "memory");
 #endif
 }

@@ -5,8 +5,8 @@
 
 namespace bantam::kernels::cuda {
 
-/// A launch of `kernel`, every thread of which calls wait_for_kernel_before (early_launch.cuh), as clusters of `cluster`
-/// neighbours in x.
+/// A launch of `kernel`, every thread of which calls wait_for_kernel_before (early_launch.cuh), as clusters of
+/// `cluster` neighbours in x.
 template <class... Parameters>
 class ClusterLaunch {
  public:

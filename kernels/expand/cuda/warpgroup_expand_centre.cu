@@ -1,9 +1,8 @@
 // The launches of the wgmma kernel of expand_centre: its tensor maps and its shared memory. Compiled for 90a only.
-#include "bantam/kernels/expand/cuda/warpgroup_expand_centre.cuh"
-
 #include "bantam/kernels/common/cuda/cluster_launch.cuh"
 #include "bantam/kernels/common/cuda/tensor_boxes.h"
 #include "bantam/kernels/expand/cuda/warpgroup_expand.h"
+#include "bantam/kernels/expand/cuda/warpgroup_expand_centre.cuh"
 #include "bantam/kernels/norm/cuda/clamped_norm.cuh"
 
 namespace bantam::kernels::cuda {

@@ -1,6 +1,6 @@
-// The shifted input ã of an expanding convolution with its Gram matrix and sums in one pass, by wgmma: a warpgroup turns
-// tiles of 64 rows of x into ã where they lie in shared memory, multiplies them from there, and tensor copies store
-// them. Then the moments from all blocks' parts.
+// The shifted input ã of an expanding convolution with its Gram matrix and sums in one pass, by wgmma: a warpgroup
+// turns tiles of 64 rows of x into ã where they lie in shared memory, multiplies them from there, and tensor copies
+// store them. Then the moments from all blocks' parts.
 #pragma once
 
 #include "bantam/kernels/common/cuda/cluster.cuh"
@@ -166,8 +166,7 @@ __global__ void __launch_bounds__(CentreTile<kIn>::kThreads, 1)
     wait_for_products<0>();
     gram.done();
     if (thread == 0) {
-      for (int c = 0; c < kIn; c += 64)
-        store_box(centred, c, tile * Tile::kRows, slot + c / 64 * Tile::kBoxBytes);
+      for (int c = 0; c < kIn; c += 64) store_box(centred, c, tile * Tile::kRows, slot + c / 64 * Tile::kBoxBytes);
       commit_stores();
       wait_for_stores_to_read<1>();  // those of the tile before
       if (const int next = tile + (kSlots - 1) * step; tile != first && next < cut.tiles) bring(next, before);
