@@ -13,7 +13,7 @@
 
 namespace bantam::kernels {
 
-/// Rows of a tile of the wgmma kernels, for each of the two warpgroups of a block.
+/// Rows of a warpgroup's tile in the wgmma kernels.
 inline constexpr std::int64_t kExpandTileRows = 64;
 
 /// Rows of c3 that expand_sum computes at once where it runs as a GEMM and a pass: 16 MiB, which stay in a GPU's
@@ -35,6 +35,24 @@ inline std::size_t expand_sum_workspace_bytes(const ExpandShape& s, DType dtype,
   return expand_chunk_bytes(s, dtype) +
          matmul_workspace_bytes(expand_chunk_product(s, expand_chunk_rows(s)), dtype, dtype, target);
 }
+
+/// Warpgroups of a block of the wgmma kernel that computes ã with its moments, each with tiles of 64 rows; 0: it does
+/// not support this width.
+constexpr std::int64_t expand_centre_warpgroups(std::int64_t in) { return in == 64 ? 4 : in == 128 ? 2 : 0; }
+/// That kernel's blocks: as many parts have the Gram matrix and the sums.
+inline std::int64_t expand_centre_blocks(const ExpandShape& s) {
+  const std::int64_t tiles = (s.rows + kExpandTileRows - 1) / kExpandTileRows, groups = expand_centre_warpgroups(s.in);
+  return groups == 0 ? 0 : std::min(kReferenceMultiprocessors, (tiles + groups - 1) / groups);
+}
+/// The scratch memory of that kernel, in this order: (blocks, in, in) and (blocks, in) float32.
+struct ExpandCentreScratch {
+  std::size_t gram, sums, bytes;
+
+  explicit ExpandCentreScratch(const ExpandShape& s)
+      : gram(aligned_bytes(4 * expand_centre_blocks(s) * s.in * s.in)),
+        sums(aligned_bytes(4 * expand_centre_blocks(s) * s.in)),
+        bytes(gram + sums) {}
+};
 
 /// The most parts in which Σ dz_before and Σ dz_before·(x - mean) come: those of the wgmma kernel, one a warpgroup and
 /// block, or of a pass over rows.
@@ -108,8 +126,8 @@ inline std::size_t expand_gradient_bytes(const ExpandShape& s, DType dtype, Devi
 
 /// The scratch memory of expand_backward, in this order.
 struct ExpandBackwardScratch {
-  std::size_t p, weights, weighted;  ///< P, W and diag(s)·W: (out, in) float32 each
-  std::size_t slope;                 ///< M (in, in) float32
+  std::size_t p, weights, weighted;  ///< P, W and diag(s)·W: (out, in) float32 each; or parts of the row for W
+  std::size_t slope;                 ///< M (in, in) float32; or parts of the row
   std::size_t vectors;               ///< (3, out) float32: s, the largest |w| of a row, Σdz/rows
   std::size_t stacked, scales, row;  ///< ExpandReduceOperands
   std::size_t rest, bytes;           ///< of the GEMMs and of what follows them; all
@@ -127,6 +145,28 @@ struct ExpandBackwardScratch {
                        matmul_workspace_bytes(expand_slope_product(s), DType::float32, DType::float32, target),
                        expand_gradient_bytes(s, dtype, target)})),
         bytes(p + weights + weighted + slope + vectors + stacked + scales + row + rest) {}
+};
+
+/// The arrays of expand_backward in a workspace.
+struct ExpandBackwardArrays {
+  float *p, *weights, *weighted, *slope, *vectors;
+  void* stacked;
+  float *scales, *row;
+  Workspace rest;
+
+  ExpandBackwardArrays(const ExpandBackwardScratch& scratch, Workspace workspace) {
+    WorkspaceCutter cutter(workspace);
+    p = cutter.cut<float>(scratch.p);
+    weights = cutter.cut<float>(scratch.weights);
+    weighted = cutter.cut<float>(scratch.weighted);
+    slope = cutter.cut<float>(scratch.slope);
+    vectors = cutter.cut<float>(scratch.vectors);
+    stacked = cutter.cut<char>(scratch.stacked);
+    scales = cutter.cut<float>(scratch.scales);
+    row = cutter.cut<float>(scratch.row);
+    rest = {cutter.cut<char>(scratch.rest), scratch.rest};
+  }
+  ExpandReduceOperands operands() const { return {stacked, scales, row}; }
 };
 
 }  // namespace bantam::kernels
