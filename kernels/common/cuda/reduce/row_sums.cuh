@@ -118,12 +118,13 @@ void merge_parts(const Exec& exec, const float* partials, unsigned parts, std::i
 inline constexpr int kSumRowsAtOnce = 4;
 
 /// K sums a channel over all rows. terms.start<N>(c) returns what a thread keeps for its N channels; load<N>(offset)
-/// reads N elements, and add(kept, loaded, offset, sum) adds their terms to sum[k·N + n]. partials (parts, K, channels)
-/// are overwritten, or added to where they hold the sums of `earlier` rows.
+/// reads N elements, and add(kept, loaded, offset, sum) adds their terms to sum[k·N + n]. It loads kSumRowsAtOnce rows
+/// before it uses the first, or Terms::kRowsAtOnce. partials (parts, K, channels) are overwritten, or added to where
+/// they hold the sums of `earlier` rows.
 template <int N, int K, class Terms>
 __global__ void __launch_bounds__(kTileThreads, 2)
     row_sums_kernel(std::int64_t rows, std::int64_t channels, Terms terms, float* partials, bool earlier) {
-  constexpr int kRows = kSumRowsAtOnce;
+  constexpr int kRows = rows_at_once<Terms, kSumRowsAtOnce>();
   let_next_kernel_start();
   const int width = static_cast<int>(blockDim.x) * N;
   const std::int64_t c = static_cast<std::int64_t>(blockIdx.x) * width + threadIdx.x * N;
