@@ -28,7 +28,7 @@ using NormGateMean = void(const Exec&, const ChannelScaleShape& shape, const Nor
 
 /// y = a·factor, like x; factor (samples, channels). y may alias x.
 using NormGateApply = void(const Exec&, const ChannelScaleShape& shape, const NormOperand& x, const float* factor,
-                           void* y);
+                           void* y, Workspace);
 
 /// sums (5, samples, channels), float32, as kNormGateSums lists them; the first is the gradient of `factor`.
 using NormGateGradSums = void(const Exec&, const ChannelScaleShape& shape, const NormOperand& x, const void* dy,
@@ -37,9 +37,9 @@ using NormGateGradSums = void(const Exec&, const ChannelScaleShape& shape, const
 /// The tensors that the norm's gradient reads.
 struct NormGateInputs {
   NormOperand x;
-  const void* dy = nullptr;                            ///< of y
-  const float *factor = nullptr, *offset = nullptr;    ///< (samples, channels)
-  const float* sums = nullptr;                         ///< of norm_gate_grad_sums
+  const void* dy = nullptr;                          ///< of y
+  const float *factor = nullptr, *offset = nullptr;  ///< (samples, channels)
+  const float* sums = nullptr;                       ///< of norm_gate_grad_sums
 };
 /// dz = f'(z)·(dy·factor + offset), not rounded; then what batch_norm_backward_training computes from it. dx may alias
 /// dy.

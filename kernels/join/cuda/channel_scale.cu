@@ -157,7 +157,9 @@ void position_mean(const Exec& exec, const ChannelScaleShape& s, const void* x, 
   dispatch_floating(s.dtype, [&](auto tag) {
     using T = typename decltype(tag)::type;
     with_pack<T>(
-        [&](auto n) { sum_positions<decltype(n)::value>(exec, s, PositionValues<T>{{static_cast<const T*>(x)}}, sums); },
+        [&](auto n) {
+          sum_positions<decltype(n)::value>(exec, s, PositionValues<T>{{static_cast<const T*>(x)}}, sums);
+        },
         s.channels, x);
   });
 }

@@ -225,7 +225,8 @@ void norm_gate_mean(const Exec& exec, const ChannelScaleShape& s, const NormOper
   });
 }
 
-void norm_gate_apply(const Exec& exec, const ChannelScaleShape& s, const NormOperand& x, const float* factor, void* y) {
+void norm_gate_apply(const Exec& exec, const ChannelScaleShape& s, const NormOperand& x, const float* factor, void* y,
+                     Workspace) {
   if (s.elements() <= 0) return;
   with_normed(s, x, [&]<class T, class F>(const NormedInput<T, F>& in) {
     map_positions<kGateChannels>(exec, s, Apply<T, F>{in, factor, static_cast<T*>(y)});
@@ -252,10 +253,9 @@ void norm_gate_grad(const Exec& exec, const ChannelScaleShape& s, const NormGate
   if (to.dx == nullptr) return;
   const float per_row = 1.0f / static_cast<float>(s.samples * s.positions);
   with_normed(s, in.x, [&]<class T, class F>(const NormedInput<T, F>& x) {
-    map_positions<kGateChannels, true>(
-        exec, s,
-        GateGradient<T, F>{x, static_cast<const T*>(in.dy), in.factor, in.offset, scratch.totals, s.channels, per_row,
-                           static_cast<T*>(to.dx)});
+    map_positions<kGateChannels, true>(exec, s,
+                                       GateGradient<T, F>{x, static_cast<const T*>(in.dy), in.factor, in.offset,
+                                                          scratch.totals, s.channels, per_row, static_cast<T*>(to.dx)});
   });
 }
 
