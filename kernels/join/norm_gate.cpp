@@ -12,7 +12,7 @@ bool norm_gate_supports(std::int64_t channels, ActivationFunction f) {
 }
 
 std::size_t norm_gate_workspace_bytes(const ChannelScaleShape& s, DeviceKind target) {
-  const std::int64_t parts = position_parts(s, target);
+  const std::int64_t parts = norm_gate_parts(s, target);
   const std::int64_t partials = parts > 1 ? kNormGateSums * s.factors() * parts : 0;
   return aligned_bytes(4 * kNormGateVectors * s.channels) + aligned_bytes(4 * partials);
 }

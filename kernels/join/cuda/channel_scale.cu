@@ -2,6 +2,7 @@
 #include "bantam/kernels/common/workspace_layout.h"
 #include "bantam/kernels/join/channel_scale.h"
 #include "bantam/kernels/join/cuda/position_passes.cuh"
+#include "bantam/kernels/join/position_parts.h"
 
 namespace bantam::kernels::cuda {
 namespace {
@@ -145,8 +146,9 @@ void channel_scale_grad(const Exec& exec, const ChannelScaleShape& s, const Chan
     const ScaleGradient<T, F> terms{static_cast<const T*>(inputs.x), static_cast<const T*>(inputs.dy),
                                     static_cast<const F*>(inputs.factor), static_cast<T*>(to.dx)};
     const PositionSums<F> sums{static_cast<F*>(to.dfactor), partials, 1.0f};
-    with_pack<T>([&](auto n) { sum_positions<decltype(n)::value>(exec, s, terms, sums); }, s.channels, inputs.x,
-                 inputs.dy, to.dx, aligned_as_x(inputs.factor, s));
+    with_pack<T>(
+        [&](auto n) { sum_positions<decltype(n)::value>(exec, s, position_parts(s, DeviceKind::cuda), terms, sums); },
+        s.channels, inputs.x, inputs.dy, to.dx, aligned_as_x(inputs.factor, s));
   });
 }
 
@@ -158,7 +160,8 @@ void position_mean(const Exec& exec, const ChannelScaleShape& s, const void* x, 
     using T = typename decltype(tag)::type;
     with_pack<T>(
         [&](auto n) {
-          sum_positions<decltype(n)::value>(exec, s, PositionValues<T>{{static_cast<const T*>(x)}}, sums);
+          sum_positions<decltype(n)::value>(exec, s, position_parts(s, DeviceKind::cuda),
+                                            PositionValues<T>{{static_cast<const T*>(x)}}, sums);
         },
         s.channels, x);
   });

@@ -8,7 +8,7 @@
 namespace bantam::kernels::cuda {
 namespace {
 
-constexpr int kGateChannels = 4;  ///< of a thread: backward keeps five sums of each
+constexpr int kGateChannels = static_cast<int>(kNormGatePack);
 
 /// x and its norm; values as if the norm had written them.
 template <class T, class Function>
@@ -221,7 +221,8 @@ void norm_gate_mean(const Exec& exec, const ChannelScaleShape& s, const NormOper
   const NormGateScratch scratch(s, DeviceKind::cuda, workspace, "norm_gate_mean");
   const float share = 1.0f / static_cast<float>(std::max<std::int64_t>(s.positions, 1));
   with_normed(s, x, [&]<class T, class F>(const NormedInput<T, F>& in) {
-    sum_positions<kGateChannels>(exec, s, MeanTerms<T, F>{in}, PositionSums<float>{mean, scratch.partials, share});
+    sum_positions<kGateChannels>(exec, s, norm_gate_parts(s, DeviceKind::cuda), MeanTerms<T, F>{in},
+                                 PositionSums<float>{mean, scratch.partials, share});
   });
 }
 
@@ -238,7 +239,8 @@ void norm_gate_grad_sums(const Exec& exec, const ChannelScaleShape& s, const Nor
   if (s.factors() <= 0) return;
   const NormGateScratch scratch(s, DeviceKind::cuda, workspace, "norm_gate_grad_sums");
   with_normed(s, x, [&]<class T, class F>(const NormedInput<T, F>& in) {
-    sum_positions<kGateChannels, kNormGateSums>(exec, s, GradientSumTerms<T, F>{in, static_cast<const T*>(dy)},
+    sum_positions<kGateChannels, kNormGateSums>(exec, s, norm_gate_parts(s, DeviceKind::cuda),
+                                                GradientSumTerms<T, F>{in, static_cast<const T*>(dy)},
                                                 PositionSums<float>{sums, scratch.partials, 1.0f});
   });
 }

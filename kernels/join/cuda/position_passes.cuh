@@ -3,7 +3,7 @@
 #pragma once
 
 #include "bantam/kernels/common/cuda/reduce/row_tiles.cuh"
-#include "bantam/kernels/join/position_parts.h"
+#include "bantam/kernels/join/channel_scale.h"
 
 namespace bantam::kernels::cuda {
 
@@ -136,8 +136,8 @@ void map_positions(const Exec& exec, const ChannelScaleShape& s, const Map& map)
 }
 
 template <int N, int K = 1, class Terms, class F>
-void sum_positions(const Exec& exec, const ChannelScaleShape& s, const Terms& terms, const PositionSums<F>& sums) {
-  const std::int64_t parts = position_parts(s, DeviceKind::cuda);
+void sum_positions(const Exec& exec, const ChannelScaleShape& s, std::int64_t parts, const Terms& terms,
+                   const PositionSums<F>& sums) {
   const dim3 block = tile_block(s.channels / N);
   const Places p = places<N>(s, block);
   const dim3 grid(static_cast<unsigned>(s.samples * p.columns), static_cast<unsigned>(parts));
