@@ -60,6 +60,13 @@ Tensor expand_sum(const Context& context, const Tensor& x, const ExpandSumOperan
 /// two ops. Throws ShapeError.
 Tensor norm_pool(const Context& context, const Tensor& x, const Norm& norm, const PoolWindow& window);
 
+/// squeeze_excite(batch_norm(x, norm), tensors, activation, gate), x (batch, H, W, C), in two passes over x, and two
+/// over x and dy in backward; the norm's output is never written. Norms as kernels::norm_gate_supports says. Backward
+/// keeps x, the batch's statistics and the gate's values. Pass::evaluate runs the two ops. Throws ShapeError,
+/// DTypeError.
+Tensor norm_squeeze_excite(const Context& context, const Tensor& x, const Norm& norm,
+                           const SqueezeExciteTensors& tensors, ActivationFunction activation, Activation gate);
+
 /// w1 (hidden, inputs), b1 (hidden), w2 (classes, hidden), b2 (classes), of x's type.
 struct ClassifierHeadParameters {
   Tensor w1, b1, w2, b2;

@@ -35,6 +35,7 @@
 #include "bantam/kernels/join/concat.h"
 #include "bantam/kernels/join/mean.h"
 #include "bantam/kernels/join/multiply.h"
+#include "bantam/kernels/join/norm_gate.h"
 #include "bantam/kernels/join/squeeze_excite.h"
 #include "bantam/kernels/loss/class_loss.h"
 #include "bantam/kernels/loss/dice_loss.h"
@@ -769,6 +770,18 @@ void add_joins(std::vector<WorkCase>& cases) {
                    0});
   cases.push_back({"position_mean", [=](const Exec& e) { work::position_mean(e, gate, kSome, kFloats, {}); },
                    2 * 72 + 4 * 8, 0, KernelKind::pass, 2});
+  const NormOperand norm{.x = kSome, .mean = kFloats, .inv_std = kFloats};
+  cases.push_back({"norm_gate_mean", [=](const Exec& e) { work::norm_gate_mean(e, gate, norm, kFloats, {}); },
+                   2 * 72 + 4 * 2 * 4 + 4 * 8, 0, KernelKind::pass, 2});
+  cases.push_back({"norm_gate_apply", [=](const Exec& e) { work::norm_gate_apply(e, gate, norm, kFloats, kSome, {}); },
+                   2 * 2 * 72 + 4 * 2 * 4 + 4 * 8, 0});
+  cases.push_back({"norm_gate_grad_sums",
+                   [=](const Exec& e) { work::norm_gate_grad_sums(e, gate, norm, kSome, kFloats, {}); },
+                   2 * 2 * 72 + 4 * 2 * 4 + 4 * 5 * 8, 0, KernelKind::pass, 2});
+  cases.push_back(
+      {"norm_gate_grad",
+       [=](const Exec& e) { work::norm_gate_grad(e, gate, {.x = norm}, {.dx = kSome, .dscale = kFloats}, {}); },
+       4 * (6 + 2) * 8 + 2 * 3 * 72 + 4 * 2 * 4 + 4 * 4, 0, KernelKind::pass, 2});
   const SqueezeExciteShape squeeze{.samples = 2, .channels = 4, .units = 3, .dtype = kHalf};  // 12 weights twice
   cases.push_back({"squeeze_excite_forward",
                    [=](const Exec& e) { work::squeeze_excite_forward(e, squeeze, kFloats, {}, {}); },
