@@ -457,24 +457,24 @@ void add_pools(std::vector<WorkCase>& cases) {
   cases.push_back({"avg_pool2d_grad_input",
                    [=](const Exec& e) { work::avg_pool2d_grad_input(e, shape, kFloat, true, kSome, kSome); },
                    4 * (256 + 64), 0});
-  cases.push_back({"norm_pool_forward",
-                   [=](const Exec& e) { work::norm_pool_forward(e, shape, kHalf, normed(), kSome, winner, {}); },
-                   2 * (256 + 64) + 2 * 64 + 4 * 32, 0});
-  const NormGradients to{.dx = kSome, .dscale = kFloats, .dshift = kFloats};
+  const auto on = [](Exec e, Device device) { return e.device = Device::meta_of(device), e; };
+  const auto forward = [=](const Exec& e, Device device) {
+    work::norm_pool_forward(on(e, device), shape, kHalf, normed(), kSome, winner, {});
+  };
+  const auto backward = [=](const Exec& e, Device device) {
+    const NormGradients to{.dx = kSome, .dscale = kFloats, .dshift = kFloats};
+    work::norm_pool_backward(on(e, device), shape, kHalf, normed(), kSome, winner, to, {});
+  };
   // dy, winners and dx; x; x, dx and dx.
-  cases.push_back({"norm_pool_backward",
-                   [=](const Exec& e) { work::norm_pool_backward(e, shape, kHalf, normed(), kSome, winner, to, {}); },
+  cases.push_back(
+      {"norm_pool_forward", [=](const Exec& e) { forward(e, Device::cpu()); }, 2 * (256 + 64) + 2 * 64 + 4 * 32, 0});
+  cases.push_back({"norm_pool_backward", [=](const Exec& e) { backward(e, Device::cpu()); },
                    2 * (5 * 256 + 64) + 2 * 64 + (4 + 2) * 32, 0, KernelKind::pass, 3});
   // On CUDA places are bytes, and x, dy and winners are read twice.
-  const auto on_cuda = [](Exec e) { return e.device = Device::meta_of(Device::cuda()), e; };
   cases.push_back(
-      {"norm_pool_forward",
-       [=](const Exec& e) { work::norm_pool_forward(on_cuda(e), shape, kHalf, normed(), kSome, winner, {}); },
-       2 * (256 + 64) + 64 + 4 * 32, 0});
-  cases.push_back(
-      {"norm_pool_backward",
-       [=](const Exec& e) { work::norm_pool_backward(on_cuda(e), shape, kHalf, normed(), kSome, winner, to, {}); },
-       2 * (3 * 256 + 2 * 64) + 2 * 64 + (4 + 2) * 32, 0, KernelKind::pass, 2});
+      {"norm_pool_forward", [=](const Exec& e) { forward(e, Device::cuda()); }, 2 * (256 + 64) + 64 + 4 * 32, 0});
+  cases.push_back({"norm_pool_backward", [=](const Exec& e) { backward(e, Device::cuda()); },
+                   2 * (3 * 256 + 2 * 64) + 2 * 64 + (4 + 2) * 32, 0, KernelKind::pass, 2});
 }
 
 /// Images of 8 channels: (2, 4, 4) padded to (2, 5, 3), resized to (2, 6, 5); (2, 2, 3, 8) to (2, 4, 6, 2).
