@@ -5,6 +5,7 @@
 #include "bantam/kernels/conv/conv2d_pointwise.h"
 #include "bantam/kernels/conv/conv2d_statistics.h"
 #include "bantam/kernels/conv/image_parts.h"
+#include "bantam/kernels/conv/warpgroup_conv3x3_parts.h"
 #include "bantam/kernels/pointwise/pointwise_parts.h"
 #include "bantam/kernels/pointwise/warpgroup_parts.h"
 
@@ -54,6 +55,17 @@ inline WarpgroupProduct warpgroup_product_of(const Conv2dShape& s, DType dtype) 
 inline std::size_t warpgroup_moments_bytes(const Conv2dShape& s, DType dtype) {
   const WarpgroupProduct product = warpgroup_product_of(s, dtype);
   return product.rows > 0 ? cuda::part_moments_bytes(product.parts(), product.out) : 0;
+}
+
+/// The convolution as a 3x3 one that the wgmma kernels compute with its statistics; no batch where they do not.
+inline WarpgroupConv3x3 conv3x3_with_moments(const Conv2dShape& s, DType dtype) {
+  return preferred_warpgroup_conv3x3(s, dtype, Conv2dPass::forward, Conv3x3Use::with_statistics);
+}
+
+/// Scratch bytes of its moments; 0 where it is none.
+inline std::size_t conv3x3_moments_bytes(const Conv2dShape& s, DType dtype) {
+  const WarpgroupConv3x3 problem = conv3x3_with_moments(s, dtype);
+  return problem.batch > 0 ? cuda::part_moments_bytes(problem.parts(), problem.out) : 0;
 }
 
 }  // namespace bantam::kernels

@@ -29,11 +29,12 @@ EncodeTensor encode_tensor() {
 
 bool TensorBoxes::describe(DType dtype, int rank, CUtensorMap& map) const {
   const auto type = dtype == DType::float16 ? CU_TENSOR_MAP_DATA_TYPE_FLOAT16 : CU_TENSOR_MAP_DATA_TYPE_BFLOAT16;
-  const std::array<cuuint64_t, 3> sizes{static_cast<cuuint64_t>(c), static_cast<cuuint64_t>(b),
-                                        static_cast<cuuint64_t>(a)};
-  const std::array<cuuint64_t, 2> strides{static_cast<cuuint64_t>(2 * b_stride), static_cast<cuuint64_t>(2 * a_stride)};
-  const std::array<cuuint32_t, 3> box{64, static_cast<cuuint32_t>(box_b), static_cast<cuuint32_t>(box_a)};
-  const std::array<cuuint32_t, 3> every{1, 1, 1};
+  const auto size = [](std::int64_t value) { return static_cast<cuuint64_t>(value); };
+  const auto box_of = [](std::int64_t value) { return static_cast<cuuint32_t>(value); };
+  const std::array<cuuint64_t, 4> sizes{size(c), size(b), size(a), size(d)};
+  const std::array<cuuint64_t, 3> strides{size(2 * b_stride), size(2 * a_stride), size(2 * d_stride)};
+  const std::array<cuuint32_t, 4> box{64, box_of(box_b), box_of(box_a), box_of(box_d)};
+  const std::array<cuuint32_t, 4> every{1, 1, 1, 1};
   return encode_tensor()(&map, type, static_cast<cuuint32_t>(rank), const_cast<void*>(data), sizes.data(),
                          strides.data(), box.data(), every.data(), CU_TENSOR_MAP_INTERLEAVE_NONE,
                          CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_256B,

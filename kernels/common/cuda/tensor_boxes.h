@@ -10,13 +10,14 @@
 
 namespace bantam::kernels::cuda {
 
-/// A tensor (a, b, c) of 16-bit elements, the last in a row, and the box of it that is copied at a time, of 64 c.
+/// A tensor (d, a, b, c) of 16-bit elements, the last in a row, and the box of it that is copied at a time, of 64 c.
 /// Elements outside the tensor are read as 0, and not written.
 struct TensorBoxes {
   const void* data = nullptr;
   std::int64_t a = 1, b = 0, c = 0;
   std::int64_t a_stride = 0, b_stride = 0;  ///< elements
   std::int64_t box_a = 1, box_b = 0;
+  std::int64_t d = 1, d_stride = 0, box_d = 1;  ///< of rank 4 only
 
   /// Boxes of `rows` rows of a matrix.
   static TensorBoxes of_matrix(const void* data, std::int64_t rows, std::int64_t columns, std::int64_t box_rows = 64) {

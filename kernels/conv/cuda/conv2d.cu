@@ -1,5 +1,5 @@
-// Convolutions on a GPU: GEMMs for 1×1, own kernels for images and for few channels, else cuDNN, else patches and
-// GEMMs.
+// Convolutions on a GPU: GEMMs for 1×1, own kernels for images, for few channels and for 3x3, else cuDNN, else patches
+// and GEMMs.
 #include <algorithm>
 
 #include "bantam/kernels/common/cuda/check.h"
@@ -11,6 +11,7 @@
 #include "bantam/kernels/conv/cuda/few_channels.h"
 #include "bantam/kernels/conv/cuda/im2col.cuh"
 #include "bantam/kernels/conv/cuda/small_channels.h"
+#include "bantam/kernels/conv/cuda/warpgroup_conv3x3.h"
 #include "bantam/kernels/conv/workspace_rules.h"
 
 namespace bantam::kernels::cuda {
@@ -199,6 +200,13 @@ bool try_cudnn(const Exec& exec, const Conv2dShape& shape, DType dtype, Conv2dPa
          cudnn->convolve(shape, dtype, pass, in, out, {scratch.patches, scratch.rule.patches_bytes}, stream_of(exec));
 }
 
+/// y, or as a gradient dx, by the wgmma kernels where they replace cuDNN's.
+bool try_warpgroups(const Exec& exec, const Conv2dShape& shape, DType dtype, Conv2dPass pass, const void* x,
+                    const void* w, void* y) {
+  const WarpgroupConv3x3 problem = preferred_warpgroup_conv3x3(shape, dtype, pass, Conv3x3Use::alone);
+  return problem.batch > 0 && warpgroup_conv3x3(exec, problem, dtype, x, w, y, {});
+}
+
 bool is_empty(const Conv2dShape& s) { return s.x_elements() == 0 || s.y_elements() == 0; }
 
 }  // namespace
@@ -213,6 +221,7 @@ void conv2d_forward(const Exec& exec, const Conv2dShape& shape, DType dtype, con
   const Scratch scratch(shape, dtype, Conv2dPass::forward, workspace);
   if (is_image_convolution(shape, dtype) && image_conv2d_forward(exec, shape, dtype, x, w, y)) return;
   if (prefers_few_channels_kernel(shape, dtype) && few_channels_conv2d_forward(exec, shape, dtype, x, w, y)) return;
+  if (try_warpgroups(exec, shape, dtype, Conv2dPass::forward, x, w, y)) return;
   if (try_cudnn(exec, shape, dtype, Conv2dPass::forward, {x, w}, y, scratch)) return;
   patches_forward(exec, shape, dtype, x, w, y, scratch);
 }
@@ -226,6 +235,7 @@ void conv2d_grad_input(const Exec& exec, const Conv2dShape& shape, DType dtype, 
   }
   if (is_empty(shape)) return;
   const Scratch scratch(shape, dtype, Conv2dPass::grad_input, workspace);
+  if (try_warpgroups(exec, shape, dtype, Conv2dPass::grad_input, dy, w, dx)) return;
   if (try_cudnn(exec, shape, dtype, Conv2dPass::grad_input, {dy, w}, dx, scratch)) return;
   patches_grad_input(exec, shape, dtype, dy, w, dx, scratch);
 }

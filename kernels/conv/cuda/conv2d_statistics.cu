@@ -4,6 +4,7 @@
 #include "bantam/kernels/conv/conv2d_statistics.h"
 #include "bantam/kernels/conv/conv2d_statistics_parts.h"
 #include "bantam/kernels/conv/cuda/small_channels.h"
+#include "bantam/kernels/conv/cuda/warpgroup_conv3x3.h"
 #include "bantam/kernels/norm/statistics_pass.h"
 #include "bantam/kernels/pointwise/cuda/pointwise_products.h"
 #include "bantam/kernels/pointwise/cuda/warpgroup_product.h"
@@ -34,6 +35,18 @@ bool warpgroup_statistics(const Exec& exec, const Conv2dShape& shape, DType dtyp
   return true;
 }
 
+/// A 3x3 convolution whose warpgroups do.
+bool conv3x3_statistics(const Exec& exec, const Conv2dShape& shape, DType dtype, const void* x, const void* w, void* y,
+                        const StatisticsOutput& statistics, Workspace workspace) {
+  const WarpgroupConv3x3 problem = conv3x3_with_moments(shape, dtype);
+  if (problem.batch == 0) return false;
+  const PartMoments parts =
+      statistics.wanted() ? PartMoments::at(workspace.data, problem.parts(), problem.out) : PartMoments{};
+  if (!warpgroup_conv3x3(exec, problem, dtype, x, w, y, parts)) return false;
+  if (statistics.wanted()) merge_part_moments(exec, parts, statistics);
+  return true;
+}
+
 /// A pointwise convolution whose blocks do.
 bool pointwise_statistics(const Exec& exec, const Conv2dShape& shape, DType dtype, const void* x, const void* w,
                           void* y, const StatisticsOutput& statistics, Workspace workspace) {
@@ -55,6 +68,7 @@ void conv2d_forward_statistics(const Exec& exec, const Conv2dShape& shape, DType
   if (shape.y_elements() == 0) return;
   if (image_statistics(exec, shape, dtype, x, w, y, statistics, workspace)) return;
   if (warpgroup_statistics(exec, shape, dtype, x, w, y, statistics, workspace)) return;
+  if (conv3x3_statistics(exec, shape, dtype, x, w, y, statistics, workspace)) return;
   if (pointwise_statistics(exec, shape, dtype, x, w, y, statistics, workspace)) return;
   conv2d_forward(exec, shape, dtype, x, w, y, workspace);
   statistics_pass(batch_norm_forward_training, exec, output_rows(shape), dtype, y, statistics, workspace);

@@ -54,10 +54,25 @@ __device__ inline void load_box(std::uint32_t to, const CUtensorMap& tensor, int
       "l"(&tensor), "r"(c), "r"(b), "r"(barrier.at)
       : "memory");
 }
+/// The same of a tensor of rank 4.
+__device__ inline void load_box(std::uint32_t to, const CUtensorMap& tensor, int c, int b, int a, int d,
+                                SharedBarrier barrier) {
+  asm volatile(
+      "cp.async.bulk.tensor.4d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3, %4, %5}], "
+      "[%6];" ::"r"(to),
+      "l"(&tensor), "r"(c), "r"(b), "r"(a), "r"(d), "r"(barrier.at)
+      : "memory");
+}
 /// Starts the copy of a box from shared memory; what lies outside the tensor is skipped.
 __device__ inline void store_box(const CUtensorMap& tensor, int c, int b, std::uint32_t from) {
   asm volatile("cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%0, {%1, %2}], [%3];" ::"l"(&tensor), "r"(c),
                "r"(b), "r"(from)
+               : "memory");
+}
+/// The same of a tensor of rank 4.
+__device__ inline void store_box(const CUtensorMap& tensor, int c, int b, int a, int d, std::uint32_t from) {
+  asm volatile("cp.async.bulk.tensor.4d.global.shared::cta.bulk_group [%0, {%1, %2, %3, %4}], [%5];" ::"l"(&tensor),
+               "r"(c), "r"(b), "r"(a), "r"(d), "r"(from)
                : "memory");
 }
 __device__ inline void commit_stores() { asm volatile("cp.async.bulk.commit_group;" ::: "memory"); }
@@ -89,13 +104,22 @@ __device__ inline void store_matrices(std::uint32_t row_address, const std::uint
                : "memory");
 }
 
-/// How wgmma finds an operand of rows of 64 16-bit elements, in the order in which a tensor copy with a swizzle of 128
-/// bytes writes them: groups of eight rows, 1,024 bytes each, on a multiple of that.
-__device__ inline std::uint64_t operand_at(std::uint32_t address) {
-  constexpr std::uint64_t kSwizzle128 = std::uint64_t{1} << 62, kBetweenGroups = std::uint64_t{1024 >> 4} << 32,
-                          kUnused = std::uint64_t{1} << 16;
-  return kSwizzle128 | kBetweenGroups | kUnused | (address >> 4 & 0x3fff);
+/// The same, each matrix transposed: lane 4g + t has column g of rows 2t and 2t + 1.
+__device__ inline void store_matrices_transposed(std::uint32_t row_address, const std::uint32_t (&r)[4]) {
+  asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(row_address), "r"(r[0]),
+               "r"(r[1]), "r"(r[2]), "r"(r[3])
+               : "memory");
 }
+
+/// How wgmma finds an operand of rows of 64 16-bit elements, in the order in which a tensor copy with a swizzle of 128
+/// bytes writes them: groups of eight rows in turn, from a multiple of 1,024 bytes on. Or, as the swizzle follows from
+/// the address (measured, docs/lab/2026-11-expand.md): from any row of such a tile on, groups any number of rows apart.
+__device__ inline std::uint64_t operand_at(std::uint32_t address, std::uint32_t bytes_between_groups = 1024) {
+  constexpr std::uint64_t kSwizzle128 = std::uint64_t{1} << 62, kUnused = std::uint64_t{1} << 16;
+  return kSwizzle128 | std::uint64_t{bytes_between_groups >> 4} << 32 | kUnused | (address >> 4 & 0x3fff);
+}
+/// The same operand, one row on.
+inline constexpr std::uint64_t kNextRow = 128 >> 4;
 /// The same operand, 16 elements of each row on.
 inline constexpr std::uint64_t kNextSixteen = 32 >> 4;
 
