@@ -6,7 +6,7 @@ namespace fusion {
 
 // Each is defined in the file of its name, or in the one that its row names.
 extern const FusionPattern kExpandSum, kNormDepthwise, kNormPool, kSeparableBlockPooled, kSeparableBlock, kConvPool,
-    kClassifierHead, kLayerSum, kLayerEpilogue, kFrozenConv2d;
+    kClassifierHead, kLayerSum, kLayerEpilogue, kFrozenConv2d, kConvRelu;
 
 }  // namespace fusion
 
@@ -22,6 +22,7 @@ std::span<const FusionPattern* const> fusion_patterns() {
       &fusion::kLayerSum,  // layer_epilogue.cpp
       &fusion::kLayerEpilogue,
       &fusion::kFrozenConv2d,
+      &fusion::kConvRelu,
   };
   return kTable;
 }
