@@ -323,17 +323,34 @@ struct ConvNorm {
         norm(norm_at(graph, node + 1, parameters, buffers)),
         writes_statistics(norm_after_conv(graph, node, target) != 0) {}
 
-  /// With the norm deferred to the sum.
-  Tensor forward(const Context& context, const Tensor& x) const {
+  /// With the norm deferred to the sum. `rebuilt`: backward computes the convolution's output again.
+  Tensor forward(const Context& context, const Tensor& x, bool rebuilt = false) const {
     NodePlan plan = context.plan();
     plan.ends_segment = false;
     if (writes_statistics) plan.norm_after = &norm;
     Context local = context;
     local.node = &plan;
-    const Tensor y = ops::conv2d(local, x, weight.value(), window, groups);
+    Tensor y = ops::conv2d(local, x, weight.value(), window, groups);
+    if (rebuilt && context.tape != nullptr)
+      set_recipe(y, std::make_shared<Recipe>(context.path, 2, [this, saved = SavedTensor(x)](const Context& ctx) {
+                   return again(ctx, saved.get(ctx));
+                 }));
     plan.norm_after = nullptr;
     plan.defers_norm = context.pass != Pass::evaluate;
     return ops::batch_norm(local, y, norm.norm());
+  }
+
+  /// The convolution's output, with the bits that come with the norm's statistics, which are known.
+  Tensor again(const Context& context, const Tensor& x) const {
+    NodePlan plan;
+    if (writes_statistics) plan.norm_after = &norm;
+    SavedStatistics none;
+    none.replay();
+    Context local = context;
+    local.tape = nullptr;
+    local.node = &plan;
+    local.step.saved = &none;
+    return ops::conv2d(local, x, weight.value(), window, groups);
   }
 };
 
@@ -349,7 +366,7 @@ class ExpandSumLayer : public BoundLayer, public NormSource {
   Tensor forward(const Context& context, std::span<Tensor> inputs) override {
     const Tensor x = std::move(inputs[0]);
     Tensor residual = std::move(inputs[1]);
-    if (shortcut_) residual = shortcut_->forward(context, residual);
+    if (shortcut_) residual = shortcut_->forward(context, residual, rebuilds_shortcut(residual));
     const Tensor w = expand_.weight.value();
     const std::int64_t channels = x.shape()[-1];
     const kernels::ExpandShape shape{x.elements() / channels, channels, w.shape()[0]};
@@ -363,6 +380,12 @@ class ExpandSumLayer : public BoundLayer, public NormSource {
   static constexpr ActivationFunction kRelu{Activation::relu};
   static constexpr FusionTarget kTarget{.compute = DType::float16, .device = DeviceKind::cuda};
 
+  /// Whether the projection's output is as wide as that of the expanding convolution, and as cheap: from so few
+  /// channels its GEMM takes no longer than a pass over it, so that backward computes it again instead of keeping it.
+  bool rebuilds_shortcut(const Tensor& x) const {
+    constexpr std::int64_t kFewChannels = 256;
+    return shortcut_->window.kernel == Extent2d{1, 1} && x.shape()[-1] <= kFewChannels;
+  }
   Tensor layers(const Context& context, const Tensor& x, Tensor residual) const {
     NodePlan plan = context.plan();
     plan.ends_segment = plan.defers_norm = false;

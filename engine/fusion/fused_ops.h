@@ -61,10 +61,18 @@ struct ExpandSumOperands {
 /// are those of the four ops but for rounding. Throws ShapeError where kernels::expand_supports is false.
 Tensor expand_sum(const Context& context, const Tensor& x, const ExpandSumOperands& operands, Tensor residual);
 
-/// max_pool2d(batch_norm(x, norm), window), with the same bits; the norm's output is never written, nor its gradient
-/// where the device need not. x (batch, H, W, C); windows and activations as kernels::norm_pool_supports says. Backward
-/// keeps x, the winners and the batch's statistics. Pass::evaluate and GPUs run the two ops. Throws ShapeError.
+/// max_pool2d(batch_norm(x, norm), window), with the same bits, but for the order of backward's sums on a GPU; the
+/// norm's output is never written, nor its gradient where the device need not. x (batch, H, W, C). Backward keeps x,
+/// the winners and the batch's statistics. Pass::evaluate, and GPUs where kernels::norm_pool_supports is false, run the
+/// two ops. Throws ShapeError.
 Tensor norm_pool(const Context& context, const Tensor& x, const Norm& norm, const PoolWindow& window);
+
+/// squeeze_excite(batch_norm(x, norm), tensors, activation, gate), x (batch, H, W, C), in two passes over x, and two
+/// over x and dy in backward; the norm's output is never written. Norms as kernels::norm_gate_supports says. Backward
+/// keeps x, the batch's statistics and the gate's values. Pass::evaluate runs the two ops. Throws ShapeError,
+/// DTypeError.
+Tensor norm_squeeze_excite(const Context& context, const Tensor& x, const Norm& norm,
+                           const SqueezeExciteTensors& tensors, ActivationFunction activation, Activation gate);
 
 /// w1 (hidden, inputs), b1 (hidden), w2 (classes, hidden), b2 (classes), of x's type.
 struct ClassifierHeadParameters {

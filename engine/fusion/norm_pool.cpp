@@ -49,8 +49,8 @@ void backward(const Context& context, const Call& call, SavedTensor& saved, cons
     const Tensor x = saved.unpack(context);
     const Scratch scratch = call.scratch(context);
     const kernels::NormGradients to{dx.data(), scale.data, shift.data, scale.accumulate || shift.accumulate};
-    BANTAM_CPU_KERNEL(context.exec, norm_pool_backward, call.shape, call.dtype, call.norm.operand(x), dy.data(),
-                      winner.as<std::uint16_t>(), to, scratch.get());
+    BANTAM_KERNEL(context.exec, norm_pool_backward, call.shape, call.dtype, call.norm.operand(x), dy.data(),
+                  winner.data(), to, scratch.get());
   }
   scale.add_to(context, call.norm.scale, store);
   shift.add_to(context, call.norm.shift, store);
@@ -61,17 +61,20 @@ void backward(const Context& context, const Call& call, SavedTensor& saved, cons
 
 Tensor norm_pool(const Context& context, const Tensor& x, const Norm& norm, const PoolWindow& window) {
   const kernels::Pool2dShape shape = pool_shape(context, "norm_pool", x, window, true);
-  if (context.pass == Pass::evaluate || context.device.kind != DeviceKind::cpu)
+  const DeviceKind target = context.device.kind;
+  const bool runs = target == DeviceKind::cpu || kernels::norm_pool_supports(shape, norm.activation, x.dtype(), target);
+  if (context.pass == Pass::evaluate || !runs)
     return max_pool2d(context, batch_norm(context, x, norm), window.window, window.ceil_mode);
   const Call call{shape, x.dtype(), norm_of_batch(context, norm, shape.channels, statistics_of(x))};
   measure(context, call, x, norm);
   const bool recorded = records(context, {&x, &norm.scale, &norm.shift});
   Tensor y = context.allocate(pool_output(shape), x.dtype());
-  const Tensor winner = recorded ? allocate_winners(context, y.shape()) : Tensor();
+  const std::int64_t winner_channels = shape.channels * kernels::norm_pool_winner_bytes(target);
+  const Tensor winner = recorded ? context.allocate(y.shape().with(3, winner_channels), DType::uint8) : Tensor();
   {
     const Scratch scratch = call.scratch(context);
-    BANTAM_CPU_KERNEL(context.exec, norm_pool_forward, shape, call.dtype, call.norm.operand(x), y.data(),
-                      recorded ? winner.as<std::uint16_t>() : nullptr, scratch.get());
+    BANTAM_KERNEL(context.exec, norm_pool_forward, shape, call.dtype, call.norm.operand(x), y.data(),
+                  recorded ? winner.data() : nullptr, scratch.get());
   }
   if (recorded)
     context.tape->record(context, y,
@@ -87,17 +90,12 @@ namespace bantam::fusion {
 namespace {
 
 NodeId match(const Graph& graph, NodeId first, const FusionTarget& target) {
-  if (target.device != DeviceKind::cpu) return 0;  // kernels/pool/norm_pool.h says why
   const auto* norm = options_at<BatchNormOptions>(graph, first);
   const PoolOptions* pool = max_pool_at(graph, first + 1);
   if (norm == nullptr || pool == nullptr) return 0;
-  const kernels::Pool2dShape window{.window_h = pool->window.h,
-                                    .window_w = pool->window.w,
-                                    .stride_h = pool->stride.h,
-                                    .stride_w = pool->stride.w,
-                                    .dilation_h = pool->dilation.h,
-                                    .dilation_w = pool->dilation.w};
-  return kernels::norm_pool_supports(window, activation_of(*norm)) ? first + 1 : 0;
+  const Shape in = graph.input_shapes(first + 1)[0].prepend(1);
+  const kernels::Pool2dShape shape = ops::pool_shape("max_pool", in, {window_of(*pool), pool->ceil_mode}, true);
+  return kernels::norm_pool_supports(shape, activation_of(*norm), target.compute, target.device) ? first + 1 : 0;
 }
 
 /// The op, over its norm's parameters.

@@ -5,8 +5,8 @@ namespace bantam {
 namespace fusion {
 
 // Each is defined in the file of its name, or in the one that its row names.
-extern const FusionPattern kExpandSum, kNormDepthwise, kNormPool, kSeparableBlockPooled, kSeparableBlock, kConvPool,
-    kClassifierHead, kLayerSum, kLayerEpilogue, kFrozenConv2d, kConvRelu;
+extern const FusionPattern kExpandSum, kNormDepthwise, kNormPool, kNormSqueezeExcite, kSeparableBlockPooled,
+    kSeparableBlock, kConvPool, kClassifierHead, kLayerSum, kLayerEpilogue, kFrozenConv2d, kConvRelu;
 
 }  // namespace fusion
 
@@ -15,6 +15,7 @@ std::span<const FusionPattern* const> fusion_patterns() {
       &fusion::kExpandSum,
       &fusion::kNormDepthwise,
       &fusion::kNormPool,
+      &fusion::kNormSqueezeExcite,
       &fusion::kSeparableBlockPooled,  // separable_block.cpp
       &fusion::kSeparableBlock,
       &fusion::kConvPool,

@@ -1,23 +1,17 @@
 // Squeeze-and-excitation: backward sums over dy and x for the factors' gradient, and writes dx = dy·factor +
 // dmean/(H·W) in a second pass.
-#include "bantam/kernels/join/squeeze_excite.h"
+#include "bantam/engine/ops/squeeze_excite.h"
 
 #include <utility>
 
 #include <fmt/format.h>
 
 #include "bantam/base/error.h"
-#include "bantam/engine/autograd/gradient_target.h"
 #include "bantam/engine/autograd/saved_tensor.h"
-#include "bantam/engine/autograd/tape.h"
-#include "bantam/engine/ops/ops.h"
 
 namespace bantam::ops {
-namespace {
 
-using kernels::ParameterTarget;
-
-void check(const Context& context, const Tensor& x, const SqueezeExciteTensors& w) {
+void check_squeeze_excite(const Context& context, const Tensor& x, const SqueezeExciteTensors& w) {
   context.check_device("squeeze_excite", {&x, &w.reduce, &w.reduce_bias, &w.expand, &w.expand_bias});
   check_image("squeeze_excite", x.shape());
   const std::int64_t channels = x.shape()[3], units = w.reduce.shape().rank() == 2 ? w.reduce.shape()[0] : 0;
@@ -33,79 +27,56 @@ void check(const Context& context, const Tensor& x, const SqueezeExciteTensors& 
           fmt::format("squeeze_excite: x is {} and a weight {}", to_string(x.dtype()), to_string(weight->dtype())));
 }
 
-/// One call: its shapes, weights and what its kernels compute between the passes over x.
-struct Call {
-  kernels::ChannelScaleShape image;
-  kernels::SqueezeExciteShape gate;
-  SqueezeExciteTensors weights;
-  Tensor mean, reduced, hidden, expanded, factor;
-
-  Call(const Context& context, const Tensor& x, const SqueezeExciteTensors& w)
-      : image{.samples = x.shape()[0],
-              .positions = x.shape()[1] * x.shape()[2],
-              .channels = x.shape()[3],
-              .dtype = x.dtype()},
-        weights(w) {
-    gate = {.samples = image.samples,
-            .channels = image.channels,
-            .units = w.reduce.shape()[0],
-            .positions = image.positions,
-            .dtype = x.dtype()};
-    const Shape channels{gate.samples, gate.channels}, units{gate.samples, gate.units};
-    for (Tensor* tensor : {&mean, &expanded, &factor}) *tensor = context.allocate(channels, DType::float32);
-    for (Tensor* tensor : {&reduced, &hidden}) *tensor = context.allocate(units, DType::float32);
-  }
-  kernels::SqueezeExciteWeights data() const {
-    return {weights.reduce.data(), weights.reduce_bias.data(), weights.expand.data(), weights.expand_bias.data()};
-  }
-  Scratch image_scratch(const Context& context) const {
-    return context.scratch(kernels::channel_scale_workspace_bytes(image, context.device.kind));
-  }
-};
-
-void forward_gate(const Context& context, const Call& call, const Tensor& x) {
-  {
-    const Scratch scratch = call.image_scratch(context);
-    BANTAM_KERNEL(context.exec, position_mean, call.image, x.data(), call.mean.as<float>(), scratch.get());
-  }
-  BANTAM_KERNEL(context.exec, squeeze_excite_forward, call.gate, call.mean.as<float>(), call.data(),
-                {.reduced = call.reduced.as<float>(),
-                 .hidden = call.hidden.as<float>(),
-                 .expanded = call.expanded.as<float>(),
-                 .factor = call.factor.as<float>()});
+SqueezeExciteCall::SqueezeExciteCall(const Context& context, const Tensor& x, const SqueezeExciteTensors& tensors,
+                                     ActivationFunction activation, Activation gate_function)
+    : image{.samples = x.shape()[0],
+            .positions = x.shape()[1] * x.shape()[2],
+            .channels = x.shape()[3],
+            .dtype = x.dtype()},
+      gate{.samples = image.samples,
+           .channels = image.channels,
+           .units = tensors.reduce.shape()[0],
+           .positions = image.positions,
+           .dtype = x.dtype(),
+           .activation = activation,
+           .gate = {gate_function}},
+      weights(tensors) {
+  const Shape channels{gate.samples, gate.channels}, units{gate.samples, gate.units};
+  for (Tensor* tensor : {&mean, &expanded, &factor}) *tensor = context.allocate(channels, DType::float32);
+  for (Tensor* tensor : {&reduced, &hidden}) *tensor = context.allocate(units, DType::float32);
 }
 
-Tensor scaled(const Context& context, const Call& call, const Tensor& x) {
-  Tensor y = context.allocate(x.shape(), x.dtype());
-  BANTAM_KERNEL(context.exec, channel_scale_forward, call.image, x.data(), call.factor.data(), nullptr, y.data());
-  return y;
+namespace {
+
+kernels::SqueezeExciteWeights data_of(const SqueezeExciteTensors& w) {
+  return {w.reduce.data(), w.reduce_bias.data(), w.expand.data(), w.expand_bias.data()};
 }
 
-/// (samples, channels): Σ_p dy·x.
-Tensor factor_gradient(const Context& context, const Call& call, const Tensor& x, const Tensor& dy) {
-  Tensor dfactor = context.allocate(call.factor.shape(), DType::float32);
-  const Scratch scratch = call.image_scratch(context);
-  BANTAM_KERNEL(context.exec, channel_scale_grad, call.image, {.x = x.data(), .dy = dy.data()},
-                {.dfactor = dfactor.data()}, scratch.get());
-  return dfactor;
+}  // namespace
+
+void SqueezeExciteCall::forward(const Context& context) const {
+  BANTAM_KERNEL(context.exec, squeeze_excite_forward, gate, mean.as<float>(), data_of(weights),
+                {.reduced = reduced.as<float>(),
+                 .hidden = hidden.as<float>(),
+                 .expanded = expanded.as<float>(),
+                 .factor = factor.as<float>()});
 }
 
-/// Gradients of the weights, to the store; returns what dx of each position gets.
-Tensor backward_gate(const Context& context, const Call& call, const Tensor& dfactor, GradientStore& store) {
-  const SqueezeExciteTensors& w = call.weights;
+Tensor SqueezeExciteCall::backward(const Context& context, const float* dfactor, GradientStore& store) const {
+  const SqueezeExciteTensors& w = weights;
   FloatGradient reduce(context, w.reduce, store), reduce_bias(context, w.reduce_bias, store);
   FloatGradient expand(context, w.expand, store), expand_bias(context, w.expand_bias, store);
-  const auto target = [](const FloatGradient& to) { return ParameterTarget{to.data, to.accumulate}; };
-  Tensor offset = context.allocate(call.mean.shape(), DType::float32);
+  const auto target = [](const FloatGradient& to) { return kernels::ParameterTarget{to.data, to.accumulate}; };
+  Tensor offset = context.allocate(mean.shape(), DType::float32);
   {
-    const Scratch scratch = context.scratch(kernels::squeeze_excite_workspace_bytes(call.gate));
-    BANTAM_KERNEL(context.exec, squeeze_excite_grad, call.gate,
-                  {.mean = call.mean.as<float>(),
-                   .reduced = call.reduced.as<float>(),
-                   .hidden = call.hidden.as<float>(),
-                   .expanded = call.expanded.as<float>(),
-                   .dfactor = dfactor.as<float>(),
-                   .weights = call.data()},
+    const Scratch scratch = context.scratch(kernels::squeeze_excite_workspace_bytes(gate));
+    BANTAM_KERNEL(context.exec, squeeze_excite_grad, gate,
+                  {.mean = mean.as<float>(),
+                   .reduced = reduced.as<float>(),
+                   .hidden = hidden.as<float>(),
+                   .expanded = expanded.as<float>(),
+                   .dfactor = dfactor,
+                   .weights = data_of(w)},
                   {.dx_offset = offset.as<float>(),
                    .reduce = target(reduce),
                    .reduce_bias = target(reduce_bias),
@@ -120,9 +91,35 @@ Tensor backward_gate(const Context& context, const Call& call, const Tensor& dfa
   return offset;
 }
 
-void backward(const Context& context, const Call& call, SavedTensor& saved, Tensor dy, GradientStore& store) {
+bool records_squeeze_excite(const Context& context, const Tensor& x, const SqueezeExciteTensors& w) {
+  return records(context, {&x, &w.reduce, &w.reduce_bias, &w.expand, &w.expand_bias});
+}
+
+namespace {
+
+Scratch image_scratch(const Context& context, const SqueezeExciteCall& call) {
+  return context.scratch(kernels::channel_scale_workspace_bytes(call.image, context.device.kind));
+}
+
+Tensor scaled(const Context& context, const SqueezeExciteCall& call, const Tensor& x) {
+  Tensor y = context.allocate(x.shape(), x.dtype());
+  BANTAM_KERNEL(context.exec, channel_scale_forward, call.image, x.data(), call.factor.data(), nullptr, y.data());
+  return y;
+}
+
+/// (samples, channels): Σ_p dy·x.
+Tensor factor_gradient(const Context& context, const SqueezeExciteCall& call, const Tensor& x, const Tensor& dy) {
+  Tensor dfactor = context.allocate(call.factor.shape(), DType::float32);
+  const Scratch scratch = image_scratch(context, call);
+  BANTAM_KERNEL(context.exec, channel_scale_grad, call.image, {.x = x.data(), .dy = dy.data()},
+                {.dfactor = dfactor.data()}, scratch.get());
+  return dfactor;
+}
+
+void backward(const Context& context, const SqueezeExciteCall& call, SavedTensor& saved, Tensor dy,
+              GradientStore& store) {
   const Tensor dfactor = factor_gradient(context, call, saved.unpack(context), dy);
-  const Tensor offset = backward_gate(context, call, dfactor, store);
+  const Tensor offset = call.backward(context, dfactor.as<float>(), store);
   if (!wants_gradient(saved.ref())) return;
   Tensor dx = reuse_or_allocate(context, dy);
   BANTAM_KERNEL(context.exec, channel_scale_forward, call.image, dy.data(), call.factor.data(), offset.data(),
@@ -135,13 +132,15 @@ void backward(const Context& context, const Call& call, SavedTensor& saved, Tens
 
 Tensor squeeze_excite(const Context& context, const Tensor& x, const SqueezeExciteTensors& tensors,
                       ActivationFunction activation, Activation gate) {
-  check(context, x, tensors);
-  Call call(context, x, tensors);
-  call.gate.activation = activation;
-  call.gate.gate = {gate};
-  forward_gate(context, call, x);
+  check_squeeze_excite(context, x, tensors);
+  const SqueezeExciteCall call(context, x, tensors, activation, gate);
+  {
+    const Scratch scratch = image_scratch(context, call);
+    BANTAM_KERNEL(context.exec, position_mean, call.image, x.data(), call.mean.as<float>(), scratch.get());
+  }
+  call.forward(context);
   Tensor y = context.output_unused() ? x.view(x.shape()) : scaled(context, call, x);
-  if (!records(context, {&x, &tensors.reduce, &tensors.reduce_bias, &tensors.expand, &tensors.expand_bias})) return y;
+  if (!records_squeeze_excite(context, x, tensors)) return y;
   const bool derived = derives(context, 1) && kept_anyway(x);
   const SavedTensor kept = x;
   context.tape->record(context, y, [call, saved = kept](const Context& ctx, Tensor dy, GradientStore& store) mutable {

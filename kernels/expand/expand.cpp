@@ -17,6 +17,7 @@ bool expand_supports(const ExpandShape& s, DType dtype, ActivationFunction befor
 std::size_t expand_workspace_bytes(const ExpandShape& s, DType dtype, DeviceKind target) {
   return std::max({batch_norm_workspace_bytes({s.rows, s.in}, dtype, target) +
                        matmul_workspace_bytes(expand_gram_product(s), dtype, DType::float32, target),
+                   target == DeviceKind::cuda ? ExpandCentreScratch(s).bytes : 0,
                    ExpandStatisticsScratch(s, target).bytes, expand_sum_workspace_bytes(s, dtype, target),
                    ExpandBackwardScratch(s, dtype, target).bytes});
 }

@@ -5,7 +5,9 @@
 #include "bantam/kernels/join/concat.h"
 #include "bantam/kernels/join/mean.h"
 #include "bantam/kernels/join/multiply.h"
+#include "bantam/kernels/join/norm_gate.h"
 #include "bantam/kernels/join/squeeze_excite.h"
+#include "bantam/kernels/norm/norm_work.h"
 
 namespace bantam::kernels::work {
 
@@ -71,6 +73,32 @@ void squeeze_excite_grad(const Exec& exec, const SqueezeExciteShape& s, const Sq
                  gradient_bytes(to.reduce_bias, s.units) + gradient_bytes(to.expand_bias, s.channels),
         .flops = 8 * s.samples * weights,
         .passes = 2});
+}
+
+void norm_gate_mean(const Exec& exec, const ChannelScaleShape& s, const NormOperand& x, float*, Workspace) {
+  note(exec, "norm_gate_mean",
+       {.bytes = bytes_of(s.elements(), s.dtype) + norm_bytes(x, s.channels) + 4 * s.factors(), .passes = 2});
+}
+void norm_gate_apply(const Exec& exec, const ChannelScaleShape& s, const NormOperand& x, const float*, void*,
+                     Workspace) {
+  note(exec, "norm_gate_apply",
+       {.bytes = 2 * bytes_of(s.elements(), s.dtype) + norm_bytes(x, s.channels) + 4 * s.factors()});
+}
+void norm_gate_grad_sums(const Exec& exec, const ChannelScaleShape& s, const NormOperand& x, const void*, float*,
+                         Workspace) {
+  note(exec, "norm_gate_grad_sums",
+       {.bytes = 2 * bytes_of(s.elements(), s.dtype) + norm_bytes(x, s.channels) + 4 * kNormGateSums * s.factors(),
+        .passes = 2});
+}
+/// Four sums and two vectors a sample for the totals; then x, dy and dx.
+void norm_gate_grad(const Exec& exec, const ChannelScaleShape& s, const NormGateInputs& in, const NormGradients& to,
+                    Workspace) {
+  const bool written = to.dx != nullptr;
+  note(
+      exec, "norm_gate_grad",
+      {.bytes = 4 * 6 * s.factors() + (written ? 3 * bytes_of(s.elements(), s.dtype) + 4 * 2 * s.factors() : 0) +
+                norm_bytes(in.x, s.channels) + vector_bytes(s.channels, to.dscale, to.dshift) * (to.accumulate ? 2 : 1),
+       .passes = written ? 2 : 1});
 }
 
 }  // namespace bantam::kernels::work

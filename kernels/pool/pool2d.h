@@ -29,6 +29,14 @@ struct Pool2dShape {
   bool operator==(const Pool2dShape&) const = default;
 };
 
+/// Whether windows are 3x3 at stride 2 with a padding of 0 or 1 above and at the left, as in the stem of a ResNet, on
+/// images of fewer than 2^31 values: kernels of their own on CUDA.
+inline bool is_three(const Pool2dShape& s) {
+  return s.window_h == 3 && s.window_w == 3 && s.stride_h == 2 && s.stride_w == 2 && s.pad_top == s.pad_left &&
+         s.pad_top <= 1 && s.dilation_h == 1 && s.dilation_w == 1 &&
+         s.in_h * s.in_w * s.channels < std::int64_t{1} << 31;
+}
+
 /// y = maximum over the window, padding ignored; the first maximum in row order wins; NaN wins over numbers. `winner`
 /// (shape of y, uint16) gets the winner's place in its window, row·window_w + column; or may be null.
 using MaxPool2dForward = void(const Exec&, const Pool2dShape&, DType dtype, const void* x, void* y,

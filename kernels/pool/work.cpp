@@ -39,22 +39,26 @@ void avg_pool2d_grad_input(const Exec& exec, const Pool2dShape& s, DType dtype, 
   note(exec, "avg_pool2d_grad_input", pass(s, dtype));
 }
 
-void norm_pool_forward(const Exec& exec, const Pool2dShape& s, DType dtype, const NormOperand& x, void*,
-                       std::uint16_t* winner, Workspace) {
-  KernelWork work = pass(s, dtype, winner);
-  work.bytes += norm_bytes(x, s.channels);
+void norm_pool_forward(const Exec& exec, const Pool2dShape& s, DType dtype, const NormOperand& x, void*, void* winner,
+                       Workspace) {
+  KernelWork work = pass(s, dtype);
+  work.bytes +=
+      norm_bytes(x, s.channels) + unless_null(winner, norm_pool_winner_bytes(exec.device.kind) * s.y_elements());
   note(exec, "norm_pool_forward", work);
 }
 
-/// dy and winners to dx, which lies between and is in the cache while x and it are summed; then x and dx for dx.
+/// CPU: dy and winners to dx, which lies between and is in the cache while x and it are summed; then x and dx for dx.
+/// CUDA: x, dy and winners for the sums, and once more for dx.
 void norm_pool_backward(const Exec& exec, const Pool2dShape& s, DType dtype, const NormOperand& x, const void*,
-                        const std::uint16_t*, const NormGradients& to, Workspace) {
+                        const void*, const NormGradients& to, Workspace) {
+  const DeviceKind target = exec.device.kind;
+  const bool cuda = target == DeviceKind::cuda;
   const std::int64_t full = bytes_of(s.x_elements(), dtype),
-                     pooled = bytes_of(s.y_elements(), dtype) + 2 * s.y_elements();
+                     pooled = bytes_of(s.y_elements(), dtype) + norm_pool_winner_bytes(target) * s.y_elements();
   note(exec, "norm_pool_backward",
-       {.bytes = 5 * full + pooled + norm_bytes(x, s.channels) +
+       {.bytes = (cuda ? 3 * full + 2 * pooled : 5 * full + pooled) + norm_bytes(x, s.channels) +
                  vector_bytes(s.channels, to.dscale, to.dshift) * (to.accumulate ? 2 : 1),
-        .passes = 3});
+        .passes = cuda ? 2 : 3});
 }
 
 }  // namespace bantam::kernels::work

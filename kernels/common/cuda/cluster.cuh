@@ -6,6 +6,26 @@
 
 namespace bantam::kernels::cuda {
 
+/// Waits for all threads of the cluster, and lets them read what each other wrote to shared memory before. A block
+/// whose shared memory others read must not end before they have.
+__device__ inline void sync_cluster() {
+#if __CUDA_ARCH__ >= 900
+  __syncwarp();
+  asm volatile("barrier.cluster.arrive.release.aligned;\n\tbarrier.cluster.wait.acquire.aligned;" ::: "memory");
+#endif
+}
+/// The float in the place of block `rank` that `shared` is in this block.
+__device__ inline float load_of_block(unsigned rank, const float* shared) {
+  float value = 0;
+#if __CUDA_ARCH__ >= 900
+  asm volatile("{ .reg .b32 there; mapa.shared::cluster.u32 there, %1, %2; ld.shared::cluster.f32 %0, [there]; }"
+               : "=f"(value)
+               : "r"(static_cast<std::uint32_t>(__cvta_generic_to_shared(shared))), "r"(rank)
+               : "memory");
+#endif
+  return value;
+}
+
 /// Bytes that the blocks of a cluster push into this block's shared memory (an mbarrier). In shared memory; only in
 /// kernels launched as clusters, from 9.0 on. Used once:
 /// 1. every block opens its inbox, and announces it to the others;

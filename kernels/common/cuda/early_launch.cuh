@@ -46,7 +46,7 @@ __device__ inline void wait_then_let_next_start() {
 ///   step writes what they read (__ldcg, cp.async.cg);
 /// - any other kernel computes indices, clears shared memory or reads tables that only copies write, then waits.
 /// One kernel, merge_parts_kernel (row_sums.cuh), lets the next start first: with it, that one and the sums before it
-/// may be running, which were launched in the plain way and write their parts, and dz or dx, only.
+/// may be running, which were launched in the plain way, or have waited, and write their parts, and dz or dx, only.
 /// Where nothing was launched early, both functions do nothing.
 template <class... Parameters, class... Arguments>
 void launch_early_with_shared(const Exec& exec, void (*kernel)(Parameters...), dim3 grid, dim3 block,

@@ -18,6 +18,19 @@ struct alignas(sizeof(T) * kCount) Pack {
   T v[kCount];
 };
 
+/// A pack as the 32-bit registers it was loaded to, until it is read: as elements each would take a register, from the
+/// load on.
+template <class T, int kCount>
+struct alignas(sizeof(T) * kCount) LoadedPack {
+  std::uint32_t words[sizeof(T) * kCount / 4];
+
+  __device__ static LoadedPack from(const T* at) { return *reinterpret_cast<const LoadedPack*>(at); }
+  __device__ Pack<T, kCount> pack() const {
+    LoadedPack copy = *this;
+    return *reinterpret_cast<const Pack<T, kCount>*>(&copy);
+  }
+};
+
 template <class T>
 inline constexpr int kVectorLanes = 16 / static_cast<int>(sizeof(T));
 

@@ -202,15 +202,15 @@ void expand_backward(const Exec& exec, const ExpandShape& s, DType dtype, const 
     float *const wide = floats.cut<float>(da_bytes), *const along = floats.cut<float>(da_bytes);
     const std::size_t left = scratch.rest - 2 * da_bytes;
     const Workspace products{floats.cut<char>(left), left};
-    matmul(exec, {s.rows, s.in, s.out, false, false}, dtype, in.dz, narrow_weights, {.data = wide}, products);
-    matmul(exec, {s.rows, s.in, s.in, false, false}, dtype, in.product.x, narrow_slope, {.data = along}, products);
+    matmul(exec, expand_reduce_product(s, s.rows, s.out), dtype, in.dz, narrow_weights, {.data = wide}, products);
+    matmul(exec, expand_reduce_product(s, s.rows, s.in), dtype, in.product.x, narrow_slope, {.data = along}, products);
     const T* const x = static_cast<const T*>(in.x.x);
     T* const dz = static_cast<T*>(to.dz_before);
     for_channels(exec, s.in, [&](std::int64_t c) {
       double sum = 0, product = 0;
       for (std::int64_t at = c; at < s.rows * s.in; at += s.in) {
         const float value = x[at], da = std::fma(along[at], back, wide[at] * rho) + row[c];
-        dz[at] = T(z_of(in.x, c, value) > 0.0f ? da : da * 0.0f);
+        dz[at] = T(z_of(in.x, c, value) > 0.0f ? da : 0.0f);
         const double rounded = static_cast<float>(dz[at]);
         sum += rounded;
         product += rounded * (value - in.x.mean[c]);

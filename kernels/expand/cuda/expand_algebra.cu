@@ -1,46 +1,17 @@
 // The algebra around the GEMMs of an expanding convolution on CUDA: the shifted input and its moments, statistics from
-// them, and from P = dzᵀ·ã the gradients of weights and vectors and the operands of the input gradient's GEMM.
-#include "bantam/kernels/common/cuda/numeric.cuh"
+// them, and from P = dzᵀ·ã the gradients of weights and vectors and the operands of the input gradient's GEMM. By wgmma
+// kernels where they support the call, else by GEMMs in float32 and the simple kernels below.
 #include "bantam/kernels/common/cuda/reduce/row_sums.cuh"
 #include "bantam/kernels/elementwise/elementwise.h"
 #include "bantam/kernels/elementwise/piecewise.h"
+#include "bantam/kernels/expand/cuda/expand_algebra.cuh"
 #include "bantam/kernels/expand/cuda/expand_reduce.h"
-#include "bantam/kernels/expand/expand.h"
-#include "bantam/kernels/expand/expand_origin.h"
-#include "bantam/kernels/expand/expand_parts.h"
+#include "bantam/kernels/expand/cuda/warpgroup_expand.h"
 #include "bantam/kernels/norm/cuda/clamped_norm.cuh"
 #include "bantam/kernels/norm/cuda/norm_statistics.cuh"
 
 namespace bantam::kernels::cuda {
 namespace {
-
-/// A channel's norm, and what is subtracted after its relu.
-template <int N>
-struct Centred {
-  Affine<N> affine;
-  float origin[N];
-};
-struct CentreRule {
-  AffineSource norm;
-
-  template <int N>
-  __device__ Centred<N> load(std::int64_t c) const {
-    Centred<N> kept{norm.load<N>(c), {}};
-    float scale[N];
-    load_floats(norm.scale, c, 1.0f, scale);
-#pragma unroll
-    for (int n = 0; n < N; ++n) kept.origin[n] = expand_origin(scale[n], kept.affine.shift[n]);
-    return kept;
-  }
-  template <int N>
-  __device__ void apply(const Centred<N>& kept, float (&v)[N]) const {
-#pragma unroll
-    for (int n = 0; n < N; ++n) {
-      const float z = kept.affine.z(n, v[n]);
-      v[n] = (z < 0.0f ? 0.0f : z) - kept.origin[n];  // NaN stays NaN
-    }
-  }
-};
 
 /// The terms of Σã, which also write ã.
 template <class T>
@@ -86,17 +57,6 @@ __global__ void covariance_kernel(float* gram, const float* mean, int in, float 
   if (i < in * in) gram[i] = fmaf(-mean[i / in], mean[i % in], gram[i] / rows);
 }
 
-/// Sums of the lanes of a warp, in double: the same in every lane.
-__device__ inline double warp_sum(double v) {
-#pragma unroll
-  for (int apart = 16; apart > 0; apart /= 2) v += __shfl_xor_sync(0xffffffffu, v, apart);
-  return v;
-}
-__device__ inline float warp_max(float v) {
-#pragma unroll
-  for (int apart = 16; apart > 0; apart /= 2) v = fmaxf(v, __shfl_xor_sync(0xffffffffu, v, apart));
-  return v;
-}
 constexpr int kRowWarps = 4;  // of a block, each with a row of W
 
 /// Statistics of c3's channels: a warp a channel.
@@ -119,24 +79,6 @@ __global__ void __launch_bounds__(kRowWarps * 32)
   const Moments<double, 1> batch{rows, {mean + moved}, {fmax(variance, 0.0) * rows}};
   finish(o, finish.begin(o), 0.0f, batch);
   finish.saved_mean[o] = static_cast<float>(mean);  // of ã·wᵀ, which the kernels normalise
-}
-
-/// 2^e such that v·2^e is in [2^(bits - 1), 2^bits); 1 for 0 and for what is not finite.
-__device__ inline float scale_to(float v, int bits) {
-  if (!(v > 0.0f) || !(v < INFINITY)) return 1.0f;
-  int exponent = 0;
-  frexpf(v, &exponent);
-  return ldexpf(1.0f, min(max(bits - exponent, -120), 120));
-}
-/// The largest of all threads' values: the same in every thread of a block.
-__device__ inline float block_max(float v) {
-  __shared__ float shared[32];
-  v = warp_max(v);
-  __syncthreads();
-  if (threadIdx.x % 32 == 0) shared[threadIdx.x / 32] = v;
-  __syncthreads();
-  for (unsigned i = 0; i < blockDim.x / 32; ++i) v = fmaxf(v, shared[i]);
-  return v;
 }
 
 /// What backward computes from P and Σdz, by channel of c3.
@@ -196,14 +138,7 @@ __global__ void __launch_bounds__(256) stack_slope_kernel(ExpandShape s, const f
                                                           const float* widest, T* stacked, float* scales) {
   float bound = 0;
   for (std::int64_t o = threadIdx.x; o < s.out; o += 256) bound += fabsf(slopes[o]) * widest[o] * widest[o];
-  __shared__ float shared[256];
-  shared[threadIdx.x] = bound;
-  __syncthreads();
-  for (unsigned half = 128; half > 0; half /= 2) {
-    if (threadIdx.x < half) shared[threadIdx.x] += shared[threadIdx.x + half];
-    __syncthreads();
-  }
-  const float by = scale_to(shared[0], 15);
+  const float by = scale_to(block_sum(bound), 15);
   if (blockIdx.x == 0 && threadIdx.x == 0) scales[0] = 1.0f / (by * scales[1]);
   for (std::int64_t i = grid_thread(); i < s.in * s.in; i += grid_threads()) stacked[i] = from_float<T>(-slope[i] * by);
 }
@@ -262,11 +197,50 @@ struct TotalTerms {
   }
 };
 
+/// The gradients from P, and the operands of the input gradient's GEMM.
+template <class T>
+void gradients_by_gemms(const Exec& exec, const ExpandShape& s, DType dtype, const ExpandInputs& in,
+                        const ExpandGradients& to, const ExpandBackwardArrays& arrays) {
+  cast(exec, s.out * s.in, dtype, in.w, DType::float32, arrays.weights);
+  T* const stacked = static_cast<T*>(arrays.stacked);
+  float *const slopes = arrays.vectors, *const widest = slopes + s.out, *const shares = widest + s.out;
+  const ChannelGradients<T> gradients{.s = s,
+                                      .w = static_cast<const T*>(in.w),
+                                      .scale = in.product.affine.scale,
+                                      .inv_std = in.product.inv_std,
+                                      .mean = in.moments.mean,
+                                      .products = in.products,
+                                      .p = arrays.p,
+                                      .dz_sums = in.dz_sums,
+                                      .dw = to.dw,
+                                      .dscale = to.dscale,
+                                      .dshift = to.dshift,
+                                      .accumulate_w = to.accumulate_w,
+                                      .accumulate_after = to.accumulate_after,
+                                      .weighted = arrays.weighted,
+                                      .slopes = slopes,
+                                      .widest = widest,
+                                      .shares = shares,
+                                      .stacked = stacked + s.in * s.in,
+                                      .scales = arrays.scales};
+  channel_gradients_kernel<T><<<blocks_for(s.out, kRowWarps), kRowWarps * 32, 0, stream_of(exec)>>>(gradients);
+  check_launch("channel_gradients_kernel");
+  matmul(exec, expand_slope_product(s), DType::float32, arrays.weighted, arrays.weights, {.data = arrays.slope},
+         arrays.rest);
+  stack_slope_kernel<T><<<stride_blocks(s.in * s.in / 4), 256, 0, stream_of(exec)>>>(s, arrays.slope, slopes, widest,
+                                                                                     stacked, arrays.scales);
+  check_launch("stack_slope_kernel");
+  constant_row_kernel<T><<<blocks_for(s.in, 32), dim3(32, kWarps), 0, stream_of(exec)>>>(
+      s, stacked, arrays.scales, in.moments.mean, shares, arrays.row);
+  check_launch("constant_row_kernel");
+}
+
 }  // namespace
 
 void expand_centre(const Exec& exec, const ExpandShape& s, DType dtype, const NormOperand& x, void* centred,
                    const ExpandMoments& moments, Workspace workspace) {
   require_workspace(workspace, expand_workspace_bytes(s, dtype, DeviceKind::cuda), "expand_centre");
+  if (warpgroup_expand_centre(exec, s, dtype, x, centred, moments, workspace)) return;
   dispatch_floating(dtype, [&](auto tag) {
     using T = typename decltype(tag)::type;
     const CentreRule rule{affine_of(x)};
@@ -293,6 +267,7 @@ void expand_statistics(const Exec& exec, const ExpandShape& s, DType dtype, cons
                        const BatchNormAffine& before, const StatisticsOutput& statistics, float* products,
                        Workspace workspace) {
   require_workspace(workspace, expand_workspace_bytes(s, dtype, DeviceKind::cuda), "expand_statistics");
+  if (warpgroup_expand_statistics(exec, s, dtype, w, moments, before, statistics, products)) return;
   const ExpandStatisticsScratch scratch(s, DeviceKind::cuda);
   WorkspaceCutter cutter(workspace);
   float* const weights = cutter.cut<float>(scratch.weights);
@@ -326,53 +301,12 @@ void sum_gradient_totals(const Exec& exec, const BatchNormShape& shape, DType dt
 void expand_backward(const Exec& exec, const ExpandShape& s, DType dtype, const ExpandInputs& in,
                      const ExpandGradients& to, Workspace workspace) {
   require_workspace(workspace, expand_workspace_bytes(s, dtype, DeviceKind::cuda), "expand_backward");
-  const ExpandBackwardScratch scratch(s, dtype, DeviceKind::cuda);
-  WorkspaceCutter cutter(workspace);
-  float* const p = cutter.cut<float>(scratch.p);
-  float* const weights = cutter.cut<float>(scratch.weights);
-  float* const weighted = cutter.cut<float>(scratch.weighted);
-  float* const slope = cutter.cut<float>(scratch.slope);
-  float* const vectors = cutter.cut<float>(scratch.vectors);
-  char* const stacked = cutter.cut<char>(scratch.stacked);
-  float* const scales = cutter.cut<float>(scratch.scales);
-  float* const row = cutter.cut<float>(scratch.row);
-  const Workspace rest{cutter.cut<char>(scratch.rest), scratch.rest};
-  matmul(exec, pointwise_grad_weight_product(s), dtype, in.dz, in.product.x, {.data = p}, rest);
-  cast(exec, s.out * s.in, dtype, in.w, DType::float32, weights);
-  dispatch_floating(dtype, [&](auto tag) {
-    using T = typename decltype(tag)::type;
-    T* const narrow = reinterpret_cast<T*>(stacked);
-    float *const slopes = vectors, *const widest = vectors + s.out, *const shares = vectors + 2 * s.out;
-    const ChannelGradients<T> gradients{s,
-                                        static_cast<const T*>(in.w),
-                                        in.product.affine.scale,
-                                        in.product.inv_std,
-                                        in.moments.mean,
-                                        in.products,
-                                        p,
-                                        in.dz_sums,
-                                        to.dw,
-                                        to.dscale,
-                                        to.dshift,
-                                        to.accumulate_w,
-                                        to.accumulate_after,
-                                        weighted,
-                                        slopes,
-                                        widest,
-                                        shares,
-                                        narrow + s.in * s.in,
-                                        scales};
-    channel_gradients_kernel<T><<<blocks_for(s.out, kRowWarps), kRowWarps * 32, 0, stream_of(exec)>>>(gradients);
-    check_launch("channel_gradients_kernel");
-    matmul(exec, expand_slope_product(s), DType::float32, weighted, weights, {.data = slope}, rest);
-    stack_slope_kernel<T>
-        <<<stride_blocks(s.in * s.in / 4), 256, 0, stream_of(exec)>>>(s, slope, slopes, widest, narrow, scales);
-    check_launch("stack_slope_kernel");
-    constant_row_kernel<T><<<blocks_for(s.in, 32), dim3(32, kWarps), 0, stream_of(exec)>>>(
-        s, narrow, scales, in.moments.mean, shares, row);
-    check_launch("constant_row_kernel");
-  });
-  expand_reduce(exec, s, dtype, in.product.x, in.dz, {stacked, scales, row}, in.x, to, rest);
+  const ExpandBackwardArrays arrays(ExpandBackwardScratch(s, dtype, DeviceKind::cuda), workspace);
+  matmul(exec, pointwise_grad_weight_product(s), dtype, in.dz, in.product.x, {.data = arrays.p}, arrays.rest);
+  if (!warpgroup_expand_gradients(exec, s, dtype, in, to, arrays))
+    dispatch_floating(
+        dtype, [&](auto tag) { gradients_by_gemms<typename decltype(tag)::type>(exec, s, dtype, in, to, arrays); });
+  expand_reduce(exec, s, dtype, in.product.x, in.dz, arrays.operands(), in.x, to, arrays.rest);
 }
 
 }  // namespace bantam::kernels::cuda

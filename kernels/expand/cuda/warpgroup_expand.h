@@ -7,6 +7,20 @@
 
 namespace bantam::kernels::cuda {
 
+/// expand_centre with moments by two kernels, for 64 and 128 channels in; workspace: ExpandCentreScratch.
+bool warpgroup_expand_centre(const Exec& exec, const ExpandShape& shape, DType dtype, const NormOperand& x,
+                             void* centred, const ExpandMoments& moments, Workspace workspace);
+
+/// expand_statistics by one kernel, for 64, 128, 256 and 512 channels in.
+bool warpgroup_expand_statistics(const Exec& exec, const ExpandShape& shape, DType dtype, const void* w,
+                                 const ExpandMoments& moments, const BatchNormAffine& before,
+                                 const StatisticsOutput& statistics, float* products);
+
+/// From P in `arrays` the gradients of w and of the vectors of the norm after it, and arrays.operands(), by two
+/// kernels, for 64, 128, 256 and 512 channels in.
+bool warpgroup_expand_gradients(const Exec& exec, const ExpandShape& shape, DType dtype, const ExpandInputs& in,
+                                const ExpandGradients& to, const ExpandBackwardArrays& arrays);
+
 /// expand_sum by one kernel: the norm, the residual, relu and the mask are applied to the GEMM's float32 sums.
 bool warpgroup_expand_sum(const Exec& exec, const ExpandShape& shape, DType dtype, const NormOperand& product,
                           const void* w, const NormOperand& residual, void* y, std::uint8_t* mask);

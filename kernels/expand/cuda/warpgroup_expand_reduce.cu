@@ -37,6 +37,7 @@ bool launch(const Exec& exec, const ExpandShape& s, DType dtype, const ReduceTen
                       .narrow = static_cast<int>(s.in / 64),
                       .depths = depths,
                       .tiles = static_cast<int>(tiles),
+                      .row_blocks = static_cast<int>(row_blocks),
                       .column_blocks = static_cast<int>(column_blocks),
                       .stages = stages,
                       // A barrier tells only odd rounds of the ring from even ones, so who waits for a stage must know

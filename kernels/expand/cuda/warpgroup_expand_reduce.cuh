@@ -17,7 +17,7 @@ struct ReduceCut {
   std::int64_t rows;
   int columns;         ///< of ã, x and dz_before
   int narrow, depths;  ///< stages of 64 channels: those of ã; all
-  int tiles, column_blocks, stages;
+  int tiles, row_blocks, column_blocks, stages;
   bool in_turn;  ///< whether warpgroups multiply strictly in turn
   ExpandReduceOperands operands;
   AffineSource norm;  ///< of x
@@ -61,7 +61,9 @@ struct ReduceTile {
   __device__ SharedBarrier ready(int group, int buffer) const {
     return barrier(3 + 2 * kMostStages + (2 + group) * kBuffers + buffer);
   }
-  __device__ std::uint32_t tile(int group, int buffer) const { return tiles + (group * kBuffers + buffer) * kTileBytes; }
+  __device__ std::uint32_t tile(int group, int buffer) const {
+    return tiles + (group * kBuffers + buffer) * kTileBytes;
+  }
   __device__ std::uint32_t stage(int i) const { return stages + i * kStageBytes; }
   /// The operands of stage i, which is the tile's d-th.
   __device__ std::uint32_t left(int i, int group) const { return stage(i) + (kResident ? 0 : group * kBoxBytes); }
@@ -82,6 +84,7 @@ struct ReduceTile {
   }
   /// The vectors of each column: mean, factor and shift of x's norm, and the row added to da. Zeros beyond the last.
   __device__ void fill_vectors(char* to, const ReduceCut& cut, int first_column) const {
+#pragma unroll 1
     for (int c = static_cast<int>(threadIdx.x); c < kColumns; c += kThreads) {
       float4 v = {};
       if (const int column = first_column + c; column < cut.columns) {
@@ -171,7 +174,7 @@ __device__ inline void multiply_tile(float (&sums)[Tile::kColumns / 2], const Re
                                      float narrow_scale, RingPlace& from, Turns& turns) {
   constexpr int kColumns = Tile::kColumns;
   const bool releases = threadIdx.x % 32 == 0;
-  if (cut.in_turn) {
+  if (Tile::kResident && cut.in_turn) {
     shared.turn_of(turns.group).wait(turns.parity);
     turns.parity ^= 1;
   }
@@ -200,47 +203,47 @@ __device__ inline void multiply_tile(float (&sums)[Tile::kColumns / 2], const Re
     }
     before = from.stage;
   }
-  if (releases && cut.in_turn) shared.turn_of(turns.group ^ 1).arrive();
+  if (Tile::kResident && releases && cut.in_turn) shared.turn_of(turns.group ^ 1).arrive();
   wait_for_products<0>();
   products_done(sums);
   if (releases) shared.empty(before).arrive();
 }
 
-/// dz_before in the place of x, in shared memory. `sums` becomes Σ dz_before and Σ dz_before·(x - mean) of the thread's
-/// two rows: four values for columns 8j + 2t and 8j + 2t + 1 (sum, product, sum, product).
+/// dz_before in the place of x, in shared memory, of a warpgroup's 64 rows, of which `rows` are inside. `sums` becomes
+/// Σ dz_before and Σ dz_before·(x - mean) of the thread's two rows: four values for columns 8j + 2t and 8j + 2t + 1
+/// (sum, product, sum, product).
 template <class T, int kColumns>
 __device__ inline void slope_sums(float (&sums)[kColumns / 2], std::uint32_t tile, std::uint32_t vectors, float scale,
-                                  std::int64_t first_row, std::int64_t rows) {
+                                  std::int64_t rows) {
   using Pair = HalfPair<T>;
   const int thread = static_cast<int>(threadIdx.x) % 128, lane = thread % 32, warp = thread / 32;
-  const int here = warp * 16 + lane % 16;
-  const std::int64_t row = first_row + warp * 16 + lane / 4;
-  const bool inside[2] = {row < rows, row + 8 < rows};
+  const std::uint32_t place = place_in_boxes(warp * 16 + lane % 16, lane / 16 * 8);
+  const int row = warp * 16 + lane / 4;
+  const bool low = row < rows, high = row + 8 < rows;
 #pragma unroll
   for (int i = 0; i < kColumns / 16; ++i) {
-    const std::uint32_t at = tile + place_in_boxes(here, 16 * i + lane / 16 * 8);
+    const std::uint32_t at = tile + i / 4 * 8192 + (place ^ i % 4 * 32);  // 16i columns on
     std::uint32_t x[4], y[4];
     load_matrices(x, at);
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
       const std::uint32_t from = vectors + (16 * i + 8 * h + lane % 4 * 2) * 16;
-      const float4 column[2] = {load_shared_float4(from), load_shared_float4(from + 16)};  // mean, factor, shift, row
+      const float4 u = load_shared_float4(from), v = load_shared_float4(from + 16);  // mean, factor, shift, row
+      float2 c = floats_of(Pair::of(x[2 * h])), e = floats_of(Pair::of(x[2 * h + 1]));
+      c.x -= u.x, c.y -= v.x, e.x -= u.x, e.y -= v.x;
+      // z as Affine::z computes it, so that relu' has the bits of the relu in forward.
+      const bool on[4] = {low && fmaf(c.x, u.y, u.z) > 0.0f, low && fmaf(c.y, v.y, v.z) > 0.0f,
+                          high && fmaf(e.x, u.y, u.z) > 0.0f, high && fmaf(e.y, v.y, v.z) > 0.0f};
       float* const s = sums + 8 * i + 4 * h;
-      float2 apart[2], dz[2];
-#pragma unroll
-      for (int r = 0; r < 2; ++r) {
-        const float2 v = floats_of(Pair::of(x[2 * h + r]));
-        apart[r] = {v.x - column[0].x, v.y - column[1].x};
-        const bool first = inside[r] & (fmaf(apart[r].x, column[0].y, column[0].z) > 0.0f);
-        const bool second = inside[r] & (fmaf(apart[r].y, column[1].y, column[1].z) > 0.0f);
-        const float da[2] = {fmaf(s[2 * r], scale, column[0].w), fmaf(s[2 * r + 1], scale, column[1].w)};
-        y[2 * h + r] = bits_of(Pair::pack(first ? da[0] : 0.0f, second ? da[1] : 0.0f));
-        dz[r] = floats_of(Pair::of(y[2 * h + r]));
-      }
-      s[0] = dz[0].x + dz[1].x;
-      s[1] = fmaf(dz[0].x, apart[0].x, dz[1].x * apart[1].x);
-      s[2] = dz[0].y + dz[1].y;
-      s[3] = fmaf(dz[0].y, apart[0].y, dz[1].y * apart[1].y);
+      const float da[4] = {fmaf(s[0], scale, u.w), fmaf(s[1], scale, v.w), fmaf(s[2], scale, u.w),
+                           fmaf(s[3], scale, v.w)};
+      y[2 * h] = bits_of(Pair::pack(on[0] ? da[0] : 0.0f, on[1] ? da[1] : 0.0f));
+      y[2 * h + 1] = bits_of(Pair::pack(on[2] ? da[2] : 0.0f, on[3] ? da[3] : 0.0f));
+      const float2 p = floats_of(Pair::of(y[2 * h])), q = floats_of(Pair::of(y[2 * h + 1]));
+      s[0] = p.x + q.x;
+      s[1] = fmaf(p.x, c.x, q.x * e.x);
+      s[2] = p.y + q.y;
+      s[3] = fmaf(p.y, c.y, q.y * e.y);
     }
     store_matrices(at, y);
   }
@@ -277,11 +280,13 @@ __device__ inline void store_sums(const float (&total)[kColumns / 16], float* sc
     scratch[(warp * 2 + i % 2) * kColumns + column] = total[i];
   }
   sync_warpgroup(barrier);
+#pragma unroll 1
   for (int i = thread; i < 2 * kColumns; i += 128) {
+    if (i % kColumns >= inside) continue;
     float sum = 0;
 #pragma unroll
     for (int w = 0; w < 4; ++w) sum += scratch[w * 2 * kColumns + i];
-    if (i % kColumns < inside) to[i / kColumns * columns + i % kColumns] = sum;
+    to[i / kColumns * columns + i % kColumns] = sum;
   }
 }
 
@@ -300,13 +305,12 @@ __global__ void __launch_bounds__(Tile::kThreads, 1)
   const auto pointer = [&](std::uint32_t address) { return memory + (address - shared_address(memory)); };
   const int first_column = static_cast<int>(blockIdx.x) % cut.column_blocks * kColumns;
   const int first = static_cast<int>(blockIdx.x) / cut.column_blocks;
-  const int step = static_cast<int>(gridDim.x) / cut.column_blocks;
   if (threadIdx.x == 0) shared.set_up(cut.stages);
   wait_then_let_next_start();  // all blocks run at once, so the next kernel delays none of them
   shared.fill_vectors(pointer(shared.vectors), cut, first_column);
   __syncthreads();
   const auto tiles_of = [&](int group) {
-    return TileRange{first + (Tile::kTilesAtOnce - 1) * group * step, Tile::kTilesAtOnce * step};
+    return TileRange{first + (Tile::kTilesAtOnce - 1) * group * cut.row_blocks, Tile::kTilesAtOnce * cut.row_blocks};
   };
   const int group = static_cast<int>(threadIdx.x) / 128;
   if (group == 2) {
@@ -314,7 +318,7 @@ __global__ void __launch_bounds__(Tile::kThreads, 1)
     const int warp = static_cast<int>(threadIdx.x) / 32 % 4;
     if (threadIdx.x % 32 != 0 || warp == 3) return;
     if (warp == 0)
-      copy_stages(narrow, wide, w, cut, shared, first_column, {first, step});
+      copy_stages(narrow, wide, w, cut, shared, first_column, {first, cut.row_blocks});
     else
       copy_tiles(x, dz_before, cut, shared, first_column, tiles_of(warp - 1), warp - 1);
     return;
@@ -322,7 +326,7 @@ __global__ void __launch_bounds__(Tile::kThreads, 1)
   take_registers<kTaken>();
   const TileRange tiles = tiles_of(group);
   const int passed = (Tile::kTilesAtOnce - 1) * cut.depths;  // stages of the other warpgroup's tile
-  RingPlace from, at;
+  RingPlace from;
   from.next(group * passed, cut.stages);
   Turns turns{group};
   const float narrow_scale = cut.operands.scales[0], scale = cut.operands.scales[1];
@@ -332,21 +336,22 @@ __global__ void __launch_bounds__(Tile::kThreads, 1)
     for (int i = static_cast<int>(threadIdx.x) % 128; i < inside; i += 128) part[i] = part[cut.columns + i] = 0;
   if constexpr (Tile::kResident) shared.weights_there().wait(0);
   float total[kColumns / 16] = {};
-  for (int tile = tiles.first; tile < cut.tiles; tile += tiles.step, at.next(1, Tile::kBuffers)) {
+  unsigned done = 0;  // tiles
+  for (int tile = tiles.first; tile < cut.tiles; tile += tiles.step, ++done) {
     float sums[kColumns / 2];
     multiply_tile<T>(sums, cut, shared, narrow_scale, from, turns);
     from.next(passed, cut.stages);
-    const std::uint32_t place = shared.tile(group, at.stage);
-    const SharedBarrier came = shared.came(group, at.stage);
-    came.wait(at.parity);
+    const int buffer = static_cast<int>(done % Tile::kBuffers);
+    const std::uint32_t place = shared.tile(group, buffer), parity = done / Tile::kBuffers % 2;
+    shared.came(group, buffer).wait(parity);
     slope_sums<T, kColumns>(sums, place, shared.vectors, scale,
-                            std::int64_t{tile} * Tile::kRows + (Tile::kResident ? 0 : group * 64), cut.rows);
+                            cut.rows - std::int64_t{tile} * Tile::kRows - (Tile::kResident ? 0 : group * 64));
     publish_to_copies();
     __syncwarp();
-    if (threadIdx.x % 32 == 0) shared.ready(group, at.stage).arrive();
+    if (threadIdx.x % 32 == 0) shared.ready(group, buffer).arrive();
     add_sums<kColumns>(sums, total);
     if (tile + tiles.step >= cut.tiles) {  // here: with code after the loop ptxas keeps to 168 registers, and spills
-      came.wait(at.parity ^ 1);
+      shared.came(group, buffer).wait(parity ^ 1);
       store_sums<kColumns>(total, reinterpret_cast<float*>(pointer(place)), part, cut.columns, inside, 1 + group);
     }
   }

@@ -1,10 +1,9 @@
 // A factor for each sample and channel on the CPU: rows in parallel, partial sums added in part order.
 #include "bantam/kernels/join/channel_scale.h"
 
-#include "bantam/kernels/common/cpu/column_sums.h"
 #include "bantam/kernels/common/cpu/convert.h"
 #include "bantam/kernels/common/workspace_layout.h"
-#include "bantam/kernels/join/position_parts.h"
+#include "bantam/kernels/join/cpu/position_sums.h"
 #include "bantam/kernels/join/squeeze_excite.h"
 
 namespace bantam::kernels::cpu {
@@ -40,23 +39,6 @@ void grad_part(const Pointers<T, F>& at, RowBlock rows, std::int64_t channels, f
   for (std::int64_t r = rows.begin; r < rows.end; ++r)
     for (std::int64_t c = 0; c < channels; c += kLanes)
       add(r * channels + c, c, std::min(kLanes, channels - c), nullptr);
-}
-
-/// Parts of a sample's sums (samples, parts, channels), added in part order, times `share`. They may lie in `to`.
-template <class F>
-void add_sample_parts(const Exec& exec, const ChannelScaleShape& s, const float* partials, F* to, float share) {
-  const std::int64_t parts = position_parts(s, DeviceKind::cpu);
-  const std::int64_t grain = std::max<std::int64_t>(1, 4096 / s.channels);
-  parallel_ranges(s.samples, grain, exec.threads, [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t n = begin; n < end; ++n)
-      for (std::int64_t c = 0; c < s.channels; c += kLanes) {
-        const std::int64_t lanes = std::min(kLanes, s.channels - c);
-        Float8 sum{};
-        for (std::int64_t part = 0; part < parts; ++part)
-          sum += load_lanes(partials + (n * parts + part) * s.channels + c, lanes);
-        store_lanes(to + n * s.channels + c, lanes, sum * share);
-      }
-  });
 }
 
 }  // namespace
@@ -103,29 +85,23 @@ void channel_scale_grad(const Exec& exec, const ChannelScaleShape& s, const Chan
       grad_part(from, {part_begin(s.positions, parts, part), part_begin(s.positions, parts, part + 1)}, s.channels,
                 sums != nullptr ? sums + i * s.channels : nullptr);
     });
-    if (sums != nullptr && !direct) add_sample_parts(exec, s, sums, static_cast<F*>(to.dfactor), 1.0f);
+    if (sums != nullptr && !direct) add_position_parts(exec, s, s.samples, sums, static_cast<F*>(to.dfactor), 1.0f);
   });
 }
 
 void position_mean(const Exec& exec, const ChannelScaleShape& s, const void* x, float* mean, Workspace workspace) {
   require_workspace(workspace, channel_scale_workspace_bytes(s, DeviceKind::cpu), "position_mean");
-  const std::int64_t parts = position_parts(s, DeviceKind::cpu);
-  float* partials = parts == 1 ? mean : static_cast<float*>(workspace.data);
+  float* partials = position_parts(s, DeviceKind::cpu) == 1 ? nullptr : static_cast<float*>(workspace.data);
   if (s.factors() <= 0) return;
+  const float share = 1.0f / static_cast<float>(std::max<std::int64_t>(s.positions, 1));
   dispatch_floating(s.dtype, [&](auto tag) {
     using T = typename decltype(tag)::type;
-    parallel_parts(s.samples * parts, exec.threads, [&](std::int64_t i) {
-      const T* from = static_cast<const T*>(x) + i / parts * s.positions * s.channels;
-      const std::int64_t part = i % parts;
-      float* sums = partials + i * s.channels;
-      std::fill(sums, sums + s.channels, 0.0f);
-      sum_columns<1>({part_begin(s.positions, parts, part), part_begin(s.positions, parts, part + 1)}, s.channels,
-                     &sums, [&](std::int64_t at, std::int64_t, std::int64_t lanes, Float8* sum) {
+    const T* from = static_cast<const T*>(x);
+    sum_positions<1>(exec, s, partials, mean, share,
+                     [=](std::int64_t at, std::int64_t, std::int64_t lanes, Float8* sum) {
                        sum[0] += load_lanes(from + at, lanes);
                      });
-    });
   });
-  add_sample_parts(exec, s, partials, mean, 1.0f / static_cast<float>(std::max<std::int64_t>(s.positions, 1)));
 }
 
 }  // namespace bantam::kernels::cpu

@@ -141,15 +141,23 @@ class GradientSums {
   /// Σ dz and Σ dz·(x - mean) of `terms`.
   template <int N, class Terms>
   void run(const Exec& exec, const Terms& terms) const {
-    row_sums<N, 2>(exec, shape_.rows, shape_.channels, totals_ + 2 * shape_.channels, terms, finish_);
+    run<N>(exec, shape_.rows, terms);
+  }
+  /// The same of terms of several positions each, `rows` in all and no more than the norm's.
+  template <int N, class Terms>
+  void run(const Exec& exec, std::int64_t rows, const Terms& terms) const {
+    row_sums<N, 2>(exec, rows, shape_.channels, totals_ + 2 * shape_.channels, terms, finish_);
+  }
+  /// The map that writes dx, to be launched after `run`.
+  template <class T, class Function>
+  InputGradient<T, Function> map(const T* x, const T* dy, const AffineSource& source, Function f, T* dx) const {
+    return {x, dy, source, f, totals_, shape_.channels, 1.0f / static_cast<float>(shape_.rows), dx};
   }
   /// dx of the norm that `source` describes and f after it, right after `run`; kEarly: whose terms did not write x or
   /// dy.
   template <int N, bool kEarly, class T, class Function>
   void input_gradient(const Exec& exec, const T* x, const T* dy, const AffineSource& source, Function f, T* dx) const {
-    const InputGradient<T, Function> map{
-        x, dy, source, f, totals_, shape_.channels, 1.0f / static_cast<float>(shape_.rows), dx};
-    map_rows<N, kEarly>(exec, shape_.rows, shape_.channels, map);
+    map_rows<N, kEarly>(exec, shape_.rows, shape_.channels, map(x, dy, source, f, dx));
   }
 
  private:

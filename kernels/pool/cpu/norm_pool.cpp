@@ -148,7 +148,7 @@ bool is_whole(std::int64_t size, Span rows, Span columns) { return rows.count() 
 }  // namespace
 
 void norm_pool_forward(const Exec& exec, const Pool2dShape& shape, DType dtype, const NormOperand& x, void* y,
-                       std::uint16_t* winner, Workspace workspace) {
+                       void* winner, Workspace workspace) {
   if (shape.y_elements() <= 0) return;
   require_workspace(workspace, batch_norm_workspace_bytes(norm_of_pool(shape), dtype, DeviceKind::cpu),
                     "norm_pool_forward");
@@ -165,13 +165,14 @@ void norm_pool_forward(const Exec& exec, const Pool2dShape& shape, DType dtype, 
     using T = typename decltype(tag)::type;
     const Saved<T> saved = saved_of<T>(x, shape.channels, static_cast<float*>(workspace.data));
     with_activation8<T>(x.affine.activation, [&](auto f) {
-      run(NormedWindows<T, decltype(f)>{Pool(shape), saved, f, static_cast<T*>(y), winner});
+      run(NormedWindows<T, decltype(f)>{Pool(shape), saved, f, static_cast<T*>(y),
+                                        static_cast<std::uint16_t*>(winner)});
     });
   });
 }
 
 void norm_pool_backward(const Exec& exec, const Pool2dShape& shape, DType dtype, const NormOperand& x, const void* dy,
-                        const std::uint16_t* winner, const NormGradients& to, Workspace workspace) {
+                        const void* winner, const NormGradients& to, Workspace workspace) {
   const BatchNormShape norm = norm_of_pool(shape);
   if (norm.rows <= 0 || norm.channels <= 0) return;
   require_workspace(workspace, batch_norm_workspace_bytes(norm, dtype, DeviceKind::cpu), "norm_pool_backward");
@@ -181,7 +182,7 @@ void norm_pool_backward(const Exec& exec, const Pool2dShape& shape, DType dtype,
     using T = typename decltype(tag)::type;
     const Saved<T> saved = saved_of<T>(x, norm.channels, totals + 2 * norm.channels);
     T* dx = static_cast<T*>(to.dx);
-    const WonGradients<T> gather{Pool(shape), static_cast<const T*>(dy), winner, dx};
+    const WonGradients<T> gather{Pool(shape), static_cast<const T*>(dy), static_cast<const std::uint16_t*>(winner), dx};
     with_activation8<T>(x.affine.activation, [&](auto f) {
       gradient_sums(exec, norm, saved, dx, f, partials, totals, gather);
       input_gradient(exec, norm, saved, dx, f, totals, dx);

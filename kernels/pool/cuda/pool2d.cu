@@ -181,14 +181,14 @@ void launch_max_pool3(const Exec& exec, const Pool2dShape& shape, const T* x, T*
                  });
 }
 
-template <class T, int N, int kPad>
+template <class T, int N>
 void launch_max_pool3_grad(const Exec& exec, const Pool2dShape& shape, const T* dy, const std::uint16_t* winner,
                            T* dx) {
   if (shape.y_elements() <= 0) return;
   const Pool p = pool(shape);
-  launch_pool_places<N>(p, shape.batch, (p.h.in + 1) / 2, (p.w.in + 1) / 2,
+  launch_pool_places<N>(p, shape.batch, quads_along(p.h), quads_along(p.w),
                         [&](unsigned blocks, std::uint32_t threads, const Pool& q, std::int64_t to, std::int64_t from) {
-                          max_pool3_grad_kernel<T, N, kPad><<<blocks, kPoolThreads, 0, stream_of(exec)>>>(
+                          max_pool3_grad_kernel<T, N><<<blocks, kPoolThreads, 0, stream_of(exec)>>>(
                               dy + from, winner + from, dx + to, q, threads);
                         });
 }
@@ -219,7 +219,8 @@ void max_pool2d_forward(const Exec& exec, const Pool2dShape& shape, DType dtype,
     T* out = static_cast<T*>(y);
     const auto run = [&](auto n, auto two) {
       constexpr int N = decltype(n)::value;
-      if (N > 1 && is_three(shape)) return launch_max_pool3<T, N>(exec, shape, in, out, winner);
+      if constexpr (N > 1)
+        if (is_three(shape)) return launch_max_pool3<T, N>(exec, shape, in, out, winner);
       launch_pool<N>(pool(shape), shape.batch, false,
                      [&](unsigned blocks, std::uint32_t threads, const Pool& p, std::int64_t from, std::int64_t to) {
                        max_pool_kernel<T, N, decltype(two)::value><<<blocks, kPoolThreads, 0, stream_of(exec)>>>(
@@ -239,9 +240,8 @@ void max_pool2d_grad_input(const Exec& exec, const Pool2dShape& shape, DType dty
     T* out = static_cast<T*>(dx);
     const auto run = [&](auto n, auto two) {
       constexpr int N = decltype(n)::value;
-      if (N > 1 && is_three(shape))
-        return shape.pad_top == 1 ? launch_max_pool3_grad<T, N, 1>(exec, shape, gradient, winner, out)
-                                  : launch_max_pool3_grad<T, N, 0>(exec, shape, gradient, winner, out);
+      if constexpr (N > 1)
+        if (is_three(shape)) return launch_max_pool3_grad<T, N>(exec, shape, gradient, winner, out);
       if (two && shape.pad_top == 0 && shape.pad_left == 0)
         return launch_max_pool2_grad<T, N>(exec, shape, gradient, winner, out);
       launch_pool<N>(pool(shape), shape.batch, true,

@@ -1,5 +1,5 @@
-// Max pooling of 3x3 windows at stride 2 on CUDA: every load of a window is under way at once, and a thread of the
-// gradient does the four positions that the same four windows reach.
+// Max pooling of 3x3 windows at stride 2 (is_three) on CUDA: every load of a window is under way at once, and a thread
+// of the gradient does the four positions that the same four windows reach.
 #pragma once
 
 #include <math_constants.h>
@@ -7,11 +7,6 @@
 #include "bantam/kernels/pool/cuda/pool_index.cuh"
 
 namespace bantam::kernels::cuda {
-
-inline bool is_three(const Pool2dShape& s) {
-  return s.window_h == 3 && s.window_w == 3 && s.stride_h == 2 && s.stride_w == 2 && s.pad_top == s.pad_left &&
-         s.pad_top <= 1 && s.dilation_h == 1 && s.dilation_w == 1;
-}
 
 /// As max_pool_kernel: the first maximum wins, and NaN wins over numbers.
 template <class T, int N>
@@ -54,53 +49,102 @@ __global__ void __launch_bounds__(kPoolThreads)
   if (winner) *reinterpret_cast<Pack<std::uint16_t, N>*>(winner + to) = place;
 }
 
-/// Positions of x are assigned two by two: rows 2·row and 2·row + 1, which lie in the windows kFirstWindow + row and
-/// the next one; columns alike.
-template <int kPad>
-inline constexpr int kFirstWindow = kPad == 1 ? 0 : -1;
+/// Positions of x are assigned to threads by quads: quad (i, j) has rows 2i + 1 and 2i + 2 of the padded image, which
+/// lie in windows i and i + 1 alone; columns alike. Without padding the first quad of an axis has index -1.
+inline int quads_along(const PoolAxis& a) { return (a.in + 2 - a.pad) / 2; }
 
-/// Row of its window that position 2·row + i is, in the window kFirstWindow + row + a; none where outside [0, 3).
-template <int kPad>
-__device__ constexpr int place_of(int i, int a) {
-  return i + kPad - 2 * (kFirstWindow<kPad> + a);
+template <int N>
+__device__ inline PoolPlace quad_place(const Pool& p, std::uint32_t thread) {
+  PoolPlace quad = pool_place<N>(p, thread);
+  quad.row += p.h.pad - 1;
+  quad.column += p.w.pad - 1;
+  return quad;
 }
 
-template <class T, int N, int kPad>
+/// Two rows by two columns of an image (height, width, channels), the k-th in row k / 2 and column k % 2.
+struct Square {
+  std::int64_t image;  ///< offset of the image
+  int corner;          ///< of the first position, within the image
+  int down, right;     ///< to the next row and column; 0 where that or the first is outside the image
+  bool row[2], column[2];
+
+  Square() = default;
+  __device__ Square(const PoolPlace& at, int height, int width, int channels, int top, int left)
+      : image(at.image * (height * width * channels)),
+        corner((max(0, min(top, height - 1)) * width + max(0, min(left, width - 1))) * channels + at.c),
+        row{top >= 0 && top < height, top + 1 < height},
+        column{left >= 0 && left < width, left + 1 < width} {
+    down = row[0] && row[1] ? width * channels : 0;
+    right = column[0] && column[1] ? channels : 0;
+  }
+
+  __device__ bool is_in_image(int k) const { return row[k / 2] && column[k % 2]; }
+  /// The k-th position of an array; another of the image where it is outside.
+  template <class T>
+  __device__ T* of(T* array, int k) const {
+    return array + image + (corner + (k / 2 == 1 ? down : 0) + (k % 2 == 1 ? right : 0));
+  }
+};
+
+/// The positions of a quad in x, and its windows in y.
+__device__ inline Square positions_of(const Pool& p, const PoolPlace& quad) {
+  return {quad, p.h.in, p.w.in, p.channels, 2 * quad.row + 1 - p.h.pad, 2 * quad.column + 1 - p.w.pad};
+}
+__device__ inline Square windows_of(const Pool& p, const PoolPlace& quad) {
+  return {quad, p.h.out, p.w.out, p.channels, quad.row, quad.column};
+}
+
+/// The place of a quad's position k in window w of its four; -1: the window does not reach it.
+__device__ constexpr int place_in_window(int k, int w) {
+  const int row = k / 2 + 1 - 2 * (w / 2), column = k % 2 + 1 - 2 * (w % 2);
+  return row >= 0 && column >= 0 ? row * 3 + column : -1;
+}
+
+/// The four windows that reach a quad's positions: their winners, places as numbers of type W, and gradients.
+template <class T, class W, int N>
+struct QuadWindows {
+  LoadedPack<W, N> won[4];
+  LoadedPack<T, N> dy[4];
+
+  __device__ static QuadWindows load(const Pool& p, const PoolPlace& quad, const T* dy, const W* winner) {
+    const Square square = windows_of(p, quad);
+    QuadWindows windows;
+#pragma unroll
+    for (int w = 0; w < 4; ++w) {
+      windows.won[w] = LoadedPack<W, N>::from(square.of(winner, w));
+      windows.dy[w] = LoadedPack<T, N>::from(square.of(dy, w));
+      for (std::uint32_t& word : windows.won[w].words)
+        if (!square.is_in_image(w)) word = 0xffffffffu;  // no position's place
+    }
+    return windows;
+  }
+  /// The gradient of position k, channel n: Σ dy over the windows that it won, in their order.
+  __device__ float gradient(int k, int n) const {
+    float sum = 0;
+#pragma unroll
+    for (int w = 0; w < 4; ++w) {
+      const int place = place_in_window(k, w);
+      if (place >= 0 && won[w].pack().v[n] == place) sum += to_float(dy[w].pack().v[n]);
+    }
+    return sum;
+  }
+};
+
+template <class T, int N>
 __global__ void __launch_bounds__(kPoolThreads)
     max_pool3_grad_kernel(const T* dy, const std::uint16_t* winner, T* dx, Pool p, std::uint32_t threads) {
   const std::uint32_t thread = blockIdx.x * kPoolThreads + threadIdx.x;
   if (thread >= threads) return;
-  const PoolPlace at = pool_place<N>(p, thread);
-  Pack<std::uint16_t, N> won[4];
-  Pack<T, N> loaded[4];
+  const PoolPlace quad = quad_place<N>(p, thread);
+  const Square square = positions_of(p, quad);
+  const auto windows = QuadWindows<T, std::uint16_t, N>::load(p, quad, dy, winner);
 #pragma unroll
-  for (int w = 0; w < 4; ++w) {
-    const int oh = at.row + kFirstWindow<kPad> + w / 2, ow = at.column + kFirstWindow<kPad> + w % 2;
-    const bool real = oh >= 0 && oh < p.h.out && ow >= 0 && ow < p.w.out;
-    const std::int64_t from = offset_in(at, p.h.out, p.w.out, real ? oh : 0, real ? ow : 0, p.channels);
-    won[w] = *reinterpret_cast<const Pack<std::uint16_t, N>*>(winner + from);
-    loaded[w] = load_pack<N>(dy + from);
-    if (real) continue;
+  for (int k = 0; k < 4; ++k) {
+    if (!square.is_in_image(k)) continue;
+    float sum[N];
 #pragma unroll
-    for (int n = 0; n < N; ++n) won[w].v[n] = 0xffff;  // no position's place
-  }
-  float sum[4][N] = {};
-#pragma unroll
-  for (int w = 0; w < 4; ++w) {
-    float g[N];
-    unpack<N>(loaded[w], g);
-#pragma unroll
-    for (int i = 0; i < 4; ++i) {
-      const int row = place_of<kPad>(i / 2, w / 2), column = place_of<kPad>(i % 2, w % 2);
-      if (row < 0 || row > 2 || column < 0 || column > 2) continue;
-#pragma unroll
-      for (int n = 0; n < N; ++n) sum[i][n] += won[w].v[n] == row * 3 + column ? g[n] : 0.0f;
-    }
-  }
-#pragma unroll
-  for (int i = 0; i < 4; ++i) {
-    const int row = at.row * 2 + i / 2, column = at.column * 2 + i % 2;
-    if (row < p.h.in && column < p.w.in) repack<N>(sum[i], dx + offset_in(at, p.h.in, p.w.in, row, column, p.channels));
+    for (int n = 0; n < N; ++n) sum[n] = windows.gradient(k, n);
+    repack<N>(sum, square.of(dx, k));
   }
 }
 

@@ -1,5 +1,7 @@
 // The end of a residual block by algebra: against the four ops, forward, running statistics and all gradients; which
 // layers of a graph become it; recompute; and how much less a step keeps.
+#include <algorithm>
+
 #include "bantam/engine/fusion/fused_ops.h"
 #include "bantam/engine/fusion/fusion.h"
 #include "bantam/engine/graph/graph.h"
@@ -171,6 +173,29 @@ TEST_P(ExpandSumOpTest, RecomputeChangesNoBit) {
   EXPECT_EQ(with({.kind = Kind::named, .names = {"first/conv3"}}), plain) << "a segment that cuts the op includes it";
 }
 
+/// A convolution that multiplies a sum's gradient by relu' as it writes shows who observes gradients the one without.
+TEST_P(ExpandSumOpTest, ObservedGradientsAreWhole) {
+  Runtime fresh({.threads = 2});
+  Model model(fresh, device(), small_resnet(), {.precision = kHalf, .seed = 5});
+  Optimizer optimizer(model, {});
+  TrainingStep step(model, optimizer, {});
+  std::vector<float> seen;
+  const char* const path = device().is_cuda() ? "first/norm2" : "first/add";
+  StepHooks hooks;
+  hooks.begin = [](std::int64_t, const Batch&) {};
+  hooks.output = [](NodeId, NodeId, const Tensor&) {};
+  hooks.loss = [](const Tensor&) {};
+  hooks.gradient = [&](const char* at, const Tensor& dy) {
+    if (std::string_view(at) == path && dy.shape()[-1] == 256) seen = to_host_floats(dy, fresh.stream(device()));
+  };
+  hooks.parameter = [](const Parameter&) {};
+  step.look_into(hooks, 1024.0f, [&] {
+    step.micro_batch(testing::make_batch(model.context(Pass::train), model.graph().input_shape(), 4, 0, 16), 0, 16);
+  });
+  ASSERT_EQ(seen.size(), std::size_t{16} * 12 * 12 * 256);
+  EXPECT_LT(std::count(seen.begin(), seen.end(), 0.0f), std::ssize(seen) / 8) << "relu' is 0 for about half of them";
+}
+
 /// How far weights and statistics moved, beside float32.
 TEST_P(ExpandSumOpTest, TrainsAsTheLayersApart) {
   const OptimizerOptions descent{.rule = sgd({.learning_rate = 0.05f})};  // Adam's steps have no size
@@ -197,12 +222,12 @@ TEST_P(ExpandSumOpTest, AFewSamplesRunAsLayers) {
 
 TEST(ExpandSumPlan, KeepsNothingAsWideAsTheOutput) {
   const auto peak = [&](bool fusion) {
-    StepPlanOptions options{.batch = 64, .device = Device::cuda(0)};
+    StepPlanOptions options{.batch = 512, .device = Device::cuda(0)};
     options.model.precision = kHalf;
     options.model.fusion = fusion;
     return plan_step(small_resnet(), options).peak_bytes;
   };
-  const std::size_t wide = std::size_t{64} * 12 * 12 * 256 * 2;
+  const std::size_t wide = std::size_t{512} * 12 * 12 * 256 * 2;
   EXPECT_LT(peak(true) + 2 * wide, peak(false));
 }
 

@@ -1,6 +1,9 @@
-// Batch norm and max pooling as one op: the kernels against the reference in double, the op against the two ops, bit
-// for bit, which nodes of a graph become it, and models that train the same with it and without.
+// Batch norm and max pooling as one op: the kernels against the reference in double and the two layers' kernels, the op
+// against the two ops, bit for bit but for the order of CUDA's sums, which nodes of a graph become it, and models that
+// train the same with it and without.
+#include <bit>
 #include <cmath>
+#include <limits>
 
 #include "bantam/engine/autograd/tensor_notes.h"
 #include "bantam/engine/fusion/fused_ops.h"
@@ -46,6 +49,21 @@ std::vector<Pool2dShape> shapes_of(std::int64_t channels) {
           {1, 7, 10, c, 2, 3, 2, 4, 0, 0, 1, 0, 1, 1, 1, 0}};
 }
 
+/// Windows of 3x3 at stride 2, which CUDA has kernels for: without padding and with padding, also more of it below and
+/// at the right than windows need; last windows of a single row and column; more windows in a column than a thread has.
+std::vector<Pool2dShape> three_shapes(std::int64_t channels) {
+  const std::int64_t c = channels;
+  return {{3, 40, 33, c, 3, 3, 2, 2, 1, 1, 1, 1}, {2, 37, 5, c, 3, 3, 2, 2},
+          {2, 16, 16, c, 3, 3, 2, 2, 1, 1, 1, 1}, {2, 12, 11, c, 3, 3, 2, 2, 1, 0, 1, 0},
+          {1, 4, 4, c, 3, 3, 2, 2, 1, 2, 1, 2},   {1, 8, 20, c, 3, 3, 2, 2, 0, 0, 0, 0, 1, 1, 1, 1}};
+}
+
+std::vector<Pool2dShape> all_shapes(std::int64_t channels) {
+  std::vector<Pool2dShape> all = shapes_of(channels);
+  for (const Pool2dShape& s : three_shapes(channels)) all.push_back(s);
+  return all;
+}
+
 std::string name_of(const Pool2dShape& s) {
   return (::testing::Message() << s.batch << "x" << s.in_h << "x" << s.in_w << "x" << s.channels << " window "
                                << s.window_h << "x" << s.window_w << " stride " << s.stride_h << "," << s.stride_w)
@@ -55,7 +73,13 @@ std::string name_of(const Pool2dShape& s) {
 // The kernels.
 
 class NormPoolKernelTest : public testing::DeviceTest {};
-INSTANTIATE_TEST_SUITE_P(Devices, NormPoolKernelTest, ::testing::Values(Device::cpu()), testing::device_test_name);
+INSTANTIATE_TEST_SUITE_P(Devices, NormPoolKernelTest, ::testing::ValuesIn(testing::test_devices()),
+                         testing::device_test_name);
+
+/// The CPU's kernels run everything, also what is not worth it.
+bool runs(Device device, const Pool2dShape& s, ActivationFunction f, DType dtype) {
+  return device.is_cpu() || kernels::norm_pool_supports(s, f, dtype, device.kind);
+}
 
 /// What the kernels read, and the same in double.
 struct Inputs {
@@ -76,7 +100,8 @@ struct Inputs {
 struct Results {
   Results(testing::KernelDevice& device, const Pool2dShape& s, DType dtype, const Inputs& in, float start = 0)
       : y(device, s.y_elements(), dtype),
-        winner(device, static_cast<std::size_t>(s.y_elements()) * 2),
+        winner(device,
+               static_cast<std::size_t>(s.y_elements() * kernels::norm_pool_winner_bytes(device.exec().device.kind))),
         dx(device, s.x_elements(), dtype),
         dscale(device, std::vector<float>(in.scale.size(), start)),
         dshift(device, std::vector<float>(in.scale.size(), start)) {
@@ -92,10 +117,8 @@ struct Results {
                                     .mean = mean.as<float>(),
                                     .inv_std = inv_std.as<float>()};
     const kernels::NormGradients to{dx.data(), dscale.as<float>(), dshift.as<float>(), start != 0};
-    BANTAM_CPU_KERNEL(exec, norm_pool_forward, s, dtype, norm, y.data(), winner.as<std::uint16_t>(),
-                      workspace.workspace());
-    BANTAM_CPU_KERNEL(exec, norm_pool_backward, s, dtype, norm, dy.data(), winner.as<std::uint16_t>(), to,
-                      workspace.workspace());
+    BANTAM_KERNEL(exec, norm_pool_forward, s, dtype, norm, y.data(), winner.data(), workspace.workspace());
+    BANTAM_KERNEL(exec, norm_pool_backward, s, dtype, norm, dy.data(), winner.data(), to, workspace.workspace());
     device.synchronize();
   }
   std::vector<std::uint8_t> bytes() const {
@@ -103,6 +126,11 @@ struct Results {
     for (const testing::GuardedBuffer* buffer : {&y, &dx, &dscale, &dshift})
       for (const std::uint8_t byte : buffer->download_bytes()) all.push_back(byte);
     return all;
+  }
+  std::vector<std::uint16_t> winners() const {
+    const std::vector<std::uint8_t> bytes = winner.download_bytes();
+    if (bytes.size() == y.download().size()) return {bytes.begin(), bytes.end()};
+    return winner.download_as<std::uint16_t>();
   }
   testing::GuardedBuffer y;
   testing::GuardedBytes winner;
@@ -129,8 +157,9 @@ std::vector<double> gathered(const Pool2dShape& s, DType dtype, const Inputs& in
 TEST_P(NormPoolKernelTest, MatchesTheReference) {
   for (const DType dtype : testing::kFloatingTypes)
     for (const std::int64_t channels : {1, 3, 8, 20, 64})
-      for (const Pool2dShape& s : shapes_of(channels))
+      for (const Pool2dShape& s : all_shapes(channels))
         for (const ActivationFunction f : {ActivationFunction{}, kRelu}) {
+          if (!runs(GetParam(), s, f, dtype)) continue;
           SCOPED_TRACE(std::string(to_string(dtype)) + " " + name_of(s));
           const Inputs in(s, dtype, f);
           const Results r(device(), s, dtype, in);
@@ -138,7 +167,7 @@ TEST_P(NormPoolKernelTest, MatchesTheReference) {
           const double tolerance = 8 * testing::unit_roundoff(dtype) + 1e-6;
           testing::expect_close(r.y.download(), most.y, tolerance);
           // Rounding may make equals of two values, of which the first then wins: as good a winner.
-          const auto winner = r.winner.download_as<std::uint16_t>();
+          const std::vector<std::uint16_t> winner = r.winners();
           const std::vector<std::size_t> won = won_elements(s, winner);
           for (std::size_t o = 0; o < won.size(); ++o)
             ASSERT_NEAR(in.norm.y.at(won[o]), most.y[o], tolerance * std::max(1.0, std::abs(most.y[o])));
@@ -152,10 +181,49 @@ TEST_P(NormPoolKernelTest, MatchesTheReference) {
         }
 }
 
+/// y's bits and the winners of the two layers' kernels.
+std::pair<std::vector<float>, std::vector<std::uint16_t>> one_after_another(testing::KernelDevice& device,
+                                                                            const Pool2dShape& s, DType dtype,
+                                                                            const Inputs& in) {
+  const testing::DeviceBuffer x(device, in.x, dtype), scale(device, in.scale, DType::float32),
+      shift(device, in.shift, DType::float32), mean(device, {in.norm.mean.begin(), in.norm.mean.end()}, DType::float32),
+      inv_std(device, {in.norm.inv_std.begin(), in.norm.inv_std.end()}, DType::float32);
+  const testing::GuardedBuffer a(device, s.x_elements(), dtype), y(device, s.y_elements(), dtype);
+  const testing::GuardedBytes winner(device, static_cast<std::size_t>(s.y_elements()) * 2);
+  const kernels::BatchNormAffine affine{scale.as<float>(), shift.as<float>(), in.affine.activation};
+  BANTAM_KERNEL(device.exec(), batch_norm_apply, kernels::norm_of_pool(s), dtype, x.data(), affine, mean.as<float>(),
+                inv_std.as<float>(), a.data());
+  BANTAM_KERNEL(device.exec(), max_pool2d_forward, s, dtype, a.data(), y.data(), winner.as<std::uint16_t>());
+  device.synchronize();
+  return {y.download(), winner.download_as<std::uint16_t>()};
+}
+
+TEST_P(NormPoolKernelTest, ForwardHasTheBitsOfTheTwoKernelsAndBackwardTheSameBitsEachTime) {
+  const float infinity = std::numeric_limits<float>::infinity();
+  for (const DType dtype : {DType::float16, DType::bfloat16})
+    for (const std::int64_t channels : {8, 24, 64, 136})
+      for (const Pool2dShape& s : three_shapes(channels))
+        for (const bool special : {false, true}) {
+          SCOPED_TRACE(std::string(to_string(dtype)) + " " + name_of(s) + (special ? " special" : ""));
+          Inputs in(s, dtype, kRelu);
+          if (special)  // ties, and now and then a value that is not finite
+            for (std::size_t i = 0; i < in.x.size(); ++i) {
+              in.x[i] = std::round(in.x[i]);
+              if (i % 37 == 5) in.x[i] = std::numeric_limits<float>::quiet_NaN();
+              if (i % 41 == 7) in.x[i] = i % 2 == 0 ? infinity : -infinity;
+            }
+          const Results r(device(), s, dtype, in);
+          const auto [y, winners] = one_after_another(device(), s, dtype, in);
+          ASSERT_EQ(bits_of(r.y.download()), bits_of(y));
+          ASSERT_EQ(r.winners(), winners);
+          ASSERT_EQ(Results(device(), s, dtype, in).bytes(), r.bytes());
+        }
+}
+
 TEST_P(NormPoolKernelTest, GradientsOfTheNormAreAddedToWhereTheyAccumulate) {
   const Pool2dShape s{2, 9, 8, 24, 3, 3, 2, 2, 1, 1, 1, 1};
-  const Inputs in(s, DType::float32, kRelu);
-  const Results over(device(), s, DType::float32, in), added(device(), s, DType::float32, in, 8.0f);
+  const Inputs in(s, DType::float16, kRelu);
+  const Results over(device(), s, DType::float16, in), added(device(), s, DType::float16, in, 8.0f);
   for (const auto vector : {&Results::dscale, &Results::dshift}) {
     std::vector<float> expected = (over.*vector).download();
     for (float& v : expected) v += 8.0f;
@@ -165,11 +233,17 @@ TEST_P(NormPoolKernelTest, GradientsOfTheNormAreAddedToWhereTheyAccumulate) {
 }
 
 TEST_P(NormPoolKernelTest, AnEmptyBatchIsNothing) {
-  const Pool2dShape s{0, 4, 4, 8, 2, 2, 2, 2};
-  Inputs in({1, 4, 4, 8, 2, 2, 2, 2}, DType::float16, kRelu);
+  const Pool2dShape s{0, 4, 4, 8, 3, 3, 2, 2, 1, 1, 1, 1};
+  Inputs in({1, 4, 4, 8, 3, 3, 2, 2, 1, 1, 1, 1}, DType::float16, kRelu);
   in.x.clear();
   in.dy.clear();
   EXPECT_NO_THROW(Results(device(), s, DType::float16, in));
+}
+
+TEST_P(NormPoolKernelTest, RefusesOnCudaWhatItDoesNotSupport) {
+  if (device().exec().device.is_cpu()) GTEST_SKIP() << "the CPU runs everything";
+  for (const Pool2dShape& s : {Pool2dShape{2, 8, 6, 8, 2, 2, 2, 2}, Pool2dShape{2, 9, 8, 20, 3, 3, 2, 2, 1, 1, 1, 1}})
+    EXPECT_THROW(Results(device(), s, DType::float16, Inputs(s, DType::float16, kRelu)), ShapeError);
 }
 
 TEST(NormPoolCpuTest, SameBitsForAllThreads) {
@@ -258,6 +332,26 @@ std::vector<std::vector<std::uint32_t>> results(Runtime& runtime, Device device,
   return all;
 }
 
+/// Expects the bits of the two ops; where CUDA fuses them, gradients up to the order of their sums: Σdz and Σdz·x̂ are
+/// float32 sums, and dx is rounded to the compute type after a constant and a slope that they move.
+void expect_two_ops(Runtime& runtime, Device device, const Case& c) {
+  const auto fused = results(runtime, device, c, true), apart = results(runtime, device, c, false);
+  ASSERT_EQ(fused.size(), apart.size());
+  constexpr std::size_t kForward = 3;  // y and running statistics
+  const DType dtype = c.precision.compute();
+  const bool same = device.is_cpu() || !kernels::norm_pool_supports(c.shape, c.f, dtype, device.kind);
+  for (std::size_t i = 0; i < fused.size(); ++i) {
+    if (same || i < kForward) {
+      ASSERT_EQ(fused[i], apart[i]) << "result " << i;
+      continue;
+    }
+    std::vector<float> actual, expected;
+    for (const std::uint32_t bits : fused[i]) actual.push_back(std::bit_cast<float>(bits));
+    for (const std::uint32_t bits : apart[i]) expected.push_back(std::bit_cast<float>(bits));
+    ASSERT_LE(testing::relative_error(actual, expected), testing::sum_tolerance(dtype, c.shape.x_elements())) << i;
+  }
+}
+
 constexpr PrecisionKind kPrecisions[] = {PrecisionKind::float32, PrecisionKind::mixed_float16,
                                          PrecisionKind::mixed_bfloat16};
 
@@ -266,23 +360,22 @@ TEST_P(NormPoolOpTest, HasTheBitsOfTheTwoOps) {
     for (const std::int64_t channels : {1, 3, 8, 20, 64, 65})
       for (const Pool2dShape& shape : shapes_of(channels))
         for (const bool ties : {false, true}) {
-          const Case c{shape, {precision}, kRelu, ties};
-          ASSERT_EQ(results(runtime(), device(), c, true), results(runtime(), device(), c, false))
-              << to_string(Precision{precision}) << " " << name_of(shape) << " " << ties;
+          SCOPED_TRACE(std::string(to_string(Precision{precision})) + " " + name_of(shape) + (ties ? " ties" : ""));
+          expect_two_ops(runtime(), device(), {shape, {precision}, kRelu, ties});
         }
 }
 
 TEST_P(NormPoolOpTest, HasTheBitsOfTheTwoOpsWithAnyActivationAndStatistics) {
   for (const PrecisionKind precision : kPrecisions)
-    for (const ActivationFunction f : {ActivationFunction{}, ActivationFunction{Activation::relu6},
+    for (const ActivationFunction f : {ActivationFunction{}, kRelu, ActivationFunction{Activation::relu6},
                                        ActivationFunction{Activation::leaky_relu, 0.25f},
                                        ActivationFunction{Activation::silu}, ActivationFunction{Activation::tanh}})
       for (const bool known : {false, true})
         for (const Pool2dShape& shape :
              {Pool2dShape{8, 28, 28, 32, 2, 2, 2, 2}, Pool2dShape{3, 40, 33, 64, 3, 3, 2, 2, 1, 1, 1, 1}}) {
-          const Case c{shape, {precision}, f, false, known};
-          ASSERT_EQ(results(runtime(), device(), c, true), results(runtime(), device(), c, false))
-              << to_string(Precision{precision}) << " " << name_of(shape) << " " << to_string(f.kind) << " " << known;
+          SCOPED_TRACE(std::string(to_string(Precision{precision})) + " " + name_of(shape) + " " +
+                       std::string(to_string(f.kind)) + (known ? " known" : ""));
+          expect_two_ops(runtime(), device(), {shape, {precision}, f, false, known});
         }
 }
 
@@ -311,9 +404,9 @@ Graph pooled_network() {
 }
 
 /// The fusions of a graph on a kind of device, "first..last".
-std::vector<std::string> found(const Graph& graph, DeviceKind device) {
+std::vector<std::string> found(const Graph& graph, DeviceKind device, DType compute = DType::float16) {
   std::vector<std::string> all;
-  for (const Fusion& fusion : find_fusions(graph, {.compute = DType::float16, .device = device}))
+  for (const Fusion& fusion : find_fusions(graph, {.compute = compute, .device = device}))
     all.push_back(std::string(fusion.pattern->name) + " " + graph.node(fusion.first).name + ".." +
                   graph.node(fusion.last).name);
   return all;
@@ -322,7 +415,9 @@ std::vector<std::string> found(const Graph& graph, DeviceKind device) {
 TEST(NormPoolPattern, IsNormAndMaxPool) {
   EXPECT_EQ(found(pooled_network(), DeviceKind::cpu),
             (std::vector<std::string>{"norm_pool first_norm..first_pool", "norm_pool block/norm..block/pool"}));
-  EXPECT_TRUE(found(pooled_network(), DeviceKind::cuda).empty()) << "the two layers are faster there";
+  EXPECT_EQ(found(pooled_network(), DeviceKind::cuda), std::vector<std::string>{"norm_pool first_norm..first_pool"})
+      << "relu and 3x3 alone";
+  EXPECT_TRUE(found(pooled_network(), DeviceKind::cuda, DType::float32).empty());
   Graph average({8, 8, 8});
   average.add(batch_norm());
   average.add(average_pool());
@@ -361,20 +456,25 @@ Outcome trained(Device device, const ModelOptions& options) {
           bits_of(to_host<float>(model.buffers().current(), stream)), fresh.allocator(device).stats()};
 }
 
-TEST_P(NormPoolOpTest, NeitherFusionNorRecomputeChangesABitAndPlansAreTheTruth) {
+TEST_P(NormPoolOpTest, NeitherFusionNorRecomputeChangesABitButOfCudasSumsAndPlansAreTheTruth) {
   using Kind = RecomputeOptions::Kind;
   for (const PrecisionKind precision : kPrecisions) {
     ModelOptions options{.precision = {precision}, .seed = 3, .fusion = false};
     const Outcome apart = trained(device(), options);
     options.fusion = true;
+    const Outcome whole = trained(device(), options);
+    if (device().is_cpu() || precision == PrecisionKind::float32) {
+      EXPECT_EQ(whole.weights, apart.weights) << to_string(options.precision);
+      EXPECT_EQ(whole.statistics, apart.statistics) << to_string(options.precision);
+    }
     for (const RecomputeOptions& recompute :
          {RecomputeOptions{}, RecomputeOptions{.derive = Derive::cheap}, RecomputeOptions{.derive = Derive::inner},
           RecomputeOptions{.kind = Kind::all}, RecomputeOptions{.kind = Kind::named, .names = {"first_norm"}},
           RecomputeOptions{.kind = Kind::named, .names = {"first..block"}, .derive = Derive::inner}}) {
       options.recompute = recompute;
       const Outcome fused = trained(device(), options);
-      EXPECT_EQ(fused.weights, apart.weights) << to_string(options.precision);
-      EXPECT_EQ(fused.statistics, apart.statistics) << to_string(options.precision);
+      EXPECT_EQ(fused.weights, whole.weights) << to_string(options.precision);
+      EXPECT_EQ(fused.statistics, whole.statistics) << to_string(options.precision);
       EXPECT_EQ(fused.memory.departures, 0u);
       if (precision != PrecisionKind::float32) continue;  // the test's own batches are cast on the device
       const StepPlanOptions planned{.model = options, .batch = 6, .device = device()};

@@ -35,6 +35,7 @@
 #include "bantam/kernels/join/concat.h"
 #include "bantam/kernels/join/mean.h"
 #include "bantam/kernels/join/multiply.h"
+#include "bantam/kernels/join/norm_gate.h"
 #include "bantam/kernels/join/squeeze_excite.h"
 #include "bantam/kernels/loss/class_loss.h"
 #include "bantam/kernels/loss/dice_loss.h"
@@ -469,6 +470,16 @@ void add_pools(std::vector<WorkCase>& cases) {
   cases.push_back({"norm_pool_backward",
                    [=](const Exec& e) { work::norm_pool_backward(e, shape, kHalf, normed(), kSome, winner, to, {}); },
                    2 * (5 * 256 + 64) + 2 * 64 + (4 + 2) * 32, 0, KernelKind::pass, 3});
+  // On CUDA places are bytes, and x, dy and winners are read twice.
+  const auto on_cuda = [](Exec e) { return e.device = Device::meta_of(Device::cuda()), e; };
+  cases.push_back(
+      {"norm_pool_forward",
+       [=](const Exec& e) { work::norm_pool_forward(on_cuda(e), shape, kHalf, normed(), kSome, winner, {}); },
+       2 * (256 + 64) + 64 + 4 * 32, 0});
+  cases.push_back(
+      {"norm_pool_backward",
+       [=](const Exec& e) { work::norm_pool_backward(on_cuda(e), shape, kHalf, normed(), kSome, winner, to, {}); },
+       2 * (3 * 256 + 2 * 64) + 2 * 64 + (4 + 2) * 32, 0, KernelKind::pass, 2});
 }
 
 /// Images of 8 channels: (2, 4, 4) padded to (2, 5, 3), resized to (2, 6, 5); (2, 2, 3, 8) to (2, 4, 6, 2).
@@ -764,6 +775,18 @@ void add_joins(std::vector<WorkCase>& cases) {
                    0});
   cases.push_back({"position_mean", [=](const Exec& e) { work::position_mean(e, gate, kSome, kFloats, {}); },
                    2 * 72 + 4 * 8, 0, KernelKind::pass, 2});
+  const NormOperand norm{.x = kSome, .mean = kFloats, .inv_std = kFloats};
+  cases.push_back({"norm_gate_mean", [=](const Exec& e) { work::norm_gate_mean(e, gate, norm, kFloats, {}); },
+                   2 * 72 + 4 * 2 * 4 + 4 * 8, 0, KernelKind::pass, 2});
+  cases.push_back({"norm_gate_apply", [=](const Exec& e) { work::norm_gate_apply(e, gate, norm, kFloats, kSome, {}); },
+                   2 * 2 * 72 + 4 * 2 * 4 + 4 * 8, 0});
+  cases.push_back({"norm_gate_grad_sums",
+                   [=](const Exec& e) { work::norm_gate_grad_sums(e, gate, norm, kSome, kFloats, {}); },
+                   2 * 2 * 72 + 4 * 2 * 4 + 4 * 5 * 8, 0, KernelKind::pass, 2});
+  cases.push_back(
+      {"norm_gate_grad",
+       [=](const Exec& e) { work::norm_gate_grad(e, gate, {.x = norm}, {.dx = kSome, .dscale = kFloats}, {}); },
+       4 * (6 + 2) * 8 + 2 * 3 * 72 + 4 * 2 * 4 + 4 * 4, 0, KernelKind::pass, 2});
   const SqueezeExciteShape squeeze{.samples = 2, .channels = 4, .units = 3, .dtype = kHalf};  // 12 weights twice
   cases.push_back({"squeeze_excite_forward",
                    [=](const Exec& e) { work::squeeze_excite_forward(e, squeeze, kFloats, {}, {}); },

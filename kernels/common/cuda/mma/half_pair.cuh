@@ -48,9 +48,9 @@ __device__ inline std::uint32_t bits_of(Vector pair) {
 }
 
 /// Both elements as floats.
-template <class Vector>
-__device__ inline float2 floats_of(Vector pair) {
-  return {__low2float(pair), __high2float(pair)};
+__device__ inline float2 floats_of(__half2 pair) { return __half22float2(pair); }
+__device__ inline float2 floats_of(__nv_bfloat162 pair) {
+  return {__uint_as_float(bits_of(pair) << 16), __uint_as_float(bits_of(pair) & 0xffff0000u)};
 }
 
 /// The larger of each; NaN where either is.

@@ -61,8 +61,11 @@ __device__ inline void store_box(const CUtensorMap& tensor, int c, int b, std::u
                : "memory");
 }
 __device__ inline void commit_stores() { asm volatile("cp.async.bulk.commit_group;" ::: "memory"); }
-/// Waits until the memory that this thread's stores read may be written again.
-__device__ inline void wait_for_stores_to_read() { asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory"); }
+/// Waits until the memory that this thread's stores read, but for the last kOpen groups, may be written again.
+template <int kOpen = 0>
+__device__ inline void wait_for_stores_to_read() {
+  asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(kOpen) : "memory");
+}
 /// Makes this thread's writes to shared memory visible to tensor copies that begin after a barrier.
 __device__ inline void publish_to_copies() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 

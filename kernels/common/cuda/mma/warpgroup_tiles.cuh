@@ -76,4 +76,21 @@ __device__ inline float4 load_shared_float4(std::uint32_t address) {
   return v;
 }
 
+__device__ inline std::uint32_t load_shared_word(std::uint32_t address) {
+  std::uint32_t v;
+  asm volatile("ld.shared.u32 %0, [%1];" : "=r"(v) : "r"(address) : "memory");
+  return v;
+}
+/// Eight 16-bit elements.
+__device__ inline void load_shared_words(std::uint32_t (&v)[4], std::uint32_t address) {
+  asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
+               : "=r"(v[0]), "=r"(v[1]), "=r"(v[2]), "=r"(v[3])
+               : "r"(address)
+               : "memory");
+}
+__device__ inline void store_shared_words(std::uint32_t address, const std::uint32_t (&v)[4]) {
+  asm volatile("st.shared.v4.u32 [%0], {%1, %2, %3, %4};" ::"r"(address), "r"(v[0]), "r"(v[1]), "r"(v[2]), "r"(v[3])
+               : "memory");
+}
+
 }  // namespace bantam::kernels::cuda

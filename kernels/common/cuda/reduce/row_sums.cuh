@@ -118,11 +118,13 @@ void merge_parts(const Exec& exec, const float* partials, unsigned parts, std::i
 inline constexpr int kSumRowsAtOnce = 4;
 
 /// K sums a channel over all rows. terms.start<N>(c) returns what a thread keeps for its N channels; load<N>(offset)
-/// reads N elements, and add(kept, loaded, offset, sum) adds their terms to sum[k·N + n].
+/// reads N elements, and add(kept, loaded, offset, sum) adds their terms to sum[k·N + n]. It loads kSumRowsAtOnce rows
+/// before it uses the first, or Terms::kRowsAtOnce. partials (parts, K, channels) are overwritten, or added to where
+/// they hold the sums of `earlier` rows.
 template <int N, int K, class Terms>
 __global__ void __launch_bounds__(kTileThreads, 2)
-    row_sums_kernel(std::int64_t rows, std::int64_t channels, Terms terms, float* partials) {
-  constexpr int kRows = kSumRowsAtOnce;
+    row_sums_kernel(std::int64_t rows, std::int64_t channels, Terms terms, float* partials, bool earlier) {
+  constexpr int kRows = rows_at_once<Terms, kSumRowsAtOnce>();
   let_next_kernel_start();
   const int width = static_cast<int>(blockDim.x) * N;
   const std::int64_t c = static_cast<std::int64_t>(blockIdx.x) * width + threadIdx.x * N;
@@ -144,7 +146,9 @@ __global__ void __launch_bounds__(kTileThreads, 2)
   }
   sum_over_block_rows(sum, [&](int i, int x, float total) {
     const std::int64_t channel = static_cast<std::int64_t>(blockIdx.x) * width + x * N + i % N;
-    if (channel < channels) partials[(std::int64_t{blockIdx.y} * K + i / N) * channels + channel] = total;
+    if (channel >= channels) return;
+    float& part = partials[(std::int64_t{blockIdx.y} * K + i / N) * channels + channel];
+    part = earlier ? part + total : total;
   });
 }
 
@@ -175,14 +179,22 @@ struct FinishSum {
   }
 };
 
-/// Launches both. `partials` has room for column_parts(rows, channels)·K·channels floats.
+/// Launches it, and returns how many parts it writes: column_parts(rows, channels).
+template <int N, int K, class Terms>
+unsigned row_sum_parts(const Exec& exec, std::int64_t rows, std::int64_t channels, float* partials, const Terms& terms,
+                       bool earlier = false) {
+  const auto [grid, block] = column_grid<N>(rows, channels);
+  row_sums_kernel<N, K><<<grid, block, 0, stream_of(exec)>>>(rows, channels, terms, partials, earlier);
+  check_launch("row_sums_kernel");
+  return grid.y;
+}
+
+/// Launches it, then merges the parts. `partials` has room for column_parts(rows, channels)·K·channels floats.
 template <int N, int K, class Terms, class Finish>
 void row_sums(const Exec& exec, std::int64_t rows, std::int64_t channels, float* partials, const Terms& terms,
               const Finish& finish) {
-  const auto [grid, block] = column_grid<N>(rows, channels);
-  row_sums_kernel<N, K><<<grid, block, 0, stream_of(exec)>>>(rows, channels, terms, partials);
-  check_launch("row_sums_kernel");
-  merge_parts<K>(exec, partials, grid.y, channels, TotalSums<K, Finish>{finish});
+  const unsigned parts = row_sum_parts<N, K>(exec, rows, channels, partials, terms);
+  merge_parts<K>(exec, partials, parts, channels, TotalSums<K, Finish>{finish});
 }
 
 }  // namespace bantam::kernels::cuda

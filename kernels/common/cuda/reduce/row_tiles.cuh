@@ -57,6 +57,15 @@ __device__ inline void load_floats(const float* from, std::int64_t c, float othe
 
 /// Rows that a thread of a map has under way at a time: with 16 bytes each, enough to hide the memory's latency.
 inline constexpr int kRowsAtOnce = 4;
+/// Rows at a time of a map or of a sum's terms: its own kRowsAtOnce where it has one, for rows of more bytes.
+template <class Work, int kUsual>
+consteval int rows_at_once() {
+  if constexpr (requires { Work::kRowsAtOnce; }) {
+    return Work::kRowsAtOnce;
+  } else {
+    return kUsual;
+  }
+}
 /// Blocks of a map, at most about: enough to fill any GPU a few times, and few enough that what `start` reads is paid
 /// rarely.
 inline constexpr std::int64_t kMapBlocks = 8192;
@@ -73,14 +82,15 @@ __global__ void __launch_bounds__(kTileThreads)
     map_rows_kernel(std::int64_t rows, std::int64_t channels, std::int64_t rounds, Map map) {
   const std::int64_t c = (static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x) * N;
   if (c >= channels) return;
-  const std::int64_t tile = std::int64_t{kRowsAtOnce} * blockDim.y, step = blockDim.y * channels;
+  constexpr int kRows = rows_at_once<Map, kRowsAtOnce>();
+  const std::int64_t tile = std::int64_t{kRows} * blockDim.y, step = blockDim.y * channels;
   const std::int64_t first = blockIdx.y * rounds * tile, end = min(rows, first + rounds * tile);
   const std::int64_t last = rows - 1;
   std::int64_t r = first + threadIdx.y;
-  decltype(map.template load<N>(c)) loaded[kRowsAtOnce];
+  decltype(map.template load<N>(c)) loaded[kRows];
   const auto fetch = [&] {
 #pragma unroll
-    for (int k = 0; k < kRowsAtOnce; ++k)
+    for (int k = 0; k < kRows; ++k)
       loaded[k] = map.template load<N>(min(r + k * static_cast<std::int64_t>(blockDim.y), last) * channels + c);
   };
   if constexpr (kEarly) {
@@ -91,24 +101,25 @@ __global__ void __launch_bounds__(kTileThreads)
   for (bool fetched = kEarly; r < end; r += tile, fetched = false) {
     if (!fetched) fetch();
 #pragma unroll
-    for (int k = 0; k < kRowsAtOnce; ++k)
+    for (int k = 0; k < kRows; ++k)
       if (r + k * blockDim.y < rows) map.apply(kept, loaded[k], r * channels + c + k * step);
   }
 }
 
-/// Runs `map` over all elements; every thread does four rows, or a multiple of four.
+/// Runs `map` over all elements; every thread does four rows (or Map::kRowsAtOnce), or a multiple of four.
 template <int N, bool kEarly = false, class Map>
 void map_rows(const Exec& exec, std::int64_t rows, std::int64_t channels, const Map& map) {
   if (rows <= 0 || channels <= 0) return;
   const std::int64_t packs = channels / N;
   const dim3 block = tile_block(packs);
   const unsigned columns = blocks_for(packs, block.x);
+  const std::int64_t tile = std::int64_t{rows_at_once<Map, kRowsAtOnce>()} * block.y;
   const std::int64_t most = std::clamp<std::int64_t>(kMapBlocks / columns, 1, kMaxGridY);
-  const std::int64_t tiles = blocks_for(rows, std::int64_t{kRowsAtOnce} * block.y);
+  const std::int64_t tiles = blocks_for(rows, tile);
   std::int64_t rounds = blocks_for(tiles, most);
   if constexpr (requires { Map::kRounds; })
     if (tiles * columns >= Map::kRounds * kLeastMapBlocks) rounds = std::max(rounds, Map::kRounds);
-  const dim3 grid(columns, blocks_for(rows, rounds * kRowsAtOnce * block.y));
+  const dim3 grid(columns, blocks_for(rows, rounds * tile));
   if constexpr (kEarly) {
     launch_early(exec, map_rows_kernel<N, true, Map>, grid, block, rows, channels, rounds, map);
   } else {
