@@ -34,8 +34,9 @@ struct BiasedActivation {
   ActivationFunction f;
 };
 
-/// The tensor is relu of a sum, and the sum's backward accepts a gradient that relu' has been multiplied with, and its
-/// sums (Gradient::Operands::sums), from the op that contributes the last part of it (NodePlan::masks_gradient).
+/// The tensor is relu of a sum (of two tensors, or of one and a bias), and the sum's backward accepts a gradient that
+/// relu' has been multiplied with, and its sums (Gradient::Operands::sums), from the op that contributes the last part
+/// of it (NodePlan::masks_gradient).
 struct SumActivation {
   Tensor mask;  ///< bits of relu'; undefined where none was kept: those of values above 0
 };

@@ -32,6 +32,13 @@ Tensor separable_block(const Context& context, const Tensor& x, const SeparableB
 /// false; everywhere what conv2d throws.
 Tensor conv2d_pool(const Context& context, const Tensor& x, const Tensor& w, const Window2d& window);
 
+/// relu(conv2d(x, w, window, groups) + b), of whose sums a kernel may add b and clip at 0 as it stores them, rounded
+/// once (kernels::conv2d_fuses_relu). x (batch, H, W, C), w (C_out, kH, kW, C/groups), b (C_out), one type. Backward
+/// keeps x (or its recipe) and the result; not the result where the node's plan says that its gradient comes multiplied
+/// by relu'. Throws what conv2d and bias_activation throw.
+Tensor conv2d_relu(const Context& context, const Tensor& x, const Tensor& w, const Tensor& b, const Window2d& window,
+                   std::int64_t groups = 1);
+
 /// batch_norm(depthwise_conv2d(batch_norm(x, before), w, window), after) in two passes. x (batch, H, W, C), w (3, 3,
 /// C), one type; shapes and activations as kernels::norm_depthwise_supports says. Backward keeps x, the convolution's
 /// result and both norms' statistics; the first norm's output is never written, nor any gradient between the norms.

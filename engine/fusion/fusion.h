@@ -83,6 +83,11 @@ std::vector<Fusion> find_fusions(const Graph& graph, const FusionTarget& target)
 /// recomputed, with the same bits.
 NodeId norm_after_conv(const Graph& graph, NodeId node, const FusionTarget& target);
 
+/// Whether the max pooling `node` multiplies the gradient of the convolution with bias and relu that it alone reads by
+/// relu', and sums it for the bias, in place of a pass of its own (NodePlan::masks_gradient, gradient_is_masked): on
+/// CUDA. `producer` writes its input, alone or as conv_relu.
+bool pool_masks_gradient(const Graph& graph, NodeId node, const Fusion& producer, const FusionTarget& target);
+
 /// Whether the convolution `node` is the last to contribute to the gradient of the sum that it reads, and its kernel
 /// multiplies that by relu' and sums it as it writes (NodePlan::masks_gradient): a 1x1 convolution, the first in the
 /// graph's order to read the sum that ends a pattern `masks` of (FusionPattern::accepts_masked_gradient). `producer`:

@@ -6,7 +6,7 @@ namespace fusion {
 
 // Each is defined in the file of its name, or in the one that its row names.
 extern const FusionPattern kExpandSum, kNormDepthwise, kNormPool, kNormSqueezeExcite, kSeparableBlockPooled,
-    kSeparableBlock, kConvPool, kClassifierHead, kLayerSum, kLayerEpilogue, kFrozenConv2d;
+    kSeparableBlock, kConvPool, kClassifierHead, kLayerSum, kLayerEpilogue, kFrozenConv2d, kConvRelu;
 
 }  // namespace fusion
 
@@ -23,6 +23,7 @@ std::span<const FusionPattern* const> fusion_patterns() {
       &fusion::kLayerSum,  // layer_epilogue.cpp
       &fusion::kLayerEpilogue,
       &fusion::kFrozenConv2d,
+      &fusion::kConvRelu,
   };
   return kTable;
 }

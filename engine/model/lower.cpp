@@ -191,16 +191,25 @@ void defer_norms(const Graph& graph, StepProgram& program) {
     }
 }
 
-/// Finds the convolutions that contribute the last part of a sum's gradient.
+/// The operation that stands for a layer, to be decided further.
+NodePlan& operation_of(StepProgram& program, NodeId node) {
+  const NodePlan& found = program.plan_of(node);
+  std::vector<NodePlan>& nodes = program.segments[static_cast<std::size_t>(found.segment)].nodes;
+  return nodes[static_cast<std::size_t>(&found - nodes.data())];
+}
+
+/// Finds the convolutions that contribute the last part of a sum's gradient, and the poolings that are the only readers
+/// of a biased convolution with relu.
 void mask_gradients(const Graph& graph, StepProgram& program, const FusionTarget& target) {
   for (ProgramSegment& segment : program.segments)
     for (NodePlan& plan : segment.nodes) {
       const NodeId input = graph.node(plan.first).inputs.empty() ? 0 : graph.node(plan.first).inputs[0];
       if (plan.fusion != nullptr || input == 0) continue;
-      const NodePlan& producer = program.plan_of(input);
-      if (producer.last == input)
-        plan.masks_gradient =
-            masks_gradient(graph, plan.first, {producer.first, producer.last, producer.fusion}, target);
+      NodePlan& producer = operation_of(program, input);
+      if (producer.last != input) continue;
+      const Fusion before{producer.first, producer.last, producer.fusion};
+      producer.gradient_is_masked = pool_masks_gradient(graph, plan.first, before, target);
+      plan.masks_gradient = producer.gradient_is_masked || masks_gradient(graph, plan.first, before, target);
     }
 }
 

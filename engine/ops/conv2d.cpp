@@ -124,12 +124,7 @@ void conv2d_weight_gradient(const Context& context, const Conv2dShape& shape, co
   dw.add_to(context, w, store);
 }
 
-Tensor conv2d(const Context& context, const Tensor& x, const Tensor& w, Window2d window, std::int64_t groups) {
-  const Conv2dShape shape = conv2d_shape(x, w, window, groups);
-  context.check_device("conv2d", {&x, &w});
-  if (deferred_norm_of(x) != nullptr) return pointwise_norm(context, x, w);
-  Tensor y = forward(context, shape, x, w);
-  if (!records(context, {&x, &w})) return y;
+void record_conv2d(const Context& context, Tensor& y, const Conv2dShape& shape, const Tensor& x, const Tensor& w) {
   const SumActivation* sum = context.plan().masks_gradient ? sum_activation_of(x) : nullptr;
   context.tape->record(context, y,
                        [=, masks = sum != nullptr, mask = sum != nullptr ? sum->mask : Tensor(), x = SavedTensor(x)](
@@ -148,6 +143,15 @@ Tensor conv2d(const Context& context, const Tensor& x, const Tensor& w, Window2d
                          addend = Tensor();
                          store.add(ctx, x.ref(), std::move(dx));
                        });
+}
+
+Tensor conv2d(const Context& context, const Tensor& x, const Tensor& w, Window2d window, std::int64_t groups) {
+  const Conv2dShape shape = conv2d_shape(x, w, window, groups);
+  context.check_device("conv2d", {&x, &w});
+  if (deferred_norm_of(x) != nullptr) return pointwise_norm(context, x, w);
+  Tensor y = forward(context, shape, x, w);
+  if (!records(context, {&x, &w})) return y;
+  record_conv2d(context, y, shape, x, w);
   return y;
 }
 

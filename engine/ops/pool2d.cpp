@@ -1,4 +1,4 @@
-// Pooling: max keeps each window's winner, average nothing.
+// Pooling: max keeps each window's winner, and its output where it multiplies the gradient by relu'; average nothing.
 #include "bantam/engine/ops/pool2d.h"
 
 #include <algorithm>
@@ -6,9 +6,13 @@
 #include <fmt/format.h>
 
 #include "bantam/base/error.h"
+#include "bantam/engine/autograd/gradient_operands.h"
+#include "bantam/engine/autograd/saved_tensor.h"
+#include "bantam/engine/autograd/tensor_notes.h"
 #include "bantam/engine/ops/ops.h"
 #include "bantam/engine/ops/unary.h"
 #include "bantam/kernels/pool/pool2d.h"
+#include "bantam/kernels/pool/pool_relu.h"
 
 namespace bantam::ops {
 namespace {
@@ -45,6 +49,27 @@ Padding padding_of(const char* op, const Shape& x, const PoolWindow& pool) {
   const Window2d& window = pool.window;
   if (!pool.ceil_mode || window.padding.kind == PaddingKind::same) return window.resolve(op, x[1], x[2]);
   return window.resolve(op, x[1] + window.kernel.h * window.dilation.h, x[2] + window.kernel.w * window.dilation.w);
+}
+
+Shape input_of(const kernels::Pool2dShape& shape) { return {shape.batch, shape.in_h, shape.in_w, shape.channels}; }
+
+/// The gradient of x, a SumActivation that nobody else reads, multiplied by relu', with its sums; y are x's maxima.
+Gradient masked_gradient(const Context& context, const kernels::Pool2dShape& shape, const Tensor& dy, const Tensor& y,
+                         const Tensor& winner, const GradientStore& store) {
+  const DType dtype = dy.dtype();
+  Tensor unmasked;
+  if (store.observed()) {
+    unmasked = context.allocate(input_of(shape), dtype);
+    BANTAM_KERNEL(context.exec, max_pool2d_grad_input, shape, dtype, dy.data(), winner.as<std::uint16_t>(),
+                  unmasked.data());
+  }
+  Tensor dz = context.allocate(input_of(shape), dtype);
+  const Tensor sums = context.allocate({shape.channels}, DType::float32);
+  const Scratch scratch =
+      context.scratch(kernels::max_pool2d_relu_grad_workspace_bytes(shape, dtype, context.device.kind));
+  BANTAM_KERNEL(context.exec, max_pool2d_relu_grad, shape, dtype, dy.data(), y.data(), winner.as<std::uint16_t>(),
+                dz.data(), sums.as<float>(), scratch.get());
+  return Gradient::of_sum(std::move(dz), sums, std::move(unmasked));
 }
 
 }  // namespace
@@ -91,6 +116,14 @@ Tensor max_pool2d(const Context& context, const Tensor& x, Window2d window, bool
   const Tensor winner = recorded ? allocate_winners(context, y.shape()) : Tensor();
   BANTAM_KERNEL(context.exec, max_pool2d_forward, shape, x.dtype(), x.data(), y.data(),
                 recorded ? winner.as<std::uint16_t>() : nullptr);
+  if (recorded && context.plan().masks_gradient && sum_activation_of(x) != nullptr) {
+    context.tape->record(context, y,
+                         [=, x_ref = ValueRef(x), y = SavedTensor(y)](const Context& ctx, const Tensor& dy,
+                                                                      GradientStore& store) mutable {
+                           store.add(ctx, x_ref, masked_gradient(ctx, shape, dy, y.unpack(ctx), winner, store));
+                         });
+    return y;
+  }
   return record_unary(context, x, std::move(y), [=](const Context& ctx, const Tensor& dy, const Tensor& dx) {
     BANTAM_KERNEL(ctx.exec, max_pool2d_grad_input, shape, dy.dtype(), dy.data(), winner.as<std::uint16_t>(), dx.data());
   });

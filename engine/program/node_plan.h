@@ -41,7 +41,11 @@ struct NodePlan {
   bool defers_norm = false;
   /// It contributes the last part of the gradient of the sum that it reads (SumActivation in tensor_notes.h), a
   /// convolution that multiplies the gradient by relu' and sums it as it writes.
+  /// Or a max pooling, the only reader of a convolution with bias and relu.
   bool masks_gradient = false;
+  /// The gradient of its output, which is relu of a biased convolution, comes multiplied by relu', with its sums: its
+  /// only reader masks it, so that nothing is kept for that.
+  bool gradient_is_masked = false;
   /// It ends a checkpoint segment, so that nobody reads its output when the segment is recomputed; only its backward
   /// runs then.
   bool ends_segment = false;

@@ -16,6 +16,12 @@ std::size_t conv2d_pack_workspace_bytes(const Conv2dShape& shape, DType dtype, D
 /// channels in half types. Elsewhere the epilogue is a pass of its own, or weights are packed.
 bool conv2d_applies_epilogue(const Conv2dShape& shape, DType dtype, DeviceKind target);
 
+/// Whether a kernel may apply bias and relu as it stores what `conv2d_inference` computes, from w as conv2d_forward
+/// reads it, so that a training step, too, should have both from that: on CUDA in half types, convolutions that are no
+/// GEMM, of images of up to 4 channels or, by cuDNN, of multiples of 8 channels. Whatever the batch. Where cuDNN has no
+/// such kernel, or its own are slower, a pass after the convolution applies them.
+bool conv2d_fuses_relu(const Conv2dShape& shape, DType dtype, DeviceKind target);
+
 /// Brings w, as conv2d_forward reads it, into the order that `conv2d_inference` of the same shape reads, whatever its
 /// batch: in place, of as many bytes. Weights are packed once.
 using Conv2dPackWeights = void(const Exec&, const Conv2dShape&, DType dtype, void* w, Workspace);

@@ -23,8 +23,8 @@ struct BiasShape {
 using BiasActivationForward = void(const Exec&, ActivationFunction f, const BiasShape&, DType dtype, const void* x,
                                    const void* b, void* y, std::uint8_t* mask);
 
-/// The gradient reads dy, and from forward the mask where f is piecewise, x and b where its gradient reads its
-/// input (`activation_grad_reads_input`), else y.
+/// The gradient reads dy, and from forward x and b where f's gradient reads its input (`activation_grad_reads_input`),
+/// else y; of a piecewise f the mask in place of y, where there is one.
 struct BiasActivationGradInputs {
   const void* dy = nullptr;
   const std::uint8_t* mask = nullptr;

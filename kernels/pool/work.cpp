@@ -3,6 +3,8 @@
 
 #include "bantam/kernels/norm/norm_work.h"
 #include "bantam/kernels/pool/norm_pool.h"
+#include "bantam/kernels/pool/pool_relu.h"
+#include "bantam/kernels/pool/pool_relu_parts.h"
 
 namespace bantam::kernels::work {
 namespace {
@@ -20,6 +22,15 @@ void max_pool2d_forward(const Exec& exec, const Pool2dShape& s, DType dtype, con
 void max_pool2d_grad_input(const Exec& exec, const Pool2dShape& s, DType dtype, const void*,
                            const std::uint16_t* winner, void*) {
   note(exec, "max_pool2d_grad_input", pass(s, dtype, winner));
+}
+/// dy, y and winners to dz; where two kernels run, dy is written and read between them.
+void max_pool2d_relu_grad(const Exec& exec, const Pool2dShape& s, DType dtype, const void*, const void*,
+                          const std::uint16_t* winner, void*, float*, Workspace) {
+  const bool one_pass = exec.device.is_cuda() && pools_pairs(s);
+  KernelWork work = pass(s, dtype, winner);
+  work.bytes += bytes_of((one_pass ? 1 : 3) * s.y_elements(), dtype) + 4 * s.channels;
+  work.passes = one_pass ? 2 : 3;  // partial sums, and their sum
+  note(exec, "max_pool2d_relu_grad", work);
 }
 void avg_pool2d_forward(const Exec& exec, const Pool2dShape& s, DType dtype, bool, const void*, void*) {
   note(exec, "avg_pool2d_forward", pass(s, dtype));

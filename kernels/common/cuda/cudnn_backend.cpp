@@ -54,6 +54,16 @@ BackendDescriptor& BackendDescriptor::set(cudnnBackendAttributeName_t name, cons
   return set(name, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &value.raw_);
 }
 
+BackendDescriptor& BackendDescriptor::set(cudnnBackendAttributeName_t name,
+                                          std::initializer_list<const BackendDescriptor*> values) {
+  std::vector<cudnnBackendDescriptor_t> raw;
+  for (const BackendDescriptor* value : values) {
+    good_ = good_ && value->good_;
+    raw.push_back(value->raw_);
+  }
+  return set(name, CUDNN_TYPE_BACKEND_DESCRIPTOR, static_cast<std::int64_t>(raw.size()), raw.data());
+}
+
 BackendDescriptor& BackendDescriptor::set(cudnnBackendAttributeName_t name, cudnnHandle_t value) {
   return set(name, CUDNN_TYPE_HANDLE, 1, &value);
 }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <initializer_list>
 #include <utility>
 #include <vector>
 
@@ -38,6 +39,7 @@ class BackendDescriptor {
   BackendDescriptor& set(cudnnBackendAttributeName_t name, const std::vector<std::int64_t>& values);
   BackendDescriptor& set(cudnnBackendAttributeName_t name, std::int64_t value);
   BackendDescriptor& set(cudnnBackendAttributeName_t name, const BackendDescriptor& value);
+  BackendDescriptor& set(cudnnBackendAttributeName_t name, std::initializer_list<const BackendDescriptor*> values);
   BackendDescriptor& set(cudnnBackendAttributeName_t name, cudnnHandle_t value);
   /// False where this, or something set before, is not supported.
   bool finalize();

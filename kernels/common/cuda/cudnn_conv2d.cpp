@@ -13,6 +13,9 @@
 namespace bantam::kernels::cuda {
 namespace {
 
+constexpr const char* kPasses[] = {"forward", "grad_input", "grad_weight"};
+constexpr std::int64_t kBiasRelu = std::size(kPasses);  // a forward pass with bias and relu, in the place of a pass
+
 /// Whether all addresses are as aligned as plans were told.
 bool are_aligned(std::initializer_list<const void*> addresses) {
   return std::all_of(addresses.begin(), addresses.end(), [](const void* address) {
@@ -93,7 +96,12 @@ bool Cudnn::convolve(const Conv2dShape& shape, DType dtype, Conv2dPass pass, std
   const std::lock_guard lock(guard_);  // the handle holds the stream, so calls must not mix
   check(api_.set_stream(handle_, stream), "cudnnSetStream");
   const Call call{in, out, workspace, stream};
-  Entry& entry = entry_for(shape, dtype, pass, call);
+  return run(entry_for(shape, dtype, pass, call), pass, call);
+}
+
+/// The plan, or the fixed algorithm; false where neither can run.
+bool Cudnn::run(Entry& entry, Conv2dPass pass, const Call& call) const {
+  const auto& [in, out, workspace, stream, bias] = call;
   if (entry.plan && are_aligned({in[0], in[1], out})) {
     check(entry.graph->run(*entry.plan, in, out, workspace.data), "cudnnBackendExecute");
     return true;
@@ -108,25 +116,42 @@ bool Cudnn::convolve(const Conv2dShape& shape, DType dtype, Conv2dPass pass, std
   return true;
 }
 
+bool Cudnn::convolve_bias_relu(const Conv2dShape& shape, DType dtype, std::array<const void*, 3> in, void* out,
+                               Workspace workspace, cudaStream_t stream, const std::function<void()>& pass) {
+  if (!is_half(dtype)) return false;
+  const std::lock_guard lock(guard_);
+  check(api_.set_stream(handle_, stream), "cudnnSetStream");
+  const Call call{{in[0], in[1]}, out, workspace, stream, in[2]};
+  const Key key = key_of(shape, dtype, kBiasRelu);
+  auto found = entries_.find(key);
+  if (found == entries_.end()) {
+    auto entry = std::make_unique<Entry>(api_);
+    choose_plan(
+        problem_of(shape, dtype, "forward_bias_relu", workspace.bytes),
+        [&] { return CudnnConvolutionGraph::with_bias_relu(backend_, handle_, shape, dtype); }, call,
+        [&] {
+          if (!run(entry_for(shape, dtype, Conv2dPass::forward, call), Conv2dPass::forward, call)) return false;
+          pass();
+          return true;
+        },
+        *entry);
+    found = entries_.emplace(key, std::move(entry)).first;
+  }
+  const Entry& entry = *found->second;
+  if (!entry.plan || !are_aligned({in[0], in[1], in[2], out})) return false;
+  check(entry.graph->run(*entry.plan, call.in, out, workspace.data, call.bias), "cudnnBackendExecute");
+  return true;
+}
+
+Cudnn::Key Cudnn::key_of(const Conv2dShape& s, DType dtype, std::int64_t pass) {
+  return {s.batch,    s.in_h,       s.in_w,       s.in_channels, s.out_channels,
+          s.kernel_h, s.kernel_w,   s.stride_h,   s.stride_w,    s.pad_top,
+          s.pad_left, s.groups,     s.dilation_h, s.dilation_w,  static_cast<std::int64_t>(dtype),
+          pass,       s.pad_bottom, s.pad_right};
+}
+
 Cudnn::Entry& Cudnn::entry_for(const Conv2dShape& s, DType dtype, Conv2dPass pass, const Call& call) {
-  const Key key{s.batch,
-                s.in_h,
-                s.in_w,
-                s.in_channels,
-                s.out_channels,
-                s.kernel_h,
-                s.kernel_w,
-                s.stride_h,
-                s.stride_w,
-                s.pad_top,
-                s.pad_left,
-                s.groups,
-                s.dilation_h,
-                s.dilation_w,
-                static_cast<std::int64_t>(dtype),
-                static_cast<std::int64_t>(pass),
-                s.pad_bottom,
-                s.pad_right};
+  const Key key = key_of(s, dtype, static_cast<std::int64_t>(pass));
   const auto found = entries_.find(key);
   if (found != entries_.end()) return *found->second;
   return *entries_.emplace(key, make_entry(s, dtype, pass, call)).first->second;
@@ -136,49 +161,51 @@ std::unique_ptr<Cudnn::Entry> Cudnn::make_entry(const Conv2dShape& shape, DType 
                                                 const Call& call) const {
   auto entry = std::make_unique<Entry>(api_);
   if (describe(shape, dtype, *entry)) choose_algorithm(pass, call.workspace.bytes, *entry);
-  // float32 stays with the fixed algorithms: those of the graph API may round to TF32.
-  if (is_half(dtype)) choose_plan(shape, dtype, pass, call, *entry);
+  if (!is_half(dtype)) return entry;  // fixed algorithms: those of the graph API may round to TF32
+  choose_plan(
+      problem_of(shape, dtype, kPasses[static_cast<int>(pass)], call.workspace.bytes),
+      [&] { return std::make_unique<CudnnConvolutionGraph>(backend_, handle_, shape, dtype, dtype, pass); }, call,
+      [&] { return entry->usable && start(*entry, pass, call) == CUDNN_STATUS_SUCCESS; }, *entry);
   return entry;
 }
 
 /// Returns the key under which cuDNN's choice for a problem is kept: the version and all that the choice depends on.
-std::string Cudnn::problem_of(const Conv2dShape& s, DType dtype, Conv2dPass pass, std::size_t workspace_bytes) const {
-  constexpr const char* kPasses[] = {"forward", "grad_input", "grad_weight"};
+std::string Cudnn::problem_of(const Conv2dShape& s, DType dtype, const char* what, std::size_t workspace_bytes) const {
   return fmt::format(
       "cudnn {} {} {} x={}x{}x{}x{} w={}x{}x{} stride={}x{} pad={},{},{},{} dilation={}x{} groups={} workspace={}",
-      backend_.version(), kPasses[static_cast<int>(pass)], to_string(dtype), s.batch, s.in_h, s.in_w, s.in_channels,
-      s.out_channels, s.kernel_h, s.kernel_w, s.stride_h, s.stride_w, s.pad_top, s.pad_bottom, s.pad_left, s.pad_right,
-      s.dilation_h, s.dilation_w, s.groups, workspace_bytes);
+      backend_.version(), what, to_string(dtype), s.batch, s.in_h, s.in_w, s.in_channels, s.out_channels, s.kernel_h,
+      s.kernel_w, s.stride_h, s.stride_w, s.pad_top, s.pad_bottom, s.pad_left, s.pad_right, s.dilation_h, s.dilation_w,
+      s.groups, workspace_bytes);
 }
 
-/// The plan that was chosen before, or the fastest where timing is allowed now; else none, and the fixed algorithm
-/// runs.
-void Cudnn::choose_plan(const Conv2dShape& shape, DType dtype, Conv2dPass pass, const Call& call, Entry& entry) const {
-  const std::string problem = problem_of(shape, dtype, pass, call.workspace.bytes);
+/// The plan that was chosen before, or the fastest where timing is allowed now; else none, and what runs without one:
+/// `otherwise`.
+void Cudnn::choose_plan(const std::string& problem, const MakeGraph& make_graph, const Call& call,
+                        const std::function<bool()>& otherwise, Entry& entry) const {
   std::optional<std::string> choice = choices_.find(problem);
-  const bool times =
-      !choice && choices_.timing() && !is_captured(call.stream) && are_aligned({call.in[0], call.in[1], call.out});
+  const bool times = !choice && choices_.timing() && !is_captured(call.stream) &&
+                     are_aligned({call.in[0], call.in[1], call.out, call.bias});
   if (!choice && !times && choices_.timing()) choices_.keep(problem, kFixed);  // what this run stays with
   if (!times && (!choice || *choice == kFixed)) return;
-  entry.graph = std::make_unique<CudnnConvolutionGraph>(backend_, handle_, shape, dtype, dtype, pass);
+  entry.graph = make_graph();
   if (!entry.graph->supported()) return;
   if (times) {
-    choice = fastest(pass, call, entry);
+    choice = fastest(call, otherwise, entry);
     choices_.keep(problem, *choice);
   }
   if (*choice != kFixed) entry.plan = entry.graph->restore(*choice, call.workspace.bytes);
 }
 
-/// The name of the fastest plan, on the operands of a call; kFixed where none is faster than the fixed algorithm.
-std::string Cudnn::fastest(Conv2dPass pass, const Call& call, Entry& entry) const {
+/// The name of the fastest plan, on the operands of a call; kFixed where none is faster than `otherwise`.
+std::string Cudnn::fastest(const Call& call, const std::function<bool()>& otherwise, const Entry& entry) const {
   constexpr std::size_t kCandidates = 16;
   StreamTimer timer(call.stream);
-  const auto fixed = [&] { return entry.usable && start(entry, pass, call) == CUDNN_STATUS_SUCCESS; };
-  float best = timer.milliseconds(fixed) * kWorthwhile;
+  float best = timer.milliseconds(otherwise) * kWorthwhile;
   std::string name = kFixed;
   for (const CudnnPlan& plan : entry.graph->candidates(call.workspace.bytes, kCandidates)) {
-    const float taken = timer.milliseconds(
-        [&] { return entry.graph->run(plan, call.in, call.out, call.workspace.data) == CUDNN_STATUS_SUCCESS; });
+    const float taken = timer.milliseconds([&] {
+      return entry.graph->run(plan, call.in, call.out, call.workspace.data, call.bias) == CUDNN_STATUS_SUCCESS;
+    });
     if (taken >= best) continue;
     best = taken;
     name = plan.name;
@@ -240,7 +267,7 @@ void Cudnn::choose_algorithm(Conv2dPass pass, std::size_t limit, Entry& entry) c
 }
 
 cudnnStatus_t Cudnn::start(const Entry& e, Conv2dPass pass, const Call& call) const {
-  const auto& [in, out, space, stream] = call;
+  const auto& [in, out, space, stream, bias] = call;
   void* const workspace = space.data;
   const float one = 1.0f, zero = 0.0f;
   switch (pass) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <array>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -58,6 +59,12 @@ class Cudnn {
   bool convolve(const Conv2dShape& shape, DType dtype, Conv2dPass pass, std::array<const void*, 2> in, void* out,
                 Workspace workspace, cudaStream_t stream);
 
+  /// Starts y = relu(convolution + b) as one kernel; `in` (x, w, b). `pass` applies bias and relu to a y that
+  /// `convolve` wrote: where a problem is timed, that way, too, and the faster one is kept. False, having changed
+  /// nothing but y, where it is that way, or cuDNN has no other.
+  bool convolve_bias_relu(const Conv2dShape& shape, DType dtype, std::array<const void*, 3> in, void* out,
+                          Workspace workspace, cudaStream_t stream, const std::function<void()>& pass);
+
  private:
   struct Entry;
   /// Operands and scratch memory of one call.
@@ -66,14 +73,20 @@ class Cudnn {
     void* out;
     Workspace workspace;
     cudaStream_t stream;
+    const void* bias = nullptr;
   };
+  /// Makes the graph whose plans are chosen from.
+  using MakeGraph = std::function<std::unique_ptr<CudnnConvolutionGraph>()>;
   static constexpr const char* kFixed = "fixed";
   using Key = std::array<std::int64_t, 18>;
+  static Key key_of(const Conv2dShape& shape, DType dtype, std::int64_t pass);
   Entry& entry_for(const Conv2dShape& shape, DType dtype, Conv2dPass pass, const Call& call);
   std::unique_ptr<Entry> make_entry(const Conv2dShape& shape, DType dtype, Conv2dPass pass, const Call& call) const;
-  void choose_plan(const Conv2dShape& shape, DType dtype, Conv2dPass pass, const Call& call, Entry& entry) const;
-  std::string problem_of(const Conv2dShape& shape, DType dtype, Conv2dPass pass, std::size_t workspace_bytes) const;
-  std::string fastest(Conv2dPass pass, const Call& call, Entry& entry) const;
+  bool run(Entry& entry, Conv2dPass pass, const Call& call) const;
+  void choose_plan(const std::string& problem, const MakeGraph& make_graph, const Call& call,
+                   const std::function<bool()>& otherwise, Entry& entry) const;
+  std::string problem_of(const Conv2dShape& shape, DType dtype, const char* what, std::size_t workspace_bytes) const;
+  std::string fastest(const Call& call, const std::function<bool()>& otherwise, const Entry& entry) const;
   bool describe(const Conv2dShape& shape, DType dtype, Entry& entry) const;
   void choose_algorithm(Conv2dPass pass, std::size_t workspace_bytes, Entry& entry) const;
   cudnnStatus_t start(const Entry& entry, Conv2dPass pass, const Call& call) const;

@@ -1,4 +1,4 @@
-// cuDNN's graph of a single convolution, its engines and its plans.
+// cuDNN's graph of a convolution, alone or with bias and relu, its engines and its plans.
 #include "bantam/kernels/common/cuda/cudnn_plans.h"
 
 #include <algorithm>
@@ -9,7 +9,8 @@
 namespace bantam::kernels::cuda {
 namespace {
 
-constexpr std::int64_t kLeft = 1, kRight = 2, kOut = 3;  // identifiers of the operands, in the order of `run`
+// Identifiers of the operands, in the order of `run`, and of what lies between a graph's operations.
+constexpr std::int64_t kLeft = 1, kRight = 2, kOut = 3, kBias = 4, kSums = 5, kBiased = 6;
 constexpr std::int64_t kMostKnobs = 64;
 
 cudnnDataType_t cudnn_type(DType dtype) {
@@ -17,8 +18,12 @@ cudnnDataType_t cudnn_type(DType dtype) {
   return dtype == DType::bfloat16 ? CUDNN_DATA_BFLOAT16 : CUDNN_DATA_FLOAT;
 }
 
+/// Whether a tensor lies in memory, or is passed from one operation of a graph to the next in registers.
+enum class Place : std::uint8_t { memory, registers };
+
 /// (n, h, w, c) in memory, in cuDNN's order of dimensions n, c, h, w.
-BackendDescriptor tensor(const CudnnBackendApi& api, std::int64_t id, DType dtype, std::array<std::int64_t, 4> nhwc) {
+BackendDescriptor tensor(const CudnnBackendApi& api, std::int64_t id, DType dtype, std::array<std::int64_t, 4> nhwc,
+                         Place place = Place::memory) {
   const auto [n, h, w, c] = nhwc;
   const cudnnDataType_t type = cudnn_type(dtype);
   BackendDescriptor made(api, CUDNN_BACKEND_TENSOR_DESCRIPTOR);
@@ -26,8 +31,10 @@ BackendDescriptor tensor(const CudnnBackendApi& api, std::int64_t id, DType dtyp
       .set(CUDNN_ATTR_TENSOR_DIMENSIONS, {n, c, h, w})
       .set(CUDNN_ATTR_TENSOR_STRIDES, {h * w * c, 1, w * c, c})
       .set(CUDNN_ATTR_TENSOR_UNIQUE_ID, id)
-      .set(CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, kPlanAlignment)
-      .finalize();
+      .set(CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, kPlanAlignment);
+  const bool is_virtual = place == Place::registers;
+  if (is_virtual) made.set(CUDNN_ATTR_TENSOR_IS_VIRTUAL, CUDNN_TYPE_BOOLEAN, 1, &is_virtual);
+  made.finalize();
   return made;
 }
 
@@ -52,6 +59,30 @@ BackendDescriptor convolution(const CudnnBackendApi& api, const Conv2dShape& s) 
       .set(CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS, {s.pad_top, s.pad_left})
       .set(CUDNN_ATTR_CONVOLUTION_POST_PADDINGS, {s.pad_bottom, s.pad_right})
       .finalize();
+  return made;
+}
+
+/// A function of elements in float32.
+BackendDescriptor pointwise(const CudnnBackendApi& api, cudnnPointwiseMode_t mode) {
+  const cudnnDataType_t precision = CUDNN_DATA_FLOAT;
+  BackendDescriptor made(api, CUDNN_BACKEND_POINTWISE_DESCRIPTOR);
+  made.set(CUDNN_ATTR_POINTWISE_MODE, CUDNN_TYPE_POINTWISE_MODE, 1, &mode)
+      .set(CUDNN_ATTR_POINTWISE_MATH_PREC, CUDNN_TYPE_DATA_TYPE, 1, &precision);
+  const cudnnNanPropagation_t propagate = CUDNN_PROPAGATE_NAN;
+  if (mode == CUDNN_POINTWISE_RELU_FWD)
+    made.set(CUDNN_ATTR_POINTWISE_NAN_PROPAGATION, CUDNN_TYPE_NAN_PROPOGATION, 1, &propagate);
+  made.finalize();
+  return made;
+}
+
+/// out = function(in), or function(in, other) where there is another operand.
+BackendDescriptor elementwise(const CudnnBackendApi& api, const BackendDescriptor& function,
+                              const BackendDescriptor& in, const BackendDescriptor* other,
+                              const BackendDescriptor& out) {
+  BackendDescriptor made(api, CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR);
+  made.set(CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR, function).set(CUDNN_ATTR_OPERATION_POINTWISE_XDESC, in);
+  if (other != nullptr) made.set(CUDNN_ATTR_OPERATION_POINTWISE_BDESC, *other);
+  made.set(CUDNN_ATTR_OPERATION_POINTWISE_YDESC, out).finalize();
   return made;
 }
 
@@ -107,10 +138,43 @@ std::optional<std::vector<std::int64_t>> numbers_of(const std::string& name) {
 
 }  // namespace
 
+/// The operations after a convolution, and what they read besides its float32 sums.
+struct CudnnConvolutionGraph::BiasRelu {
+  BiasRelu(const CudnnBackendApi& functions, const Conv2dShape& s, DType dtype)
+      : api(functions),
+        sums(between(s, kSums)),
+        biased(between(s, kBiased)),
+        bias(tensor(api, kBias, dtype, {1, 1, 1, s.out_channels})),
+        add(pointwise(api, CUDNN_POINTWISE_ADD)),
+        relu(pointwise(api, CUDNN_POINTWISE_RELU_FWD)),
+        adds(elementwise(api, add, sums, &bias, biased)) {}
+
+  BackendDescriptor between(const Conv2dShape& s, std::int64_t id) const {
+    return tensor(api, id, DType::float32, {s.batch, s.out_h(), s.out_w(), s.out_channels}, Place::registers);
+  }
+
+  const CudnnBackendApi& api;
+  BackendDescriptor sums, biased, bias, add, relu, adds;
+  std::optional<BackendDescriptor> clips;  // once there is an output
+};
+
 CudnnConvolutionGraph::CudnnConvolutionGraph(const CudnnBackendApi& api, cudnnHandle_t handle, const Conv2dShape& s,
                                              DType dtype, DType out_dtype, Conv2dPass pass)
+    : CudnnConvolutionGraph(api, handle, s, dtype, out_dtype, pass, nullptr) {}
+
+std::unique_ptr<CudnnConvolutionGraph> CudnnConvolutionGraph::with_bias_relu(const CudnnBackendApi& api,
+                                                                             cudnnHandle_t handle, const Conv2dShape& s,
+                                                                             DType dtype) {
+  return std::unique_ptr<CudnnConvolutionGraph>(new CudnnConvolutionGraph(
+      api, handle, s, dtype, dtype, Conv2dPass::forward, std::make_unique<BiasRelu>(api, s, dtype)));
+}
+
+CudnnConvolutionGraph::CudnnConvolutionGraph(const CudnnBackendApi& api, cudnnHandle_t handle, const Conv2dShape& s,
+                                             DType dtype, DType out_dtype, Conv2dPass pass,
+                                             std::unique_ptr<BiasRelu> epilogue)
     : api_(api),
       handle_(handle),
+      epilogue_(std::move(epilogue)),
       left_(image(api, kLeft, dtype, s, pass != Conv2dPass::grad_input)),
       right_(pass == Conv2dPass::grad_weight ? image(api, kRight, dtype, s, false) : weights(api, kRight, dtype, s)),
       out_(pass == Conv2dPass::grad_weight ? weights(api, kOut, out_dtype, s)
@@ -122,13 +186,22 @@ CudnnConvolutionGraph::CudnnConvolutionGraph(const CudnnBackendApi& api, cudnnHa
   const float one = 1.0f, zero = 0.0f;
   operation_.set(names.left, left_)
       .set(names.right, right_)
-      .set(names.out, out_)
+      .set(names.out, epilogue_ != nullptr ? epilogue_->sums : out_)
       .set(names.convolution, convolution_)
       .set(names.alpha, CUDNN_TYPE_FLOAT, 1, &one)
       .set(names.beta, CUDNN_TYPE_FLOAT, 1, &zero)
       .finalize();
-  graph_.set(CUDNN_ATTR_OPERATIONGRAPH_HANDLE, handle).set(CUDNN_ATTR_OPERATIONGRAPH_OPS, operation_).finalize();
+  graph_.set(CUDNN_ATTR_OPERATIONGRAPH_HANDLE, handle);
+  if (epilogue_ == nullptr) {
+    graph_.set(CUDNN_ATTR_OPERATIONGRAPH_OPS, operation_);
+  } else {
+    epilogue_->clips.emplace(elementwise(api, epilogue_->relu, epilogue_->biased, nullptr, out_));
+    graph_.set(CUDNN_ATTR_OPERATIONGRAPH_OPS, {&operation_, &epilogue_->adds, &*epilogue_->clips});
+  }
+  graph_.finalize();
 }
+
+CudnnConvolutionGraph::~CudnnConvolutionGraph() = default;
 
 bool CudnnConvolutionGraph::eligible(const BackendDescriptor& engine) {
   cudnnBackendNumericalNote_t notes[CUDNN_NUMERICAL_NOTE_TYPE_COUNT] = {};
@@ -213,12 +286,12 @@ std::optional<CudnnPlan> CudnnConvolutionGraph::restore(const std::string& name,
 }
 
 cudnnStatus_t CudnnConvolutionGraph::run(const CudnnPlan& plan, std::array<const void*, 2> in, void* out,
-                                         void* workspace) const {
-  const void* pointers[] = {in[0], in[1], out};
-  const std::int64_t ids[] = {kLeft, kRight, kOut};
+                                         void* workspace, const void* bias) const {
+  const void* pointers[] = {in[0], in[1], out, bias};
+  const std::int64_t ids[] = {kLeft, kRight, kOut, kBias}, operands = epilogue_ != nullptr ? 4 : 3;
   BackendDescriptor pack(api_, CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR);
-  pack.set(CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, CUDNN_TYPE_INT64, 3, ids)
-      .set(CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, CUDNN_TYPE_VOID_PTR, 3, pointers)
+  pack.set(CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, CUDNN_TYPE_INT64, operands, ids)
+      .set(CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, CUDNN_TYPE_VOID_PTR, operands, pointers)
       .set(CUDNN_ATTR_VARIANT_PACK_WORKSPACE, CUDNN_TYPE_VOID_PTR, 1, &workspace);
   if (!pack.finalize()) return CUDNN_STATUS_BAD_PARAM;
   return api_.execute(handle_, plan.plan.raw(), pack.raw());

@@ -1,5 +1,5 @@
-// One convolution pass in cuDNN's graph API: the engines that may run it, each as a plan that has a name to be found
-// by.
+// One convolution pass in cuDNN's graph API, or a forward pass with bias and relu: the engines that may run it, each as
+// a plan that has a name to be found by.
 #pragma once
 
 #include <array>
@@ -29,6 +29,10 @@ class CudnnConvolutionGraph {
  public:
   CudnnConvolutionGraph(const CudnnBackendApi& api, cudnnHandle_t handle, const Conv2dShape& shape, DType dtype,
                         DType out_dtype, Conv2dPass pass);
+  /// The graph of y = relu(convolution of x and w + b), whose float32 sums are rounded once; NaN stays NaN.
+  static std::unique_ptr<CudnnConvolutionGraph> with_bias_relu(const CudnnBackendApi& api, cudnnHandle_t handle,
+                                                               const Conv2dShape& shape, DType dtype);
+  ~CudnnConvolutionGraph();
 
   /// False where cuDNN cannot say such a convolution.
   bool supported() const { return graph_.good(); }
@@ -38,15 +42,21 @@ class CudnnConvolutionGraph {
   /// The plan of a name that `candidates` gave; none where there is no such engine now.
   std::optional<CudnnPlan> restore(const std::string& name, std::size_t workspace_limit) const;
 
-  /// Starts a plan on the handle's stream: forward (x, w, y), grad_input (dy, w, dx), grad_weight (x, dy, dw).
-  cudnnStatus_t run(const CudnnPlan& plan, std::array<const void*, 2> in, void* out, void* workspace) const;
+  /// Starts a plan on the handle's stream: forward (x, w, y), grad_input (dy, w, dx), grad_weight (x, dy, dw). `bias`:
+  /// of a graph that adds one.
+  cudnnStatus_t run(const CudnnPlan& plan, std::array<const void*, 2> in, void* out, void* workspace,
+                    const void* bias = nullptr) const;
 
  private:
+  struct BiasRelu;
+  CudnnConvolutionGraph(const CudnnBackendApi& api, cudnnHandle_t handle, const Conv2dShape& shape, DType dtype,
+                        DType out_dtype, Conv2dPass pass, std::unique_ptr<BiasRelu> epilogue);
   std::optional<CudnnPlan> plan_of(const BackendDescriptor& config, std::size_t workspace_limit) const;
   static bool eligible(const BackendDescriptor& engine);
 
   const CudnnBackendApi& api_;
   cudnnHandle_t handle_;
+  std::unique_ptr<BiasRelu> epilogue_;  // null: none
   BackendDescriptor left_, right_, out_, convolution_, operation_, graph_;
 };
 

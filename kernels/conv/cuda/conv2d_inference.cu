@@ -1,11 +1,14 @@
 // Convolutions for inference on a GPU: 1x1 ones are GEMMs whose library adds bias and sum and clips at 0; those of
-// images add the bias and apply any activation as they store; others get their epilogue in one pass after the
-// convolution.
+// images add the bias and apply any activation as they store; cuDNN's may add the bias and clip at 0; others get their
+// epilogue in one pass after the convolution.
+#include "bantam/kernels/common/cuda/check.h"
 #include "bantam/kernels/common/cuda/gemm.h"
+#include "bantam/kernels/common/cuda/libraries.h"
 #include "bantam/kernels/common/workspace_layout.h"
 #include "bantam/kernels/conv/conv2d_inference.h"
 #include "bantam/kernels/conv/conv2d_pointwise.h"
 #include "bantam/kernels/conv/cuda/small_channels.h"
+#include "bantam/kernels/conv/workspace_rules.h"
 #include "bantam/kernels/matmul/workspace_rules.h"
 
 namespace bantam::kernels::cuda {
@@ -31,6 +34,23 @@ bool fused_product(const Exec& exec, const Conv2dShape& shape, DType dtype, cons
   return gemm_with_epilogue(exec, problem, {x, w, y, false, epilogue.bias, epilogue.residual}, workspace);
 }
 
+void epilogue_pass(const Exec& exec, const Conv2dShape& shape, DType dtype, const Epilogue& epilogue, void* y) {
+  epilogue_forward(exec, shape.batch * shape.out_h() * shape.out_w(), shape.out_channels, dtype, epilogue, y);
+}
+
+/// Runs a convolution with bias and relu as one of cuDNN's kernels; false, where it has none or two passes are faster.
+bool fused_relu(const Exec& exec, const Conv2dShape& shape, DType dtype, const void* x, const void* w,
+                const Epilogue& epilogue, void* y, Workspace workspace) {
+  if (epilogue.bias == nullptr || epilogue.residual != nullptr || epilogue.f.kind != Activation::relu) return false;
+  if (!conv2d_fuses_relu(shape, dtype, DeviceKind::cuda) || shape.x_elements() == 0) return false;
+  Cudnn* const cudnn = Libraries::of(exec).cudnn();
+  // cuDNN's part of the workspace as conv2d_forward cuts it: the convolution alone is then the same problem.
+  const std::size_t bytes = conv2d_workspace_rule(shape, dtype, Conv2dPass::forward).patches_bytes;
+  return cudnn != nullptr &&
+         cudnn->convolve_bias_relu(shape, dtype, {x, w, epilogue.bias}, y, {workspace.data, bytes}, stream_of(exec),
+                                   [&] { epilogue_pass(exec, shape, dtype, epilogue, y); });
+}
+
 }  // namespace
 
 /// Weights are read as conv2d_forward reads them.
@@ -45,8 +65,9 @@ void conv2d_inference(const Exec& exec, const Conv2dShape& shape, DType dtype, c
   if (conv2d_applies_epilogue(shape, dtype, DeviceKind::cuda) && !epilogue.empty() &&
       image_conv2d_epilogue(exec, shape, dtype, x, w, epilogue, y))
     return;
+  if (fused_relu(exec, shape, dtype, x, w, epilogue, y, workspace)) return;
   conv2d_forward(exec, shape, dtype, x, w, y, workspace);
-  epilogue_forward(exec, shape.batch * shape.out_h() * shape.out_w(), shape.out_channels, dtype, epilogue, y);
+  epilogue_pass(exec, shape, dtype, epilogue, y);
 }
 
 }  // namespace bantam::kernels::cuda

@@ -72,7 +72,7 @@ template <class T>
 void gradient_block(ActivationFunction f, std::int64_t channels, const Operands<T>& in, std::int64_t at,
                     std::int64_t count, float* g) {
   widen(in.dy + at, g, count);
-  if (is_piecewise(f.kind)) {
+  if (is_piecewise(f.kind) && in.mask != nullptr) {
     piecewise_slopes(PiecewiseLinear::of(f).below, in.mask, at, count, g);
   } else {
     float saved[kBlock];

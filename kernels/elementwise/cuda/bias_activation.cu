@@ -160,11 +160,40 @@ struct MaskedTerms {
 };
 
 template <class T, int N>
-struct SmoothLoad {
+struct SavedLoad {
   Pack<T, N> saved, dy;
 };
 
-/// The same by x and b, or by y where b is null.
+/// The same of a piecewise f by y.
+template <class T>
+struct PiecewiseTerms {
+  const T *y, *dy;
+  PiecewiseLinear f;
+  T* dx;
+
+  template <int N>
+  __device__ KeptBias<1> start(std::int64_t) const {
+    return {};
+  }
+  template <int N>
+  __device__ SavedLoad<T, N> load(std::int64_t at) const {
+    return {load_pack<N>(y + at), load_pack<N>(dy + at)};
+  }
+  template <int N>
+  __device__ void add(const KeptBias<1>&, const SavedLoad<T, N>& loaded, std::int64_t at, float (&sum)[N]) const {
+    float s[N], g[N];
+    unpack<N>(loaded.saved, s);
+    unpack<N>(loaded.dy, g);
+#pragma unroll
+    for (int n = 0; n < N; ++n) {
+      g[n] *= f.derivative(s[n]);
+      sum[n] += g[n];
+    }
+    repack<N>(g, dx + at);
+  }
+};
+
+/// The same of any other f by x and b, or by y where b is null.
 template <class T>
 struct SmoothTerms {
   const T *saved, *b, *dy;
@@ -176,11 +205,11 @@ struct SmoothTerms {
     return KeptBias<N>::of(b, c);
   }
   template <int N>
-  __device__ SmoothLoad<T, N> load(std::int64_t at) const {
+  __device__ SavedLoad<T, N> load(std::int64_t at) const {
     return {load_pack<N>(saved + at), load_pack<N>(dy + at)};
   }
   template <int N>
-  __device__ void add(const KeptBias<N>& kept, const SmoothLoad<T, N>& loaded, std::int64_t at, float (&sum)[N]) const {
+  __device__ void add(const KeptBias<N>& kept, const SavedLoad<T, N>& loaded, std::int64_t at, float (&sum)[N]) const {
     float s[N], g[N];
     unpack<N>(loaded.saved, s);
     unpack<N>(loaded.dy, g);
@@ -229,7 +258,8 @@ void bias_activation_grad(const Exec& exec, ActivationFunction f, const BiasShap
   }
   require_workspace(workspace, bias_activation_grad_workspace_bytes(shape, DeviceKind::cuda), "bias_activation_grad");
   const bool reads_input = activation_grad_reads_input(f.kind);
-  const void* saved = is_piecewise(f.kind) ? nullptr : reads_input ? in.x : in.y;
+  const bool by_mask = is_piecewise(f.kind) && in.mask != nullptr;
+  const void* saved = by_mask ? nullptr : reads_input ? in.x : in.y;
   const FinishSum finish{to.db, to.accumulate};
   dispatch_floating(dtype, [&](auto tag) {
     using T = typename decltype(tag)::type;
@@ -243,8 +273,10 @@ void bias_activation_grad(const Exec& exec, ActivationFunction f, const BiasShap
           },
           shape.channels, dy, dx, saved);
     };
-    if (is_piecewise(f.kind))
+    if (by_mask)
       run(MaskedTerms<T>{dy, in.mask, PiecewiseLinear::of(f).below, dx});
+    else if (is_piecewise(f.kind))
+      run(PiecewiseTerms<T>{static_cast<const T*>(saved), dy, PiecewiseLinear::of(f), dx});
     else
       run(SmoothTerms<T>{static_cast<const T*>(saved),
                          reads_input ? static_cast<const T*>(in.b) : nullptr,

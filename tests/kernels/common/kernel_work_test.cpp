@@ -48,6 +48,7 @@
 #include "bantam/kernels/pointwise/masked_gradient.h"
 #include "bantam/kernels/pointwise/pointwise_norm.h"
 #include "bantam/kernels/pool/norm_pool.h"
+#include "bantam/kernels/pool/pool_relu.h"
 #include "bantam/kernels/separable/separable_block.h"
 #include "bantam/kernels/update/muon.h"
 #include "bantam/kernels/update/pruning.h"
@@ -463,6 +464,10 @@ void add_pools(std::vector<WorkCase>& cases) {
   cases.push_back({"max_pool2d_grad_input",
                    [=](const Exec& e) { work::max_pool2d_grad_input(e, shape, kHalf, kSome, winner, kSome); },
                    2 * (256 + 64) + 2 * 64, 0});
+  cases.push_back(
+      {"max_pool2d_relu_grad",  // on the CPU dy is masked in a pass of its own
+       [=](const Exec& e) { work::max_pool2d_relu_grad(e, shape, kHalf, kSome, kSome, winner, kSome, kFloats, {}); },
+       2 * (256 + 64) + 2 * 64 + 3 * 2 * 64 + 32, 0, KernelKind::pass, 3});
   cases.push_back({"avg_pool2d_forward",
                    [=](const Exec& e) { work::avg_pool2d_forward(e, shape, kFloat, true, kSome, kSome); },
                    4 * (256 + 64), 0});

@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include "bantam/kernels/common/algorithm_choices.h"
 #include "bantam/kernels/conv/conv2d_reference.h"
 #include "bantam/kernels/depthwise/depthwise_conv2d_reference.h"
 #include "bantam/kernels/depthwise/depthwise_inference.h"
@@ -194,6 +195,46 @@ TEST_P(Conv2dInferenceTest, EpiloguesPassNaNsOn) {
     const std::vector<float> y = run(device(), s, DType::float32, p, {true, false, activation});
     for (std::size_t i = 0; i < y.size(); ++i) EXPECT_EQ(std::isnan(y[i]), i == 3 || i == 39) << to_string(activation);
   }
+}
+
+/// Convolutions with bias and relu that cuDNN may compute as one kernel.
+std::vector<Conv2dShape> fused_shapes() {
+  return {with_padding(base(2, 14, 64, 128, 3), 1, 1, 1, 1), with_padding(base(3, 17, 72, 40, 3, 2), 1, 1, 1, 1),
+          with_padding(base(2, 9, 128, 64, 5), 2, 2, 2, 2)};
+}
+
+TEST_P(Conv2dInferenceTest, TimedChoicesOfReluGiveTheResultAndCanBeMadeAgain) {
+  if (GetParam().is_cpu()) GTEST_SKIP() << "there is nothing to choose on a CPU";
+  const Parts relu{true, false, Activation::relu};
+  for (const Conv2dShape& s : fused_shapes())
+    for (const DType dtype : {DType::float16, DType::bfloat16}) {
+      SCOPED_TRACE(describe(s, dtype, Conv2dPass::forward));
+      ASSERT_TRUE(kernels::conv2d_fuses_relu(s, dtype, DeviceKind::cuda));
+      const Problem p = make_problem(s, dtype);
+      KernelDevice timed(GetParam()), again(GetParam()), misled(GetParam());
+      kernels::AlgorithmChoices& choices = *kernels::algorithm_choices(timed.exec().libraries);
+      choices.set_timing(true);
+      const std::vector<float> first = run(timed, s, dtype, p, relu);
+      EXPECT_LE(relative_error(first, expected(s, p, relu)), tolerance(s, dtype));
+      EXPECT_EQ(bits_of(run(timed, s, dtype, p, relu)), bits_of(first));
+      kernels::algorithm_choices(again.exec().libraries)->add(choices.all());
+      EXPECT_EQ(bits_of(run(again, s, dtype, p, relu)), bits_of(first));
+      EXPECT_EQ(kernels::algorithm_choices(again.exec().libraries)->all(), choices.all());
+      for (const auto& [problem, choice] : choices.all())
+        kernels::algorithm_choices(misled.exec().libraries)->keep(problem, "17:no such algorithm");
+      EXPECT_LE(relative_error(run(misled, s, dtype, p, relu), expected(s, p, relu)), tolerance(s, dtype));
+    }
+}
+
+/// Whether or not bias and relu are fused: relu(NaN) is NaN.
+TEST_P(Conv2dInferenceTest, TimedChoicesOfReluPassNaNsOn) {
+  const Conv2dShape s = fused_shapes()[0];
+  KernelDevice timed(GetParam());
+  if (GetParam().is_cuda()) kernels::algorithm_choices(timed.exec().libraries)->set_timing(true);
+  Problem p = make_problem(s, DType::float16);
+  p.bias[3] = std::numeric_limits<float>::quiet_NaN();
+  const std::vector<float> y = run(timed, s, DType::float16, p, {true, false, Activation::relu});
+  for (std::size_t i = 0; i < y.size(); ++i) ASSERT_EQ(std::isnan(y[i]), i % 128 == 3) << i;
 }
 
 /// Rows of images, one after the other, are cut without regard to images: an image's bits are the same anyway.

@@ -118,6 +118,24 @@ TEST_P(BiasActivationTest, ByHand) {
   EXPECT_NEAR(dx[2], 3 * (2.5 / 3 + 0.5), 1e-6);
 }
 
+/// Of relu also without a mask: y is above 0 where the sum is.
+TEST_P(BiasActivationTest, TheOutputTellsReluSlopesAsItsMaskDoes) {
+  for (const DType dtype : kFloatingTypes) {
+    for (const BiasShape& shape : kShapes) {
+      const Case c({Activation::relu}, shape, dtype);
+      SCOPED_TRACE(c.name());
+      const Results masked = run(device(), c);
+      const DeviceBuffer y(device(), masked.y, dtype), dy(device(), c.dy, dtype);
+      GuardedBuffer dx(device(), c.elements(), dtype), db(device(), shape.channels, DType::float32);
+      GuardedBytes workspace(device(), bias_activation_grad_workspace_bytes(shape, exec().device.kind));
+      BANTAM_KERNEL(exec(), bias_activation_grad, c.f, shape, dtype, {.dy = dy.data(), .y = y.data()},
+                    {.dx = dx.data(), .db = db.as<float>()}, workspace.workspace());
+      EXPECT_EQ(dx.download(), masked.dx);
+      EXPECT_EQ(db.download(), masked.db);
+    }
+  }
+}
+
 /// Slopes are the gradient of dy = 1, of functions whose gradient reads its input; in place, too.
 TEST_P(BiasActivationTest, SlopesAreTheGradientOfOne) {
   for (const ActivationFunction f : kFunctions) {
