@@ -18,7 +18,7 @@ OutputStatistics run(KernelDevice& device, const Conv2dShape& s, DType dtype, co
   const DeviceBuffer x(device, x_values, dtype), w(device, w_values, dtype);
   const std::size_t bytes = conv2d_statistics_workspace_bytes(s, dtype, device.exec().device.kind);
   return output_statistics(device, s.y_elements(), s.out_channels, dtype, bytes, moves, wanted,
-                           [&](void* y, const kernels::StatisticsOutput& statistics, Workspace workspace) {
+                           [&](void* y, const kernels::StatisticsOutput& statistics, kernels::Workspace workspace) {
                              BANTAM_KERNEL(device.exec(), conv2d_forward_statistics, s, dtype, x.data(), w.data(), y,
                                            statistics, workspace);
                            });
