@@ -78,9 +78,8 @@ std::vector<Fusion> find_fusions(const Graph& graph, const FusionTarget& target)
 
 /// Returns the batch norm whose batch statistics the convolution `node` computes as it writes its output
 /// (NodePlan::statistics_for); 0 where there is none. It exists on CUDA, for convolutions without bias and activation
-/// whose only reader is a batch norm, where the kernel can (kernels/conv/conv2d_statistics.h,
-/// kernels/depthwise/depthwise_conv2d.h). The two are no chain: each may run alone, within another fusion, deferred or
-/// recomputed, with the same bits.
+/// whose only reader is a batch norm, where the kernel can (kernels/conv/conv2d_statistics.h). The two are no chain:
+/// each may run alone, within another fusion, deferred or recomputed, with the same bits.
 NodeId norm_after_conv(const Graph& graph, NodeId node, const FusionTarget& target);
 
 /// Whether the max pooling `node` multiplies the gradient of the convolution with bias and relu that it alone reads by

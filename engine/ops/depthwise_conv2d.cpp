@@ -8,7 +8,6 @@
 #include "bantam/engine/autograd/saved_tensor.h"
 #include "bantam/engine/autograd/tape.h"
 #include "bantam/engine/ops/ops.h"
-#include "bantam/engine/ops/statistics_after.h"
 #include "bantam/engine/ops/window.h"
 #include "bantam/kernels/depthwise/depthwise_conv2d.h"
 
@@ -39,16 +38,7 @@ Tensor depthwise_conv2d(const Context& context, const Tensor& x, const Tensor& w
   context.check_device("depthwise_conv2d", {&x, &w});
   const DType dtype = x.dtype();
   Tensor y = context.allocate({shape.batch, shape.out_h(), shape.out_w(), shape.out_channels()}, dtype);
-  StatisticsAfter statistics(context, shape.out_channels());
-  if (statistics.output() != nullptr) {
-    const Scratch scratch =
-        context.scratch(kernels::depthwise_conv2d_statistics_workspace_bytes(shape, dtype, context.device.kind));
-    BANTAM_KERNEL(context.exec, depthwise_conv2d_forward_statistics, shape, dtype, x.data(), w.data(), y.data(),
-                  *statistics.output(), scratch.get());
-  } else {
-    BANTAM_KERNEL(context.exec, depthwise_conv2d_forward, shape, dtype, x.data(), w.data(), y.data());
-  }
-  statistics.attach(y);
+  BANTAM_KERNEL(context.exec, depthwise_conv2d_forward, shape, dtype, x.data(), w.data(), y.data());
   if (!records(context, {&x, &w})) return y;
   context.tape->record(
       context, y, [=, x = SavedTensor(x)](const Context& ctx, Tensor dy, GradientStore& store) mutable {

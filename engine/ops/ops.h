@@ -61,7 +61,7 @@ namespace bantam::ops {
 Tensor conv2d(const Context& context, const Tensor& x, const Tensor& w, Window2d window = {}, std::int64_t groups = 1);
 
 /// x (batch, H, W, C), w (kH, kW, C·multiplier), one type → (batch, H', W', C·multiplier). `window.kernel` is taken
-/// from w. Statistics of the norm after it as conv2d. Throws ShapeError, DTypeError.
+/// from w. Throws ShapeError, DTypeError.
 Tensor depthwise_conv2d(const Context& context, const Tensor& x, const Tensor& w, Window2d window = {});
 
 /// y = x·wᵀ; x (batch, inputs), w (units, inputs), one type → (batch, units). Throws ShapeError, DTypeError.

@@ -5,7 +5,6 @@
 
 #include "bantam/base/dtype.h"
 #include "bantam/kernels/common/dispatch.h"
-#include "bantam/kernels/common/statistics_output.h"
 #include "bantam/kernels/common/window.h"
 
 namespace bantam::kernels {
@@ -27,14 +26,8 @@ struct DepthwiseConv2dShape {
   bool operator==(const DepthwiseConv2dShape&) const = default;
 };
 
-/// Whether CUDA kernels compute the statistics of y's channels as they write y, for any batch: half types, the shapes
-/// that they walk in strips, channels in packs. Others compute them in a pass over y, no faster than the norm's own.
-bool depthwise_conv2d_writes_statistics(const DepthwiseConv2dShape& shape, DType dtype);
-
-/// Scratch bytes of forward with statistics and of the weight gradient (forward and grad_input need none); depend on
-/// shape, dtype and the target only.
-std::size_t depthwise_conv2d_statistics_workspace_bytes(const DepthwiseConv2dShape& shape, DType dtype,
-                                                        DeviceKind target);
+/// Scratch bytes of the weight gradient (forward and grad_input need none); depends on shape, dtype and the target
+/// only.
 std::size_t depthwise_conv2d_grad_weight_workspace_bytes(const DepthwiseConv2dShape& shape, DType dtype,
                                                          DeviceKind target);
 
@@ -42,11 +35,6 @@ std::size_t depthwise_conv2d_grad_weight_workspace_bytes(const DepthwiseConv2dSh
 /// Deterministic.
 using DepthwiseConv2dForward = void(const Exec&, const DepthwiseConv2dShape&, DType dtype, const void* x, const void* w,
                                     void* y);
-/// y with the bits of forward, and the statistics of its channels (none where statistics.mean is null), as numerically
-/// safe as batch_norm_forward_training's: a mean that is large beside the deviation costs no digits. Nothing aliases.
-/// Deterministic.
-using DepthwiseConv2dForwardStatistics = void(const Exec&, const DepthwiseConv2dShape&, DType dtype, const void* x,
-                                              const void* w, void* y, const StatisticsOutput& statistics, Workspace);
 /// dx = transpose of forward in x, applied to dy; overwritten.
 using DepthwiseConv2dGradInput = void(const Exec&, const DepthwiseConv2dShape&, DType dtype, const void* dy,
                                       const void* w, void* dx);
@@ -54,7 +42,6 @@ using DepthwiseConv2dGradInput = void(const Exec&, const DepthwiseConv2dShape&, 
 using DepthwiseConv2dGradWeight = void(const Exec&, const DepthwiseConv2dShape&, DType dtype, const void* x,
                                        const void* dy, float* dw, bool accumulate, Workspace);
 BANTAM_DECLARE_KERNEL(DepthwiseConv2dForward, depthwise_conv2d_forward);
-BANTAM_DECLARE_KERNEL(DepthwiseConv2dForwardStatistics, depthwise_conv2d_forward_statistics);
 BANTAM_DECLARE_KERNEL(DepthwiseConv2dGradInput, depthwise_conv2d_grad_input);
 BANTAM_DECLARE_KERNEL(DepthwiseConv2dGradWeight, depthwise_conv2d_grad_weight);
 

@@ -90,21 +90,6 @@ inline StripParts grad_weight_strips(const DepthwiseConv2dShape& s) {
 
 /// Columns of a wide strip: feature maps are 56, 28, 14 and 7 wide.
 inline constexpr std::int64_t kWideColumns = 7;
-inline constexpr int kWideChannels = 2;  ///< of a thread
-/// Threads that share a task. Sixteen read their weights, 8 bytes each, from shared memory in one cycle.
-inline constexpr int kWideLanes = 16;
-inline constexpr StripGoal kWideGoal{.threads = std::int64_t{1} << 17, .least_rows = 7};
-
-/// Forward's cut of the positions of y on CUDA, a task a thread; the parts are the tasks that a block runs at once.
-inline StripParts forward_strips(const DepthwiseConv2dShape& s) {
-  const bool wide = fits_wide_strips(s);
-  const std::int64_t packs = s.channels / (wide ? kWideChannels : strip_channels(s.channels));
-  StripParts parts{.cut = wide ? cut_strips(s.batch, s.out_h(), s.out_w(), kWideColumns, packs, kWideGoal)
-                               : output_strips(s)};
-  parts.tasks_each = kStripThreads / strip_lanes(packs, wide ? kWideLanes : kStripLanes);
-  parts.parts = (parts.cut.tasks + parts.tasks_each - 1) / parts.tasks_each;
-  return parts;
-}
 
 /// The cut of dy's positions for the weight gradient of a wide kernel: one channel a thread, chunks as tall as may be.
 inline StripParts wide_grad_weight_strips(const DepthwiseConv2dShape& s) {

@@ -10,7 +10,7 @@ inline BatchNormShape norm_before(const DepthwiseConv2dShape& s) {
   return {.rows = s.batch * s.in_h * s.in_w, .channels = s.channels};
 }
 inline BatchNormShape norm_after(const DepthwiseConv2dShape& s) {
-  return {.rows = s.batch * s.out_h() * s.out_w(), .channels = s.out_channels()};
+  return {.rows = s.batch * s.out_h() * s.out_w(), .channels = s.channels};
 }
 
 /// Blocks on a multiprocessor at once: as many as their registers allow.

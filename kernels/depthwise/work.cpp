@@ -27,16 +27,6 @@ void depthwise_conv2d_forward(const Exec& exec, const DepthwiseConv2dShape& s, D
   note(exec, "depthwise_conv2d_forward", taps(s, bytes_of(s.x_elements() + s.w_elements() + s.y_elements(), dtype)));
 }
 
-void depthwise_conv2d_forward_statistics(const Exec& exec, const DepthwiseConv2dShape& s, DType dtype, const void*,
-                                         const void*, void*, const StatisticsOutput& statistics, Workspace) {
-  KernelWork work = taps(s, bytes_of(s.x_elements() + s.w_elements() + s.y_elements(), dtype) +
-                                statistics_bytes(statistics, s.out_channels()));
-  if (statistics.wanted()) ++work.passes;  // one more reads y, or the parts that were made with it
-  if (statistics.wanted() && !depthwise_conv2d_writes_statistics(s, dtype))
-    work.bytes += bytes_of(s.y_elements(), dtype);
-  note(exec, "depthwise_conv2d_forward_statistics", work);
-}
-
 void depthwise_conv2d_inference(const Exec& exec, const DepthwiseConv2dShape& s, DType dtype, const void*, const void*,
                                 const Epilogue& epilogue, void*) {
   const std::int64_t more = epilogue_elements(epilogue, s.y_elements(), s.out_channels());

@@ -4,8 +4,7 @@
 #include "bantam/kernels/common/cpu/convert.h"
 #include "bantam/kernels/common/workspace_layout.h"
 #include "bantam/kernels/depthwise/cpu/depthwise_weights.h"
-#include "bantam/kernels/depthwise/norm_depthwise_parts.h"
-#include "bantam/kernels/norm/statistics_pass.h"
+#include "bantam/kernels/depthwise/depthwise_parts.h"
 
 namespace bantam::kernels::cpu {
 
@@ -26,13 +25,6 @@ void depthwise_conv2d_forward(const Exec& exec, const DepthwiseConv2dShape& s, D
                            static_cast<T*>(y)};
     run_gather(gather, exec.threads);
   });
-}
-
-void depthwise_conv2d_forward_statistics(const Exec& exec, const DepthwiseConv2dShape& s, DType dtype, const void* x,
-                                         const void* w, void* y, const StatisticsOutput& statistics,
-                                         Workspace workspace) {
-  depthwise_conv2d_forward(exec, s, dtype, x, w, y);
-  statistics_pass(batch_norm_forward_training, exec, norm_after(s), dtype, y, statistics, workspace);
 }
 
 void depthwise_conv2d_grad_input(const Exec& exec, const DepthwiseConv2dShape& s, DType dtype, const void* dy,

@@ -2,7 +2,6 @@
 // registers.
 #pragma once
 
-#include "bantam/kernels/depthwise/cuda/depthwise_moments.cuh"
 #include "bantam/kernels/depthwise/cuda/depthwise_strips.cuh"
 
 namespace bantam::kernels::cuda {
@@ -66,32 +65,22 @@ __device__ inline void convolve_strip(Rows& rows, const Values& of, const float 
 template <class T>
 inline constexpr int kRowsAhead = sizeof(T) == 2 ? 2 : 0;
 
-/// Forward at stride 1 or 2, and the input gradient at stride 1, with the kernel turned around; where kMoments, with
-/// the moments of y, part by part (forward_strips).
-template <class T, int N, int kStride, int kColumns, bool kMoments>
+/// Forward at stride 1 or 2, and the input gradient at stride 1, with the kernel turned around.
+template <class T, int N, int kStride, int kColumns>
 __global__ void __launch_bounds__(kStripThreads, 4)
-    depthwise_3x3_kernel(const T* x, const T* weights, T* y, Strips g, StripGrid grid, bool backwards,
-                         PartMoments parts) {
+    depthwise_3x3_kernel(const T* x, const T* weights, T* y, Strips g, StripGrid grid, bool backwards) {
   const Divided block = grid.by_columns.divide(blockIdx.x);
-  const int first_channel = static_cast<int>(block.remainder * blockDim.x) * N;
-  const int c = first_channel + static_cast<int>(threadIdx.x) * N;
+  const int c = static_cast<int>(block.remainder * blockDim.x + threadIdx.x) * N;
   const std::uint32_t index = block.quotient * blockDim.y + threadIdx.y;
-  __shared__ OutputMoments<N, kMoments> moments;
-  if constexpr (kMoments) moments.clear();
-  if (c < g.channels && index < g.tasks) {
-    const StripTask task = g.task(index);
-    float taps[9][N];
-    load_taps<T, N>(weights, g.channels, c, backwards, taps);
-    using Values = PlainValues<T, N>;
-    auto rows = rows_under<Values, kColumns, kStride, kRowsAhead<T>, T, N>(x, g, task, c);
-    StripWriter<T> out(y, g, task, c);
-    convolve_strip<kStride, kColumns>(rows, Values{}, taps, task.end_row - task.first_row,
-                                      [&](const float(&sums)[kColumns][N]) {
-                                        if constexpr (kMoments) moments.template add_row<T>(sums, out.columns_left);
-                                        out.write(sums);
-                                      });
-  }
-  if constexpr (kMoments) write_part_moments(moments.get(), first_channel, static_cast<int>(block.quotient), parts);
+  if (c >= g.channels || index >= g.tasks) return;
+  const StripTask task = g.task(index);
+  float taps[9][N];
+  load_taps<T, N>(weights, g.channels, c, backwards, taps);
+  using Values = PlainValues<T, N>;
+  auto rows = rows_under<Values, kColumns, kStride, kRowsAhead<T>, T, N>(x, g, task, c);
+  StripWriter<T> out(y, g, task, c);
+  convolve_strip<kStride, kColumns>(rows, Values{}, taps, task.end_row - task.first_row,
+                                    [&](const float(&sums)[kColumns][N]) { out.write(sums); });
 }
 
 /// Input gradient at stride 2. In coordinates u = x's row + pad_top, v = x's column + pad_left, the four positions (2m,

@@ -6,8 +6,7 @@
 #include "bantam/kernels/depthwise/cuda/depthwise_gather.cuh"
 #include "bantam/kernels/depthwise/cuda/depthwise_wide.h"
 #include "bantam/kernels/depthwise/depthwise_conv2d.h"
-#include "bantam/kernels/depthwise/norm_depthwise_parts.h"
-#include "bantam/kernels/norm/statistics_pass.h"
+#include "bantam/kernels/depthwise/depthwise_parts.h"
 
 namespace bantam::kernels::cuda {
 namespace {
@@ -96,16 +95,11 @@ __global__ void __launch_bounds__(kTileThreads)
   });
 }
 
-template <class T, int N, bool kMoments>
-auto strips_kernel(std::int64_t stride) {
-  return stride == 1 ? depthwise_3x3_kernel<T, N, 1, 4, kMoments> : depthwise_3x3_kernel<T, N, 2, 2, kMoments>;
-}
-
-/// Forward over strips; also the input gradient at stride 1, `backwards`, over the shape of `turned`. Half types at
-/// aligned addresses: with the moments of y where `moments` has parts (forward_strips).
+/// Forward over strips; also the input gradient at stride 1, `backwards`, over the shape of `turned`.
 void strips_forward(const Exec& exec, const DepthwiseConv2dShape& s, DType dtype, const void* x, const void* w, void* y,
-                    bool backwards, const PartMoments& moments = {}) {
-  const StripCut cut = output_strips(s);
+                    bool backwards) {
+  const StripCut cut =
+      cut_strips(s.batch, s.out_h(), s.out_w(), s.stride_h == 1 ? 4 : 2, s.channels / strip_channels(s.channels));
   if (cut.tasks == 0 || s.channels == 0) return;
   const Strips g = strips_of(s, cut);
   dispatch_floating(dtype, [&](auto tag) {
@@ -115,11 +109,9 @@ void strips_forward(const Exec& exec, const DepthwiseConv2dShape& s, DType dtype
         [&](auto n) {
           constexpr int N = decltype(n)::value;
           const StripGrid grid = strip_grid(s.channels / N, cut.tasks);
-          auto kernel = strips_kernel<T, N, false>(s.stride_h);
-          if constexpr (N == 4 && sizeof(T) == 2)
-            if (moments.parts > 0) kernel = strips_kernel<T, N, true>(s.stride_h);
-          kernel<<<grid.blocks, grid.block, 0, stream_of(exec)>>>(data, weights, static_cast<T*>(y), g, grid, backwards,
-                                                                  moments);
+          const auto kernel = s.stride_h == 1 ? depthwise_3x3_kernel<T, N, 1, 4> : depthwise_3x3_kernel<T, N, 2, 2>;
+          kernel<<<grid.blocks, grid.block, 0, stream_of(exec)>>>(data, weights, static_cast<T*>(y), g, grid,
+                                                                  backwards);
           check_launch("depthwise_3x3_kernel");
         },
         s.channels, x, w, y);
@@ -196,24 +188,6 @@ void depthwise_conv2d_forward(const Exec& exec, const DepthwiseConv2dShape& s, D
     with_pack<T, 4>([&](auto n) { launch_gather<T, decltype(n)::value, false>(exec, g, s.batch, data, weights, out); },
                     s.multiplier == 1 ? s.channels : 1, x, w, y);
   });
-}
-
-void depthwise_conv2d_forward_statistics(const Exec& exec, const DepthwiseConv2dShape& s, DType dtype, const void* x,
-                                         const void* w, void* y, const StatisticsOutput& statistics,
-                                         Workspace workspace) {
-  if (s.y_elements() <= 0) return;
-  require_workspace(workspace, depthwise_conv2d_statistics_workspace_bytes(s, dtype, DeviceKind::cuda),
-                    "depthwise_conv2d_forward_statistics");
-  const bool aligned =
-      fits_strips(s) ? packs_aligned<__half, 4>(x, w, y) : packs_aligned<__half, kWideChannels>(x, w, y);
-  if (!statistics.wanted() || !depthwise_conv2d_writes_statistics(s, dtype) || !aligned) {
-    depthwise_conv2d_forward(exec, s, dtype, x, w, y);
-    return statistics_pass(batch_norm_forward_training, exec, norm_after(s), dtype, y, statistics, workspace);
-  }
-  const PartMoments parts = PartMoments::at(workspace.data, forward_strips(s).parts, s.channels);
-  const auto forward = fits_strips(s) ? strips_forward : wide_forward;
-  forward(exec, s, dtype, x, w, y, false, parts);
-  merge_part_moments(exec, parts, statistics);
 }
 
 void depthwise_conv2d_grad_input(const Exec& exec, const DepthwiseConv2dShape& s, DType dtype, const void* dy,

@@ -7,6 +7,7 @@
 namespace bantam::kernels::cuda {
 namespace {
 
+constexpr StripGoal kWideGoal{.threads = std::int64_t{1} << 17, .least_rows = 7};
 constexpr int kSpreadColumns = 5;  ///< columns of dy in a strip
 
 /// Calls call(kernel size, stride) with constants.
@@ -28,21 +29,18 @@ bool fits_wide_kernels(const DepthwiseConv2dShape& s, DType dtype, const void* d
 }
 
 void wide_forward(const Exec& exec, const DepthwiseConv2dShape& s, DType dtype, const void* x, const void* w, void* y,
-                  bool backwards, const PartMoments& moments) {
+                  bool backwards) {
   const std::int64_t packs = s.channels / kWideChannels;
-  const StripCut cut = forward_strips(s).cut;
+  const StripCut cut = cut_strips(s.batch, s.out_h(), s.out_w(), kWideColumns, packs, kWideGoal);
   if (cut.tasks == 0 || packs == 0) return;
   const Strips g = strips_of(s, cut);
   const StripGrid grid = strip_grid(packs, cut.tasks, 0, kWideLanes);
   dispatch_floating(dtype, [&](auto tag) {
     using T = typename decltype(tag)::type;
     with_wide_kernel(s, [&](auto kernel, auto stride) {
-      constexpr int kKernel = decltype(kernel)::value, kStride = decltype(stride)::value;
-      auto run = depthwise_wide_kernel<T, kKernel, kStride, false>;
-      if constexpr (sizeof(T) == 2)
-        if (moments.parts > 0) run = depthwise_wide_kernel<T, kKernel, kStride, true>;
-      run<<<grid.blocks, grid.block, 0, stream_of(exec)>>>(static_cast<const T*>(x), static_cast<const T*>(w),
-                                                           static_cast<T*>(y), g, grid, backwards, moments);
+      depthwise_wide_kernel<T, decltype(kernel)::value, decltype(stride)::value>
+          <<<grid.blocks, grid.block, 0, stream_of(exec)>>>(static_cast<const T*>(x), static_cast<const T*>(w),
+                                                            static_cast<T*>(y), g, grid, backwards);
       check_launch("depthwise_wide_kernel");
     });
   });

@@ -2,10 +2,13 @@
 // under way in registers.
 #pragma once
 
-#include "bantam/kernels/depthwise/cuda/depthwise_moments.cuh"
 #include "bantam/kernels/depthwise/cuda/depthwise_strips.cuh"
 
 namespace bantam::kernels::cuda {
+
+inline constexpr int kWideChannels = 2;  ///< of a thread
+/// Threads that share a task. Sixteen read their weights, 8 bytes each, from shared memory in one cycle.
+inline constexpr int kWideLanes = 16;
 
 /// The weights (kKernel·kKernel, channels) of a block's channels.
 template <int kKernel>
@@ -55,49 +58,40 @@ __device__ inline void shift_rows(float (&rows)[kRows][kColumns][N]) {
 }
 
 /// Forward, and the input gradient at stride 1, with the kernel turned around. Step k reads rows kStride·k + phase of x
-/// for the rows k - d of y under way, tap row kStride·d + phase; row k - (kUnderWay - 1) is then done. Where kMoments,
-/// with the moments of y, part by part (forward_strips).
-template <class T, int kKernel, int kStride, bool kMoments>
+/// for the rows k - d of y under way, tap row kStride·d + phase; row k - (kUnderWay - 1) is then done.
+template <class T, int kKernel, int kStride>
 __global__ void __launch_bounds__(kStripThreads, kKernel == 5 && kStride == 1 ? 4 : 3)
-    depthwise_wide_kernel(const T* x, const T* weights, T* y, Strips g, StripGrid grid, bool backwards,
-                          PartMoments parts) {
+    depthwise_wide_kernel(const T* x, const T* weights, T* y, Strips g, StripGrid grid, bool backwards) {
   constexpr int N = kWideChannels, kColumns = kWideColumns, kUnderWay = (kKernel + kStride - 1) / kStride;
   __shared__ WideTaps<kKernel> taps;
   const Divided block = grid.by_columns.divide(blockIdx.x);
-  const int first_channel = static_cast<int>(block.remainder * blockDim.x) * N;
-  const int c = first_channel + static_cast<int>(threadIdx.x) * N;
+  const int c = static_cast<int>(block.remainder * blockDim.x + threadIdx.x) * N;
   taps.load(weights, g.channels, c, backwards);
   const std::uint32_t index = block.quotient * blockDim.y + threadIdx.y;
-  __shared__ OutputMoments<N, kMoments> moments;
-  if constexpr (kMoments) moments.clear();
-  if (c < g.channels && index < g.tasks) {
-    const StripTask task = g.task(index);
-    const int steps = task.end_row - task.first_row;
-    using Values = PlainValues<T, N>;
-    auto rows = rows_under<Values, kColumns, kStride, 0, T, N, kKernel>(x, g, task, c);
-    StripWriter<T> out(y, g, task, c);
-    float sum[kUnderWay][kColumns][N] = {}, data[(kColumns - 1) * kStride + kKernel][N];
-    rows.fetch();
-    for (int k = 0; k < steps + kUnderWay - 1; ++k) {
-      shift_rows<1>(sum);
+  if (c >= g.channels || index >= g.tasks) return;
+  const StripTask task = g.task(index);
+  const int steps = task.end_row - task.first_row;
+  using Values = PlainValues<T, N>;
+  auto rows = rows_under<Values, kColumns, kStride, 0, T, N, kKernel>(x, g, task, c);
+  StripWriter<T> out(y, g, task, c);
+  float sum[kUnderWay][kColumns][N] = {}, data[(kColumns - 1) * kStride + kKernel][N];
+  rows.fetch();
+  for (int k = 0; k < steps + kUnderWay - 1; ++k) {
+    shift_rows<1>(sum);
 #pragma unroll
-      for (int phase = 0; phase < kStride; ++phase) {
-        if (!rows.exists()) {
-          rows.skip();
-          continue;
-        }
-        rows.load(Values{}, data);
-#pragma unroll
-        for (int d = kUnderWay - 1; d >= 0; --d)
-          if (kStride * d + phase < kKernel && k >= d && k - d < steps)
-            add_wide_row<kKernel, kStride>(data, taps, kStride * d + phase, sum[d]);
+    for (int phase = 0; phase < kStride; ++phase) {
+      if (!rows.exists()) {
+        rows.skip();
+        continue;
       }
-      if (k < kUnderWay - 1) continue;
-      if constexpr (kMoments) moments.template add_row<T>(sum[kUnderWay - 1], out.columns_left);
-      out.write(sum[kUnderWay - 1]);
+      rows.load(Values{}, data);
+#pragma unroll
+      for (int d = kUnderWay - 1; d >= 0; --d)
+        if (kStride * d + phase < kKernel && k >= d && k - d < steps)
+          add_wide_row<kKernel, kStride>(data, taps, kStride * d + phase, sum[d]);
     }
+    if (k >= kUnderWay - 1) out.write(sum[kUnderWay - 1]);
   }
-  if constexpr (kMoments) write_part_moments(moments.get(), first_channel, static_cast<int>(block.quotient), parts);
 }
 
 /// Input gradient at stride 2. In coordinates u = x's row + pad_top, v = x's column + pad_left, dy's position (m, n)

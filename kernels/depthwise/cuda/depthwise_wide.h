@@ -1,7 +1,6 @@
 // Launches of the 5x5 and 7x7 depthwise kernels on CUDA.
 #pragma once
 
-#include "bantam/kernels/common/cuda/reduce/part_moments.h"
 #include "bantam/kernels/depthwise/depthwise_conv2d.h"
 
 namespace bantam::kernels::cuda {
@@ -9,10 +8,9 @@ namespace bantam::kernels::cuda {
 /// Whether the kernels compute `s` with arrays at these addresses: pairs of channels are read at once.
 bool fits_wide_kernels(const DepthwiseConv2dShape& s, DType dtype, const void* data, const void* w, const void* out);
 
-/// Forward, or with `backwards` the input gradient at stride 1, over the shape of the turned convolution. Half types:
-/// with the moments of y where `moments` has parts (forward_strips).
+/// Forward, or with `backwards` the input gradient at stride 1, over the shape of the turned convolution.
 void wide_forward(const Exec&, const DepthwiseConv2dShape&, DType, const void* x, const void* w, void* y,
-                  bool backwards, const PartMoments& moments = {});
+                  bool backwards);
 /// Input gradient at stride 2.
 void wide_spread(const Exec&, const DepthwiseConv2dShape&, DType, const void* dy, const void* w, void* dx);
 /// Weight gradient of any shape that fits_wide_strips, at any address; `partials` as the contract's workspace.

@@ -104,14 +104,15 @@ struct FinishBackward {
 
 template <class T>
 void launch_forward(const Exec& exec, const DepthwiseConv2dShape& s, const NormOperand& x, const void* w, void* y,
-                    const PartMoments& moments) {
+                    float* partials, float* counts) {
   const StripParts parts = norm_forward_strips(s);
   const StripGrid grid = strip_grid(s.channels / 4, parts.cut.tasks, parts.tasks_each);
   const auto kernel =
       s.stride_h == 1 ? norm_depthwise_forward_kernel<T, 4, 1, 4> : norm_depthwise_forward_kernel<T, 4, 2, 2>;
   kernel<<<grid.blocks, grid.block, 0, stream_of(exec)>>>(
       static_cast<const T*>(x.x), affine_of(x), Clamp::of(x.affine.activation), static_cast<const T*>(w),
-      static_cast<T*>(y), strips_of(s, parts.cut), grid, static_cast<std::uint32_t>(parts.tasks_each), moments);
+      static_cast<T*>(y), strips_of(s, parts.cut), grid, static_cast<std::uint32_t>(parts.tasks_each), partials,
+      counts);
   check_launch("norm_depthwise_forward_kernel");
 }
 
@@ -148,9 +149,12 @@ void norm_depthwise_forward(const Exec& exec, const DepthwiseConv2dShape& s, DTy
   check_shape(s, x, {Activation::relu});
   if (s.y_elements() <= 0) return;
   require_workspace(workspace, norm_depthwise_workspace_bytes(s, dtype, DeviceKind::cuda), "norm_depthwise_forward");
-  const PartMoments parts = PartMoments::at(workspace.data, norm_forward_strips(s).parts, s.channels);
-  dispatch_floating(dtype, [&](auto tag) { launch_forward<typename decltype(tag)::type>(exec, s, x, w, y, parts); });
-  merge_part_moments(exec, parts, statistics);
+  const std::int64_t parts = norm_forward_strips(s).parts;
+  float* partials = static_cast<float*>(workspace.data);  // (parts, 3, channels), then the parts' counts
+  float* counts = partials + parts * kMomentFloats * s.channels;
+  dispatch_floating(
+      dtype, [&](auto tag) { launch_forward<typename decltype(tag)::type>(exec, s, x, w, y, partials, counts); });
+  merge_part_moments(exec, {partials, counts, parts, s.channels}, statistics);
 }
 
 void norm_depthwise_backward(const Exec& exec, const DepthwiseConv2dShape& s, DType dtype,

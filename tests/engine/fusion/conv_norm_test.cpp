@@ -60,9 +60,9 @@ std::vector<std::string> convolutions(const Graph& graph, const FusionTarget& ta
 TEST(ConvNormPattern, IsAConvolutionThatOnlyANormReads) {
   const FusionTarget target{.compute = DType::float16, .device = DeviceKind::cuda};
   EXPECT_EQ(convolutions(small_network(), target),
-            (std::vector<std::string>{"stem stem_norm", "pointwise pointwise_norm", "depthwise depthwise_norm",
-                                      "wide wide_norm", "strided strided_norm"}))
-      << "kernels compute statistics of image convolutions, of 1x1 and of depthwise ones";
+            (std::vector<std::string>{"stem stem_norm", "pointwise pointwise_norm", "wide wide_norm",
+                                      "strided strided_norm"}))
+      << "kernels compute statistics of image convolutions and of 1x1 ones";
   EXPECT_TRUE(convolutions(small_network(), {.compute = DType::float16, .device = DeviceKind::cpu}).empty());
   EXPECT_TRUE(convolutions(small_network(), {.compute = DType::float32, .device = DeviceKind::cuda}).empty());
   Graph others({8, 8, 3});
@@ -75,8 +75,6 @@ TEST(ConvNormPattern, IsAConvolutionThatOnlyANormReads) {
   const NodeId shared = others.add("shared", plain_conv(8), {others.input()});
   const NodeId norm = others.add(batch_norm({}));
   others.add("sum", add({}), {norm, shared});
-  others.add("biased depthwise", depthwise_conv2d({.padding = same}), {norm});
-  others.add(batch_norm({}));
   EXPECT_TRUE(convolutions(others, target).empty());
 }
 
@@ -117,43 +115,6 @@ TEST_P(ConvNormTest, TheOpComputesTheNormsStatistics) {
     const auto moved = to_host_floats(given.next_running_mean, context.stream);
     EXPECT_EQ(to_host_floats(ops::conv2d(asking, x, w, window), context.stream), to_host_floats(y, context.stream));
     EXPECT_EQ(to_host_floats(given.next_running_mean, context.stream), moved) << "recompute moves nothing";
-  }
-}
-
-/// As above, of a depthwise convolution, whose output has the bits of the op alone.
-TEST_P(ConvNormTest, ADepthwiseConvolutionComputesTheNormsStatistics) {
-  Context context = Context::make(runtime(), device(), {PrecisionKind::mixed_float16});
-  const Tensor x = testing::random_tensor(context, {3, 21, 18, 16}, 1, -2, 3);
-  for (const std::int64_t kernel : {3, 5}) {
-    const Tensor w = testing::random_tensor(context, {kernel, kernel, 16}, 2);
-    const auto norm = [&] {
-      const std::vector<float> ones(16, 1.0f);
-      return Norm{.next_running_mean = context.upload({16}, ones.data()),
-                  .next_running_variance = context.upload({16}, ones.data()),
-                  .epsilon = 0.01f,
-                  .running = {.rate = 0.3f},
-                  .activation = {Activation::relu}};
-    };
-    const Norm apart = norm(), given = norm();
-    const Window2d window{.padding = Padding::symmetric(kernel / 2)};
-    const auto floats = [&](const Tensor& tensor) { return to_host_floats(tensor, context.stream); };
-    const Tensor plain = ops::depthwise_conv2d(context, x, w, window),
-                 expected = ops::batch_norm(context, plain, apart);
-    const testing::FixedNorm after(given);
-    const NodePlan plan{.norm_after = &after};
-    Context asking = testing::under(context, plan);
-    const Tensor y = ops::depthwise_conv2d(asking, x, w, window);
-    ASSERT_NE(statistics_of(y), nullptr);
-    EXPECT_EQ(floats(y), floats(plain));
-    const auto compare = [&](const Tensor& got, const Tensor& want, double tolerance) {
-      const auto a = floats(got), b = floats(want);
-      for (std::size_t i = 0; i < a.size(); ++i) ASSERT_NEAR(a[i], b[i], tolerance * (1 + std::abs(b[i])));
-    };
-    compare(ops::batch_norm(context, y, given), expected, 1e-3);  // one rounding of float16
-    compare(given.next_running_mean, apart.next_running_mean, 1e-5);
-    compare(given.next_running_variance, apart.next_running_variance, 1e-5);
-    asking.pass = Pass::evaluate;
-    EXPECT_EQ(statistics_of(ops::depthwise_conv2d(asking, x, w, window)), nullptr) << "evaluation asks for none";
   }
 }
 

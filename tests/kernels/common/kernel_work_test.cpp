@@ -185,18 +185,6 @@ void add_depthwise(std::vector<WorkCase>& cases) {
   cases.push_back({"depthwise_conv2d_forward",
                    [](const Exec& e) { work::depthwise_conv2d_forward(e, depthwise(), kHalf, kSome, kSome, kSome); },
                    2 * (256 + 72 + 256), kTaps, KernelKind::stencil});
-  cases.push_back({"depthwise_conv2d_forward_statistics",  // two vectors are written
-                   [=](const Exec& e) {
-                     work::depthwise_conv2d_forward_statistics(e, depthwise(), kHalf, kSome, kSome, kSome, statistics,
-                                                               {});
-                   },
-                   2 * (256 + 72 + 256) + 2 * 32, kTaps, KernelKind::stencil, 2});
-  cases.push_back({"depthwise_conv2d_forward_statistics",  // a pass of its own reads y
-                   [=](const Exec& e) {
-                     work::depthwise_conv2d_forward_statistics(e, depthwise(), kFloat, kSome, kSome, kSome, statistics,
-                                                               {});
-                   },
-                   4 * (256 + 72 + 256 + 256) + 2 * 32, kTaps, KernelKind::stencil, 2});
   cases.push_back({"depthwise_conv2d_inference",
                    [](const Exec& e) {
                      work::depthwise_conv2d_inference(e, depthwise(), kHalf, kSome, kSome, {.bias = kSome}, kSome);

@@ -1,11 +1,9 @@
-// Depthwise convolution: hand values, every device against the reference in double, accumulation, guards, determinism;
-// statistics against what the output holds.
+// Depthwise convolution: hand values, every device against the reference in double, accumulation, guards, determinism.
 #include "bantam/kernels/depthwise/depthwise_conv2d.h"
 
 #include "bantam/kernels/common/fast_divide.h"
 #include "bantam/kernels/depthwise/depthwise_conv2d_reference.h"
 #include "tests/kernels/guarded_buffer.h"
-#include "tests/kernels/output_statistics.h"
 
 namespace bantam::kernels::depthwise_conv2d_test {
 namespace {
@@ -192,87 +190,6 @@ TEST_P(DepthwiseConv2dTest, UnalignedAddressesWork) {
     BANTAM_KERNEL(exec(), depthwise_conv2d_forward, s, dtype, x.as<char>() + size_of(dtype), w.data(), y.data());
     EXPECT_EQ(y.download(), Results(device(), s, dtype, in).y.download());
   }
-}
-
-/// Forward with statistics; `at` elements into the memory of x.
-OutputStatistics with_statistics(KernelDevice& device, const S& s, DType dtype, std::vector<float> x_values,
-                                 const std::vector<float>& w_values, bool wanted = true, std::size_t at = 0) {
-  x_values.insert(x_values.begin(), at, 7.0f);
-  const DeviceBuffer x(device, x_values, dtype), w(device, w_values, dtype);
-  const std::size_t bytes = depthwise_conv2d_statistics_workspace_bytes(s, dtype, device.exec().device.kind);
-  return output_statistics(device, s.y_elements(), s.out_channels(), dtype, bytes, wanted, wanted,
-                           [&](void* y, const StatisticsOutput& statistics, Workspace workspace) {
-                             BANTAM_KERNEL(device.exec(), depthwise_conv2d_forward_statistics, s, dtype,
-                                           x.as<char>() + at * size_of(dtype), w.data(), y, statistics, workspace);
-                           });
-}
-
-/// Shapes of all kinds, and those with several chunks, strips and parts, whose last are cut.
-TEST_P(DepthwiseConv2dTest, StatisticsAreThoseOfTheOutput) {
-  std::vector<S> all = shapes();
-  for (const std::int64_t stride : {1, 2}) {
-    all.push_back(square(5, 61, 36, 3, stride, {1, 1, 1, 1}));
-    all.push_back(square(3, 47, 132, 3, stride, {0, 1, 0, 1}));
-    all.push_back(square(5, 45, 38, 5, stride, {2, 2, 2, 2}));
-    all.push_back(square(2, 14, 480, 5, stride, {1, 2, 1, 2}));
-  }
-  for (const DType dtype : kFloatingTypes)
-    for (const S& s : all) {
-      SCOPED_TRACE(::testing::Message() << to_string(dtype) << " " << name(s));
-      const Inputs in(s, dtype);
-      const OutputStatistics r = with_statistics(device(), s, dtype, in.x, in.w);
-      EXPECT_EQ(r.y, Results(device(), s, dtype, in).y.download()) << "forward's bits";
-      r.expect_of_y();
-      EXPECT_EQ(with_statistics(device(), s, dtype, in.x, in.w), r) << "the same bits again";
-    }
-  const S s = square(2, 9, 20, 3, 1, {1, 1, 1, 1});
-  const Inputs in(s, DType::float16);
-  const OutputStatistics none = with_statistics(device(), s, DType::float16, in.x, in.w, false);
-  EXPECT_EQ(none.y, Results(device(), s, DType::float16, in).y.download());
-  EXPECT_EQ(none.running_mean, std::vector<float>(20, 1.0f)) << "not wanted";
-}
-
-TEST_P(DepthwiseConv2dTest, LargeMeansCostStatisticsNoDigits) {
-  for (const S& s : {square(3, 30, 36, 3, 1, {0, 0, 0, 0}), square(3, 30, 36, 3, 2, {0, 0, 0, 0}),
-                     square(3, 30, 36, 5, 1, {0, 0, 0, 0}), square(3, 30, 36, 5, 2, {0, 0, 0, 0}),
-                     square(3, 30, 36, 7, 1, {0, 0, 0, 0})})
-    for (const DType dtype : kFloatingTypes) {
-      SCOPED_TRACE(::testing::Message() << to_string(dtype) << " " << name(s));
-      const auto w = random_values(s.w_elements(), 2, dtype, 0.25f, 0.75f);
-      with_statistics(device(), s, dtype, random_values(s.x_elements(), 1, dtype, 99.0f, 101.0f), w).expect_of_y();
-      const OutputStatistics constant =
-          with_statistics(device(), s, dtype, random_values(s.x_elements(), 1, dtype, 7.0f, 7.0f), w);
-      constant.expect_of_y();
-      for (const float inv_std : constant.inv_std) ASSERT_FLOAT_EQ(inv_std, 1 / std::sqrt(OutputStatistics::kEpsilon));
-    }
-}
-
-TEST_P(DepthwiseConv2dTest, StatisticsAtUnalignedAddresses) {
-  for (const std::int64_t kernel : {3, 5}) {
-    const S s = square(2, 12, 8, kernel, 1, {1, 1, 1, 1});
-    const Inputs in(s, DType::float16);
-    const OutputStatistics r = with_statistics(device(), s, DType::float16, in.x, in.w, true, 1);
-    EXPECT_EQ(r.y, Results(device(), s, DType::float16, in).y.download());
-    r.expect_of_y();
-  }
-}
-
-/// Half types, the shapes of strips, whole packs of channels.
-TEST(DepthwiseConv2dStatisticsRule, IsByShape) {
-  const auto writes = [](const S& s, DType dtype = DType::float16) {
-    return depthwise_conv2d_writes_statistics(s, dtype);
-  };
-  const std::array<std::int64_t, 4> same{1, 1, 1, 1};
-  EXPECT_TRUE(writes(square(1, 9, 8, 3, 1, same)));
-  EXPECT_TRUE(writes(square(1, 9, 8, 3, 2, same), DType::bfloat16));
-  EXPECT_TRUE(writes(square(1, 9, 6, 5, 2, same)));
-  EXPECT_TRUE(writes(square(1, 9, 6, 7, 1, same)));
-  EXPECT_FALSE(writes(square(1, 9, 8, 3, 1, same), DType::float32));
-  EXPECT_FALSE(writes(square(1, 9, 6, 3, 1, same)));
-  EXPECT_FALSE(writes(square(1, 9, 7, 5, 1, same)));
-  EXPECT_FALSE(writes(square(1, 9, 8, 3, 1, same, 2)));
-  EXPECT_FALSE(writes(square(1, 9, 8, 3, 3, same)));
-  EXPECT_FALSE(writes(square(1, 9, 8, 7, 2, same)));
 }
 
 TEST_P(DepthwiseConv2dTest, EmptyBatch) {
