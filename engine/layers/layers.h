@@ -150,6 +150,12 @@ struct GroupNormOptions {
   bool scale = true, shift = true;
   ActivationOptions activation = {};
 };
+/// ConvNeXt V2's: y = scale·(x·N) + shift + x, with N each channel's L2 norm over a sample's positions, divided by the
+/// mean of all channels' norms. Parameters scale and shift (C), float32 in every precision, without weight decay, zeros
+/// at the start. Source: Woo et al., 2023.
+struct GlobalResponseNormOptions {
+  float epsilon = 1e-6f;  ///< added to the mean of the norms
+};
 /// Source: Hu, Shen and Sun, 2018. Parameters reduce/weight (units, C), reduce/bias, expand/weight (C, units),
 /// expand/bias.
 struct SqueezeExciteOptions {
@@ -207,6 +213,7 @@ LayerPtr slice(SliceOptions options);
 LayerPtr channel_shuffle(ChannelShuffleOptions options = {});
 LayerPtr layer_norm(LayerNormOptions options = {});
 LayerPtr group_norm(GroupNormOptions options = {});
+LayerPtr global_response_norm(GlobalResponseNormOptions options = {});
 LayerPtr squeeze_excite(SqueezeExciteOptions options = {});
 LayerPtr prelu(PReluOptions options = {});
 LayerPtr layer_scale(LayerScaleOptions options = {});

@@ -132,6 +132,11 @@ Tensor group_norm(const Context& context, const Tensor& x, const Tensor& scale, 
                   const GroupNormSettings& settings);
 /// The same over the last axis alone, each position by itself: x (…, C). Source: Ba, Kiros and Hinton, 2016.
 Tensor layer_norm(const Context& context, const Tensor& x, const Tensor& scale, const Tensor& shift, float epsilon);
+/// y = scale·(x·N) + shift + x, N = G/(mean of G over channels + epsilon), with G the L2 norm of each sample and
+/// channel over all positions. x (batch, …, C) of rank 3 or more; scale, shift float32 (C). Where G is 0, so is its
+/// gradient. Throws ShapeError, DTypeError. Source: Woo et al., 2023.
+Tensor global_response_norm(const Context& context, const Tensor& x, const Tensor& scale, const Tensor& shift,
+                            float epsilon);
 
 /// The tensors that a batch norm over C channels reads and writes: float32 (C), each.
 struct BatchNormTensors {

@@ -1,4 +1,4 @@
-// Normalisations: batch, layer, group and instance norm.
+// Normalisations: batch, layer, group, instance and global response norm.
 #include <cmath>
 
 #include "bantam/engine/layers/norm_options.h"
@@ -72,6 +72,12 @@ std::string last_mean(GraphWriter& writer, const std::string& x) {
   return writer.add("ReduceMean", {x}, {{"axes", std::vector<std::int64_t>{-1}}});
 }
 
+/// A reduction over `axes`, which stay as extents of 1.
+std::string reduced(GraphWriter& writer, const char* op, const std::string& x, const std::vector<std::int64_t>& axes) {
+  if (writer.options().opset < 18) return writer.add(op, {x}, {{"axes", axes}});
+  return writer.add(op, {x, writer.integers("axes", axes)});
+}
+
 /// (x - mean)/√(variance + epsilon) over the last axis, in float32: what opset 16 has no operator for.
 std::string write_moments(GraphWriter& writer, std::string x, float epsilon) {
   const bool half = writer.options().float16;
@@ -129,13 +135,33 @@ LayerValue write_group_norm(GraphWriter& writer, const LayerInputs& layer) {
   return x.as(order, write_activation(writer, y, options.activation));
 }
 
+/// Each channel's norm over the positions, divided by the mean of the norms, in float32 whatever the graph computes in.
+LayerValue write_global_response_norm(GraphWriter& writer, const LayerInputs& layer) {
+  const auto& options = layer.options<GlobalResponseNormOptions>();
+  const LayerValue& x = layer.value();
+  const Order order = x.order();
+  const bool first = order == Order::channels_first, half = writer.options().float16;
+  const auto rank = static_cast<std::int64_t>(x.shape.rank());
+  std::vector<std::int64_t> positions;
+  for (std::int64_t axis = 1; axis < rank; ++axis) positions.push_back(first ? axis + 1 : axis);
+  const std::string norm =
+      reduced(writer, "ReduceL2", half ? writer.cast(x.in(order), Type::float32) : x.in(order), positions);
+  const std::string mean = writer.add("Add", {reduced(writer, "ReduceMean", norm, {first ? 1 : rank}),
+                                              writer.float32("epsilon", {}, std::span(&options.epsilon, 1))});
+  std::string response = writer.add("Div", {norm, mean});
+  if (half) response = writer.cast(response, Type::float16);
+  const std::string y = scaled(writer, writer.add("Mul", {x.in(order), response}), x, order, true, true);
+  return x.as(order, writer.add("Add", {y, x.in(order)}));
+}
+
 }  // namespace
 
 LayerWriters norm_writers() {
   return {{"batch_norm", write_batch_norm},
           {"layer_norm", write_layer_norm},
           {"group_norm", write_group_norm},
-          {"instance_norm", write_group_norm}};
+          {"instance_norm", write_group_norm},
+          {"global_response_norm", write_global_response_norm}};
 }
 
 }  // namespace bantam::onnx

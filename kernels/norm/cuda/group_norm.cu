@@ -9,34 +9,6 @@
 namespace bantam::kernels::cuda {
 namespace {
 
-/// A launch over (columns of channels, parts, samples).
-template <int N>
-ColumnGrid sample_grid(const SampleRows& rows) {
-  const std::int64_t packs = rows.channels / N;
-  const dim3 block = tile_block(std::min<std::int64_t>(packs, kColumnChannels / N));
-  const auto samples = static_cast<unsigned>(std::min(rows.samples, kMaxGridY));
-  return {dim3(blocks_for(packs, block.x), rows.parts, samples), block};
-}
-
-/// Runs `map` over the rows of every sample.
-template <int N, class Map>
-void map_samples(const Exec& exec, const SampleRows& rows, Map map) {
-  const std::int64_t packs = rows.channels / N;
-  const dim3 block = tile_block(packs);
-  const unsigned columns = blocks_for(packs, block.x);
-  const std::int64_t tiles = blocks_for(rows.positions, std::int64_t{kRowsAtOnce} * block.y);
-  for (std::int64_t left = rows.samples; left > 0; left -= kMaxGridY) {
-    const std::int64_t samples = std::min(left, kMaxGridY);
-    const std::int64_t most = std::clamp<std::int64_t>(kMapBlocks / (columns * samples), 1, kMaxGridY);
-    std::int64_t rounds = blocks_for(tiles, most);
-    if (tiles * columns * samples >= Map::kRounds * kLeastMapBlocks) rounds = std::max(rounds, Map::kRounds);
-    const dim3 grid(columns, blocks_for(tiles, rounds), static_cast<unsigned>(samples));
-    map.last_sample = left - 1;
-    map_rows_kernel<N, false><<<grid, block, 0, stream_of(exec)>>>(rows.positions, rows.channels, rounds, map);
-    check_launch("map_rows_kernel");
-  }
-}
-
 SampleAffine sample_affine(const GroupNormShape& shape, const NormOperand& norm) {
   return {SampleRows(shape), norm.affine.scale, norm.affine.shift, norm.mean, norm.inv_std};
 }

@@ -4,46 +4,9 @@
 
 #include "bantam/kernels/common/cuda/reduce/moments.cuh"
 #include "bantam/kernels/norm/cuda/batch_norm_gradient.cuh"
-#include "bantam/kernels/norm/group_norm_parts.h"
+#include "bantam/kernels/norm/cuda/sample_rows.cuh"
 
 namespace bantam::kernels::cuda {
-
-/// A group norm's shape, and the parts that a sample's positions are cut into.
-struct SampleRows {
-  std::int64_t samples, positions, channels;
-  unsigned groups, width, parts;  ///< width: channels of a group
-
-  explicit SampleRows(const GroupNormShape& s)
-      : samples(s.samples),
-        positions(s.positions),
-        channels(s.channels),
-        groups(static_cast<unsigned>(s.groups)),
-        width(static_cast<unsigned>(s.group_channels())),
-        parts(static_cast<unsigned>(position_parts(s, DeviceKind::cuda))) {}
-
-  __device__ std::int64_t offset(std::int64_t sample) const { return sample * positions * channels; }
-  /// Place of a channel's group in (samples, groups).
-  __device__ std::int64_t group(std::int64_t sample, std::int64_t c) const {
-    return sample * groups + static_cast<unsigned>(c) / width;
-  }
-  /// A part's sums or moments of a sample, in (samples, parts, 2, channels).
-  __device__ std::int64_t partials(std::int64_t sample, unsigned part) const {
-    return (sample * parts + part) * 2 * channels;
-  }
-  /// Calls visit(n, place in (samples, groups)) for N channels from c on.
-  template <int N, class Visit>
-  __device__ void for_groups_of(std::int64_t sample, std::int64_t c, Visit&& visit) const {
-    unsigned g = static_cast<unsigned>(c) / width, place = static_cast<unsigned>(c) - g * width;
-#pragma unroll
-    for (int n = 0; n < N; ++n) {
-      visit(n, sample * groups + g);
-      if (++place == width) {
-        place = 0;
-        ++g;
-      }
-    }
-  }
-};
 
 /// The values that z of a sample's channels is computed with.
 struct SampleAffine {
@@ -133,14 +96,6 @@ __global__ void __launch_bounds__(kMapThreads)
   to.mean[group] = static_cast<float>(origin + mean);
   to.inv_std[group] = static_cast<float>(rsqrt(variance + to.epsilon));
 }
-
-/// A map over the rows of samples (map_rows_kernel): blockIdx.z counts them down from `last_sample`, so that a map
-/// begins with what the sums before it read last, which the L2 cache still holds.
-struct OfSample {
-  std::int64_t last_sample = 0;
-
-  __device__ std::int64_t sample() const { return last_sample - blockIdx.z; }
-};
 
 /// y = f(z).
 template <class T, class Function>

@@ -27,8 +27,8 @@ class Composites {
 
   std::vector<Node> replaced() {
     for (Node& node : nodes_)
-      for (const auto& match : {&Composites::product, &Composites::layer_norm, &Composites::chosen_channels,
-                                &Composites::clip, &Composites::softplus})
+      for (const auto& match : {&Composites::product, &Composites::layer_norm, &Composites::global_response_norm,
+                                &Composites::chosen_channels, &Composites::clip, &Composites::softplus})
         if (auto found = (this->*match)(node)) {
           found->name = node.name;
           found->module = node.module;
@@ -179,18 +179,28 @@ class Composites {
     return gated(factors[1], factors[0], product.constant);
   }
 
+  /// The axes that a reduction `op` is over, which it keeps, and what it reads.
+  struct Reduction {
+    std::string of;
+    std::vector<std::int64_t> axes;
+  };
+  std::optional<Reduction> reduction(const std::string& value, std::string_view op) const {
+    const Node* node = maker(value, op);
+    if (node == nullptr || integer(*node, "keepdims", 1) == 0) return std::nullopt;
+    Reduction found{.of = node->inputs[0], .axes = {}};
+    if (const auto axes = node->attributes.find("axes"); axes != node->attributes.end())
+      if (const auto* values = std::get_if<std::vector<std::int64_t>>(&axes->second)) found.axes = *values;
+    if (node->inputs.size() > 1)
+      if (const Tensor* tensor = constants_.find(node->inputs[1]); tensor != nullptr && tensor->type == Type::int64)
+        found.axes = tensor->as_integers();
+    return found;
+  }
+
   /// The only axis that a ReduceMean is over, which keeps it, and what it reads.
   std::optional<std::pair<std::string, std::int64_t>> mean_of(const std::string& value) const {
-    const Node* mean = maker(value, "ReduceMean");
-    if (mean == nullptr) return std::nullopt;
-    std::vector<std::int64_t> axes;
-    if (const auto found = mean->attributes.find("axes"); found != mean->attributes.end())
-      if (const auto* values = std::get_if<std::vector<std::int64_t>>(&found->second)) axes = *values;
-    if (mean->inputs.size() > 1)
-      if (const Tensor* tensor = constants_.find(mean->inputs[1]); tensor != nullptr && tensor->type == Type::int64)
-        axes = tensor->as_integers();
-    if (axes.size() != 1 || integer(*mean, "keepdims", 1) == 0) return std::nullopt;
-    return std::pair(mean->inputs[0], axes[0]);
+    const auto mean = reduction(value, "ReduceMean");
+    if (!mean || mean->axes.size() != 1) return std::nullopt;
+    return std::pair(mean->of, mean->axes[0]);
   }
 
   bool is_square(const std::string& value, const std::string& of) const {
@@ -216,6 +226,64 @@ class Composites {
         return Node{.op = "LayerNormalization",
                     .inputs = {mean->first},
                     .attributes = {{"axis", mean->second}, {"epsilon", static_cast<float>(*epsilon)}}};
+    }
+    return std::nullopt;
+  }
+
+  /// The attributes of norm / (mean of the norms + epsilon), where the norm is x's over some axes.
+  std::optional<std::map<std::string, Attribute>> response_to(const std::string& x, const std::string& value) const {
+    const Node* div = maker(value, "Div");
+    const Node* sum = div != nullptr && div->inputs.size() == 2 ? maker(div->inputs[1], "Add") : nullptr;
+    const auto norm = sum != nullptr && sum->inputs.size() == 2 ? reduction(div->inputs[0], "ReduceL2") : std::nullopt;
+    if (!norm || norm->of != x) return std::nullopt;
+    for (const std::size_t i : {0u, 1u}) {
+      const auto epsilon = scalar(sum->inputs[i]);
+      const auto mean = mean_of(sum->inputs[1 - i]);
+      if (epsilon && mean && mean->first == div->inputs[0])
+        return std::map<std::string, Attribute>{
+            {"axes", norm->axes}, {"axis", mean->second}, {"epsilon", static_cast<float>(*epsilon)}};
+    }
+    return std::nullopt;
+  }
+
+  /// Adds the factors of a product to `factors`: values of other ops than Mul, and `x` whatever op computes it.
+  void add_factors(const std::string& value, const std::string& x, int depth, std::vector<std::string>& factors) const {
+    const Node* mul = value == x || depth == 0 ? nullptr : maker(value, "Mul");
+    if (mul == nullptr || mul->inputs.size() != 2) return factors.push_back(value);
+    for (const std::string& input : mul->inputs) add_factors(input, x, depth - 1, factors);
+  }
+
+  /// scale · x · response, in any order, as the response's attributes and the scale; factors of 1 are passed over.
+  std::optional<Node> scaled_response(const std::string& x, const std::string& value) const {
+    std::vector<std::string> factors;
+    add_factors(value, x, 3, factors);
+    std::erase_if(factors, [&](const std::string& factor) { return factors.size() > 3 && scalar(factor) == 1.0; });
+    if (factors.size() != 3 || std::ranges::count(factors, x) != 1) return std::nullopt;
+    std::erase(factors, x);
+    for (const std::size_t i : {0u, 1u})
+      if (auto attributes = response_to(x, factors[i]); attributes && constants_.find(factors[1 - i]) != nullptr)
+        return Node{.inputs = {factors[1 - i]}, .attributes = std::move(*attributes)};
+    return std::nullopt;
+  }
+
+  /// x + shift + scale · x · norm / (mean of the norms + epsilon): two sums, in any order.
+  std::optional<Node> global_response_norm(const Node& node) const {
+    if (node.op != "Add" || node.inputs.size() != 2) return std::nullopt;
+    for (const std::size_t i : {0u, 1u}) {
+      const Node* inner = maker(node.inputs[i], "Add");
+      if (inner == nullptr || inner->inputs.size() != 2) continue;
+      std::vector<std::string> terms{node.inputs[1 - i], inner->inputs[0], inner->inputs[1]};
+      const auto shift =
+          std::ranges::find_if(terms, [&](const auto& term) { return constants_.find(term) != nullptr; });
+      if (shift == terms.end()) continue;
+      const std::string constant = *shift;
+      terms.erase(shift);
+      for (const std::size_t k : {0u, 1u})
+        if (auto found = scaled_response(terms[k], terms[1 - k])) {
+          found->op = "GlobalResponseNormalization";
+          found->inputs = {terms[k], found->inputs[0], constant};
+          return found;
+        }
     }
     return std::nullopt;
   }

@@ -1,5 +1,6 @@
 // Normalisations. What exporters compose of them, such as group norm, is read as their views.
 #include <algorithm>
+#include <set>
 
 #include <fmt/format.h>
 
@@ -147,10 +148,35 @@ void convert_group_norm(Importer& importer, const Node& node) {
   importer.define_image(node, importer.add(node, std::move(layer)));
 }
 
-constexpr std::pair<std::string_view, Converter> kNormConverters[] = {{"BatchNormalization", convert_batch_norm},
-                                                                      {"LayerNormalization", convert_layer_norm},
-                                                                      {"InstanceNormalization", convert_instance_norm},
-                                                                      {"GroupNormalization", convert_group_norm}};
+/// A composite (composites.h): norms over all axes but the batch's and the channels'.
+void convert_global_response_norm(Importer& importer, const Node& node) {
+  View view = importer.value(node, 0);
+  const std::size_t rank = view.axes.size() + 1, axis = checked_axis(node, integer(node, "axis", 1), rank);
+  const Shape& shape = importer.layers().shape(view.layer);
+  std::set<std::size_t> axes{0, axis};
+  for (const std::int64_t given : integers(node, "axes")) axes.insert(checked_axis(node, given, rank));
+  if (axis == 0 || axes.size() != rank || integers(node, "axes").size() != rank - 2)
+    fail(node, "a global response norm whose norms are not over all positions of each channel");
+  if (shape.rank() < 2 || !is_innermost(view, axis - 1, shape[-1]))
+    fail(node, "normalises an axis that is not that of the channels");
+  ImportedLayer layer{.kind = "global_response_norm", .inputs = {view.layer}, .name = scale_name(node, 1)};
+  layer.set("epsilon", number_text(number(node, "epsilon", 1e-6f)));
+  constexpr const char* kNames[] = {"scale", "shift"};
+  for (const std::size_t i : {0u, 1u}) {
+    const auto values = importer.channel_values(node, view, importer.needed_constant(node, i + 1, "a value a channel"));
+    if (!values) fail(node, fmt::format("input {} has not one value a channel", i + 1));
+    layer.tensors.emplace(kNames[i], host_tensor({std::ssize(*values)}, *values));
+  }
+  view.layer = importer.add(node, std::move(layer));
+  importer.define(node, std::move(view));
+}
+
+constexpr std::pair<std::string_view, Converter> kNormConverters[] = {
+    {"BatchNormalization", convert_batch_norm},
+    {"LayerNormalization", convert_layer_norm},
+    {"InstanceNormalization", convert_instance_norm},
+    {"GroupNormalization", convert_group_norm},
+    {"GlobalResponseNormalization", convert_global_response_norm}};
 
 }  // namespace
 

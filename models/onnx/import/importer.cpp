@@ -29,7 +29,7 @@ std::vector<std::pair<std::string_view, Converter>> all_converters() {
 
 /// Ops that have no converter, each with the kind of network it stands for: the error names it, as a reason.
 constexpr std::pair<std::string_view, std::string_view> kHints[] = {
-    {"ReduceL2", "a norm over an image, as in the global response normalization of ConvNeXt V2"},
+    {"ReduceL2", "a norm over an image that is no part of a global response normalization"},
     {"LSTM", "a recurrent network"},
     {"GRU", "a recurrent network"},
     {"RNN", "a recurrent network"},

@@ -12,6 +12,7 @@ namespace bantam::built_in_layers_test {
 namespace {
 
 using testing::EngineTest;
+using testing::random_tensor;
 
 struct Row {
   std::string name;
@@ -38,6 +39,7 @@ std::vector<Row> rows() {
       {"group_norm", group_norm({.groups = 2, .activation = gelu}), image, image},
       {"group_norm of features", group_norm({.groups = 3, .activation = gelu}), {12}, {12}},
       {"instance_norm", group_norm({.groups = 0}), image, image},
+      {"global_response_norm", global_response_norm(), image, image},
       {"transposed_conv2d",
        transposed_conv2d({.filters = 6,
                           .kernel = {3, 2},
@@ -169,6 +171,10 @@ std::vector<Misfit> misfits() {
        group_norm({.groups = 3}),
        {2, 2, 4},
        "group_norm: 3 groups do not divide the 4 channels of (2, 2, 4)"},
+      {"no positions",
+       global_response_norm(),
+       {9},
+       "global_response_norm: expected an input with positions and channels, got (9)"},
       {"no channels", layer_norm(), {}, "layer_norm: expected an input with channels, got a scalar"},
       {"upsample", upsample({.scale = {0, 1}}), {2, 2, 4}, "upsample: scale must be at least 1, got 0"},
       {"mirrored",
@@ -283,6 +289,8 @@ std::vector<Reading> readings() {
       {"layer_norm: {epsilon: 1e-5, shift: false}", kImage, 4},
       {"group_norm: {groups: 2, activation: silu}", kImage, 8},
       {"instance_norm: {scale: false, shift: false, epsilon: 1e-3}", kImage},
+      {"global_response_norm: {epsilon: 1e-5}", kImage, 8},
+      {"global_response_norm", {7, 5}, 10, {7, 5}},
       {"max_pool", {4, 4, 4}},
       {"max_pool: {size: 3}", {3, 3, 4}},
       {"max_pool: {size: 3, stride: 2, padding: 1}", {5, 5, 4}},
@@ -356,6 +364,23 @@ TEST_P(BuiltInLayers, GradientsAgreeWithTheFunction) {
         base, row.input.prepend(3), row.low, 1,
         [&](const Context& context, const Tensor& x) { return model.forward(context, x); }, 5e-3);
   }
+}
+
+// The layer's scale begins with 0, where the norms have no part in the gradient of x.
+TEST_P(BuiltInLayers, GlobalResponseNormHasItsFunctionsGradientAtAnyScale) {
+  const Context base = context();
+  const Shape image{3, 5, 4, 6}, channels{6};
+  const Tensor x = random_tensor(base, image, 1), scale = random_tensor(base, channels, 2, -1, 2),
+               shift = random_tensor(base, channels, 3);
+  const auto norm = [](const Context& c, const Tensor& of, const Tensor& factor, const Tensor& term) {
+    return ops::global_response_norm(c, of, factor, term, 1e-2f);
+  };
+  const auto expect = [&](const Shape& shape, const auto& function) {
+    testing::expect_directional(base, shape, -1, 1, function, 2e-3);
+  };
+  expect(image, [&](const Context& c, const Tensor& t) { return norm(c, t, scale, shift); });
+  expect(channels, [&](const Context& c, const Tensor& t) { return norm(c, x, t, shift); });
+  expect(channels, [&](const Context& c, const Tensor& t) { return norm(c, x, scale, t); });
 }
 
 // NumPy: np.arange(2 * 5 * 3).reshape(2, 5, 3)[:, 1:-1], [:, ::2], [:, :, -2:9:2] and [:, 3:].

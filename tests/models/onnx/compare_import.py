@@ -57,6 +57,24 @@ class LayerNorm2d(nn.Module):
         return self.norm(x.permute(0, 2, 3, 1)).permute(0, 3, 1, 2)
 
 
+class ResponseNorm(nn.Module):
+    """ConvNeXt V2's: by the authors on (batch, height, width, channels), or by timm on (batch, channels, height, width)."""
+
+    def __init__(self, channels, first):
+        super().__init__()
+        self.first = first
+        self.weight, self.bias = nn.Parameter(torch.randn(channels)), nn.Parameter(torch.randn(channels))
+
+    def forward(self, x):
+        if self.first:
+            norm = x.norm(p=2, dim=(2, 3), keepdim=True)
+            response = x * (norm / (norm.mean(dim=1, keepdim=True) + 1e-6))
+            return x + torch.addcmul(self.bias.view(1, -1, 1, 1), self.weight.view(1, -1, 1, 1), response)
+        x = x.permute(0, 2, 3, 1)
+        norm = torch.norm(x, p=2, dim=(1, 2), keepdim=True)
+        return (self.weight * (x * (norm / (norm.mean(dim=-1, keepdim=True) + 1e-6))) + self.bias + x).permute(0, 3, 1, 2)
+
+
 def conv(ins, outs, kernel=3, **options):
     return nn.Conv2d(ins, outs, kernel, **{"padding": kernel // 2, **options})
 
@@ -109,6 +127,7 @@ SMALL = {
     "layer_norm": (head(nn.Sequential(conv(3, 8), LayerNorm2d(8), nn.GELU(), LayerNorm2d(8))), (9, 8), {}),
     "layer_norm_13": (head(nn.Sequential(conv(3, 8), LayerNorm2d(8), nn.GELU())), (9, 8), {"opset_version": 13}),
     "group_norm": (head(nn.Sequential(conv(3, 8), nn.GroupNorm(4, 8), nn.ReLU(), nn.GroupNorm(8, 8), nn.ReLU(), nn.GroupNorm(1, 8), nn.ReLU())), (9, 8), {}),
+    "global_response_norm": (head(nn.Sequential(conv(3, 8), nn.GELU(), ResponseNorm(8, True), conv(8, 8), ResponseNorm(8, False))), (9, 8), {}),
     "instance_norm": (head(nn.Sequential(conv(3, 8), nn.InstanceNorm2d(8), nn.ReLU(), nn.InstanceNorm2d(8, affine=True), nn.ReLU())), (9, 8), {}),
     "channels_last_linear": (Lambda(lambda self, x: self.head(self.fc(self.conv(x).permute(0, 2, 3, 1)).permute(0, 3, 1, 2)),
                                     conv=conv(3, 6), fc=nn.Linear(6, 8), head=head(nn.Identity())), (9, 8), {}),
@@ -176,7 +195,7 @@ TORCHVISION = """alexnet convnext_tiny convnext_small convnext_base convnext_lar
     squeezenet1_0 squeezenet1_1 vgg11 vgg11_bn vgg13 vgg13_bn vgg16 vgg16_bn vgg19 vgg19_bn wide_resnet50_2
     wide_resnet101_2 segmentation.fcn_resnet50 segmentation.deeplabv3_resnet50 segmentation.deeplabv3_mobilenet_v3_large
     segmentation.lraspp_mobilenet_v3_large""".split()
-TIMM = ["timm/" + name for name in """convnext_atto convnext_tiny cspresnet50 darknet53 densenet121 dla34 dpn68
+TIMM = ["timm/" + name for name in """convnext_atto convnext_tiny convnextv2_atto cspresnet50 darknet53 densenet121 dla34 dpn68
     efficientnet_b0 efficientnetv2_rw_t ese_vovnet19b_dw fbnetv3_b ghostnet_100 hardcorenas_a lcnet_100 mixnet_s
     mnasnet_100 mobilenetv3_large_100 mobilenetv4_conv_small nfnet_l0 regnety_002 repvgg_a0 res2net50_26w_4s resnet50 resnet50d
     resnext50_32x4d rexnet_100 seresnet50 tf_efficientnet_lite0 tinynet_a""".split()]

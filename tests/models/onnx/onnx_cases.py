@@ -31,7 +31,7 @@ ONE_LAYER = ACTIVATIONS + (
     "batch_norm: {scale: false, shift: false}",
     "layer_norm", "layer_norm: {scale: false}", "layer_norm: {shift: false, epsilon: 1e-2}", "layer_norm: {scale: false, shift: false}",
     "group_norm: {groups: 2, activation: silu}", "group_norm: {groups: 1, scale: false}", "group_norm: {groups: 4, shift: false, epsilon: 0.1}",
-    "instance_norm", "instance_norm: {scale: false, shift: false}",
+    "instance_norm", "instance_norm: {scale: false, shift: false}", "global_response_norm", "global_response_norm: {epsilon: 1.0}",
     "max_pool", "max_pool: {size: 3, stride: 2, padding: same}", "max_pool: {size: [3, 2], stride: 2, padding: 1, ceil_mode: true}",
     "max_pool: {size: 2, dilation: 3, stride: 1, padding: {top: 3, bottom: 0, left: 2, right: 3}}",
     "max_pool: {size: 3, dilation: 2, stride: 3, padding: 2, ceil_mode: true}",
@@ -59,7 +59,7 @@ ONE_LAYER = ACTIVATIONS + (
 FLAT = ("dense: {units: 5}", "dense: {units: 5, bias: false, activation: gelu}", "batch_norm", "layer_norm", "layer_norm: {scale: false}",
         "group_norm: {groups: 12}", "instance_norm", "prelu", "layer_scale: {initial: 0.1}", "softmax", "relu", "dropout: {rate: 0.5}",
         "reshape: {shape: [6, 6, 7]}", "reshape: {shape: [252]}", "flatten")
-ROWS = ("batch_norm: {activation: relu}", "layer_norm", "group_norm: {groups: 2}", "instance_norm: {scale: false}", "prelu", "layer_scale: {initial: 0.1}",
+ROWS = ("batch_norm: {activation: relu}", "layer_norm", "group_norm: {groups: 2}", "instance_norm: {scale: false}", "global_response_norm", "prelu", "layer_scale: {initial: 0.1}",
         "softmax", "gelu", "spatial_dropout: {rate: 0.5}", "flatten")
 
 GRAPHS = {

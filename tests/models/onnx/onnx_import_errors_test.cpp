@@ -43,6 +43,11 @@ TEST_P(ImportOnnxRefuses, ByName) { EXPECT_EQ(error_of(GetParam().model), GetPar
 Chain conv() { return Chain().add("Conv", {}, {weight("c.weight", {4, 3, 1, 1})}, "/c/Conv"); }
 Tensor scalar(float value) { return Tensor::of("", {}, std::vector<float>{value}); }
 
+Chain response_norm_over(const Integers& positions, std::int64_t channels) {
+  Chain chain = conv();
+  return testing::add_global_response_norm(chain, positions, channels, channels == 1 ? 4 : 6);
+}
+
 std::vector<Refused> windows() {
   return {
       {"one_axis", Chain({-1, 3, 8}).add("Conv", {}, {weight("w", {4, 3, 3})}, "c").model(),
@@ -202,9 +207,14 @@ std::vector<Refused> shapes() {
        "node 'e' (Expand): repeats values (4, 8, 6) to (4, 8, 12); expected factors of an image's channels, or of its "
        "pixels"},
       {"reduced", conv().add("ReduceL2", {{"axes", Integers{2, 3}}}, {}, "n").model(),
-       "node 'n' (ReduceL2): there is no layer for this op (a norm over an image, as in the global response "
-       "normalization "
-       "of ConvNeXt V2); docs/ONNX.md lists those that are imported"},
+       "node 'n' (ReduceL2): there is no layer for this op (a norm over an image that is no part of a global "
+       "response normalization); docs/ONNX.md lists those that are imported"},
+      {"response_of_columns", response_norm_over({2}, 1).model(),
+       "node '/grn/Add' (GlobalResponseNormalization): a global response norm whose norms are not over all positions "
+       "of "
+       "each channel"},
+      {"response_of_rows_as_channels", response_norm_over({1, 3}, 2).model(),
+       "node '/grn/Add' (GlobalResponseNormalization): normalises an axis that is not that of the channels"},
       {"pow", conv().add("Pow", {}, {scalar(3)}, "p").model(),
        "node 'p' (Pow): expected the exponent 2 (a product with itself)"},
       {"max", conv().add("Max", {}, {scalar(1)}, "m").model(),

@@ -526,6 +526,32 @@ TEST(ImportOnnx, PartsOfASplitAreSlices) {
   EXPECT_EQ(layers_of(sequence.add("Relu").model()), "  - channel_slice: {begin: 4, name: s}\n  - relu\n");
 }
 
+TEST(ImportOnnx, GlobalResponseNormsAreOneLayer) {
+  const std::string norm = kConv + "  - global_response_norm: {epsilon: 1e-06, name: grn}\n";
+  Chain first = conv();
+  const ImportedNetwork network = import_model(testing::add_global_response_norm(first, {2, 3}, 1, 4).model());
+  EXPECT_EQ(network.yaml, "input: [8, 6, 3]\nlayers:\n" + norm);
+  for (const auto& [ours, theirs] : {std::pair("grn/scale", "grn.weight"), std::pair("grn/shift", "grn.bias")})
+    EXPECT_EQ(tensor_of(network, ours), weight(theirs, {4}).as_floats());
+  Chain last = conv().add("Transpose", {{"perm", Integers{0, 2, 3, 1}}});
+  testing::add_global_response_norm(last, {1, 2}, -1, 4);
+  EXPECT_EQ(layers_of(last.add("Transpose", {{"perm", Integers{0, 3, 1, 2}}}).model()), norm);
+}
+
+// The activation before it is a product, too, and a sum before it is no part of its own.
+TEST(ImportOnnx, GlobalResponseNormsReadWhatIsBefore) {
+  Chain chain = conv();
+  const std::string x = chain.last();
+  chain.node({.op = "Sigmoid", .inputs = {x}, .outputs = {"gate"}});
+  chain.node({.name = "/silu/Mul", .op = "Mul", .inputs = {x, "gate"}, .outputs = {"silu"}});
+  chain.node({.name = "/sum/Add", .op = "Add", .inputs = {"silu", x}, .outputs = {"sum"}});
+  const std::string layers = layers_of(testing::add_global_response_norm(chain, {2, 3}, 1, 4).model());
+  EXPECT_EQ(layers, kConv +
+                        "  - silu: {name: silu.Mul}\n  - add: {name: sum, inputs: [silu.Mul, c]}\n"
+                        "  - global_response_norm: {epsilon: "
+                        "1e-06, name: grn}\n");
+}
+
 TEST(ImportOnnx, GeluByTanhIsItsOwnFunction) {
   const ImportedNetwork network = import_model(Chain({-1, 3}).add("Gelu", {{"approximate", "tanh"s}}).model());
   Runtime runtime;

@@ -193,6 +193,8 @@ std::vector<std::string> layers() {
         "{group_norm: {groups: 1, scale: false}}",
         "instance_norm",
         "{instance_norm: {scale: false, shift: false}}",
+        "global_response_norm",
+        "{global_response_norm: {epsilon: 0.1}}, {reshape: {shape: [63, 4]}}, global_response_norm",
         "max_pool",
         "{max_pool: {size: [3, 2], stride: 2, padding: 1, ceil_mode: true}}",
         "{max_pool: {size: 3, stride: 2, padding: same}}",

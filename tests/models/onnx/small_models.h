@@ -76,6 +76,21 @@ class Chain {
   std::string last_ = "x";
 };
 
+/// Adds x + (shift + scale · x · norm / (mean of the norms + 1e-6)), as PyTorch's exporters write the global response
+/// norms of ConvNeXt V2: the norms over `positions` of a value whose axis `channels` has `count` of them.
+inline Chain& add_global_response_norm(Chain& chain, const Integers& positions, std::int64_t channels,
+                                       std::int64_t count) {
+  const std::string x = chain.last();
+  const Integers vector = channels == 1 ? Integers{1, count, 1, 1} : Integers{1, 1, 1, count};
+  const std::string norm = chain.add("ReduceL2", {{"axes", positions}}, {}, "/grn/ReduceL2").last();
+  chain.add("ReduceMean", {{"axes", Integers{channels}}});
+  const std::string mean = chain.add("Add", {}, {Tensor::of("", {}, std::vector<float>{1e-6f})}).last();
+  chain.node({.op = "Div", .inputs = {norm, mean}, .outputs = {"response"}});
+  chain.node({.op = "Mul", .inputs = {x, "response"}, .outputs = {"product"}});
+  chain.add("Mul", {}, {weight("grn.weight", vector)}).add("Add", {}, {weight("grn.bias", vector)});
+  return chain.node({.name = "/grn/Add", .op = "Add", .inputs = {x, chain.last()}, .outputs = {"normalised"}});
+}
+
 /// Convolution, norm, pool, a sum, flatten and a matrix product: a bit of everything, for files to be damaged.
 inline Model small_network() {
   Chain chain;
