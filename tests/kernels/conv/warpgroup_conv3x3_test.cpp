@@ -56,8 +56,8 @@ TEST_P(WarpgroupConv3x3Test, MatchesTheReferenceForwardAndAsGradient) {
         const auto x = random_values(inputs, 1, dtype), w = random_values(s.w_elements(), 2, dtype);
         const std::vector<double> x64(x.begin(), x.end()), w64(w.begin(), w.end());
         std::vector<double> y(static_cast<std::size_t>(forward ? s.y_elements() : s.x_elements()));
-        (forward ? kernels::reference::conv2d_forward<double> : kernels::reference::conv2d_grad_input<double>)(
-            s, x64.data(), w64.data(), y.data());
+        (forward ? kernels::reference::conv2d_forward<double>
+                 : kernels::reference::conv2d_grad_input<double>)(s, x64.data(), w64.data(), y.data());
         const std::vector<float> got = run(device(), s, dtype, pass, x, w);
         const double products = static_cast<double>(9 * (forward ? s.in_channels : s.out_channels));
         EXPECT_LE(relative_error(got, y),
