@@ -96,12 +96,7 @@ bool Cudnn::convolve(const Conv2dShape& shape, DType dtype, Conv2dPass pass, std
   const std::lock_guard lock(guard_);  // the handle holds the stream, so calls must not mix
   check(api_.set_stream(handle_, stream), "cudnnSetStream");
   const Call call{in, out, workspace, stream};
-  return run(entry_for(shape, dtype, pass, call), pass, call);
-}
-
-/// The plan, or the fixed algorithm; false where neither can run.
-bool Cudnn::run(Entry& entry, Conv2dPass pass, const Call& call) const {
-  const auto& [in, out, workspace, stream, bias] = call;
+  Entry& entry = entry_for(shape, dtype, pass, call);
   if (entry.plan && are_aligned({in[0], in[1], out})) {
     check(entry.graph->run(*entry.plan, in, out, workspace.data), "cudnnBackendExecute");
     return true;
@@ -117,7 +112,7 @@ bool Cudnn::run(Entry& entry, Conv2dPass pass, const Call& call) const {
 }
 
 bool Cudnn::convolve_bias_relu(const Conv2dShape& shape, DType dtype, std::array<const void*, 3> in, void* out,
-                               Workspace workspace, cudaStream_t stream, const std::function<void()>& pass) {
+                               Workspace workspace, cudaStream_t stream, const std::function<void()>& apart) {
   if (!is_half(dtype)) return false;
   const std::lock_guard lock(guard_);
   check(api_.set_stream(handle_, stream), "cudnnSetStream");
@@ -130,8 +125,7 @@ bool Cudnn::convolve_bias_relu(const Conv2dShape& shape, DType dtype, std::array
         problem_of(shape, dtype, "forward_bias_relu", workspace.bytes),
         [&] { return CudnnConvolutionGraph::with_bias_relu(backend_, handle_, shape, dtype); }, call,
         [&] {
-          if (!run(entry_for(shape, dtype, Conv2dPass::forward, call), Conv2dPass::forward, call)) return false;
-          pass();
+          apart();
           return true;
         },
         *entry);

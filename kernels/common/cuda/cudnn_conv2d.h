@@ -59,11 +59,11 @@ class Cudnn {
   bool convolve(const Conv2dShape& shape, DType dtype, Conv2dPass pass, std::array<const void*, 2> in, void* out,
                 Workspace workspace, cudaStream_t stream);
 
-  /// Starts y = relu(convolution + b) as one kernel; `in` (x, w, b). `pass` applies bias and relu to a y that
-  /// `convolve` wrote: where a problem is timed, that way, too, and the faster one is kept. False, having changed
-  /// nothing but y, where it is that way, or cuDNN has no other.
+  /// Starts y = relu(convolution + b) as one kernel; `in` (x, w, b). `apart` computes the same in another way, which
+  /// may call `convolve`: where a problem is timed, that is, too, and the faster of both is kept. False, having changed
+  /// nothing but y, where that is `apart`, or cuDNN has no such kernel.
   bool convolve_bias_relu(const Conv2dShape& shape, DType dtype, std::array<const void*, 3> in, void* out,
-                          Workspace workspace, cudaStream_t stream, const std::function<void()>& pass);
+                          Workspace workspace, cudaStream_t stream, const std::function<void()>& apart);
 
  private:
   struct Entry;
@@ -82,7 +82,6 @@ class Cudnn {
   static Key key_of(const Conv2dShape& shape, DType dtype, std::int64_t pass);
   Entry& entry_for(const Conv2dShape& shape, DType dtype, Conv2dPass pass, const Call& call);
   std::unique_ptr<Entry> make_entry(const Conv2dShape& shape, DType dtype, Conv2dPass pass, const Call& call) const;
-  bool run(Entry& entry, Conv2dPass pass, const Call& call) const;
   void choose_plan(const std::string& problem, const MakeGraph& make_graph, const Call& call,
                    const std::function<bool()>& otherwise, Entry& entry) const;
   std::string problem_of(const Conv2dShape& shape, DType dtype, const char* what, std::size_t workspace_bytes) const;
@@ -96,7 +95,7 @@ class Cudnn {
   CudnnBackendApi backend_{api_.library};
   AlgorithmChoices& choices_;
   cudnnHandle_t handle_ = nullptr;
-  std::mutex guard_;
+  std::recursive_mutex guard_;  // what is timed beside a plan may call `convolve`
   std::map<Key, std::unique_ptr<Entry>> entries_;
 };
 

@@ -34,7 +34,10 @@ bool fused_product(const Exec& exec, const Conv2dShape& shape, DType dtype, cons
   return gemm_with_epilogue(exec, problem, {x, w, y, false, epilogue.bias, epilogue.residual}, workspace);
 }
 
-void epilogue_pass(const Exec& exec, const Conv2dShape& shape, DType dtype, const Epilogue& epilogue, void* y) {
+/// The convolution, then its epilogue in a pass of its own.
+void run_apart(const Exec& exec, const Conv2dShape& shape, DType dtype, const void* x, const void* w,
+               const Epilogue& epilogue, void* y, Workspace workspace) {
+  conv2d_forward(exec, shape, dtype, x, w, y, workspace);
   epilogue_forward(exec, shape.batch * shape.out_h() * shape.out_w(), shape.out_channels, dtype, epilogue, y);
 }
 
@@ -44,11 +47,11 @@ bool fused_relu(const Exec& exec, const Conv2dShape& shape, DType dtype, const v
   if (epilogue.bias == nullptr || epilogue.residual != nullptr || epilogue.f.kind != Activation::relu) return false;
   if (!conv2d_fuses_relu(shape, dtype, DeviceKind::cuda) || shape.x_elements() == 0) return false;
   Cudnn* const cudnn = Libraries::of(exec).cudnn();
-  // cuDNN's part of the workspace as conv2d_forward cuts it: the convolution alone is then the same problem.
+  // cuDNN's part of the workspace, as large as for the convolution alone.
   const std::size_t bytes = conv2d_workspace_rule(shape, dtype, Conv2dPass::forward).patches_bytes;
   return cudnn != nullptr &&
          cudnn->convolve_bias_relu(shape, dtype, {x, w, epilogue.bias}, y, {workspace.data, bytes}, stream_of(exec),
-                                   [&] { epilogue_pass(exec, shape, dtype, epilogue, y); });
+                                   [&] { run_apart(exec, shape, dtype, x, w, epilogue, y, workspace); });
 }
 
 }  // namespace
@@ -66,8 +69,7 @@ void conv2d_inference(const Exec& exec, const Conv2dShape& shape, DType dtype, c
       image_conv2d_epilogue(exec, shape, dtype, x, w, epilogue, y))
     return;
   if (fused_relu(exec, shape, dtype, x, w, epilogue, y, workspace)) return;
-  conv2d_forward(exec, shape, dtype, x, w, y, workspace);
-  epilogue_pass(exec, shape, dtype, epilogue, y);
+  run_apart(exec, shape, dtype, x, w, epilogue, y, workspace);
 }
 
 }  // namespace bantam::kernels::cuda
