@@ -1,7 +1,7 @@
 // An expanding 1x1 convolution between two batch norms with the residual sum after it, by linear algebra: the
-// convolution's output c3 = a·wᵀ is linear in a, a half or a quarter as wide, so the covariance of a gives the batch
-// statistics of c3 before c3 exists. One GEMM then writes relu(norm(c3) + residual), and c3 is never stored; backward,
-// P = dzᵀ·a contains all sums of the norm, and the gradient of a is one GEMM over [a, dz].
+// convolution's output c3 = a·wᵀ is linear in a, a half or a quarter as wide, so the covariance of a determines the
+// batch statistics of c3 before c3 exists. One GEMM then writes relu(norm(c3) + residual), and c3 is never stored;
+// backward, P = dzᵀ·a contains all sums of the norm, and the gradient of a is one GEMM over [a, dz].
 //
 // A norm does not see a constant added to its input, so the convolution reads ã = a - o, o a constant near each
 // channel's mean: then no sum cancels, and half types keep their digits. Derivation: docs/lab/2026-11-expand.md.

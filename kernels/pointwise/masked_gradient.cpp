@@ -6,7 +6,7 @@
 namespace bantam::kernels {
 
 bool masked_gradient_supports(const PointwiseShape& s, DType dtype, DeviceKind target) {
-  return target == DeviceKind::cuda && masked_gradient_takes(s, dtype);
+  return target == DeviceKind::cuda && masked_gradient_fits(s, dtype);
 }
 
 std::size_t masked_gradient_workspace_bytes(const PointwiseShape& s, DType dtype, DeviceKind target) {

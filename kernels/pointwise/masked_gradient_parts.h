@@ -15,7 +15,7 @@
 namespace bantam::kernels {
 
 /// Shapes and types that the kernels on CUDA compute.
-constexpr bool masked_gradient_takes(const PointwiseShape& s, DType dtype) {
+constexpr bool masked_gradient_fits(const PointwiseShape& s, DType dtype) {
   return (dtype == DType::float16 || dtype == DType::bfloat16) && s.rows > 0 && s.in > 0 && s.in % 128 == 0 &&
          s.out > 0 && s.out % 64 == 0 && s.out <= 512;
 }

@@ -1,6 +1,6 @@
 // relu(norm(ã·wᵀ) + residual) with wgmma: weights stay in shared memory, tensor copies bring stages of ã and tiles of
 // the residual, and two warpgroups alternate: one multiplies while the other applies norm, residual, relu and mask to
-// its sums. The result takes the residual's place in shared memory, and a tensor copy stores it from there.
+// its sums. The result lies in the residual's place in shared memory, and a tensor copy stores it from there.
 #pragma once
 
 #include "bantam/kernels/common/cuda/early_launch.cuh"

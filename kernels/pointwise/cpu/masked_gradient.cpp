@@ -32,7 +32,7 @@ void add_mask_and_sum(const Exec& exec, const PointwiseShape& s, const float* pr
 
 void masked_gradient(const Exec& exec, const PointwiseShape& s, DType dtype, const void* dy, const void* w,
                      const void* addend, const std::uint8_t* mask, void* dz, float* sums, Workspace workspace) {
-  if (!masked_gradient_takes(s, dtype)) throw ShapeError("masked_gradient: a shape or a type that it does not support");
+  if (!masked_gradient_fits(s, dtype)) throw ShapeError("masked_gradient: a shape or a type that it does not support");
   require_workspace(workspace, masked_gradient_workspace_bytes(s, dtype, DeviceKind::cpu), "masked_gradient");
   const MaskedGradientScratch scratch(s, dtype, DeviceKind::cpu, workspace);
   matmul(exec, pointwise_grad_input_product(s), dtype, dy, w, {.data = scratch.product}, scratch.gemm);

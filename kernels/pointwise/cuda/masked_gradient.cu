@@ -49,7 +49,7 @@ struct MaskedTerms {
 
 void masked_gradient(const Exec& exec, const PointwiseShape& s, DType dtype, const void* dy, const void* w,
                      const void* addend, const std::uint8_t* mask, void* dz, float* sums, Workspace workspace) {
-  if (!masked_gradient_takes(s, dtype)) throw ShapeError("masked_gradient: a shape or a type that it does not support");
+  if (!masked_gradient_fits(s, dtype)) throw ShapeError("masked_gradient: a shape or a type that it does not support");
   require_workspace(workspace, masked_gradient_workspace_bytes(s, dtype, DeviceKind::cuda), "masked_gradient");
   float* const parts = static_cast<float*>(workspace.data);
   if (warpgroup_masked_gradient(exec, s, dtype, dy, w, addend, mask, dz, parts)) {

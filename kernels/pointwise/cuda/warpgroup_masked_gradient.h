@@ -5,7 +5,7 @@
 
 namespace bantam::kernels::cuda {
 
-/// dz as masked_gradient.h says, of a shape that masked_gradient_takes, and the sums of each part: partials (parts,
+/// dz as masked_gradient.h says, of a shape that masked_gradient_fits, and the sums of each part: partials (parts,
 /// in), MaskedGradientTiles(shape).parts() of them. False, with nothing done, where addresses, device or driver are not
 /// supported.
 bool warpgroup_masked_gradient(const Exec& exec, const PointwiseShape& shape, DType dtype, const void* dy,
