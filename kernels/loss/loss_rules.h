@@ -43,23 +43,36 @@ struct ClassRowSums {
   float depth = 0;   ///< Σ w·q·(top - l), over the classes with a target
 };
 
-/// dx = (p·weight - w·q)·factor.
+/// Adds class c, of logit `l`, to all sums but `exp`.
+BANTAM_HOST_DEVICE inline void add_class(const ClassLossShape& s, const ClassLossInputs& in, const ClassTarget& target,
+                                         std::int64_t c, float l, ClassRowSums& sums) {
+  const float wq = target.weighted(s, in, c);
+  sums.weight += wq;
+  if (wq != 0.0f) sums.depth += wq * (sums.top - l);
+}
+
+/// A position's loss, and what the gradient of each of its logits needs.
 struct ClassRow {
-  float log_sum = 0, loss = 0, factor = 0;
+  float log_sum = 0, weight = 0, loss = 0, factor = 0;
+
+  /// dx of a class with probability p.
+  BANTAM_HOST_DEVICE float slope(float p, float wq) const { return (p * weight - wq) * factor; }
 };
 
-/// `scale` is the factor of the position's term in the loss, times the upstream gradient.
-BANTAM_HOST_DEVICE inline ClassRow finish_class_row(const ClassLossShape& s, const ClassTarget& target,
-                                                    const ClassRowSums& sums, float scale) {
-  const float log_sum = logf(sums.exp);
-  if (!target.valid) return {log_sum, NAN, NAN};
-  const float loss = sums.weight * log_sum + sums.depth;
-  if (s.gamma == 0.0f) return {log_sum, loss, scale};
+/// `scale` is the factor of the position's term in the loss, times the upstream gradient. `total` returns a sum of
+/// add_class over all classes, of the caller's own part of it: where several threads share a position.
+template <class Total>
+BANTAM_HOST_DEVICE ClassRow finish_class_row(const ClassLossShape& s, const ClassTarget& target,
+                                             const ClassRowSums& sums, float scale, const Total& total) {
+  const float log_sum = logf(sums.exp), weight = total(sums.weight), depth = total(sums.depth);
+  if (!target.valid) return {log_sum, weight, NAN, NAN};
+  const float loss = weight * log_sum + depth;
+  if (s.gamma == 0.0f) return {log_sum, weight, loss, scale};
   // -log p of the label, and 1 - p without cancellation. L/(1 - p) goes to 1 where p goes to 1.
-  const float surprise = sums.weight != 0.0f ? loss / sums.weight : 0.0f;
+  const float surprise = weight != 0.0f ? loss / weight : 0.0f;
   const float rest = -expm1f(-surprise), p = expf(-surprise);
   const float power = powf(rest, s.gamma), ratio = rest > 0.0f ? surprise / rest : 1.0f;
-  return {log_sum, loss * power, scale * power * (1.0f + s.gamma * p * ratio)};
+  return {log_sum, weight, loss * power, scale * power * (1.0f + s.gamma * p * ratio)};
 }
 
 struct ValueTerm {
