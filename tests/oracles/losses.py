@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Losses and their gradients by PyTorch (CPU, any 2.x), as a C++ header: losses.py > tests/kernels/loss/loss_oracle.h; and ten updates by SGD of
-a layer without bias with each loss: losses.py updates > tests/engine/losses/loss_updates.h
+"""Losses and their gradients by PyTorch (CPU, any 2.x), and ten updates by SGD of a layer without bias with each loss, as a C++ header:
+losses.py > tests/kernels/loss/loss_oracle.h, then clang-format.
 
 Operands are formulas that the tests repeat: logits 2·sin(0.7·i + 0.3), labels (7·i + 3) mod classes (every fifth is 255 where labels are ignored),
 float targets (1 + sin(1.3·i))/2, which are normalised to probabilities of a position for soft targets and compared with 1/2 for binary ones,
@@ -63,6 +63,16 @@ def cross_entropy(positions, target, mean=True, ignored=False, **options):
     return x, mean_of_positions(terms, counted)
 
 
+def poly1(positions, target, epsilon, smoothing=0.0, weight=torch.ones(CLASSES), ignored=False):
+    """Cross-entropy and epsilon·(1 - p) of smoothed targets, as the listings of Leng et al. 2022."""
+    x = logits(positions)
+    one_hot = F.one_hot(torch.where(target == 255, 0, target), CLASSES).double() if target.dim() == 2 else target
+    q = weight * ((1 - smoothing) * one_hot + smoothing / CLASSES)
+    counted = target != 255 if ignored else torch.ones(BATCH, positions)
+    terms = counted * ((q * -F.log_softmax(x, -1)).sum(-1) + epsilon * (q * (1 - torch.softmax(x, -1))).sum(-1))
+    return x, mean_of_positions(terms, counted)
+
+
 def focal(positions, gamma):
     x, y = logits(positions), labels(positions)
     log_p = F.log_softmax(x, -1).gather(2, y[..., None])[..., 0]
@@ -104,6 +114,9 @@ CASES = {
     "kPixels": lambda: cross_entropy(6, labels(6, True), ignored=True),
     "kSoft": lambda: cross_entropy(1, soft(1), weight=WEIGHTS, label_smoothing=0.2),
     "kSoftPixels": lambda: cross_entropy(6, soft(6)),
+    "kPoly1": lambda: poly1(1, labels(1), 1.0),
+    "kPoly1Weighted": lambda: poly1(6, labels(6, True), -0.5, 0.1, WEIGHTS, ignored=True),
+    "kPoly1Soft": lambda: poly1(6, soft(6), 2.0),
     "kFocal": lambda: focal(6, 2.0),
     "kFocalRoot": lambda: focal(1, 0.5),
     "kSquared": lambda: values(lambda x: F.mse_loss(x, floats(2))),
@@ -157,6 +170,11 @@ def update_cases():
         terms = F.cross_entropy(row(x), pixels.reshape(-1), reduction="none", ignore_index=255).reshape(SAMPLES, 4)
         return mean_of_positions(terms, counted)
 
+    def poly1_of(x):  # the smoothed targets are 0.9 at the label, and 0.1 / CLASSES everywhere
+        p = torch.softmax(row(x), -1).gather(1, y)[:, 0]
+        entropy = F.cross_entropy(row(x), y.reshape(-1), label_smoothing=0.1, reduction="none")
+        return (entropy + 2 * (1 - 0.9 * p - 0.1 / CLASSES)).mean()
+
     def focal_of(x):
         log_p = F.log_softmax(row(x), -1).gather(1, y)[:, 0]
         return (-(1 - log_p.exp()) ** 2 * log_p).mean()
@@ -170,6 +188,7 @@ def update_cases():
         "kSoft": (False, lambda x: F.cross_entropy(row(x), row(shares))),
         "kPixels": (True, lambda x: of_pixels(x)),
         "kSum": (False, lambda x: F.cross_entropy(row(x), y.reshape(-1), weight=WEIGHTS, reduction="sum")),
+        "kPoly1": (False, lambda x: poly1_of(x)),
         "kFocal": (False, lambda x: focal_of(x)),
         "kBinary": (False, lambda x: F.binary_cross_entropy_with_logits(x, masks, pos_weight=WEIGHTS)),
         "kBinaryFocal": (False, lambda x: binary_focal(x, masks, 2.0, 0.25)),
@@ -180,28 +199,31 @@ def update_cases():
     }
 
 
-def print_updates():
-    print("// Written by tests/oracles/losses.py updates, which says what the operands are. Do not edit.\n#pragma once\n\n#include <vector>\n")
-    print("namespace bantam::testing::oracle {\n\nstruct Updates {\n  std::vector<double> losses, weights;\n};\n")
-    text = lambda numbers: "{" + ", ".join(f"{n:.9g}" for n in numbers) + "}"
-    for name, (per_pixel, loss_of) in update_cases().items():
-        losses, weights = trained(per_pixel, loss_of)
-        assert losses[-1] < losses[0], name
-        print(f"inline const Updates {name} = {{{text(losses)}, {text(weights)}}};")
-    print("\n}  // namespace bantam::testing::oracle")
-
-
-def main():
-    print("// Written by tests/oracles/losses.py, which says what the operands are. Do not edit.\n#pragma once\n\n#include <vector>\n")
-    print("namespace bantam::testing::oracle {\n\nstruct LossCase {\n  double loss;\n  std::vector<double> gradient;\n};\n")
+def print_cases():
     for name, case in CASES.items():
         x, loss = case()
         loss.backward()
         numbers = ", ".join(f"{g:.9g}" for g in x.grad.reshape(-1).tolist())
         assert math.isfinite(loss.item()) and x.grad.abs().max() > 1e-3, name
         print(f"inline const LossCase {name} = {{{loss.item():.12g}, {{{numbers}}}}};")
-    print("\n}  // namespace bantam::testing::oracle")
+
+
+def print_updates():
+    text = lambda numbers: "{" + ", ".join(f"{n:.9g}" for n in numbers) + "}"
+    for name, (per_pixel, loss_of) in update_cases().items():
+        losses, weights = trained(per_pixel, loss_of)
+        assert losses[-1] < losses[0], name
+        print(f"inline const Updates {name} = {{{text(losses)}, {text(weights)}}};")
+
+
+def main():
+    print("// Written by tests/oracles/losses.py, which says what the operands are. Do not edit.\n#pragma once\n\n#include <vector>\n")
+    print("namespace bantam::testing::oracle {\n\nstruct LossCase {\n  double loss;\n  std::vector<double> gradient;\n};\n")
+    print_cases()
+    print("\nstruct Updates {\n  std::vector<double> losses, weights;\n};\n\nnamespace updates {\n")
+    print_updates()
+    print("\n}  // namespace updates\n}  // namespace bantam::testing::oracle")
 
 
 if __name__ == "__main__":
-    print_updates() if sys.argv[1:] == ["updates"] else main()
+    main()

@@ -13,11 +13,7 @@ namespace {
 ClassRowSums sums_of(const ClassLossShape& s, const ClassLossInputs& in, const ClassTarget& target, const float* row,
                      float top) {
   ClassRowSums sums{.top = top, .exp = row_exp_sum(row, s.classes, top)};
-  for (std::int64_t c = 0; c < s.classes; ++c) {
-    const float wq = target.weighted(s, in, c);
-    sums.weight += wq;
-    if (wq != 0.0f) sums.depth += wq * (top - row[c]);
-  }
+  for (std::int64_t c = 0; c < s.classes; ++c) add_class(s, in, target, c, row[c], sums);
   return sums;
 }
 
@@ -27,10 +23,10 @@ std::int64_t wanted_class(const ClassLossShape& s, const ClassTarget& target) {
 
 template <class T>
 void write_gradient(const ClassLossShape& s, const ClassLossInputs& in, const ClassTarget& target, const float* row,
-                    const ClassRowSums& sums, const ClassRow& found, T* dx) {
+                    float top, const ClassRow& found, T* dx) {
   for (std::int64_t c = 0; c < s.classes; ++c) {
-    const float p = exp_bounded(row[c] - sums.top - found.log_sum);
-    dx[c] = T((p * sums.weight - target.weighted(s, in, c)) * found.factor);
+    const float p = exp_bounded(row[c] - top - found.log_sum);
+    dx[c] = T(found.slope(p, target.weighted(s, in, c)));
   }
 }
 
@@ -49,11 +45,11 @@ LossTerms part_terms(const ClassLossShape& s, const ClassLossInputs& in, std::in
     const float* logits = rows.at(row);
     const RowTop top = row_top(logits, s.classes);
     const ClassRowSums sums = sums_of(s, in, target, logits, top.value);
-    const ClassRow found = finish_class_row(s, target, sums, scale);
+    const ClassRow found = finish_class_row(s, target, sums, scale, [](float sum) { return sum; });
     terms.loss += static_cast<double>(found.loss);
     terms.right += top.place == wanted_class(s, target) ? 1 : 0;
     ++terms.counted;
-    if (dx != nullptr) write_gradient(s, in, target, logits, sums, found, dx + row * s.classes);
+    if (dx != nullptr) write_gradient(s, in, target, logits, top.value, found, dx + row * s.classes);
   }
   return terms;
 }

@@ -15,19 +15,20 @@ __global__ void __launch_bounds__(kSampleThreads)
   if (threadIdx.x == 0) counted[blockIdx.x] = mine;
 }
 
+/// `exp` is of all lanes, the other sums of this one.
 template <int kLanes, class T>
 __device__ ClassRowSums sums_of(const ClassLossShape& s, const ClassLossInputs& in, const ClassTarget& target,
                                 const T* row, float top) {
   ClassRowSums sums{top, row_exp_sum<kLanes>(row, s.classes, top)};
-  for (std::int64_t c = lane_of_row<kLanes>(); c < s.classes; c += kLanes) {
-    const float wq = target.weighted(s, in, c);
-    sums.weight += wq;
-    if (wq != 0.0f) sums.depth += wq * (top - to_float(row[c]));
-  }
-  sums.weight = row_sum<kLanes>(sums.weight);
-  sums.depth = row_sum<kLanes>(sums.depth);
+  for (std::int64_t c = lane_of_row<kLanes>(); c < s.classes; c += kLanes)
+    add_class(s, in, target, c, to_float(row[c]), sums);
   return sums;
 }
+
+template <int kLanes>
+struct RowSum {
+  __device__ float operator()(float of_lane) const { return row_sum<kLanes>(of_lane); }
+};
 
 /// One position. `active`: it is there; else its group only goes through the motions, on a position that is.
 template <int kLanes, class T>
@@ -37,7 +38,7 @@ __device__ void add_row(const ClassLossShape& s, const ClassLossInputs& in, std:
   const ClassTarget target(s, in, row);
   const RowTop top = row_top<kLanes>(logits, s.classes);
   const ClassRowSums sums = sums_of<kLanes>(s, in, target, logits, top.value);
-  const ClassRow found = finish_class_row(s, target, sums, scale);
+  const ClassRow found = finish_class_row(s, target, sums, scale, RowSum<kLanes>());
   int wanted = target.label;
   if (target.probabilities != nullptr) wanted = row_top<kLanes>(target.probabilities, s.classes).place;
   if (active && target.counts && lane_of_row<kLanes>() == 0) {
@@ -48,7 +49,7 @@ __device__ void add_row(const ClassLossShape& s, const ClassLossInputs& in, std:
   if (!active || dx == nullptr) return;
   for (std::int64_t c = lane_of_row<kLanes>(); c < s.classes; c += kLanes) {
     const float p = expf(to_float(logits[c]) - top.value - found.log_sum);
-    const float slope = (p * sums.weight - target.weighted(s, in, c)) * found.factor;
+    const float slope = found.slope(p, target.weighted(s, in, c));
     dx[row * s.classes + c] = from_float<T>(target.counts ? slope : 0.0f);
   }
 }
