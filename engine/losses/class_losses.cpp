@@ -135,6 +135,7 @@ LossPtr focal_loss(FocalLoss options) {
 }
 
 namespace layers {
+namespace {
 
 LossPtr read_softmax_cross_entropy(ConfigMap& options) {
   options.describe(
@@ -181,6 +182,10 @@ LossPtr read_focal(ConfigMap& options) {
   loss.reduction = read_reduction(options);
   return made_at(options, [&] { return focal_loss(loss); });
 }
+
+}  // namespace
+
+LossRows class_loss_rows() { return {{"softmax_cross_entropy", read_softmax_cross_entropy}, {"focal", read_focal}}; }
 
 }  // namespace layers
 }  // namespace bantam

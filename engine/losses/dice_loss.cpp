@@ -68,6 +68,7 @@ LossPtr dice_loss(DiceLoss options) {
 }
 
 namespace layers {
+namespace {
 
 LossPtr read_dice(ConfigMap& options) {
   options.describe(
@@ -85,6 +86,10 @@ LossPtr read_dice(ConfigMap& options) {
   loss.reduction = read_reduction(options);
   return made_at(options, [&] { return dice_loss(loss); });
 }
+
+}  // namespace
+
+LossRows dice_loss_rows() { return {{"dice", read_dice}}; }
 
 }  // namespace layers
 }  // namespace bantam

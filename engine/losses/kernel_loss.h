@@ -5,6 +5,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "bantam/engine/losses/loss.h"
@@ -75,13 +76,12 @@ std::vector<float> read_weights(ConfigMap& options, ConfigKey key);
 /// whose examples need not go together.
 LossPtr made_at(ConfigMap& options, const std::function<LossPtr()>& make);
 
-/// Readers of the table.
-LossPtr read_softmax_cross_entropy(ConfigMap& options);
-LossPtr read_focal(ConfigMap& options);
-LossPtr read_binary_cross_entropy(ConfigMap& options);
-LossPtr read_mse(ConfigMap& options);
-LossPtr read_mae(ConfigMap& options);
-LossPtr read_huber(ConfigMap& options);
-LossPtr read_dice(ConfigMap& options);
+/// Rows of the table of losses: a name in configurations, and the reader of its options.
+using LossRows = std::vector<std::pair<std::string, Reader<LossPtr>>>;
+
+/// The rows of class_losses.cpp, value_losses.cpp and dice_loss.cpp, each in the order in which they are listed.
+LossRows class_loss_rows();
+LossRows value_loss_rows();
+LossRows dice_loss_rows();
 
 }  // namespace bantam::layers

@@ -14,13 +14,12 @@ void add_to_sums(const Context& context, const LossCall& call, const LossSums& s
 }
 
 Registry<Reader<LossPtr>>& losses() {
-  static Registry<Reader<LossPtr>> table("loss", {{"softmax_cross_entropy", layers::read_softmax_cross_entropy},
-                                                  {"binary_cross_entropy", layers::read_binary_cross_entropy},
-                                                  {"focal", layers::read_focal},
-                                                  {"mse", layers::read_mse},
-                                                  {"mae", layers::read_mae},
-                                                  {"huber", layers::read_huber},
-                                                  {"dice", layers::read_dice}});
+  static Registry<Reader<LossPtr>>& table = []() -> Registry<Reader<LossPtr>>& {
+    static Registry<Reader<LossPtr>> made("loss", {});
+    for (const auto& rows : {layers::class_loss_rows(), layers::value_loss_rows(), layers::dice_loss_rows()})
+      for (const auto& [name, reader] : rows) made.add(name, reader);
+    return made;
+  }();
   return table;
 }
 

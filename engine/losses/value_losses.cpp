@@ -99,6 +99,8 @@ LossPtr binary_focal(const FocalLoss& options) {
       options.reduction);
 }
 
+namespace {
+
 LossPtr read_binary_cross_entropy(ConfigMap& options) {
   options.describe(
       "-t · log p - (1 - t) · log(1 - p) of each output, p its sigmoid: Keras' BinaryCrossentropy(from_logits=True), "
@@ -135,6 +137,13 @@ LossPtr read_huber(ConfigMap& options) {
   const auto delta = static_cast<float>(options.number({"delta", "Differences from which the loss is a line.", "0.5"},
                                                        {.min = 0, .max = 1e30, .min_open = true}, 1.0));
   return huber_loss(delta, read_reduction(options));
+}
+
+}  // namespace
+
+LossRows value_loss_rows() {
+  return {
+      {"binary_cross_entropy", read_binary_cross_entropy}, {"mse", read_mse}, {"mae", read_mae}, {"huber", read_huber}};
 }
 
 }  // namespace layers

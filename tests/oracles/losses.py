@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Losses and their gradients by PyTorch (CPU, any 2.x), as a C++ header: losses.py > tests/kernels/loss/loss_oracle.h; and ten updates by SGD of
-a layer without bias with each loss: losses.py updates > tests/engine/losses/loss_updates.h
+"""Losses and their gradients by PyTorch (CPU, any 2.x), and ten updates by SGD of a layer without bias with each loss, as a C++ header:
+losses.py > tests/kernels/loss/loss_oracle.h, then clang-format.
 
 Operands are formulas that the tests repeat: logits 2·sin(0.7·i + 0.3), labels (7·i + 3) mod classes (every fifth is 255 where labels are ignored),
 float targets (1 + sin(1.3·i))/2, which are normalised to probabilities of a position for soft targets and compared with 1/2 for binary ones,
@@ -180,28 +180,31 @@ def update_cases():
     }
 
 
-def print_updates():
-    print("// Written by tests/oracles/losses.py updates, which says what the operands are. Do not edit.\n#pragma once\n\n#include <vector>\n")
-    print("namespace bantam::testing::oracle {\n\nstruct Updates {\n  std::vector<double> losses, weights;\n};\n")
-    text = lambda numbers: "{" + ", ".join(f"{n:.9g}" for n in numbers) + "}"
-    for name, (per_pixel, loss_of) in update_cases().items():
-        losses, weights = trained(per_pixel, loss_of)
-        assert losses[-1] < losses[0], name
-        print(f"inline const Updates {name} = {{{text(losses)}, {text(weights)}}};")
-    print("\n}  // namespace bantam::testing::oracle")
-
-
-def main():
-    print("// Written by tests/oracles/losses.py, which says what the operands are. Do not edit.\n#pragma once\n\n#include <vector>\n")
-    print("namespace bantam::testing::oracle {\n\nstruct LossCase {\n  double loss;\n  std::vector<double> gradient;\n};\n")
+def print_cases():
     for name, case in CASES.items():
         x, loss = case()
         loss.backward()
         numbers = ", ".join(f"{g:.9g}" for g in x.grad.reshape(-1).tolist())
         assert math.isfinite(loss.item()) and x.grad.abs().max() > 1e-3, name
         print(f"inline const LossCase {name} = {{{loss.item():.12g}, {{{numbers}}}}};")
-    print("\n}  // namespace bantam::testing::oracle")
+
+
+def print_updates():
+    text = lambda numbers: "{" + ", ".join(f"{n:.9g}" for n in numbers) + "}"
+    for name, (per_pixel, loss_of) in update_cases().items():
+        losses, weights = trained(per_pixel, loss_of)
+        assert losses[-1] < losses[0], name
+        print(f"inline const Updates {name} = {{{text(losses)}, {text(weights)}}};")
+
+
+def main():
+    print("// Written by tests/oracles/losses.py, which says what the operands are. Do not edit.\n#pragma once\n\n#include <vector>\n")
+    print("namespace bantam::testing::oracle {\n\nstruct LossCase {\n  double loss;\n  std::vector<double> gradient;\n};\n")
+    print_cases()
+    print("\nstruct Updates {\n  std::vector<double> losses, weights;\n};\n\nnamespace updates {\n")
+    print_updates()
+    print("\n}  // namespace updates\n}  // namespace bantam::testing::oracle")
 
 
 if __name__ == "__main__":
-    print_updates() if sys.argv[1:] == ["updates"] else main()
+    main()

@@ -1,13 +1,14 @@
-// The losses as models train with them: ten updates are PyTorch's, every mode has the same bits, micro-batches add up,
-// a gradient without a seed, and what is refused.
+// The losses that configurations name, as models train with them: ten updates are PyTorch's, every mode has the same
+// bits, micro-batches add up, a gradient without a seed, and what is refused.
 #include <algorithm>
 #include <functional>
 #include <map>
+#include <tuple>
 
 #include "bantam/engine/step/captured_updates.h"
 #include "bantam/engine/train/trainer.h"
 #include "tests/engine/engine_fixture.h"
-#include "tests/engine/losses/loss_updates.h"
+#include "tests/kernels/loss/loss_oracle.h"
 
 namespace bantam::model_losses_test {
 namespace {
@@ -77,25 +78,34 @@ struct LossRun {
   std::string target() const { return std::string(given == Given::labels || per_pixel() ? kLabels : kTargets); }
 };
 
+/// The loss that a configuration means by `loss: TEXT`.
+LossPtr configured(const std::string& text) {
+  ConfigMap section = ConfigDocument::parse("loss: " + text, "loss.yaml").map();
+  LossPtr loss = read_loss(section);
+  section.finish();
+  return loss;
+}
+
 std::vector<LossRun> loss_runs() {
-  namespace oracle = testing::oracle;
-  const std::vector<float> weights = {0.5f, 0.75f, 1.0f, 1.25f};
-  constexpr auto kValues = LossTargets::values;
-  return {
-      {"weighted", softmax_cross_entropy({.label_smoothing = 0.1f, .class_weights = weights}), Given::labels,
-       &oracle::kWeighted},
-      {"soft", softmax_cross_entropy({.targets = kValues}), Given::shares, &oracle::kSoft},
-      {"pixels", softmax_cross_entropy({.ignore_index = 255}), Given::pixels, &oracle::kPixels},
-      {"sum", softmax_cross_entropy({.class_weights = weights, .reduction = LossReduction::sum}), Given::labels,
-       &oracle::kSum},
-      {"focal", focal_loss(), Given::labels, &oracle::kFocal},
-      {"binary", binary_cross_entropy({.positive_weights = weights}), Given::masks, &oracle::kBinary},
-      {"binary focal", focal_loss({.alpha = 0.25f, .targets = kValues}), Given::masks, &oracle::kBinaryFocal},
-      {"mse", mse_loss(), Given::floats, &oracle::kSquared},
-      {"mae", mae_loss(), Given::floats, &oracle::kAbsolute},
-      {"huber", huber_loss(0.25f), Given::floats, &oracle::kHuber},
-      {"dice", dice_loss({.ignore_index = 255}), Given::pixels, &oracle::kDice},
+  namespace updates = testing::oracle::updates;
+  const std::string weights = "class_weights: [0.5, 0.75, 1, 1.25]";
+  const std::tuple<const char*, std::string, Given, const Updates*> rows[] = {
+      {"weighted", "{softmax_cross_entropy: {label_smoothing: 0.1, " + weights + "}}", Given::labels,
+       &updates::kWeighted},
+      {"soft", "{softmax_cross_entropy: {targets: values}}", Given::shares, &updates::kSoft},
+      {"pixels", "{softmax_cross_entropy: {ignore_index: 255}}", Given::pixels, &updates::kPixels},
+      {"sum", "{softmax_cross_entropy: {reduction: sum, " + weights + "}}", Given::labels, &updates::kSum},
+      {"focal", "focal", Given::labels, &updates::kFocal},
+      {"binary", "{binary_cross_entropy: {positive_weights: [0.5, 0.75, 1, 1.25]}}", Given::masks, &updates::kBinary},
+      {"binary focal", "{focal: {alpha: 0.25, targets: values}}", Given::masks, &updates::kBinaryFocal},
+      {"mse", "mse", Given::floats, &updates::kSquared},
+      {"mae", "mae", Given::floats, &updates::kAbsolute},
+      {"huber", "{huber: {delta: 0.25}}", Given::floats, &updates::kHuber},
+      {"dice", "{dice: {ignore_index: 255}}", Given::pixels, &updates::kDice},
   };
+  std::vector<LossRun> runs;
+  for (const auto& [name, text, given, expected] : rows) runs.push_back({name, configured(text), given, expected});
+  return runs;
 }
 
 /// All samples in one batch.

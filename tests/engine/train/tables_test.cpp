@@ -3,6 +3,7 @@
 
 #include <unistd.h>
 
+#include "bantam/base/text.h"
 #include "bantam/engine/optimizers/muon.h"
 #include "bantam/engine/optimizers/optimizer.h"
 #include "bantam/engine/train/safetensors.h"
@@ -70,10 +71,8 @@ TEST(LossTable, NamesAreRead) {
             option = section("loss: {mean_squared_error: {power: 3}}");
   EXPECT_SAYS(read_loss(slip),
               "own.yaml:1:1: error: unknown loss 'mean_square_error'; did you mean 'mean_squared_error'?");
-  EXPECT_SAYS(
-      read_loss(far),
-      "unknown loss 'hinge'; valid: softmax_cross_entropy, binary_cross_entropy, focal, mse, mae, huber, dice and "
-      "mean_squared_error");
+  EXPECT_EQ(losses().names().front(), "softmax_cross_entropy");
+  EXPECT_SAYS(read_loss(far), "unknown loss 'hinge'; valid: " + join(losses().names(), ", ", " and "));
   EXPECT_SAYS(read_loss(option), "unknown key 'power'");
   EXPECT_SAYS(losses().add("mean_squared_error", nullptr), "loss 'mean_squared_error' is registered already");
   EXPECT_THROW((void)softmax_cross_entropy({.label_smoothing = 1.0f}), ConfigError);
