@@ -1,4 +1,5 @@
-// Losses of a softmax over classes: cross-entropy and focal loss.
+// Losses of a softmax over classes: cross-entropy, PolyLoss and focal loss.
+#include <cmath>
 #include <utility>
 
 #include <fmt/format.h>
@@ -13,10 +14,11 @@ namespace {
 using layers::KernelLoss;
 using layers::LossOperands;
 
-/// The options that change the kernel's arithmetic: smoothing, the focal exponent, the ignored label, the target kind.
+/// The options that change the kernel's arithmetic: smoothing, PolyLoss' epsilon, the focal exponent, the ignored
+/// label, the target kind.
 struct ClassOptions {
   std::string_view kind;
-  float smoothing = 0.0f, gamma = 0.0f;
+  float smoothing = 0.0f, epsilon = 0.0f, gamma = 0.0f;
   std::optional<std::int32_t> ignore_index;
   LossTargets targets = LossTargets::labels;
 };
@@ -25,6 +27,9 @@ class ClassKernelLoss : public KernelLoss {
  public:
   ClassKernelLoss(ClassOptions options, LossReduction reduction, std::vector<float> class_weights)
       : KernelLoss(reduction, std::move(class_weights)), options_(options) {
+    if (!(options_.smoothing >= 0.0f && options_.smoothing < 1.0f))
+      throw ConfigError(
+          fmt::format("{}: label_smoothing must be in [0, 1), got {}", options_.kind, options_.smoothing));
     layers::check_weights(options_.kind, "class_weights", constants());
     if (options_.ignore_index && options_.targets == LossTargets::values)
       throw ConfigError(fmt::format("{}: ignore_index is a label, and targets: values has none", options_.kind));
@@ -64,6 +69,7 @@ class ClassKernelLoss : public KernelLoss {
             .positions = output.without_first().elements() / std::max<std::int64_t>(classes, 1),
             .classes = classes,
             .smoothing = options_.smoothing,
+            .epsilon = options_.epsilon,
             .gamma = options_.gamma,
             .has_ignored = options_.ignore_index.has_value(),
             .ignored = options_.ignore_index.value_or(0)};
@@ -118,10 +124,19 @@ class SoftmaxCrossEntropy : public ClassKernelLoss {
 }  // namespace
 
 LossPtr softmax_cross_entropy(SoftmaxCrossEntropyLoss options) {
-  if (!(options.label_smoothing >= 0.0f && options.label_smoothing < 1.0f))
-    throw ConfigError(
-        fmt::format("softmax_cross_entropy: label_smoothing must be in [0, 1), got {}", options.label_smoothing));
   return std::make_shared<const SoftmaxCrossEntropy>(std::move(options));
+}
+
+LossPtr poly1_loss(Poly1Loss options) {
+  if (!(options.epsilon >= -1.0f) || !std::isfinite(options.epsilon))
+    throw ConfigError(fmt::format("poly1: epsilon must be -1 or more, got {}", options.epsilon));
+  SoftmaxCrossEntropyLoss& entropy = options.cross_entropy;
+  return std::make_shared<const ClassKernelLoss>(ClassOptions{.kind = "poly1",
+                                                              .smoothing = entropy.label_smoothing,
+                                                              .epsilon = options.epsilon,
+                                                              .ignore_index = entropy.ignore_index,
+                                                              .targets = entropy.targets},
+                                                 entropy.reduction, std::move(entropy.class_weights));
 }
 
 LossPtr focal_loss(FocalLoss options) {
@@ -137,12 +152,8 @@ LossPtr focal_loss(FocalLoss options) {
 namespace layers {
 namespace {
 
-LossPtr read_softmax_cross_entropy(ConfigMap& options) {
-  options.describe(
-      "-log softmax(output)[label], the mean over the batch: Keras' SparseCategoricalCrossentropy(from_logits=True), "
-      "PyTorch's CrossEntropyLoss. The model ends with one value a class: (classes), or (height, width, classes) for a "
-      "class a pixel.",
-      "softmax_cross_entropy: {label_smoothing: 0.1}");
+/// Reads the options that cross-entropy and PolyLoss have in common.
+SoftmaxCrossEntropyLoss read_cross_entropy(ConfigMap& options) {
   SoftmaxCrossEntropyLoss loss;
   loss.label_smoothing = static_cast<float>(options.number(
       {"label_smoothing",
@@ -159,7 +170,34 @@ LossPtr read_softmax_cross_entropy(ConfigMap& options) {
   loss.targets =
       read_targets(options, "probabilities of the classes (float32 'targets'), as mixed or distilled labels have");
   loss.reduction = read_reduction(options);
+  return loss;
+}
+
+LossPtr read_softmax_cross_entropy(ConfigMap& options) {
+  options.describe(
+      "-log softmax(output)[label], the mean over the batch: Keras' SparseCategoricalCrossentropy(from_logits=True), "
+      "PyTorch's CrossEntropyLoss. The model ends with one value a class: (classes), or (height, width, classes) for a "
+      "class a pixel.",
+      "softmax_cross_entropy: {label_smoothing: 0.1}");
+  const SoftmaxCrossEntropyLoss loss = read_cross_entropy(options);
   return made_at(options, [&] { return softmax_cross_entropy(loss); });
+}
+
+LossPtr read_poly1(ConfigMap& options) {
+  options.describe(
+      "-log p + epsilon · (1 - p), with the softmax's probability p of the label: PolyLoss (Leng et al., 2022). It has "
+      "the options of softmax_cross_entropy; with label smoothing or targets: values both parts are sums over the "
+      "classes, each times its target.",
+      "poly1: {epsilon: 2, label_smoothing: 0.1}");
+  Poly1Loss loss;
+  loss.epsilon = static_cast<float>(options.number(
+      {"epsilon",
+       "Factor of 1 - p. The gradient is the cross-entropy's times 1 + epsilon · p: above 0 samples that are nearly "
+       "right keep more of it, below 0 less, as with focal; 0 is the cross-entropy.",
+       "2"},
+      {.min = -1, .max = 1e6}, 1.0));
+  loss.cross_entropy = read_cross_entropy(options);
+  return made_at(options, [&] { return poly1_loss(loss); });
 }
 
 LossPtr read_focal(ConfigMap& options) {
@@ -185,7 +223,9 @@ LossPtr read_focal(ConfigMap& options) {
 
 }  // namespace
 
-LossRows class_loss_rows() { return {{"softmax_cross_entropy", read_softmax_cross_entropy}, {"focal", read_focal}}; }
+LossRows class_loss_rows() {
+  return {{"softmax_cross_entropy", read_softmax_cross_entropy}, {"poly1", read_poly1}, {"focal", read_focal}};
+}
 
 }  // namespace layers
 }  // namespace bantam

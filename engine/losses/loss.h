@@ -143,6 +143,19 @@ struct SoftmaxCrossEntropyLoss {
 /// joins fused heads. Throws ConfigError for options that do not go together.
 LossPtr softmax_cross_entropy(SoftmaxCrossEntropyLoss options = {});
 
+/// Options of poly1_loss.
+struct Poly1Loss {
+  /// -1 or more: the factor of 1 - p. Without smoothing, gradients are the cross-entropy's times 1 + epsilon·p.
+  float epsilon = 1.0f;
+  SoftmaxCrossEntropyLoss cross_entropy = {};
+};
+
+/// Σ_c q_c·(-log p_c + epsilon·(1 - p_c)) with the softmax p and the smoothed target q: cross-entropy whose first
+/// coefficient as a polynomial of 1 - p is 1 + epsilon (Leng et al., 2022, "PolyLoss"). Class weights are factors of
+/// both parts. Outputs, targets and meta devices are softmax_cross_entropy's. Throws ConfigError for options that do
+/// not go together.
+LossPtr poly1_loss(Poly1Loss options = {});
+
 /// Options of focal_loss.
 struct FocalLoss {
   float gamma = 2.0f;  ///< how much less terms weigh that are right already; 0: cross-entropy
@@ -187,8 +200,8 @@ struct DiceLoss {
 /// devices. Throws ConfigError for a smooth that is not positive, and for ignore_index with values.
 LossPtr dice_loss(DiceLoss options = {});
 
-/// Built-in: softmax_cross_entropy, binary_cross_entropy, focal, mse, mae, huber, dice. Register before the first
-/// configuration is read:
+/// Built-in: softmax_cross_entropy, poly1, focal, binary_cross_entropy, mse, mae, huber, dice. Register before the
+/// first configuration is read:
 ///
 ///     losses().add("mean_squared_error", [](ConfigMap&) { return std::make_shared<MeanSquaredError>(); });
 Registry<Reader<LossPtr>>& losses();

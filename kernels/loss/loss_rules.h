@@ -41,6 +41,7 @@ struct ClassRowSums {
   float exp = 0;     ///< Σ e^(l - top)
   float weight = 0;  ///< Σ w·q
   float depth = 0;   ///< Σ w·q·(top - l), over the classes with a target
+  float match = 0;   ///< Σ w·q·e^(l - top), over the same; with epsilon
 };
 
 /// Adds class c, of logit `l`, to all sums but `exp`.
@@ -48,15 +49,22 @@ BANTAM_HOST_DEVICE inline void add_class(const ClassLossShape& s, const ClassLos
                                          std::int64_t c, float l, ClassRowSums& sums) {
   const float wq = target.weighted(s, in, c);
   sums.weight += wq;
-  if (wq != 0.0f) sums.depth += wq * (sums.top - l);
+  if (wq == 0.0f) return;
+  sums.depth += wq * (sums.top - l);
+  if (s.epsilon != 0.0f) sums.match += wq * expf(l - sums.top);
 }
 
 /// A position's loss, and what the gradient of each of its logits needs.
 struct ClassRow {
   float log_sum = 0, weight = 0, loss = 0, factor = 0;
+  float epsilon = 0, match = 0;  ///< `match` is Σ w·q·p
 
-  /// dx of a class with probability p.
-  BANTAM_HOST_DEVICE float slope(float p, float wq) const { return (p * weight - wq) * factor; }
+  /// dx of a class with probability p: of -log p, and of epsilon·(1 - p).
+  BANTAM_HOST_DEVICE float slope(float p, float wq) const {
+    float slope = p * weight - wq;
+    if (epsilon != 0.0f) slope += epsilon * p * (match - wq);
+    return slope * factor;
+  }
 };
 
 /// `scale` is the factor of the position's term in the loss, times the upstream gradient. `total` returns a sum of
@@ -65,8 +73,13 @@ template <class Total>
 BANTAM_HOST_DEVICE ClassRow finish_class_row(const ClassLossShape& s, const ClassTarget& target,
                                              const ClassRowSums& sums, float scale, const Total& total) {
   const float log_sum = logf(sums.exp), weight = total(sums.weight), depth = total(sums.depth);
+  const float total_match = s.epsilon != 0.0f ? total(sums.match) : 0.0f;
   if (!target.valid) return {log_sum, weight, NAN, NAN};
   const float loss = weight * log_sum + depth;
+  if (s.epsilon != 0.0f) {
+    const float match = total_match / sums.exp;
+    return {log_sum, weight, loss + s.epsilon * (weight - match), scale, s.epsilon, match};
+  }
   if (s.gamma == 0.0f) return {log_sum, weight, loss, scale};
   // -log p of the label, and 1 - p without cancellation. L/(1 - p) goes to 1 where p goes to 1.
   const float surprise = weight != 0.0f ? loss / weight : 0.0f;

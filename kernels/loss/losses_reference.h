@@ -53,7 +53,7 @@ template <class T>
 T class_term(const ClassLossShape& s, const LossOperands<T>& in, std::int64_t row, T share, T* dx) {
   const T* x = in.x.data() + row * s.classes;
   const std::vector<T> p = softmax_of(x, s.classes);
-  T loss = 0, weight = 0;
+  T loss = 0, weight = 0, match = 0;
   std::vector<T> wq(static_cast<std::size_t>(s.classes));
   for (std::int64_t c = 0; c < s.classes; ++c) {
     const auto at = static_cast<std::size_t>(c);
@@ -61,8 +61,9 @@ T class_term(const ClassLossShape& s, const LossOperands<T>& in, std::int64_t ro
                                   : T(in.labels[static_cast<std::size_t>(row)] == c);
     wq[at] = (in.weights.empty() ? T(1) : in.weights[at]) *
              ((T(1) - T(s.smoothing)) * t + T(s.smoothing) / static_cast<T>(s.classes));
-    loss -= wq[at] * std::log(p[at]);
+    loss += wq[at] * (T(s.epsilon) * (1 - p[at]) - std::log(p[at]));
     weight += wq[at];
+    match += wq[at] * p[at];
   }
   T factor = 1;
   if (s.gamma > 0) {
@@ -70,7 +71,8 @@ T class_term(const ClassLossShape& s, const LossOperands<T>& in, std::int64_t ro
     factor = std::pow(1 - py, gamma) - gamma * std::pow(1 - py, gamma - 1) * py * std::log(py);
     loss *= std::pow(1 - py, gamma);
   }
-  for (std::size_t c = 0; c < wq.size(); ++c) dx[c] = share * factor * (p[c] * weight - wq[c]);
+  for (std::size_t c = 0; c < wq.size(); ++c)
+    dx[c] = share * factor * (p[c] * weight - wq[c] + T(s.epsilon) * p[c] * (match - wq[c]));
   return loss;
 }
 

@@ -63,6 +63,16 @@ def cross_entropy(positions, target, mean=True, ignored=False, **options):
     return x, mean_of_positions(terms, counted)
 
 
+def poly1(positions, target, epsilon, smoothing=0.0, weight=torch.ones(CLASSES), ignored=False):
+    """Cross-entropy and epsilon·(1 - p) of smoothed targets, as the listings of Leng et al. 2022."""
+    x = logits(positions)
+    one_hot = F.one_hot(torch.where(target == 255, 0, target), CLASSES).double() if target.dim() == 2 else target
+    q = weight * ((1 - smoothing) * one_hot + smoothing / CLASSES)
+    counted = target != 255 if ignored else torch.ones(BATCH, positions)
+    terms = counted * ((q * -F.log_softmax(x, -1)).sum(-1) + epsilon * (q * (1 - torch.softmax(x, -1))).sum(-1))
+    return x, mean_of_positions(terms, counted)
+
+
 def focal(positions, gamma):
     x, y = logits(positions), labels(positions)
     log_p = F.log_softmax(x, -1).gather(2, y[..., None])[..., 0]
@@ -104,6 +114,9 @@ CASES = {
     "kPixels": lambda: cross_entropy(6, labels(6, True), ignored=True),
     "kSoft": lambda: cross_entropy(1, soft(1), weight=WEIGHTS, label_smoothing=0.2),
     "kSoftPixels": lambda: cross_entropy(6, soft(6)),
+    "kPoly1": lambda: poly1(1, labels(1), 1.0),
+    "kPoly1Weighted": lambda: poly1(6, labels(6, True), -0.5, 0.1, WEIGHTS, ignored=True),
+    "kPoly1Soft": lambda: poly1(6, soft(6), 2.0),
     "kFocal": lambda: focal(6, 2.0),
     "kFocalRoot": lambda: focal(1, 0.5),
     "kSquared": lambda: values(lambda x: F.mse_loss(x, floats(2))),
@@ -157,6 +170,11 @@ def update_cases():
         terms = F.cross_entropy(row(x), pixels.reshape(-1), reduction="none", ignore_index=255).reshape(SAMPLES, 4)
         return mean_of_positions(terms, counted)
 
+    def poly1_of(x):  # the smoothed targets are 0.9 at the label, and 0.1 / CLASSES everywhere
+        p = torch.softmax(row(x), -1).gather(1, y)[:, 0]
+        entropy = F.cross_entropy(row(x), y.reshape(-1), label_smoothing=0.1, reduction="none")
+        return (entropy + 2 * (1 - 0.9 * p - 0.1 / CLASSES)).mean()
+
     def focal_of(x):
         log_p = F.log_softmax(row(x), -1).gather(1, y)[:, 0]
         return (-(1 - log_p.exp()) ** 2 * log_p).mean()
@@ -170,6 +188,7 @@ def update_cases():
         "kSoft": (False, lambda x: F.cross_entropy(row(x), row(shares))),
         "kPixels": (True, lambda x: of_pixels(x)),
         "kSum": (False, lambda x: F.cross_entropy(row(x), y.reshape(-1), weight=WEIGHTS, reduction="sum")),
+        "kPoly1": (False, lambda x: poly1_of(x)),
         "kFocal": (False, lambda x: focal_of(x)),
         "kBinary": (False, lambda x: F.binary_cross_entropy_with_logits(x, masks, pos_weight=WEIGHTS)),
         "kBinaryFocal": (False, lambda x: binary_focal(x, masks, 2.0, 0.25)),

@@ -95,6 +95,7 @@ std::vector<LossRun> loss_runs() {
       {"soft", "{softmax_cross_entropy: {targets: values}}", Given::shares, &updates::kSoft},
       {"pixels", "{softmax_cross_entropy: {ignore_index: 255}}", Given::pixels, &updates::kPixels},
       {"sum", "{softmax_cross_entropy: {reduction: sum, " + weights + "}}", Given::labels, &updates::kSum},
+      {"poly1", "{poly1: {epsilon: 2, label_smoothing: 0.1}}", Given::labels, &updates::kPoly1},
       {"focal", "focal", Given::labels, &updates::kFocal},
       {"binary", "{binary_cross_entropy: {positive_weights: [0.5, 0.75, 1, 1.25]}}", Given::masks, &updates::kBinary},
       {"binary focal", "{focal: {alpha: 0.25, targets: values}}", Given::masks, &updates::kBinaryFocal},
@@ -352,6 +353,7 @@ TEST(LossOptionsOfLosses, ThePlainCrossEntropyAloneJoinsFusedHeads) {
   EXPECT_FALSE(softmax_cross_entropy({.class_weights = {1, 2}})->as_softmax_cross_entropy({}));
   EXPECT_FALSE(softmax_cross_entropy({.ignore_index = 0})->as_softmax_cross_entropy({}));
   EXPECT_FALSE(softmax_cross_entropy({.targets = LossTargets::values})->as_softmax_cross_entropy({}));
+  EXPECT_FALSE(poly1_loss()->as_softmax_cross_entropy({}));
   EXPECT_FALSE(focal_loss()->as_softmax_cross_entropy({}));
 }
 
@@ -359,6 +361,9 @@ TEST(LossOptionsOfLosses, WhatDoesNotGoTogetherIsRefused) {
   constexpr auto kValues = LossTargets::values;
   EXPECT_THROW((void)softmax_cross_entropy({.class_weights = {1, -1}}), ConfigError);
   EXPECT_THROW((void)softmax_cross_entropy({.ignore_index = 0, .targets = kValues}), ConfigError);
+  EXPECT_THROW((void)poly1_loss({.epsilon = -1.5f}), ConfigError);
+  EXPECT_THROW((void)poly1_loss({.cross_entropy = {.label_smoothing = 1}}), ConfigError);
+  EXPECT_THROW((void)poly1_loss({.cross_entropy = {.ignore_index = 0, .targets = kValues}}), ConfigError);
   EXPECT_THROW((void)focal_loss({.gamma = -1}), ConfigError);
   EXPECT_THROW((void)focal_loss({.alpha = 0.5f}), ConfigError);
   EXPECT_THROW((void)focal_loss({.class_weights = {1}, .targets = kValues}), ConfigError);

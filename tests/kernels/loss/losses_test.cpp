@@ -193,6 +193,16 @@ TEST_P(LossesTest, ClassLossesArePyTorchs) {
   expect_oracle(oracle::kSoft, smoothed,
                 {.x = oracle_logits(1), .targets = oracle_soft(1), .weights = kWeights, .divisor = kBatch});
   expect_oracle(oracle::kSoftPixels, classes(6), {.x = oracle_logits(6), .targets = oracle_soft(6), .divisor = kBatch});
+  ClassLossShape poly1 = classes(1);
+  poly1.epsilon = 1;
+  expect_oracle(oracle::kPoly1, poly1, labelled(1, false));
+  poly1 = classes(6, true);
+  poly1.smoothing = 0.1f;
+  poly1.epsilon = -0.5f;
+  expect_oracle(oracle::kPoly1Weighted, poly1, labelled(6, true, kWeights));
+  poly1 = classes(6);
+  poly1.epsilon = 2;
+  expect_oracle(oracle::kPoly1Soft, poly1, {.x = oracle_logits(6), .targets = oracle_soft(6), .divisor = kBatch});
   ClassLossShape focal = classes(6);
   focal.gamma = 2;
   expect_oracle(oracle::kFocal, focal, labelled(6, false, kWeights));
@@ -243,6 +253,10 @@ TEST_P(LossesTest, ByHand) {
   EXPECT_NEAR(out.loss, 2 * log2, 1e-6);
   expect_close(out.dx, std::vector<double>{2, -6, 4}, 1e-6);  // 8·(p - onehot)
   EXPECT_EQ(out.sums.correct, 0);
+  // The label's p is 1/4: 2·(1 - p) is 3/2, and its derivatives 2·p_c·(1/4 - onehot) are (1/8, -3/8, 1/4).
+  out = run(device(), ClassLossShape{.batch = 1, .classes = 3, .epsilon = 2}, one);
+  EXPECT_NEAR(out.loss, 2 * log2 + 1.5, 1e-6);
+  expect_close(out.dx, std::vector<double>{3, -9, 6}, 1e-6);
   out = run(device(), ClassLossShape{.batch = 1, .classes = 3, .gamma = 2}, one);
   EXPECT_NEAR(out.loss, 2 * log2 * 9 / 16, 1e-6);  // (3/4)²
   // f' = 9/16 + 2·(3/4)·(1/4)·2 log 2.
@@ -283,6 +297,9 @@ TEST_P(LossesTest, ClassLossIsTheReference) {
       s.smoothing = 0.1f;
       s.gamma = 0;
       expect_reference(s, in, dtype, 64);
+      s.epsilon = 1.5f;
+      expect_reference(s, in, dtype, 128);
+      s.epsilon = 0;
       s.smoothing = 0;
       s.gamma = 1.5f;
       expect_reference(s, in, dtype, 128);
@@ -291,6 +308,8 @@ TEST_P(LossesTest, ClassLossIsTheReference) {
       in.labels.clear();
       in.targets = random_values(rows * s.classes, 4, DType::float32, 0, 1);
       expect_reference(s, in, dtype, 64);
+      s.epsilon = -1;
+      expect_reference(s, in, dtype, 128);
     }
   }
 }
@@ -353,6 +372,10 @@ TEST_P(LossesTest, ExtremeLogitsStayFinite) {
     EXPECT_TRUE(std::isfinite(out.loss)) << gamma;
     for (const float g : out.dx) EXPECT_TRUE(std::isfinite(g)) << gamma;
   }
+  const Outputs poly1 = run(device(), ClassLossShape{.batch = 3, .classes = 3, .smoothing = 0.1f, .epsilon = 2},
+                            {.x = x, .labels = {1, 2, 0}, .divisor = 3});
+  EXPECT_TRUE(std::isfinite(poly1.loss));
+  for (const float g : poly1.dx) EXPECT_TRUE(std::isfinite(g));
   for (const auto kind : {ValueLossKind::binary_cross_entropy, ValueLossKind::binary_focal}) {
     const Outputs out = run(device(), ValueLossShape{.batch = 3, .values = 3, .kind = kind, .gamma = 0.5f},
                             {.x = x, .targets = {1, 0, 1, 0, 1, 0, 1, 0, 1}});
@@ -363,9 +386,13 @@ TEST_P(LossesTest, ExtremeLogitsStayFinite) {
 
 TEST_P(LossesTest, LabelsOutOfRangeMakeNaN) {
   const std::vector<float> x = random_values(12, 9);
-  Outputs out = run(device(), ClassLossShape{.batch = 4, .classes = 3}, {.x = x, .labels = {0, 3, -1, 2}});
-  EXPECT_TRUE(std::isnan(out.loss));
-  for (std::size_t i = 0; i < 12; ++i) EXPECT_EQ(std::isnan(out.dx[i]), i / 3 == 1 || i / 3 == 2) << i;
+  Outputs out;
+  for (const float epsilon : {0.0f, 1.0f}) {
+    out =
+        run(device(), ClassLossShape{.batch = 4, .classes = 3, .epsilon = epsilon}, {.x = x, .labels = {0, 3, -1, 2}});
+    EXPECT_TRUE(std::isnan(out.loss));
+    for (std::size_t i = 0; i < 12; ++i) EXPECT_EQ(std::isnan(out.dx[i]), i / 3 == 1 || i / 3 == 2) << i;
+  }
   out = run(device(), DiceLossShape{.batch = 2, .positions = 2, .classes = 3}, {.x = x, .labels = {0, 3, 1, 2}});
   EXPECT_TRUE(std::isnan(out.loss));
   for (std::size_t i = 0; i < 12; ++i) EXPECT_EQ(std::isnan(out.dx[i]), i < 6) << "the other sample stays";
@@ -380,9 +407,12 @@ TEST_P(LossesTest, NaNReachesLossAndGradient) {
     EXPECT_TRUE(std::isnan(out.dx[1]));
     EXPECT_TRUE(std::isfinite(out.dx[0]) && std::isfinite(out.dx[2]));
   }
-  const Outputs out = run(device(), ClassLossShape{.batch = 1, .classes = 3}, {.x = {1, kNaN, 2}, .labels = {0}});
-  EXPECT_TRUE(std::isnan(out.loss));
-  EXPECT_TRUE(std::isnan(out.dx[0]));
+  for (const float epsilon : {0.0f, 1.0f}) {
+    const Outputs out =
+        run(device(), ClassLossShape{.batch = 1, .classes = 3, .epsilon = epsilon}, {.x = {1, kNaN, 2}, .labels = {0}});
+    EXPECT_TRUE(std::isnan(out.loss));
+    EXPECT_TRUE(std::isnan(out.dx[0]));
+  }
 }
 
 TEST_P(LossesTest, IgnoredPositionsCountNothing) {
@@ -431,6 +461,10 @@ TEST(LossesReference, GradientsAreTheDerivatives) {
       .batch = 2, .positions = 3, .classes = 4, .smoothing = 0.1f, .has_ignored = true, .ignored = 7};
   expect_derivative(classes, {.x = x, .weights = {1, 2, 0.5, 1.5}, .labels = {0, 7, 3, 2, 1, 1}});
   expect_derivative(classes, {.x = x, .targets = t, .weights = {1, 2, 0.5, 1.5}});
+  classes.epsilon = 1.5f;
+  expect_derivative(classes, {.x = x, .weights = {1, 2, 0.5, 1.5}, .labels = {0, 7, 3, 2, 1, 1}});
+  expect_derivative(classes, {.x = x, .targets = t, .weights = {1, 2, 0.5, 1.5}});
+  classes.epsilon = 0;
   classes.smoothing = 0;
   classes.gamma = 1.5f;
   expect_derivative(classes, {.x = x, .weights = {1, 2, 0.5, 1.5}, .labels = {0, 7, 3, 2, 1, 1}});
