@@ -73,7 +73,7 @@ using Action = std::function<int()>;
 #define BANTAM_VERBS(X)                                                            \
   X(init) X(train) X(sweep) X(find_lr) X(validate) X(summary) X(devices) X(bench)  \
   X(plan) X(explain) X(profile) X(runs) X(report) X(compare) X(inspect) X(data)    \
-  X(evaluate) X(predict) X(import) X(export) X(schema) X(doctor) X(completion)
+  X(evaluate) X(predict) X(embed) X(import) X(export) X(schema) X(doctor) X(completion)
 // clang-format on
 #define BANTAM_DECLARE_VERB(name) void add_##name(CLI::App& app, Action& action);
 BANTAM_VERBS(BANTAM_DECLARE_VERB)
