@@ -181,6 +181,20 @@ void AtomicFile::write(std::span<const std::byte> bytes) {
   }
 }
 
+void AtomicFile::rewrite_beginning(std::string_view text) {
+  if (descriptor_ < 0) fail("write", path_, EBADF);
+  for (off_t at = 0; !text.empty();) {
+    const ssize_t written = ::pwrite(descriptor_, text.data(), text.size(), at);
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0 && errno == ESPIPE)
+      throw DataError(fmt::format("cannot write {}: it is a pipe, and the file's beginning is known at its end",
+                                  printable_line(path_.string())));
+    if (written < 0) fail("write", path_, errno);
+    at += written;
+    text.remove_prefix(static_cast<std::size_t>(written));
+  }
+}
+
 void AtomicFile::write(std::string_view text) { write(std::as_bytes(std::span(text.data(), text.size()))); }
 
 void AtomicFile::commit() {

@@ -33,6 +33,9 @@ class AtomicFile {
   /// Appends bytes. Throws DataError (disk full, …).
   void write(std::span<const std::byte> bytes);
   void write(std::string_view text);
+  /// Replaces the file's first bytes, which were written before: a header of what is known at the end. Throws
+  /// DataError, of a pipe, too. Not with `begin_sum`.
+  void rewrite_beginning(std::string_view text);
   /// Flushes, fsyncs file and folder, and renames over `path`.
   void commit();
   const std::filesystem::path& path() const { return path_; }

@@ -51,33 +51,6 @@ void refuse_empty_values(CLI::App& app) {
   for (CLI::App* command : app.get_subcommands([](CLI::App*) { return true; })) refuse_empty_values(*command);
 }
 
-/// In the order in which they are listed.
-void add_verbs(CLI::App& app, Action& action) {
-  add_init(app, action);
-  add_train(app, action);
-  add_sweep(app, action);
-  add_find_lr(app, action);
-  add_validate(app, action);
-  add_summary(app, action);
-  add_devices(app, action);
-  add_bench(app, action);
-  add_plan(app, action);
-  add_explain(app, action);
-  add_profile(app, action);
-  add_runs(app, action);
-  add_report(app, action);
-  add_compare(app, action);
-  add_inspect(app, action);
-  add_data(app, action);
-  add_evaluate(app, action);
-  add_predict(app, action);
-  add_import(app, action);
-  add_export(app, action);
-  add_schema(app, action);
-  add_doctor(app, action);
-  add_completion(app, action);
-}
-
 int run(int argc, char** argv) {
   CLI::App app(kAboutBantam, "bantam");
   app.footer(kFooter);
@@ -87,7 +60,9 @@ int run(int argc, char** argv) {
       fmt::format("bantam {} ({})", BANTAM_VERSION, built_with_cuda() ? "CPU and CUDA" : "CPU only");
   app.set_version_flag("--version", version);
   Action action;
-  add_verbs(app, action);
+#define BANTAM_ADD_VERB(name) add_##name(app, action);
+  BANTAM_VERBS(BANTAM_ADD_VERB)
+#undef BANTAM_ADD_VERB
   add_help(app, action, version);
   refuse_empty_values(app);
   std::vector<std::string> texts = expanded_arguments(argc, argv);

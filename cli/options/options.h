@@ -67,29 +67,16 @@ std::vector<std::string> parse_texts(const std::string& flag, const std::string&
 /// The action of a subcommand runs once the command line is parsed, and returns the exit code.
 using Action = std::function<int()>;
 
-/// Each adds its subcommand to `app`, which sets `action` when it is chosen.
-void add_train(CLI::App& app, Action& action);
-void add_init(CLI::App& app, Action& action);
-void add_validate(CLI::App& app, Action& action);
-void add_doctor(CLI::App& app, Action& action);
-void add_completion(CLI::App& app, Action& action);
-void add_sweep(CLI::App& app, Action& action);
-void add_find_lr(CLI::App& app, Action& action);
-void add_summary(CLI::App& app, Action& action);
-void add_devices(CLI::App& app, Action& action);
-void add_bench(CLI::App& app, Action& action);
-void add_plan(CLI::App& app, Action& action);
-void add_explain(CLI::App& app, Action& action);
-void add_profile(CLI::App& app, Action& action);
-void add_data(CLI::App& app, Action& action);
-void add_schema(CLI::App& app, Action& action);
-void add_report(CLI::App& app, Action& action);
-void add_runs(CLI::App& app, Action& action);
-void add_compare(CLI::App& app, Action& action);
-void add_inspect(CLI::App& app, Action& action);
-void add_import(CLI::App& app, Action& action);
-void add_export(CLI::App& app, Action& action);
-void add_evaluate(CLI::App& app, Action& action);
-void add_predict(CLI::App& app, Action& action);
+/// The verbs, in the order in which they are listed: add_VERB adds its subcommand to `app`, which sets `action` when it
+/// is chosen.
+// clang-format off
+#define BANTAM_VERBS(X)                                                            \
+  X(init) X(train) X(sweep) X(find_lr) X(validate) X(summary) X(devices) X(bench)  \
+  X(plan) X(explain) X(profile) X(runs) X(report) X(compare) X(inspect) X(data)    \
+  X(evaluate) X(predict) X(embed) X(import) X(export) X(schema) X(doctor) X(completion)
+// clang-format on
+#define BANTAM_DECLARE_VERB(name) void add_##name(CLI::App& app, Action& action);
+BANTAM_VERBS(BANTAM_DECLARE_VERB)
+#undef BANTAM_DECLARE_VERB
 
 }  // namespace bantam::cli

@@ -1,11 +1,9 @@
 // `bantam predict`: a trained model on image files.
 #include <algorithm>
 #include <cerrno>
-#include <chrono>
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
-#include <map>
 #include <memory>
 #include <optional>
 #include <set>
@@ -18,26 +16,18 @@
 #include <unistd.h>
 
 #include "bantam/base/atomic_file.h"
-#include "bantam/base/clock.h"
-#include "bantam/base/counted.h"
 #include "bantam/base/error.h"
 #include "bantam/base/printable.h"
-#include "bantam/base/text.h"
-#include "bantam/cli/options/model_flags.h"
 #include "bantam/cli/options/options.h"
 #include "bantam/cli/predict/prediction_writer.h"
+#include "bantam/cli/predict/sample_session.h"
 #include "bantam/cli/print/output.h"
-#include "bantam/cli/print/progress.h"
-#include "bantam/cli/signals.h"
-#include "bantam/data/files/image_types.h"
 #include "bantam/data/images/encode.h"
 
 namespace bantam::cli {
 namespace {
 
 namespace fs = std::filesystem;
-
-constexpr int kBrokenFiles = 3;  // the exit code of broken data
 
 constexpr const char* kAbout =
     "Classes with their probabilities (or labels above --threshold, numbers, masks:\n"
@@ -52,18 +42,15 @@ constexpr const char* kAbout =
     "Example: bantam predict runs/flowers new.csv --out answers.csv";
 
 struct PredictFlags {
-  ModelFlags model;
-  std::vector<std::string> paths;
-  std::int64_t top = 5, batch_size = 0;
+  SampleFlags samples;
+  std::int64_t top = 5;
   double threshold = 0.5;
-  std::string out, progress = "auto";
-  bool csv = false, json = false;
 };
 
 bool makes_masks(Task task) { return task == Task::segmentation || task == Task::masks; }
 
 /// By a flag, else by the suffix of --out.
-PredictionFormat format_of(const PredictFlags& flags, bool out_is_folder) {
+PredictionFormat format_of(const SampleFlags& flags, bool out_is_folder) {
   const std::string suffix = out_is_folder ? "" : fs::path(flags.out).extension().string();
   if (flags.csv || (!flags.json && suffix == ".csv")) return PredictionFormat::csv;
   if (flags.json || suffix == ".json" || suffix == ".jsonl") return PredictionFormat::json;
@@ -153,167 +140,61 @@ class MaskFolder {
   std::vector<std::string> ends_ = {".png"};
 };
 
-/// The file of --out must be none of those that are read.
-void check_lines(const std::vector<ListedImage>& images, const std::string& out) {
-  std::error_code error;
-  if (!fs::exists(out, error)) return;
-  for (const ListedImage& image : images)
-    if (fs::equivalent(image.path, out, error))
-      throw ConfigError(fmt::format("--out: {} is one of the images; name another file", printable_line(out)));
-}
-
 /// One prediction of a list, from its flags to its lines.
-class PredictVerb {
+class PredictVerb : private AnswerSink {
  public:
   PredictVerb(const PredictFlags& flags, StopOnSignal& stop)
-      : flags_(flags), stop_(stop), model_(open_model(flags.model, false)), task_(task_of(model_.config)) {
-    if (makes_masks(task_) && flags.out.empty())
-      throw ConfigError("the model makes masks: --out names the folder for them");
-    if (task_ == Task::segmentation && output_names(model_).size() > 256)
+      : flags_(flags), session_(flags.samples, stop), task_(task_of(model().config)), lines_(lines_file()) {
+    const std::string& out = flags.samples.out;
+    if (makes_masks(task_) && out.empty()) throw ConfigError("the model makes masks: --out names the folder for them");
+    if (task_ == Task::segmentation && output_names(model()).size() > 256)
       throw ConfigError("a mask's pixels are numbers of 8 bits: at most 256 classes");
-    find_samples();
-    if (makes_masks(task_) && are_rows())
+    if (makes_masks(task_) && session_.are_rows())
       throw ConfigError("the model makes masks, which are written of image files: name those, or a CSV file of them");
     if (makes_masks(task_))
-      masks_.emplace(flags.out, task_, output_names(model_)).check(images_.images);
+      masks_.emplace(out, task_, output_names(model())).check(session_.images());
     else
-      check_lines(images_.images, flags.out);
+      session_.check_out(out);
     // Lines on a terminal are progress enough.
-    const bool lines_are_seen = flags.progress == "auto" && (flags.out.empty() && isatty(STDOUT_FILENO) != 0);
-    progress_.emplace(lines_are_seen ? ProgressMode::none : parse_progress_mode(flags.progress, stderr), stderr);
+    if (flags.samples.progress == "auto" && out.empty() && isatty(STDOUT_FILENO) != 0) session_.hide_progress();
   }
 
   int run() {
-    Lines lines(makes_masks(task_) ? "" : flags_.out);
-    const PredictionWriter writer({.format = format_of(flags_, makes_masks(task_)),
-                                   .task = task_,
-                                   .names = output_names(model_),
-                                   .top = flags_.top,
-                                   .threshold = flags_.threshold,
-                                   .columns = table_ ? table_->columns : std::vector<std::string>()});
-    if (images_.ignored.count > 0)
-      progress_->message(fmt::format("ignored: {} file{} of other suffixes, such as {}",
-                                     format_count(images_.ignored.count), images_.ignored.count == 1 ? "" : "s",
-                                     shown(images_.ignored.examples[0], 200)));
-    report_unsupported();
-    if (table_)
-      for (const std::string& note : table_->notes) progress_->warning(note);
-    std::size_t row = 0;
-    const auto write = [&](const Prediction& prediction) {
-      if (masks_ && prediction.error.empty()) masks_->write(prediction);
-      if (!prediction.error.empty()) report_broken(prediction);
-      lines.write(writer.line(prediction, table_ ? table_->cells[row++] : std::vector<std::string>()));
-    };
-    const PredictOptions how = options(lines, writer.header());
-    const PredictionSummary summary =
-        are_rows() ? predict(model_, *table_, how, write) : predict(model_, images_.images, how, write);
-    lines.flush();
-    return end(summary);
+    writer_.emplace(PredictionStyle{.format = format_of(flags_.samples, makes_masks(task_)),
+                                    .task = task_,
+                                    .names = output_names(model()),
+                                    .top = flags_.top,
+                                    .threshold = flags_.threshold,
+                                    .columns = session_.columns()});
+    const PredictionSummary summary = session_.run({.threshold = flags_.threshold}, *this);
+    lines_.flush();
+    return session_.end(summary);
   }
 
  private:
-  bool are_rows() const { return table_ && table_->samples != nullptr; }
+  const TrainedModel& model() const { return session_.model(); }
+  std::string lines_file() const { return makes_masks(task_) ? "" : flags_.samples.out; }
 
-  /// A table, or image files.
-  void find_samples() {
-    const auto is_table = [](const std::string& path) { return is_table_file(path); };
-    if (std::ranges::none_of(flags_.paths, is_table)) {
-      const Shape& input = model_.config.model.graph.input_shape();
-      if (input.rank() == 1)
-        throw ConfigError(
-            fmt::format("the model reads rows of {} numbers: name a .csv, .npy or .npz file of them", input[0]));
-      images_ = list_images(std::vector<fs::path>(flags_.paths.begin(), flags_.paths.end()));
-      return;
-    }
-    if (flags_.paths.size() > 1)
-      throw ConfigError("a table of samples is predicted alone: name one .csv, .npy or .npz file, or image files");
-    table_ = read_predicted_table(model_.config, flags_.paths[0]);
-    images_.images = table_->images;
-    std::error_code error;
-    if (!flags_.out.empty() && fs::exists(flags_.out, error) && fs::equivalent(flags_.paths[0], flags_.out, error))
-      throw ConfigError(fmt::format("--out: {} is the table itself; name another file", printable_line(flags_.out)));
+  void begin() override {
+    lines_.begin();
+    lines_.write(writer_->header());
   }
-  std::int64_t samples() const { return table_ ? std::ssize(table_->names) : std::ssize(images_.images); }
-
-  /// Lines begin, with `header`, once it is known that there is memory.
-  PredictOptions options(Lines& lines, const std::string& header) {
-    PredictOptions options{
-        .threads = flags_.model.threads, .batch_size = flags_.batch_size, .threshold = flags_.threshold};
-    options.stop = [this] { return stop_.requested(); };
-    options.on_batch = [this, &lines, header, begin = std::optional<std::chrono::steady_clock::time_point>()](
-                           std::int64_t done, std::int64_t images) mutable {
-      if (!begin) {
-        lines.begin();
-        lines.write(header);
-        begin = std::chrono::steady_clock::now();
-      }
-      lines.flush();
-      const double each = done > 0 ? seconds_since(*begin) / static_cast<double>(done) : 0;
-      progress_->work({.what = "predicting",
-                       .unit = are_rows() ? "row" : "image",
-                       .done = done,
-                       .all = images,
-                       .eta_seconds = each * static_cast<double>(images - done)});
-    };
-    options.on_warning = [this](std::string_view text) { progress_->warning(text); };
-    return options;
+  void write(const Prediction& prediction, const std::vector<std::string>& cells) override {
+    if (masks_ && prediction.error.empty()) masks_->write(prediction);
+    lines_.write(writer_->line(prediction, cells));
   }
-
-  /// Images among the ignored files that are of types that are not read: they have no answer.
-  void report_unsupported() {
-    std::map<std::string, std::int64_t> suffixes;
-    std::int64_t all = 0;
-    for (const auto& [place, counts] : images_.ignored.unsupported_images)
-      for (const auto& [suffix, count] : counts) {
-        suffixes[suffix] += count;
-        all += count;
-      }
-    std::vector<std::string> parts;
-    for (const auto& [suffix, count] : suffixes) parts.push_back(fmt::format("{} {}", format_count(count), suffix));
-    if (all > 0)
-      progress_->warning(fmt::format("{} of a type that is not read {} no answer: {}; {} are read",
-                                     counted(all, "image"), all == 1 ? "has" : "have", join(parts, ", ", " and "),
-                                     read_image_types()));
-  }
-
-  /// In every mode of progress, as an error is.
-  void report_broken(const Prediction& prediction) {
-    progress_->close();
-    print_error("bantam: error: {}\n", shown_message(prediction.error));
-  }
-
-  int end(const PredictionSummary& summary) {
-    progress_->close();
-    if (summary.resized > 0)
-      progress_->message(fmt::format("{} image{} of another size than the training samples' {} resized to it",
-                                     format_count(summary.resized), summary.resized == 1 ? "" : "s",
-                                     summary.resized == 1 ? "was" : "were"));
-    if (summary.broken > 0 || summary.stopped)
-      print_error("{} of {} predicted; {} could not be read{}\n", format_count(summary.images - summary.broken),
-                  counted(samples(), are_rows() ? "row" : "image"), format_count(summary.broken),
-                  summary.stopped ? "; stopped" : "");
-    if (summary.stopped) return stop_exit_code(stop_.signal());
-    return summary.broken > 0 ? kBrokenFiles : 0;
-  }
+  void flush() override { lines_.flush(); }
 
   const PredictFlags& flags_;
-  StopOnSignal& stop_;
-  TrainedModel model_;
+  SampleSession session_;
   Task task_;
-  ImageList images_;
-  std::optional<PredictedTable> table_;
+  Lines lines_;
+  std::optional<PredictionWriter> writer_;
   std::optional<MaskFolder> masks_;  // of tasks that make masks
-  std::optional<Progress> progress_;
 };
 
 int run_predict(const PredictFlags& flags) {
-  StopOnSignal stop;
-  stop.note_saved();  // nothing is lost whenever it ends
-  try {
-    return PredictVerb(flags, stop).run();
-  } catch (const DeviceError& error) {
-    explain_device(error);
-  }
+  return run_samples([&](StopOnSignal& stop) { return PredictVerb(flags, stop).run(); });
 }
 
 }  // namespace
@@ -322,11 +203,7 @@ void add_predict(CLI::App& app, Action& action) {
   CLI::App* command = app.add_subcommand("predict", "Classes, numbers or masks of images and rows");
   command->footer(kAbout);
   const auto flags = std::make_shared<PredictFlags>();
-  add_model_flags(*command, flags->model);
-  command
-      ->add_option("IMAGE", flags->paths,
-                   "Image files, or folders of them; or one table of\nsamples (.csv, .tsv, .npy, .npz)")
-      ->required();
+  add_sample_flags(*command, flags->samples);
   command->add_option("--top", flags->top, "Classes of an image, the most probable first")
       ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 24))
       ->capture_default_str();
@@ -334,13 +211,9 @@ void add_predict(CLI::App& app, Action& action) {
       ->add_option("--threshold", flags->threshold, "Probability from which one of several labels\n(or a mask) counts")
       ->check(CLI::Range(1e-6, 1 - 1e-6))
       ->capture_default_str();
-  command->add_option("--batch-size", flags->batch_size, "Most images a batch; answers do not depend on it")
-      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 24));
-  command->add_option("-o,--out", flags->out,
+  command->add_option("-o,--out", flags->samples.out,
                       "File for the lines (.csv and .json name their\nformat); of masks the folder");
-  add_progress_flags(*command, flags->progress);
-  CLI::Option* const csv = command->add_flag("--csv", flags->csv, "A row a sample instead of text");
-  command->add_flag("--json", flags->json, "A JSON object a sample, one a line")->excludes(csv);
+  add_sample_output_flags(*command, flags->samples);
   command->callback([&action, flags] { action = [flags] { return run_predict(*flags); }; });
 }
 

@@ -192,8 +192,8 @@ LossPtr read_poly1(ConfigMap& options) {
   Poly1Loss loss;
   loss.epsilon = static_cast<float>(options.number(
       {"epsilon",
-       "Factor of 1 - p. Above 0 samples that are not right yet weigh more (the paper has 1 and 2 for ImageNet), below "
-       "0 less; 0 is the cross-entropy.",
+       "Factor of 1 - p. The gradient is the cross-entropy's times 1 + epsilon · p: above 0 samples that are nearly "
+       "right keep more of it, below 0 less, as with focal; 0 is the cross-entropy.",
        "2"},
       {.min = -1, .max = 1e6}, 1.0));
   loss.cross_entropy = read_cross_entropy(options);

@@ -145,7 +145,8 @@ LossPtr softmax_cross_entropy(SoftmaxCrossEntropyLoss options = {});
 
 /// Options of poly1_loss.
 struct Poly1Loss {
-  float epsilon = 1.0f;  ///< -1 or more: the factor of 1 - p. 0: cross-entropy; above 0 unsure answers weigh more
+  /// -1 or more: the factor of 1 - p. Without smoothing, gradients are the cross-entropy's times 1 + epsilon·p.
+  float epsilon = 1.0f;
   SoftmaxCrossEntropyLoss cross_entropy = {};
 };
 

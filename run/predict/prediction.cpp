@@ -7,6 +7,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <span>
 #include <utility>
 
@@ -14,6 +15,7 @@
 
 #include "bantam/base/clock.h"
 #include "bantam/base/error.h"
+#include "bantam/base/text.h"
 #include "bantam/data/delivery/loader.h"
 #include "bantam/data/formats/class_names.h"
 #include "bantam/engine/model/model.h"
@@ -96,7 +98,7 @@ class BrokenFiles {
 
 /// The stages, in batches of `batch` samples at most.
 struct Work {
-  const RunConfig& config;
+  RunConfig config;  ///< its network ends where the outputs are asked for
   PipelineOptions pipeline;
   std::shared_ptr<const SampleReader> samples;
   std::function<Prediction(std::int64_t sample)> answer;  ///< with file and name
@@ -108,6 +110,40 @@ struct Work {
     options.pipeline.batch_size = batch;
     return options;
   }
+};
+
+/// The layers that `end` depends on, with their names.
+Graph ending_at(const Graph& whole, NodeId end) {
+  std::vector<bool> needed(static_cast<std::size_t>(end) + 1);
+  needed.back() = true;
+  for (NodeId node = end; node > 0; --node)
+    if (needed[static_cast<std::size_t>(node)])
+      for (const NodeId input : whole.node(node).inputs) needed[static_cast<std::size_t>(input)] = true;
+  Graph part(whole.input_shape());
+  std::vector<NodeId> places(needed.size(), part.input());
+  for (NodeId node = 1; node <= end; ++node) {
+    if (!needed[static_cast<std::size_t>(node)]) continue;
+    const GraphNode& layer = whole.node(node);
+    std::vector<NodeId> inputs;
+    for (const NodeId input : layer.inputs) inputs.push_back(places[static_cast<std::size_t>(input)]);
+    places[static_cast<std::size_t>(node)] = part.add(layer.name, layer.layer, std::move(inputs));
+  }
+  return part;
+}
+
+/// What a sample's outputs are as an answer: `at` of the options says that they are the answer.
+class AnswerReading {
+ public:
+  AnswerReading(const RunConfig& config, const PredictOptions& options) {
+    if (options.at.empty()) reading_.emplace(config, options.threshold);
+  }
+  void read(std::span<const float> outputs, Prediction& answer) const {
+    if (reading_) return reading_->read(outputs, answer);
+    answer.values.assign(outputs.begin(), outputs.end());
+  }
+
+ private:
+  std::optional<OutputReading> reading_;
 };
 
 MemoryStats rehearse(const Work& work, std::uint64_t pool) {
@@ -180,6 +216,32 @@ Work work_of(const TrainedModel& trained, const PredictedTable& table, const Pre
 
 }  // namespace
 
+const GraphNode& feature_layer(const Graph& graph, const std::string& name) {
+  std::vector<std::string> names;
+  for (NodeId node = 1; node <= graph.output(); ++node) {
+    if (graph.node(node).name == name) return graph.node(node);
+    names.push_back(graph.node(node).name);
+  }
+  if (!name.empty()) {
+    const auto near = nearest(name, names);
+    throw ConfigError(fmt::format("the network has no layer '{}'; {}`bantam summary` lists its layers", shown(name),
+                                  near ? fmt::format("did you mean '{}'? ", *near) : ""));
+  }
+  NodeId node = graph.output();
+  while (node > 0 && graph.node(node).inputs.size() == 1 && graph.node(node).layer->kind() != "dense")
+    node = graph.node(node).inputs[0];
+  if (node == 0 || graph.node(node).inputs.size() != 1)
+    throw ConfigError(
+        "the network does not end with a dense layer, whose input would be the features; name a layer, of those that "
+        "`bantam summary` lists");
+  if (graph.node(node).inputs[0] == graph.input())
+    throw ConfigError(
+        fmt::format("the network's last dense layer, '{}', reads the samples themselves; name a layer, of those that "
+                    "`bantam summary` lists",
+                    graph.node(node).name));
+  return graph.node(graph.node(node).inputs[0]);
+}
+
 std::vector<std::string> output_names(const TrainedModel& model) {
   std::vector<std::string> names = model.class_names;
   const auto count = static_cast<std::size_t>(classes_of(model.config));
@@ -193,6 +255,11 @@ namespace {
 PredictionSummary run_work(const TrainedModel& trained, Work work, const PredictOptions& options,
                            const std::function<void(const Prediction&)>& on_prediction) {
   PredictionSummary summary;
+  if (!options.at.empty()) {
+    const Graph& whole = trained.config.model.graph;
+    const auto end = static_cast<NodeId>(&feature_layer(whole, options.at) - whole.nodes().data());
+    work.config.model.graph = ending_at(whole, end);
+  }
   const RunConfig& config = work.config;
   work.pipeline.batch_size_is_auto = false;
   const std::int64_t samples = work.samples->facts().size;
@@ -203,8 +270,9 @@ PredictionSummary run_work(const TrainedModel& trained, Work work, const Predict
   BrokenFiles broken;
   PredictionSession session(*runtime, config.device, config, work.samples,
                             work.loading(config.device, broken.samples()));
-  (void)load_weights(session.model(), trained.weights, trained.weights_file, {.advises = false});
-  const OutputReading reading(config, options.threshold);
+  (void)load_weights(session.model(), trained.weights, trained.weights_file,
+                     {.strict = options.at.empty(), .advises = false});
+  const AnswerReading reading(config, options);
   const auto values = static_cast<std::size_t>(config.model.graph.output_shape().elements());
   const auto begin = std::chrono::steady_clock::now();
   const auto go_on = [&](std::int64_t first) {

@@ -16,10 +16,12 @@
 namespace bantam::run {
 
 struct PredictOptions {
-  int threads = 0;                  ///< of the CPU; 0: all processors
-  std::int64_t batch_size = 0;      ///< most images a batch; 0: that of the configuration's evaluations, at most 64
-  double threshold = 0.5;           ///< of masks: a class is where its probability is at least this
-  std::function<bool()> stop = {};  ///< asked before every batch
+  int threads = 0;              ///< of the CPU; 0: all processors
+  std::int64_t batch_size = 0;  ///< most images a batch; 0: that of the configuration's evaluations, at most 64
+  double threshold = 0.5;       ///< of masks: a class is where its probability is at least this
+  /// Name of a layer: values are its outputs, as they are, and no layer after it runs (feature_layer). Empty: answers.
+  std::string at = {};
+  std::function<bool()> stop = {};                                            ///< asked before every batch
   std::function<void(std::int64_t done, std::int64_t images)> on_batch = {};  ///< before each batch, and at the end
   std::function<void(std::string_view)> on_warning = {};                      ///< must not throw
 };
@@ -29,8 +31,8 @@ struct Prediction {
   std::string file;   ///< its path; of a row PredictedTable::names
   std::string name;   ///< ListedImage::name
   std::string error;  ///< names the file
-  /// Task::classes: the softmax's probabilities; multi_label: each sigmoid; values: the numbers, row by row. Of a loss
-  /// without probabilities, the model's outputs.
+  /// With PredictOptions::at the layer's outputs, row by row. Task::classes: the softmax's probabilities; multi_label:
+  /// each sigmoid; values: the numbers, row by row. Of a loss without probabilities, the model's outputs.
   std::vector<float> values;
   /// Task::segmentation: one, whose pixels are class numbers, or, of more than 256 classes, none. masks: one a class,
   /// of 0 and 1. As large as the network's output.
@@ -61,6 +63,10 @@ PredictionSummary predict(const TrainedModel& model, const std::vector<ListedIma
 /// The same of samples that are numbers (`table.samples`).
 PredictionSummary predict(const TrainedModel& model, const PredictedTable& table, const PredictOptions& options,
                           const std::function<void(const Prediction&)>& on_prediction);
+
+/// The layer of this name; empty: the one that a classifier's last dense layer reads, after which nothing but layers of
+/// one input follow. Throws ConfigError with the nearest name, or where there is no such dense layer.
+const GraphNode& feature_layer(const Graph& graph, const std::string& name = {});
 
 /// The names of the values of an output: class names, else numbers.
 std::vector<std::string> output_names(const TrainedModel& model);

@@ -88,6 +88,16 @@ TEST_F(AtomicFileTest, AFailedWriteLeavesTheOldFile) {
   EXPECT_EQ(names(), std::vector<std::string>{"a.txt"});
 }
 
+TEST_F(AtomicFileTest, TheBeginningIsReplaced) {
+  AtomicFile file(folder_ / "a");
+  file.write("12345");
+  file.rewrite_beginning("abc");
+  file.write("6");
+  file.commit();
+  EXPECT_EQ(read_file(folder_ / "a"), "abc456");
+  EXPECT_THROW(file.rewrite_beginning("x"), DataError);
+}
+
 TEST_F(AtomicFileTest, AFailedRenameLeavesNoTemporaryFile) {
   fs::create_directories(folder_ / "taken" / "inner");  // a folder that is not empty cannot be replaced
   const std::string message = data_error_of([&] { write_file_atomically(folder_ / "taken", "x"); });

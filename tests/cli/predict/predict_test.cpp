@@ -1,8 +1,9 @@
-// `bantam evaluate` and `bantam predict` as users run them: results, formats, broken files, exit codes.
+// `bantam evaluate`, `bantam predict` and `bantam embed` as users run them: results, formats, broken files, exit codes.
 #include <csignal>
 #include <set>
 #include <sstream>
 
+#include "bantam/data/files/npy_array.h"
 #include "bantam/data/images/encode.h"
 #include "tests/cli/program.h"
 #include "tests/data/formats/array_files.h"
@@ -365,6 +366,25 @@ TEST_F(TablesTest, HeadersDelimitersAndArrays) {
   EXPECT_TRUE(csv.out.starts_with("row,class,probability\n0,rose,")) << csv.out;
 }
 
+TEST_F(TablesTest, FeaturesOfRowsAreBesideTheirColumns) {
+  train_flowers();
+  write("new.csv", "note,b,a\nfirst,10.5,3\nsecond,,3\nthird,90,3\n");
+  const Outcome none = run({"embed", "f", "new.csv", "--out", "new.npy"});
+  EXPECT_EQ(none.code, 2);
+  EXPECT_TRUE(has(none.err, "--at: the network's last dense layer, 'dense', reads the samples themselves"));
+  const Outcome found = run({"embed", "f", "new.csv", "--out", "f.npy", "--at", "dense", "--csv"});
+  EXPECT_EQ(found.code, 3) << found.err;
+  EXPECT_EQ(read("f.csv"), "note,b,a\nfirst,10.5,3\nthird,90,3\n");
+  const auto rows = rows_of(path("f.npy"));
+  ASSERT_EQ(rows.size(), 2u);
+  EXPECT_GT(rows[0][1], rows[0][0]) << "a rose";
+  EXPECT_GT(rows[1][0], rows[1][1]) << "a lily";
+  const std::string table = read("new.csv");
+  EXPECT_TRUE(has(run({"embed", "f", "new.csv", "--out", "new.npy", "--at", "dense", "--csv"}).err,
+                  "--out: new.csv is the table itself"));
+  EXPECT_EQ(read("new.csv"), table);
+}
+
 TEST_F(TablesTest, ARowWithAMissingCellIsNoOtherRowsError) {
   train_flowers();
   write("new.csv", "a,b\n3,10.5\n,90\n3,many\n3,90\n");
@@ -527,6 +547,82 @@ TEST_F(PredictTest, WhatIsWrongHasAnExitCode) {
   fails({"predict", "r", "empty"}, 3, "holds no image (JPEG, PNG, ");
   fails({"predict", "r", "gone.png"}, 3, "0 of 1 image predicted");
   fails({"predict", "r"}, 2, "IMAGE");
+}
+
+/// Values of a float32 array of two axes.
+std::vector<std::vector<float>> rows_of(const fs::path& file) {
+  const NpyArray array(open_file_bytes(file));
+  EXPECT_EQ(array.extents().size(), 2u);
+  EXPECT_EQ(array.type().name(), "float32");
+  std::vector<std::vector<float>> rows;
+  for (std::int64_t row = 0; row < array.rows(); ++row)
+    array.read_rows(row, rows.emplace_back(static_cast<std::size_t>(array.row_values())));
+  return rows;
+}
+
+TEST_F(PredictTest, FeaturesAreAnArrayBesideTheNamesOfItsRows) {
+  train_photos();
+  write_photos("new", 5);
+  write("new/1002.png", photo(true, 2).substr(0, 60));
+  const Outcome all = run({"embed", "r", "new", "--out", "f.npy", "--progress", "plain"});
+  EXPECT_EQ(all.code, 3) << all.err;
+  EXPECT_EQ(all.out, "f.npy: (4, 4) float32, outputs of global_average_pool; names in f.txt\n");
+  EXPECT_TRUE(has(all.err, "bantam: error: new/1002.png"));
+  EXPECT_TRUE(has(all.err, "4 of 5 images embedded; 1 could not be read"));
+  const auto rows = rows_of(path("f.npy"));
+  ASSERT_EQ(rows.size(), 4u);
+  EXPECT_EQ(read("f.txt"), "new/1000.png\nnew/1001.png\nnew/1003.png\nnew/1004.png\n");
+  const Outcome one = run({"embed", "r", "new/1003.png", "--output", "one.npy", "--csv", "--batch-size", "1"});
+  ASSERT_EQ(one.code, 0) << one.err;
+  EXPECT_EQ(rows_of(path("one.npy")), std::vector{rows[2]});
+  EXPECT_EQ(read("one.csv"), "file\nnew/1003.png\n");
+  EXPECT_EQ(run({"embed", "r", "new", "-o", "maps.npy", "--at", "conv2d", "--json"}).code, 3);
+  const std::vector<std::int64_t> maps = {4, 7, 7, 4};
+  EXPECT_EQ(NpyArray(open_file_bytes(path("maps.npy"))).extents(), maps);
+  const std::vector<nlohmann::json> lines = read_lines("maps.jsonl");
+  ASSERT_EQ(lines.size(), 5u);
+  EXPECT_EQ(lines[1], (nlohmann::json{{"file", "new/1001.png"}, {"row", 1}}));
+  EXPECT_TRUE(has(lines[2]["error"], "new/1002.png"));
+  EXPECT_EQ(lines[4]["row"], 3);
+}
+
+TEST_F(PredictTest, FeatureFilesAreWholeOrNotThere) {
+  train_photos();
+  write_photos("new", 2);
+  write("f.npy", "earlier");
+  const auto fails = [&](std::vector<std::string> words, int code, const std::string& message) {
+    words.insert(words.begin(), {"embed", "r"});
+    const Outcome outcome = run(words);
+    EXPECT_EQ(outcome.code, code) << outcome.err;
+    EXPECT_TRUE(has(outcome.err, message));
+  };
+  fails({"new", "--out", "f.npy", "--at", "conv"}, 2,
+        "--at: the network has no layer 'conv'; did you mean 'conv2d'? `bantam summary` lists its layers");
+  fails({"new", "--out", "f.txt"}, 2, "--out: expected a name that ends with .npy, got f.txt");
+  fails({"new", "--out", "f.npy", "--set", "memory.limits={cpu: 1KiB}"}, 4, "");
+  write("torn.png", "no image");
+  fails({"torn.png", "--out", "f.npy"}, 3, "f.npy is not written");
+  fails({"new"}, 2, "--out");
+  fails({"new", "--out", "gone/f.npy"}, 3, "gone does not exist");
+  EXPECT_EQ(read("f.npy"), "earlier");
+  EXPECT_FALSE(fs::exists(path("f.txt")));
+  write_photos("many", 1000);
+  const pid_t child = start({"embed", "r", "many", "--batch-size", "1", "--threads", "1", "--out", "f.npy"});
+  const auto begun = [&] {
+    return std::ranges::any_of(fs::directory_iterator(path(".")), [](const fs::directory_entry& entry) {
+      return is_temporary_of("f.npy", entry.path().filename().string()) && entry.file_size() > 500;
+    });
+  };
+  const bool under_way = wait_until(begun);
+  kill(child, SIGINT);
+  const Outcome outcome = wait(child);
+  ASSERT_TRUE(under_way);
+  if (outcome.code == 0) GTEST_SKIP() << "it was faster than the signal";
+  EXPECT_EQ(outcome.code, 130) << outcome.err;
+  EXPECT_TRUE(has(outcome.err, "; stopped"));
+  EXPECT_EQ(read("f.npy"), "earlier");
+  for (const auto& entry : fs::directory_iterator(path(".")))
+    EXPECT_FALSE(entry.path().filename().string().starts_with(".f.")) << entry.path();
 }
 
 TEST_F(PredictTest, CtrlCEndsItCleanly) {

@@ -176,6 +176,91 @@ TEST_F(PredictionTest, WhatDoesNotReadImagesIsRefused) {
   EXPECT_TRUE(predictions(open("r"), {}).empty());
 }
 
+/// The answers of a softmax after the dense layer whose weights are those of `model`.
+std::vector<double> softmax_of_dense(const TrainedModel& model, const std::vector<float>& features) {
+  const auto weight = float_values(model.weights.tensors.at("dense/weight")),
+             bias = float_values(model.weights.tensors.at("dense/bias"));
+  std::vector<double> values(bias.begin(), bias.end());
+  double sum = 0;
+  for (std::size_t u = 0; u < values.size(); ++u) {
+    for (std::size_t f = 0; f < features.size(); ++f)
+      values[u] += static_cast<double>(weight[u * features.size() + f]) * static_cast<double>(features[f]);
+    sum += values[u] = std::exp(values[u]);
+  }
+  for (double& value : values) value /= sum;
+  return values;
+}
+
+// Some ten roundings of float32 each.
+TEST_F(PredictionTest, FeaturesAreWhatTheLastDenseLayerReads) {
+  run("r", {"train.epochs=4"});
+  std::vector<std::filesystem::path> files;
+  for (int i = 0; i < 20; ++i) {
+    write("all/" + std::to_string(10 + i) + ".png", encode_png(grey({32, 32}, static_cast<std::uint8_t>(12 * i))));
+    files.push_back(path("all/" + std::to_string(10 + i) + ".png"));
+  }
+  const TrainedModel model = open("r");
+  const GraphNode& layer = feature_layer(model.config.model.graph);
+  EXPECT_EQ(layer.name, "global_average_pool");
+  EXPECT_EQ(layer.output, Shape{4});
+  const std::vector<Prediction> answers = predictions(model, files),
+                                features = predictions(model, files, {.threads = 2, .at = layer.name}),
+                                maps = predictions(model, files, {.threads = 1, .batch_size = 3, .at = "batch_norm"});
+  ASSERT_EQ(features.size(), files.size());
+  for (std::size_t i = 0; i < files.size(); ++i) {
+    const std::vector<double> expected = softmax_of_dense(model, features[i].values);
+    ASSERT_EQ(expected.size(), answers[i].values.size());
+    for (std::size_t c = 0; c < expected.size(); ++c) EXPECT_NEAR(answers[i].values[c], expected[c], 1e-6);
+    ASSERT_EQ(maps[i].values.size(), std::size_t{8 * 8 * 4}) << "one that other layers follow";
+    for (std::size_t c = 0; c < 4; ++c) {
+      double mean = 0;
+      for (std::size_t p = c; p < maps[i].values.size(); p += 4) mean += static_cast<double>(maps[i].values[p]) / 64;
+      EXPECT_NEAR(features[i].values[c], mean, 1e-6 * std::max(1.0, mean));
+    }
+  }
+  EXPECT_NE(features[0].values, features[19].values);
+  const PredictionSummary summary =
+      predict(model, list_images(files).images, {.threads = 1, .at = "conv2d"}, [](const Prediction&) {});
+  EXPECT_EQ(summary.peak_bytes, summary.planned_peak_bytes);
+}
+
+TEST_F(PredictionTest, LayersBesideAnotherAreNotRun) {
+  const std::string branches =
+      "model={input: [32, 32, 3], layers: [conv2d: {filters: 4, kernel: 3, stride: 4, name: stem}, residual: {body: "
+      "[conv2d: {filters: 4, kernel: 3, padding: same, name: inner}]}, global_average_pool, dense: {units: 10}, "
+      "dropout: {rate: 0.5}]}";
+  run("r", {branches});
+  write("a.png", encode_png(grey({32, 32}, 77)));
+  const TrainedModel model = open("r");
+  const Graph& graph = model.config.model.graph;
+  EXPECT_EQ(feature_layer(graph).name, "global_average_pool") << "dropout after the dense layer changes nothing";
+  for (NodeId node = 1; node <= graph.output(); ++node) {
+    const std::vector<Prediction> found =
+        predictions(model, {path("a.png")}, {.threads = 1, .at = graph.node(node).name});
+    EXPECT_EQ(std::ssize(found.at(0).values), graph.node(node).output.elements()) << graph.describe(node);
+  }
+}
+
+TEST_F(PredictionTest, LayersThatAreNoFeaturesAreNamed) {
+  const auto error_of = [](const std::string& layers, const std::string& name = {}) -> std::string {
+    const RunConfig config = tiny({"model.layers=[" + layers + "]"});
+    try {
+      return feature_layer(config.model.graph, name).name;
+    } catch (const ConfigError& error) {
+      return error.what();
+    }
+  };
+  const std::string classifier = "conv2d: {filters: 4, kernel: 3}, flatten, dense: {units: 10}";
+  EXPECT_EQ(error_of(classifier), "flatten");
+  EXPECT_EQ(error_of(classifier, "conv2d"), "conv2d");
+  EXPECT_EQ(error_of(classifier, "flaten"),
+            "the network has no layer 'flaten'; did you mean 'flatten'? `bantam summary` lists its layers");
+  EXPECT_EQ(error_of(classifier, "input"), "the network has no layer 'input'; `bantam summary` lists its layers");
+  EXPECT_EQ(error_of("conv2d: {filters: 11, kernel: 1}"),
+            "the network does not end with a dense layer, whose input would be the features; name a layer, of those "
+            "that `bantam summary` lists");
+}
+
 TEST_F(PredictionTest, AStopKeepsWhatWasAnswered) {
   run("r");
   for (int i = 0; i < 40; ++i) write("all/" + std::to_string(i) + ".png", encode_png(grey({32, 32}, 5)));
