@@ -61,6 +61,17 @@ train: {epochs: 6, optimizer: {adam: {learning_rate: 0.05}}}
   return ::testing::AssertionFailure() << "'" << text << "' lacks '" << part << "'";
 }
 
+/// Values of a float32 array of two axes.
+std::vector<std::vector<float>> rows_of(const fs::path& file) {
+  const NpyArray array(open_file_bytes(file));
+  EXPECT_EQ(array.extents().size(), 2u);
+  EXPECT_EQ(array.type().name(), "float32");
+  std::vector<std::vector<float>> rows;
+  for (std::int64_t row = 0; row < array.rows(); ++row)
+    array.read_rows(row, rows.emplace_back(static_cast<std::size_t>(array.row_values())));
+  return rows;
+}
+
 TEST_F(PredictTest, AThousandFilesWithABrokenOneAre999Answers) {
   train_photos();
   write_photos("new", 1000);
@@ -549,17 +560,6 @@ TEST_F(PredictTest, WhatIsWrongHasAnExitCode) {
   fails({"predict", "r"}, 2, "IMAGE");
 }
 
-/// Values of a float32 array of two axes.
-std::vector<std::vector<float>> rows_of(const fs::path& file) {
-  const NpyArray array(open_file_bytes(file));
-  EXPECT_EQ(array.extents().size(), 2u);
-  EXPECT_EQ(array.type().name(), "float32");
-  std::vector<std::vector<float>> rows;
-  for (std::int64_t row = 0; row < array.rows(); ++row)
-    array.read_rows(row, rows.emplace_back(static_cast<std::size_t>(array.row_values())));
-  return rows;
-}
-
 TEST_F(PredictTest, FeaturesAreAnArrayBesideTheNamesOfItsRows) {
   train_photos();
   write_photos("new", 5);
@@ -574,7 +574,7 @@ TEST_F(PredictTest, FeaturesAreAnArrayBesideTheNamesOfItsRows) {
   EXPECT_EQ(read("f.txt"), "new/1000.png\nnew/1001.png\nnew/1003.png\nnew/1004.png\n");
   const Outcome one = run({"embed", "r", "new/1003.png", "--output", "one.npy", "--csv", "--batch-size", "1"});
   ASSERT_EQ(one.code, 0) << one.err;
-  EXPECT_EQ(rows_of(path("one.npy")), std::vector{rows[2]});
+  EXPECT_EQ(rows_of(path("one.npy")), (std::vector<std::vector<float>>{rows[2]}));
   EXPECT_EQ(read("one.csv"), "file\nnew/1003.png\n");
   EXPECT_EQ(run({"embed", "r", "new", "-o", "maps.npy", "--at", "conv2d", "--json"}).code, 3);
   const std::vector<std::int64_t> maps = {4, 7, 7, 4};
