@@ -45,7 +45,7 @@ struct EmbedFlags {
 class FeatureFiles : public AnswerSink {
  public:
   FeatureFiles(const SampleFlags& flags, Shape row, std::vector<std::string> columns)
-      : flags_(flags), row_(std::move(row)), columns_(std::move(columns)), array_path_(flags.out) {
+      : flags_(flags), row_(row), columns_(std::move(columns)), array_path_(flags.out) {
     if (array_path_.extension() != ".npy")
       throw ConfigError(
           fmt::format("--out: expected a name that ends with .npy, got {}", printable_line(array_path_.string())));

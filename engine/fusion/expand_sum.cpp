@@ -233,7 +233,7 @@ Tensor expand_sum(const Context& context, const Tensor& x, const ExpandSumOperan
   if (derived)
     attach_recipe(context, y, {&centred_saved, &residual_saved.memory}, [=](const Context& ctx) {
       const Tensor narrow = centred_saved.get(ctx), wide = residual_saved.get(ctx);
-      const Tensor rebuilt = ctx.allocate(wide.shape(), wide.dtype());
+      Tensor rebuilt = ctx.allocate(wide.shape(), wide.dtype());
       sum(ctx, call, narrow, wide, rebuilt, Tensor());
       return rebuilt;
     });

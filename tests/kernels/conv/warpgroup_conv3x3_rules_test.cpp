@@ -8,7 +8,6 @@
 namespace bantam::testing::warpgroup_conv3x3_rules_test {
 namespace {
 
-using kernels::Conv3x3Use;
 using kernels::WarpgroupConv3x3;
 using Extents = WarpgroupConv3x3::Extents;
 
