@@ -20,7 +20,7 @@ std::string dictionary(std::int64_t rows, const Shape& row) {
 
 }  // namespace
 
-NpyWriter::NpyWriter(std::filesystem::path path, Shape row) : row_(std::move(row)), file_(std::move(path)) {
+NpyWriter::NpyWriter(std::filesystem::path path, Shape row) : row_(row), file_(std::move(path)) {
   file_.write(header());
   file_.rewrite_beginning(header());  // what cannot be done at the end is an error now
 }

@@ -65,7 +65,7 @@ TEST_F(NpyWriterTest, RowsOfAnotherLengthAndPipesAreRefused) {
   ASSERT_EQ(::mkfifo(path("pipe").c_str(), 0600), 0);
   const int reader = ::open(path("pipe").c_str(), O_RDONLY | O_NONBLOCK);
   try {
-    NpyWriter(path("pipe"), {2});
+    const NpyWriter refused(path("pipe"), {2});
     FAIL();
   } catch (const DataError& error) {
     EXPECT_EQ(error.what(),
