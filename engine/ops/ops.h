@@ -64,10 +64,12 @@ Tensor conv2d(const Context& context, const Tensor& x, const Tensor& w, Window2d
 /// from w. Throws ShapeError, DTypeError.
 Tensor depthwise_conv2d(const Context& context, const Tensor& x, const Tensor& w, Window2d window = {});
 
-/// y = x·wᵀ; x (batch, inputs), w (units, inputs), one type → (batch, units). Throws ShapeError, DTypeError.
+/// y = x·wᵀ over the last axis; x (batch, …, inputs), w (units, inputs), one type → (batch, …, units). Throws
+/// ShapeError, DTypeError.
 Tensor dense(const Context& context, const Tensor& x, const Tensor& w);
 
-/// y[…, c] = x[…, c] + b[c]; x (…, channels), b (channels), one type. Works in place where x is the last holder of its
+/// y[…, c] = x[…, c] + b[c]; x (…, channels), b (channels), one type. b may have more of x's last axes: it is added to
+/// each (tokens, channels) of x (batch, tokens, channels), say. Works in place where x is the last holder of its
 /// memory.
 Tensor bias_add(const Context& context, Tensor x, const Tensor& b);
 

@@ -430,7 +430,7 @@ Graph network_with(const Row& row) {
   if (row.input.rank() == 3)
     graph.add("first", conv2d({.filters = row.input[2], .padding = Padding::same()}));
   else
-    graph.add("first", dense({.units = row.input[0]}));
+    graph.add("first", dense({.units = row.input[-1]}));
   add_layer(graph, row);
   if (row.output.rank() > 1) graph.add("flat", flatten());
   graph.add("head", dense({.units = 5}));
