@@ -156,6 +156,12 @@ struct GroupNormOptions {
 struct GlobalResponseNormOptions {
   float epsilon = 1e-6f;  ///< added to the mean of the norms
 };
+/// Scaled dot-product attention of the positions of a sample to one another, without mask and without weights: (…, 3·A)
+/// to (…, A). Channels are queries, keys and values, each `heads` × the size of a head: a multiple of 4 from 8 to 128.
+/// Source: Vaswani et al., 2017.
+struct AttentionOptions {
+  std::int64_t heads = 1;
+};
 /// Source: Hu, Shen and Sun, 2018. Parameters reduce/weight (units, C), reduce/bias, expand/weight (C, units),
 /// expand/bias.
 struct SqueezeExciteOptions {
@@ -230,6 +236,7 @@ LayerPtr channel_shuffle(ChannelShuffleOptions options = {});
 LayerPtr layer_norm(LayerNormOptions options = {});
 LayerPtr group_norm(GroupNormOptions options = {});
 LayerPtr global_response_norm(GlobalResponseNormOptions options = {});
+LayerPtr attention(AttentionOptions options);
 LayerPtr squeeze_excite(SqueezeExciteOptions options = {});
 LayerPtr prelu(PReluOptions options = {});
 LayerPtr layer_scale(LayerScaleOptions options = {});
@@ -251,7 +258,8 @@ LayerPtr add(ActivationOptions activation = {});
 /// Readers of layers by kind, from options to the layer. Each throws ConfigError at the option's position. The built-in
 /// ones are those above; a program adds its own before it reads its first model (models::read_model). `name`, `inputs`,
 /// `repeat` and `when`, which every layer of a list may have, are read before the reader is called: its options are the
-/// others. `residual`, `block` and the names of a model's `blocks:` stand in the same lists but are not kinds.
+/// others. `residual`, `block`, `multi_head_attention` and the names of a model's `blocks:` stand in the same lists but
+/// are not kinds.
 ///
 ///     layer_kinds().add("mixed_pool", [](ConfigMap&) { return std::make_shared<MixedPool>(); });
 Registry<Reader<LayerPtr>>& layer_kinds();

@@ -140,6 +140,12 @@ Tensor layer_norm(const Context& context, const Tensor& x, const Tensor& scale, 
 Tensor global_response_norm(const Context& context, const Tensor& x, const Tensor& scale, const Tensor& shift,
                             float epsilon);
 
+/// Scaled dot-product attention of the tokens of a sample to one another: softmax(q·kᵀ/√size)·v for each of `heads`
+/// heads. qkv (batch, …, 3·heads·size): a token's queries, keys and values, each heads × size; tokens are the product
+/// of the axes between. Returns (batch, …, heads·size). `size` is a multiple of 4 from 8 to 128. Throws ShapeError.
+/// Source: Vaswani et al., 2017.
+Tensor attention(const Context& context, const Tensor& qkv, std::int64_t heads);
+
 /// The tensors that a batch norm over C channels reads and writes: float32 (C), each.
 struct BatchNormTensors {
   Tensor scale = {}, shift = {};                              ///< undefined: 1 and 0
