@@ -1,0 +1,34 @@
+// Attention forward on CUDA: which kernel a shape gets.
+#include "bantam/kernels/attention/cuda/attention_fma.cuh"
+#include "bantam/kernels/common/cuda/shared_bytes.h"
+#include "bantam/kernels/common/workspace_layout.h"
+
+namespace bantam::kernels::cuda {
+namespace {
+
+template <class T, int kSize, int kRows>
+void launch_fma(const Exec& exec, const AttentionShape& shape, const void* qkv, void* o, float* lse) {
+  constexpr int kBytes = kFmaForwardBytes<T, kSize, kRows>;
+  const std::int64_t tiles = (shape.tokens + 16 * kRows - 1) / (16 * kRows);
+  const unsigned blocks = attention_blocks(shape, tiles);
+  auto* kernel = attention_fma_forward<T, kSize, kRows>;
+  allow_shared_bytes(exec, kernel, kBytes);
+  kernel<<<blocks, kFmaThreads, kBytes, stream_of(exec)>>>(AttentionExtents(shape), static_cast<int>(tiles),
+                                                           static_cast<const T*>(qkv), static_cast<T*>(o), lse);
+  check_launch("attention_fma_forward");
+}
+
+}  // namespace
+
+void attention_forward(const Exec& exec, const AttentionShape& shape, DType dtype, const void* qkv, void* o, float* lse,
+                       Workspace workspace) {
+  require_workspace(workspace, attention_workspace_bytes(shape, dtype, DeviceKind::cuda), "attention_forward");
+  if (shape.rows() * shape.heads == 0) return;
+  dispatch_floating(dtype, [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    if (shape.size <= 64) return launch_fma<T, 64, 4>(exec, shape, qkv, o, lse);
+    launch_fma<T, 128, 2>(exec, shape, qkv, o, lse);
+  });
+}
+
+}  // namespace bantam::kernels::cuda
