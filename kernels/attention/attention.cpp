@@ -22,12 +22,13 @@ std::size_t attention_workspace_bytes(const AttentionShape& shape, DType, Device
   return 0;
 }
 
-/// Beyond one tile of scores. CUDA: δ of every query. CPU: half types' sums of dq, of a head a part.
+/// CUDA: δ of every query. CPU, beyond one tile of scores: half types' sums of dq, of a head a part.
 std::size_t attention_backward_workspace_bytes(const AttentionShape& s, DType dtype, DeviceKind target) {
   check_attention_shape(s);
-  if (s.tokens <= kWholeHeadTokens) return 0;
-  const std::int64_t sums = is_half(dtype) ? attention_sum_parts(s) * s.size : 0;
-  const std::int64_t rows = target == DeviceKind::cuda ? s.batch * s.heads : sums;
+  const bool summed = is_half(dtype) && s.tokens > kWholeHeadTokens;
+  const std::int64_t rows = target == DeviceKind::cuda ? s.batch * s.heads
+                            : summed                   ? attention_sum_parts(s) * s.size
+                                                       : 0;
   return static_cast<std::size_t>(rows * s.tokens) * sizeof(float);
 }
 

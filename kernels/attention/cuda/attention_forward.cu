@@ -1,0 +1,52 @@
+// Attention forward on CUDA: which kernel a shape gets.
+#include "bantam/kernels/attention/cuda/attention_fma.cuh"
+#include "bantam/kernels/attention/cuda/attention_mma_forward.cuh"
+#include "bantam/kernels/attention/cuda/attention_plan.h"
+#include "bantam/kernels/common/cuda/shared_bytes.h"
+#include "bantam/kernels/common/workspace_layout.h"
+
+namespace bantam::kernels::cuda {
+namespace {
+
+template <int kSize, int kRows>
+void launch_fma(const Exec& exec, const AttentionShape& shape, const void* qkv, void* o, float* lse) {
+  constexpr int kBytes = kFmaForwardBytes<kSize, kRows>;
+  const std::int64_t tiles = (shape.tokens + 16 * kRows - 1) / (16 * kRows);
+  const unsigned blocks = attention_blocks(shape, tiles);
+  auto* kernel = attention_fma_forward<kSize, kRows>;
+  allow_shared_bytes(exec, kernel, kBytes);
+  kernel<<<blocks, kFmaThreads, kBytes, stream_of(exec)>>>(AttentionExtents(shape), static_cast<int>(tiles),
+                                                           static_cast<const float*>(qkv), static_cast<float*>(o), lse);
+  check_launch("attention_fma_forward");
+}
+
+template <class T, int kSize>
+void launch_mma(const Exec& exec, const AttentionShape& shape, const void* qkv, void* o, float* lse) {
+  const auto bytes_of = [](int warps, int rows) { return forward_shared_bytes<kSize>(warps, rows); };
+  RingPlan plan = ring_plan(exec, shape.tokens, 16 * kForwardTiles<kSize>, kChunkKeys<kSize>, 4, bytes_of);
+  plan.wide = rows_are_wide<T>(shape, qkv, o);
+  auto* kernel = attention_mma_forward<T, kSize>;
+  allow_shared_bytes(exec, kernel, plan.bytes);
+  kernel<<<attention_blocks(shape, plan.tiles), 32 * plan.warps, plan.bytes, stream_of(exec)>>>(
+      AttentionExtents(shape), plan, static_cast<const T*>(qkv), static_cast<T*>(o), lse);
+  check_launch("attention_mma_forward");
+}
+
+}  // namespace
+
+void attention_forward(const Exec& exec, const AttentionShape& shape, DType dtype, const void* qkv, void* o, float* lse,
+                       Workspace workspace) {
+  require_workspace(workspace, attention_workspace_bytes(shape, dtype, DeviceKind::cuda), "attention_forward");
+  if (shape.rows() * shape.heads == 0) return;
+  dispatch_floating(dtype, [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    if constexpr (std::is_same_v<T, float>) {
+      if (shape.size <= 64) return launch_fma<64, 4>(exec, shape, qkv, o, lse);
+      launch_fma<128, 2>(exec, shape, qkv, o, lse);
+    } else {
+      with_padded_size(shape.size, [&](auto size) { launch_mma<T, decltype(size)::value>(exec, shape, qkv, o, lse); });
+    }
+  });
+}
+
+}  // namespace bantam::kernels::cuda
