@@ -142,7 +142,7 @@ class ClassifierHead : public LossHead {
   Tensor forward(const Context& context, std::span<Tensor> inputs) override {
     Tensor hidden = ops::bias_add(context, ops::dense(context, std::move(inputs[0]), w1_.value()), b1_.value());
     hidden = ops::activation(context, std::move(hidden), Activation::relu);
-    return ops::bias_add(context, ops::dense(context, std::move(hidden), w2_.value()), b2_.value());
+    return ops::dense(context, hidden, w2_.value(), b2_.value());
   }
   Tensor forward_loss(const Context& context, const Tensor& x, const Tensor& labels, const LossSpec& spec) override {
     return ops::classifier_head(context, x, {w1_.value(), b1_.value(), w2_.value(), b2_.value()}, labels, spec);

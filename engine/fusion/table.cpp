@@ -6,7 +6,7 @@ namespace fusion {
 
 // Each is defined in the file of its name, or in the one that its row names.
 extern const FusionPattern kExpandSum, kNormDepthwise, kNormPool, kNormSqueezeExcite, kSeparableBlockPooled,
-    kSeparableBlock, kConvPool, kClassifierHead, kLayerSum, kLayerEpilogue, kFrozenConv2d, kConvRelu;
+    kSeparableBlock, kConvPool, kClassifierHead, kLayerSum, kLayerEpilogue, kFrozenConv2d, kConvRelu, kDenseAdd;
 
 }  // namespace fusion
 
@@ -24,6 +24,7 @@ std::span<const FusionPattern* const> fusion_patterns() {
       &fusion::kLayerEpilogue,
       &fusion::kFrozenConv2d,
       &fusion::kConvRelu,
+      &fusion::kDenseAdd,
   };
   return kTable;
 }

@@ -46,11 +46,13 @@ class Conv2dLayer : public BuiltInLayer {
     Parameter* bias = declare_bias(scope, options_.bias, options_.filters);
     return bind_function([&weight, bias, window = window(), mode = options_.padding_mode, groups = options_.groups,
                           act = options_.activation](const Context& context, Tensor x) {
-      const Context before = before_finish(context, bias, act);
-      if (mode == ops::PaddingMode::zeros)
-        return finish(context, ops::conv2d(before, x, weight.value(), window, groups), bias, act);
+      const auto convolve = [&](const Tensor& in, const Window2d& over) {
+        if (act.kind == Activation::none) return ops::conv2d(context, in, weight.value(), over, groups, value_of(bias));
+        return finish(context, ops::conv2d(context.inner(), in, weight.value(), over, groups), bias, act);
+      };
+      if (mode == ops::PaddingMode::zeros) return convolve(x, window);
       const auto [padded, valid] = padded_input(context, std::move(x), window, mode);
-      return finish(context, ops::conv2d(before, padded, weight.value(), valid, groups), bias, act);
+      return convolve(padded, valid);
     });
   }
 

@@ -24,8 +24,13 @@ class DenseLayer : public BuiltInLayer {
         scope.parameter("weight", {options_.units, inputs[0][-1]}, make_initializer(options_.initializer, fans));
     Parameter* bias = declare_bias(scope, options_.bias, options_.units);
     return bind_function([&weight, bias, act = options_.activation](const Context& context, Tensor x) {
-      return finish(context, ops::dense(context, std::move(x), weight.value()), bias, act);
+      if (act.kind == Activation::none) return ops::dense(context, x, weight.value(), value_of(bias));
+      return finish(context, ops::dense(context.inner(), x, weight.value()), bias, act);
     });
+  }
+
+  NodeTraits traits() const override {
+    return {.skips_unused_output = options_.activation.kind == Activation::none, .separates_inner_ops = true};
   }
 
   std::int64_t flops(std::span<const Shape> inputs) const override { return 2 * options_.units * inputs[0].elements(); }

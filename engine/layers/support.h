@@ -75,6 +75,9 @@ inline Context before_finish(const Context& context, Parameter* bias, const Acti
   return bias == nullptr && options.kind == Activation::none ? context : context.inner();
 }
 
+/// A parameter's value; undefined where it is null.
+inline Tensor value_of(Parameter* parameter) { return parameter != nullptr ? parameter->value() : Tensor(); }
+
 /// A bias of zeros, or null.
 inline Parameter* declare_bias(LayerScope& scope, bool wanted, std::int64_t channels) {
   return wanted ? &scope.parameter("bias", {channels}, zeros(), false, false) : nullptr;

@@ -67,18 +67,38 @@ kernels::BiasShape bias_shape(const Context& context, const char* op, const Tens
   return {.rows = channels == 0 ? 0 : x.elements() / channels, .channels = channels};
 }
 
+void add_bias_gradient(const Context& context, const Tensor& b, const Tensor& dy, GradientStore& store) {
+  FloatGradient db(context, b, store);
+  if (db.data == nullptr) return;
+  const std::int64_t channels = b.elements(), rows = channels == 0 ? 0 : dy.elements() / channels;
+  const Scratch scratch = context.scratch(kernels::bias_grad_workspace_bytes(rows, channels, context.device.kind));
+  BANTAM_KERNEL(context.exec, bias_grad, rows, channels, dy.dtype(), dy.data(), db.data, db.accumulate, scratch.get());
+  db.add_to(context, b, store);
+}
+
+void check_addends(const Context& context, const char* op, const Tensor& y, const Tensor& b, const Tensor& residual) {
+  if (b.defined()) {
+    (void)bias_shape(context, op, y, b);
+    if (b.shape().rank() != 1)
+      throw ShapeError(fmt::format("{}: expected a bias of one axis, got {}", op, to_string(b.shape())));
+  }
+  if (!residual.defined()) return;
+  context.check_device(op, {&residual});
+  if (residual.shape() != y.shape())
+    throw ShapeError(fmt::format("{}: the residual is {}; expected the shape of the output, {}", op,
+                                 to_string(residual.shape()), to_string(y.shape())));
+  if (residual.dtype() != y.dtype())
+    throw DTypeError(
+        fmt::format("{}: x is {} and the residual {}", op, to_string(y.dtype()), to_string(residual.dtype())));
+}
+
 Tensor bias_add(const Context& context, Tensor x, const Tensor& b) {
   const kernels::BiasShape shape = bias_shape(context, "bias_add", x, b);
-  const std::int64_t rows = shape.rows, channels = shape.channels;
   Tensor y = reuse_or_allocate(context, x);
-  BANTAM_KERNEL(context.exec, bias_forward, rows, channels, x.dtype(), x.data(), b.data(), y.data());
+  BANTAM_KERNEL(context.exec, bias_forward, shape.rows, shape.channels, x.dtype(), x.data(), b.data(), y.data());
   if (!records(context, {&x, &b})) return y;
   context.tape->record(context, y, [=, x_ref = ValueRef(x)](const Context& ctx, Tensor dy, GradientStore& store) {
-    if (FloatGradient db(ctx, b, store); db.data != nullptr) {
-      const Scratch scratch = ctx.scratch(kernels::bias_grad_workspace_bytes(rows, channels, ctx.device.kind));
-      BANTAM_KERNEL(ctx.exec, bias_grad, rows, channels, dy.dtype(), dy.data(), db.data, db.accumulate, scratch.get());
-      db.add_to(ctx, b, store);
-    }
+    add_bias_gradient(ctx, b, dy, store);
     store.add(ctx, x_ref, std::move(dy));
   });
   return y;

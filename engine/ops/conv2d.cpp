@@ -9,11 +9,13 @@
 #include "bantam/engine/autograd/partial_gradients.h"
 #include "bantam/engine/autograd/saved_tensor.h"
 #include "bantam/engine/autograd/tape.h"
+#include "bantam/engine/ops/bias.h"
 #include "bantam/engine/ops/ops.h"
 #include "bantam/engine/ops/pointwise_norm.h"
 #include "bantam/engine/ops/statistics_after.h"
 #include "bantam/engine/ops/window.h"
 #include "bantam/kernels/conv/conv2d.h"
+#include "bantam/kernels/conv/conv2d_pointwise.h"
 #include "bantam/kernels/conv/conv2d_statistics.h"
 #include "bantam/kernels/elementwise/elementwise.h"
 #include "bantam/kernels/elementwise/masked_activation.h"
@@ -25,8 +27,10 @@ namespace {
 using kernels::Conv2dPass;
 using kernels::Conv2dShape;
 
+Shape output_shape(const Conv2dShape& shape) { return {shape.batch, shape.out_h(), shape.out_w(), shape.out_channels}; }
+
 Tensor forward(const Context& context, const Conv2dShape& shape, const Tensor& x, const Tensor& w) {
-  Tensor y = context.allocate({shape.batch, shape.out_h(), shape.out_w(), shape.out_channels}, x.dtype());
+  Tensor y = context.allocate(output_shape(shape), x.dtype());
   if (context.output_unused()) return y;
   StatisticsAfter statistics(context, shape.out_channels);
   if (statistics.output() != nullptr) {
@@ -39,6 +43,23 @@ Tensor forward(const Context& context, const Conv2dShape& shape, const Tensor& x
     BANTAM_KERNEL(context.exec, conv2d_forward, shape, x.dtype(), x.data(), w.data(), y.data(), scratch.get());
   }
   statistics.attach(y);
+  return y;
+}
+
+/// y = x·wᵀ + bias + residual, for a convolution that is one GEMM.
+Tensor forward_with_addends(const Context& context, const Conv2dShape& shape, const Tensor& x, const Tensor& w,
+                            const Conv2dAddends& addends) {
+  Tensor y = output_of(context, output_shape(shape), x.dtype(), addends.residual);
+  check_addends(context, "conv2d", y, addends.bias, addends.residual);
+  if (context.output_unused()) return y;
+  const Scratch scratch = conv2d_scratch(context, shape, x.dtype(), Conv2dPass::forward);
+  BANTAM_KERNEL(context.exec, matmul, kernels::pointwise_matmul(shape, Conv2dPass::forward), x.dtype(), x.data(),
+                w.data(),
+                {.data = y.data(),
+                 .dtype = x.dtype(),
+                 .bias = data_or_null(addends.bias),
+                 .residual = data_or_null(addends.residual)},
+                scratch.get());
   return y;
 }
 
@@ -124,11 +145,15 @@ void conv2d_weight_gradient(const Context& context, const Conv2dShape& shape, co
   dw.add_to(context, w, store);
 }
 
-void record_conv2d(const Context& context, Tensor& y, const Conv2dShape& shape, const Tensor& x, const Tensor& w) {
+void record_conv2d(const Context& context, Tensor& y, const Conv2dShape& shape, const Tensor& x, const Tensor& w,
+                   const Conv2dAddends& addends) {
   const SumActivation* sum = context.plan().masks_gradient ? sum_activation_of(x) : nullptr;
+  const ValueRef residual = addends.residual.defined() ? ValueRef(addends.residual) : ValueRef();
   context.tape->record(context, y,
-                       [=, masks = sum != nullptr, mask = sum != nullptr ? sum->mask : Tensor(), x = SavedTensor(x)](
-                           const Context& ctx, Tensor dy, GradientStore& store) mutable {
+                       [=, masks = sum != nullptr, mask = sum != nullptr ? sum->mask : Tensor(), x = SavedTensor(x),
+                        bias = addends.bias](const Context& ctx, Tensor dy, GradientStore& store) mutable {
+                         store.add(ctx, residual, dy);
+                         add_bias_gradient(ctx, bias, dy, store);
                          const bool reads_mask = masks && wants_gradient(x.ref());
                          if (wants_gradient(w) || (reads_mask && !mask.defined())) {
                            const Tensor input = x.unpack(ctx);  // gone before dx comes
@@ -145,13 +170,21 @@ void record_conv2d(const Context& context, Tensor& y, const Conv2dShape& shape, 
                        });
 }
 
-Tensor conv2d(const Context& context, const Tensor& x, const Tensor& w, Window2d window, std::int64_t groups) {
+Tensor conv2d(const Context& context, const Tensor& x, const Tensor& w, Window2d window, std::int64_t groups,
+              const Tensor& bias, const Tensor& residual) {
   const Conv2dShape shape = conv2d_shape(x, w, window, groups);
   context.check_device("conv2d", {&x, &w});
+  const bool adds = bias.defined() || residual.defined();
+  if (adds && (!kernels::is_pointwise(shape) || deferred_norm_of(x) != nullptr)) {
+    Tensor y = conv2d(context.inner(), x, w, window, groups);
+    if (bias.defined()) y = bias_add(residual.defined() ? context.inner() : context, std::move(y), bias);
+    return residual.defined() ? add(context, std::move(y), residual) : y;
+  }
   if (deferred_norm_of(x) != nullptr) return pointwise_norm(context, x, w);
-  Tensor y = forward(context, shape, x, w);
-  if (!records(context, {&x, &w})) return y;
-  record_conv2d(context, y, shape, x, w);
+  const Conv2dAddends addends{bias, residual};
+  Tensor y = adds ? forward_with_addends(context, shape, x, w, addends) : forward(context, shape, x, w);
+  if (!records(context, {&x, &w, &bias, &residual})) return y;
+  record_conv2d(context, y, shape, x, w, addends);
   return y;
 }
 

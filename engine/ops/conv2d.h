@@ -19,10 +19,16 @@ kernels::Conv2dShape conv2d_shape(const Tensor& x, const Tensor& w, Window2d win
 Scratch conv2d_scratch(const Context& context, const kernels::Conv2dShape& shape, DType dtype,
                        kernels::Conv2dPass pass);
 
+/// Added to a convolution that is one GEMM; either may be undefined.
+struct Conv2dAddends {
+  Tensor bias;      ///< (C_out)
+  Tensor residual;  ///< like the result
+};
+
 /// Records the backward of the convolution y of x with w, for an op that computes it together with what follows: of `y`
 /// only identity, shape and type matter.
 void record_conv2d(const Context& context, Tensor& y, const kernels::Conv2dShape& shape, const Tensor& x,
-                   const Tensor& w);
+                   const Tensor& w, const Conv2dAddends& addends = {});
 
 /// A convolution's input, and the gradient of its output.
 struct Conv2dBackward {

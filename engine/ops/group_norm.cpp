@@ -1,5 +1,6 @@
 // Norms of each sample by itself: group norm over images and the like, layer norm over the last axis. Backward keeps x
-// (or its recipe) and the statistics; the output is rebuilt from them in one pass.
+// (or its recipe) and the statistics; the output is rebuilt from them in one pass. The gradient that x has from others,
+// a residual's say, is added as dx is written.
 #include "bantam/kernels/norm/group_norm.h"
 
 #include <fmt/format.h>
@@ -74,12 +75,16 @@ void backward(const Context& context, const Call& call, SavedTensor& saved, cons
   FloatGradient scale(context, call.scale, store), shift(context, call.shift, store);
   if (scale.data != nullptr && shift.data != nullptr && scale.accumulate != shift.accumulate)
     throw Error(fmt::format("{}: scale and shift must be used together", call.op));
-  Tensor dx;
-  if (wants_gradient(saved.ref())) dx = reuse_or_allocate(context, dy);
+  Tensor dx, addend;
+  if (wants_gradient(saved.ref())) {
+    addend = store.pop_rest(context, saved.ref());
+    dx = reuse_or_allocate(context, addend.defined() && !dy.sole_owner() ? addend : dy);
+  }
   {
     const Tensor x = saved.unpack(context);
     const Scratch scratch = call.scratch(context, x.dtype());
     BANTAM_KERNEL(context.exec, group_norm_backward, call.shape, x.dtype(), call.operand(x), dy.data(),
+                  addend.defined() ? addend.data() : nullptr,
                   {dx.defined() ? dx.data() : nullptr, scale.data, shift.data, scale.accumulate || shift.accumulate},
                   scratch.get());
   }

@@ -56,17 +56,21 @@ namespace bantam::ops {
 
 /// x (batch, H, W, C_in), w (C_out, kH, kW, C_in/groups), one type → (batch, H', W', C_out). `window.kernel` is taken
 /// from w. Where the node's plan says so (statistics_for), the result has the statistics of the norm after it, which
-/// move the running ones as the norm would. An x with a deferred norm goes to pointwise_norm. Throws ShapeError,
-/// DTypeError.
-Tensor conv2d(const Context& context, const Tensor& x, const Tensor& w, Window2d window = {}, std::int64_t groups = 1);
+/// move the running ones as the norm would. An x with a deferred norm goes to pointwise_norm. A bias (C_out) and a
+/// residual like the result are added where they are defined: a convolution that is one GEMM adds them to its float32
+/// sums and rounds once, others are followed by `bias_add` and `add`. Throws ShapeError, DTypeError.
+Tensor conv2d(const Context& context, const Tensor& x, const Tensor& w, Window2d window = {}, std::int64_t groups = 1,
+              const Tensor& bias = {}, const Tensor& residual = {});
 
 /// x (batch, H, W, C), w (kH, kW, C·multiplier), one type → (batch, H', W', C·multiplier). `window.kernel` is taken
 /// from w. Throws ShapeError, DTypeError.
 Tensor depthwise_conv2d(const Context& context, const Tensor& x, const Tensor& w, Window2d window = {});
 
-/// y = x·wᵀ over the last axis; x (batch, …, inputs), w (units, inputs), one type → (batch, …, units). Throws
-/// ShapeError, DTypeError.
-Tensor dense(const Context& context, const Tensor& x, const Tensor& w);
+/// y = x·wᵀ + bias + residual over the last axis, rounded once; x (batch, …, inputs), w (units, inputs), one type →
+/// (batch, …, units). The bias (units) and the residual, which is like y, may be undefined. Throws ShapeError,
+/// DTypeError.
+Tensor dense(const Context& context, const Tensor& x, const Tensor& w, const Tensor& bias = {},
+             const Tensor& residual = {});
 
 /// y[…, c] = x[…, c] + b[c]; x (…, channels), b (channels), one type. b may have more of x's last axes: it is added to
 /// each (tokens, channels) of x (batch, tokens, channels), say. Works in place where x is the last holder of its

@@ -8,6 +8,7 @@
 #include "bantam/kernels/conv/conv2d.h"
 #include "bantam/kernels/conv/few_channels_parts.h"
 #include "bantam/kernels/conv/image_parts.h"
+#include "bantam/kernels/conv/image_patches.h"
 #include "bantam/kernels/matmul/workspace_rules.h"
 
 namespace bantam::kernels::cuda {
@@ -36,7 +37,7 @@ inline ConvWorkspace conv2d_workspace_rule(const Conv2dShape& s, DType dtype, Co
   if (pass == Conv2dPass::grad_weight && prefers_few_channels_kernel(s, dtype)) {
     rule.patches_bytes = std::max(rule.patches_bytes, aligned_bytes(few_channels_grad_weight_bytes(s)));
   }
-  rule.matmul_bytes = static_cast<std::size_t>(4 * kMiB);
+  rule.matmul_bytes = static_cast<std::size_t>((cuts_patches(s, dtype) ? 32 : 4) * kMiB);
   return rule;
 }
 

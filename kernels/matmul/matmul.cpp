@@ -31,6 +31,13 @@ void check_matmul_types(DType dtype, DType out_dtype) {
                   to_string(dtype), to_string(out_dtype)));
 }
 
+void check_matmul_output(const MatmulOutput& c, std::int64_t products) {
+  if (c.residual != nullptr && c.accumulate)
+    throw Error("matmul: a residual and a result that is added to; expected one of them");
+  if (products > 1 && (c.bias != nullptr || c.residual != nullptr))
+    throw Error(fmt::format("matmul: a bias or a residual of {} products; expected one product", products));
+}
+
 void check_matmul_batch(const MatmulBatch& batch, DType dtype, DType out_dtype) {
   if (batch.count < 1)
     throw ShapeError(fmt::format("matmul: a batch of {} products; expected at least 1", batch.count));

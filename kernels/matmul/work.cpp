@@ -9,9 +9,11 @@ namespace {
 void note_products(const Exec& exec, const char* kernel, const MatmulShape& s, std::int64_t count, DType dtype,
                    const MatmulOutput& c) {
   const std::int64_t again = c.accumulate ? bytes_of(s.m * s.n, c.dtype) : 0;
+  const std::int64_t added =
+      unless_null(c.bias, bytes_of(s.n, c.dtype)) + unless_null(c.residual, bytes_of(s.m * s.n, c.dtype));
   note(exec, kernel,
        {.kind = KernelKind::product,
-        .bytes = count * (matmul_bytes(s, dtype, c.dtype) + again),
+        .bytes = count * (matmul_bytes(s, dtype, c.dtype) + again) + added,
         .flops = count * matmul_flops(s),
         .matrix_flops = count * matmul_flops({.m = s.m, .n = s.n, .k = matrix_depth(s.k)})});
 }

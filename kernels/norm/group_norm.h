@@ -35,10 +35,11 @@ using GroupNormForward = void(const Exec&, const GroupNormShape&, DType dtype, c
 using GroupNormApply = void(const Exec&, const GroupNormShape&, DType dtype, const NormOperand& norm, void* y);
 
 /// z is recomputed from x: dz = dy·f'(z); dshift = Σ dz and dscale = Σ dz·x̂ over samples and positions; with w =
-/// scale·dz and means over a sample's group, dx = inv_std·(w - mean(w) - x̂·mean(w·x̂)). `norm` has the statistics
-/// (samples, groups); dy like x. dx may alias dy. Of no samples dscale and dshift are 0. Deterministic.
+/// scale·dz and means over a sample's group, dx = inv_std·(w - mean(w) - x̂·mean(w·x̂)) + addend, rounded once. `norm`
+/// has the statistics (samples, groups); dy and addend like x, the addend may be null. dx may alias dy or the addend.
+/// Where there are no samples, dscale and dshift are 0. Deterministic.
 using GroupNormBackward = void(const Exec&, const GroupNormShape&, DType dtype, const NormOperand& norm, const void* dy,
-                               const NormGradients&, Workspace);
+                               const void* addend, const NormGradients&, Workspace);
 BANTAM_DECLARE_KERNEL(GroupNormForward, group_norm_forward);
 BANTAM_DECLARE_KERNEL(GroupNormApply, group_norm_apply);
 BANTAM_DECLARE_KERNEL(GroupNormBackward, group_norm_backward);

@@ -125,12 +125,13 @@ void group_norm_apply(const Exec& exec, const GroupNormShape& s, DType dtype, co
   note(exec, "group_norm_apply", {.bytes = group_norm_bytes(s, dtype, 2, norm.affine, norm.mean, norm.inv_std)});
 }
 
-/// Rows of memory: x, dy and dx. Several positions: x and dy for the sums; then x, dy and dx. The sums of samples end
-/// in a kernel of their own, and so do those of groups.
+/// Rows of memory: x, dy and dx. Several positions: x and dy for the sums; then x, dy and dx. An addend is read with
+/// dx. The sums of samples end in a kernel of their own, and so do those of groups.
 void group_norm_backward(const Exec& exec, const GroupNormShape& s, DType dtype, const NormOperand& norm, const void*,
-                         const NormGradients& to, Workspace) {
+                         const void* addend, const NormGradients& to, Workspace) {
   const bool row = s.positions == 1, written = to.dx != nullptr;
-  const int tensors = 2 + (written ? (row ? 1 : 3) : 0), more = to.dscale != nullptr || to.dshift != nullptr ? 1 : 0;
+  const int tensors = 2 + (written ? (row ? 1 : 3) + (addend != nullptr ? 1 : 0) : 0),
+            more = to.dscale != nullptr || to.dshift != nullptr ? 1 : 0;
   BatchNormShape channels{.rows = s.samples * s.positions, .channels = s.channels};
   note(exec, "group_norm_backward",
        {.bytes =

@@ -18,8 +18,8 @@ struct GemmProblem {
   std::size_t workspace_limit = 0;  ///< algorithms that need more are not eligible
   /// Products side by side, operands this many elements apart.
   std::int64_t batch = 1, a_batch_stride = 0, b_batch_stride = 0, c_batch_stride = 0;
-  /// For gemm_with_epilogue: a vector (n) is added to each row of C, and what is below 0 is then 0.
-  bool adds_bias = false, clips = false;
+  bool adds_bias = false;  ///< a vector (n) is added to each row of C, whose rows then lie one after another
+  bool clips = false;      ///< for gemm_with_epilogue: what is below 0 is then 0
   auto operator<=>(const GemmProblem&) const = default;
 };
 
@@ -30,12 +30,13 @@ struct GemmOperands {
   void* c = nullptr;
   bool accumulate = false;
   const void* bias = nullptr;      ///< where the problem adds_bias; in C's type
-  const void* residual = nullptr;  ///< for gemm_with_epilogue: like C, added before the bias; or null
+  const void* residual = nullptr;  ///< like C, added before the bias; or null, as where C is added to
 };
 
 /// Runs on the current device in the order of `exec.stream`: cuBLASLt, or our own kernel where it has no algorithm.
 /// Long sums of small results (weight gradients of pointwise convolutions) are cut into parts, by shapes only, added in
-/// order.
+/// order. A bias is added to the float32 sums, or where cuBLASLt has no kernel for that, by a pass of its own. One
+/// product only may have a bias or a residual.
 void gemm(const Exec& exec, const GemmProblem& problem, const GemmOperands& operands, Workspace workspace);
 
 /// C = op(A)·op(B) + residual + bias, clipped where the problem says so, in one call of cuBLASLt. False, having done

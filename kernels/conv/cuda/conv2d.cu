@@ -1,5 +1,5 @@
-// Convolutions on a GPU: GEMMs for 1×1, own kernels for images, for few channels and for 3x3, else cuDNN, else patches
-// and GEMMs.
+// Convolutions on a GPU: GEMMs for 1×1, own kernels for images, patches and GEMMs for those that cut images into
+// patches, own kernels for few channels and for 3x3, else cuDNN, else patches and GEMMs.
 #include <algorithm>
 
 #include "bantam/kernels/common/cuda/check.h"
@@ -12,6 +12,7 @@
 #include "bantam/kernels/conv/cuda/im2col.cuh"
 #include "bantam/kernels/conv/cuda/small_channels.h"
 #include "bantam/kernels/conv/cuda/warpgroup_conv3x3.h"
+#include "bantam/kernels/conv/image_patches.h"
 #include "bantam/kernels/conv/workspace_rules.h"
 
 namespace bantam::kernels::cuda {
@@ -220,6 +221,7 @@ void conv2d_forward(const Exec& exec, const Conv2dShape& shape, DType dtype, con
   if (is_empty(shape)) return;
   const Scratch scratch(shape, dtype, Conv2dPass::forward, workspace);
   if (is_image_convolution(shape, dtype) && image_conv2d_forward(exec, shape, dtype, x, w, y)) return;
+  if (cuts_patches(shape, dtype)) return patches_forward(exec, with_rows_as_pixels(shape), dtype, x, w, y, scratch);
   if (prefers_few_channels_kernel(shape, dtype) && few_channels_conv2d_forward(exec, shape, dtype, x, w, y)) return;
   if (try_warpgroups(exec, shape, dtype, Conv2dPass::forward, x, w, y)) return;
   if (try_cudnn(exec, shape, dtype, Conv2dPass::forward, {x, w}, y, scratch)) return;
@@ -256,6 +258,8 @@ void conv2d_grad_weight(const Exec& exec, const Conv2dShape& shape, DType dtype,
       image_conv2d_grad_weight(exec, shape, dtype, x, dy, to.dw, to.accumulate, static_cast<float*>(scratch.patches))) {
     return;
   }
+  if (cuts_patches(shape, dtype))
+    return patches_grad_weight(exec, with_rows_as_pixels(shape), dtype, x, dy, to.dw, to.accumulate, scratch);
   if (prefers_few_channels_kernel(shape, dtype) &&
       few_channels_conv2d_grad_weight(exec, shape, dtype, x, dy, to.dw, to.accumulate,
                                       static_cast<float*>(scratch.patches))) {

@@ -36,7 +36,7 @@ __device__ inline int tap_source(int at, int tap, int stride, int pad, int dilat
   return i < size ? i : -1;
 }
 
-/// Word is what a thread moves: 16 bytes where the runs allow, else one element's bits.
+/// A thread moves a Word: 16 or 8 bytes where the runs allow, else one element's bits.
 template <class Word>
 __global__ void __launch_bounds__(256) gather_patches(const Word* __restrict__ from, Word* __restrict__ to,
                                                       PatchGeometry g, std::int64_t first, std::int64_t words) {
@@ -63,15 +63,15 @@ __global__ void __launch_bounds__(256) gather_patches(const Word* __restrict__ f
 /// Gathers `pixels` rows from `first` on; `g` counts elements of `element_bytes` (2 or 4) bytes.
 inline void launch_gather_patches(const Exec& exec, const void* from, void* to, PatchGeometry g, std::int64_t first,
                                   std::int64_t pixels, std::int64_t element_bytes) {
-  const std::int64_t wide = 16 / element_bytes;
-  const auto aligned = [](const void* p) { return reinterpret_cast<std::uintptr_t>(p) % 16 == 0; };
-  const bool vector =
-      g.run % wide == 0 && g.from_stride % wide == 0 && g.from_channel % wide == 0 && aligned(from) && aligned(to);
-  if (vector) {
-    g.run /= wide;
-    g.from_stride /= wide;
-    g.from_channel /= wide;
-  }
+  const auto fits = [&](std::int64_t bytes) {
+    const auto whole = [=](std::int64_t elements) { return elements * element_bytes % bytes == 0; };
+    const auto aligned = [=](const void* p) { return reinterpret_cast<std::uintptr_t>(p) % bytes == 0; };
+    return whole(g.run) && whole(g.from_stride) && whole(g.from_channel) && aligned(from) && aligned(to);
+  };
+  const std::int64_t word_bytes = fits(16) ? 16 : fits(8) ? 8 : element_bytes, wide = word_bytes / element_bytes;
+  g.run /= wide;
+  g.from_stride /= wide;
+  g.from_channel /= wide;
   constexpr int kThreads = 256;
   constexpr std::int64_t kMostBlocks = 1 << 16;
   const std::int64_t words = pixels * g.run * g.kernel_h * g.kernel_w;
@@ -81,8 +81,10 @@ inline void launch_gather_patches(const Exec& exec, const void* from, void* to, 
     gather_patches<<<blocks, kThreads, 0, stream_of(exec)>>>(static_cast<const Word*>(from), static_cast<Word*>(to), g,
                                                              first, words);
   };
-  if (vector) {
+  if (word_bytes == 16) {
     launch(uint4{});
+  } else if (word_bytes == 8) {
+    launch(uint2{});
   } else if (element_bytes == 4) {
     launch(std::uint32_t{});
   } else {

@@ -62,8 +62,9 @@ struct PackedB {
 template <class Target>
 class Multiplier {
  public:
-  Multiplier(const GemmSize& size, MatrixView a, MatrixView b, float* c, std::int64_t c_row, bool accumulate)
-      : size_(size), a_(a), b_(b), c_(c), c_row_(c_row), accumulate_(accumulate) {}
+  Multiplier(const GemmSize& size, MatrixView a, MatrixView b, float* c, std::int64_t c_row, bool accumulate,
+             const GemmAddends& addends)
+      : size_(size), a_(a), b_(b), c_(c), c_row_(c_row), accumulate_(accumulate), addends_(addends) {}
 
   void run() const {
     struct PackedBlocks {};
@@ -105,13 +106,22 @@ class Multiplier {
 
   /// One tile's rows of C from `row` on; `a`: those rows of A, packed where A is stored transposed.
   void multiply_rows(const PackedB& block, const float* a, std::int64_t row, int rows) const {
-    GemmTile tile{a, a_.stride, nullptr, block.depth, nullptr, c_row_, accumulate_ || block.row > 0};
+    const bool adds_to_c = accumulate_ || block.row > 0, is_first = block.row == 0;
+    GemmTile tile{a, a_.stride, nullptr, block.depth, nullptr, c_row_};
     for (std::int64_t j = 0; j < block.columns;) {
       const std::int64_t width = panel_width<typename Target::Vector>(block.columns - j),
                          columns = std::min(width, block.columns - j);
       const TileFunction multiply = kTiles[a_.transposed][width > kLanes][static_cast<std::size_t>(rows - 1)];
       tile.b = block.panels + j * block.depth;
       tile.c = c_ + row * c_row_ + block.column + j;
+      if (adds_to_c) {
+        tile.added = tile.c;
+        tile.added_row = c_row_;
+      } else if (addends_.residual != nullptr) {
+        tile.added = addends_.residual + row * addends_.residual_stride + block.column + j;
+        tile.added_row = addends_.residual_stride;
+      }
+      tile.bias = is_first && addends_.bias != nullptr ? addends_.bias + block.column + j : nullptr;
       if (columns == width) {
         multiply(tile);
       } else {
@@ -124,14 +134,18 @@ class Multiplier {
   /// A tile whose last columns are not C's.
   static void multiply_edge(GemmTile tile, TileFunction multiply, int rows, std::int64_t columns, std::int64_t width) {
     alignas(64) float values[kMaxRows * 2 * kLanes];
-    float* c = tile.c;
-    const std::int64_t c_row = tile.c_row;
-    const bool add = tile.add;
-    tile.c = values, tile.c_row = width, tile.add = false;
+    float bias[2 * kLanes] = {};
+    const GemmTile whole = tile;
+    tile.c = values, tile.c_row = width, tile.added = nullptr;
+    if (whole.bias != nullptr) {
+      std::copy_n(whole.bias, columns, bias);
+      tile.bias = bias;
+    }
     multiply(tile);
     for (int r = 0; r < rows; ++r) {
       for (std::int64_t j = 0; j < columns; ++j) {
-        c[r * c_row + j] = add ? c[r * c_row + j] + values[r * width + j] : values[r * width + j];
+        const float value = values[r * width + j];
+        whole.c[r * whole.c_row + j] = whole.added != nullptr ? whole.added[r * whole.added_row + j] + value : value;
       }
     }
   }
@@ -141,13 +155,15 @@ class Multiplier {
   float* c_;
   std::int64_t c_row_;
   bool accumulate_;
+  GemmAddends addends_;
 };
 
-using Gemm = void(const GemmSize&, MatrixView, MatrixView, float*, std::int64_t, bool);
+using Gemm = void(const GemmSize&, MatrixView, MatrixView, float*, std::int64_t, bool, const GemmAddends&);
 
 template <class Target>
-void multiply(const GemmSize& size, MatrixView a, MatrixView b, float* c, std::int64_t c_stride, bool accumulate) {
-  Multiplier<Target>(size, a, b, c, c_stride, accumulate).run();
+void multiply(const GemmSize& size, MatrixView a, MatrixView b, float* c, std::int64_t c_stride, bool accumulate,
+              const GemmAddends& addends) {
+  Multiplier<Target>(size, a, b, c, c_stride, accumulate, addends).run();
 }
 
 Gemm* fastest_gemm() {
@@ -160,14 +176,22 @@ Gemm* fastest_gemm() {
 
 }  // namespace
 
-void gemm(const GemmSize& size, MatrixView a, MatrixView b, float* c, std::int64_t c_stride, bool accumulate) {
+void gemm(const GemmSize& size, MatrixView a, MatrixView b, float* c, std::int64_t c_stride, bool accumulate,
+          const GemmAddends& addends) {
   if (size.m == 0 || size.n == 0) return;
   if (size.k == 0) {
-    for (std::int64_t i = 0; i < size.m && !accumulate; ++i) std::fill_n(c + i * c_stride, size.n, 0.0f);
+    for (std::int64_t i = 0; i < size.m; ++i) {
+      for (std::int64_t j = 0; j < size.n; ++j) {
+        float value = accumulate ? c[i * c_stride + j] : 0.0f;
+        if (addends.bias != nullptr) value += addends.bias[j];
+        if (addends.residual != nullptr) value += addends.residual[i * addends.residual_stride + j];
+        c[i * c_stride + j] = value;
+      }
+    }
     return;
   }
   static Gemm* const run = fastest_gemm();
-  run(size, a, b, c, c_stride, accumulate);
+  run(size, a, b, c, c_stride, accumulate, addends);
 }
 
 }  // namespace bantam::kernels::cpu

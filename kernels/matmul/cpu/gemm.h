@@ -22,7 +22,17 @@ struct GemmSize {
   std::int64_t m = 0, n = 0, k = 0;
 };
 
-/// C = A·B, or C += A·B where `accumulate`; C has rows `c_stride` apart. Runs on the calling thread only.
-void gemm(const GemmSize& size, MatrixView a, MatrixView b, float* c, std::int64_t c_stride, bool accumulate);
+/// Added to a product: a value for each column, and a matrix like C with rows `residual_stride` apart. Either may be
+/// null.
+struct GemmAddends {
+  const float* bias = nullptr;
+  const float* residual = nullptr;  ///< null where the product accumulates
+  std::int64_t residual_stride = 0;
+};
+
+/// C = A·B + bias + residual, or C += A·B + bias where `accumulate`; C has rows `c_stride` apart. The residual is not
+/// C. Runs on the calling thread only.
+void gemm(const GemmSize& size, MatrixView a, MatrixView b, float* c, std::int64_t c_stride, bool accumulate,
+          const GemmAddends& addends = {});
 
 }  // namespace bantam::kernels::cpu

@@ -19,7 +19,9 @@ struct GemmTile {
   std::int64_t depth = 0;
   float* c = nullptr;
   std::int64_t c_row = 0;
-  bool add = false;  ///< to what C holds
+  const float* added = nullptr;  ///< the matrix that the sums are added to: C itself, or another like it; or null
+  std::int64_t added_row = 0;
+  const float* bias = nullptr;  ///< a value for each column, padded as panels are, which the sums start from; or null
 };
 
 template <class Vector>
@@ -49,6 +51,8 @@ template <class Vector, int R, int V, bool Packed>
 [[gnu::always_inline]] inline void multiply_tile(const GemmTile& tile) {
   constexpr int kLanes = sizeof(Vector) / sizeof(float);
   Vector sum[R][V] = {};
+  if (tile.bias != nullptr)
+    for_each_vector<R, V>([&](int r, int v) { sum[r][v] = load_vector<Vector>(tile.bias + v * kLanes); });
   const float* rows[R];
 #pragma GCC unroll 16
   for (int r = 0; r < R; ++r) rows[r] = tile.a + (Packed ? r : r * tile.a_row);
@@ -64,9 +68,10 @@ template <class Vector, int R, int V, bool Packed>
       for (int v = 0; v < V; ++v) sum[r][v] += left * right[v];
     }
   }
-  const auto at = [&](int r, int v) { return tile.c + r * tile.c_row + v * kLanes; };
-  if (tile.add) for_each_vector<R, V>([&](int r, int v) { sum[r][v] += load_vector<Vector>(at(r, v)); });
-  for_each_vector<R, V>([&](int r, int v) { store_vector(at(r, v), sum[r][v]); });
+  if (tile.added != nullptr)
+    for_each_vector<R, V>(
+        [&](int r, int v) { sum[r][v] += load_vector<Vector>(tile.added + r * tile.added_row + v * kLanes); });
+  for_each_vector<R, V>([&](int r, int v) { store_vector(tile.c + r * tile.c_row + v * kLanes, sum[r][v]); });
 }
 
 /// Eight rows of eight values become columns.

@@ -6,6 +6,7 @@
 
 #include "bantam/base/parallel.h"
 #include "bantam/kernels/common/cpu/convert.h"
+#include "bantam/kernels/elementwise/epilogue.h"
 #include "bantam/kernels/matmul/cpu/gemm.h"
 #include "bantam/kernels/matmul/matmul_plan.h"
 
@@ -19,9 +20,14 @@ struct Operands {
   DType dtype;
   const void* a;
   const void* b;
-  DType out_dtype;
-  void* c;
-  bool accumulate;
+  const MatmulOutput& c;
+
+  /// The addends of the block of C at (row, column), for a C of float32.
+  GemmAddends addends(std::int64_t row, std::int64_t column) const {
+    const auto *bias = static_cast<const float*>(c.bias), *residual = static_cast<const float*>(c.residual);
+    return {bias != nullptr ? bias + column : nullptr,
+            residual != nullptr ? residual + row * shape.n + column : nullptr, shape.n};
+  }
 };
 
 /// A part of the product: a block of C, and a split of the sum.
@@ -50,8 +56,8 @@ MatrixView widen_block(DType dtype, const void* stored, std::int64_t stride, boo
 }
 
 /// One tile of C over the whole depth of `block`, from half operands into floats.
-void multiply_tile(const Operands& in, const Block& tile, float* slot, float* c, std::int64_t c_stride,
-                   bool accumulate) {
+void multiply_tile(const Operands& in, const Block& tile, float* slot, float* c, std::int64_t c_stride, bool accumulate,
+                   const GemmAddends& addends = {}) {
   const MatmulShape& s = in.shape;
   WorkspaceCutter cutter({slot, 0});
   const std::int64_t k_step = std::min(kTile, tile.depth);
@@ -63,20 +69,31 @@ void multiply_tile(const Operands& in, const Block& tile, float* slot, float* c,
                                      {tile.row, tile.rows, k, depth, 0, 0}, a_tile);
     const MatrixView b = widen_block(in.dtype, in.b, s.transpose_b ? s.k : s.n, s.transpose_b,
                                      {k, depth, tile.column, tile.columns, 0, 0}, b_tile);
-    gemm({tile.rows, tile.columns, depth}, a, b, c, c_stride, accumulate || done > 0);
+    gemm({tile.rows, tile.columns, depth}, a, b, c, c_stride, accumulate || done > 0,
+         done == 0 ? addends : GemmAddends{});
   }
 }
 
-/// Stores floats into C: rounded to its type, added to what is there where asked.
-void store_row(const Operands& in, float* values, std::int64_t at, std::int64_t count) {
-  void* c = element(in.c, in.out_dtype, at);
-  if (in.accumulate) {
-    dispatch_floating(in.out_dtype, [&](auto tag) {
-      const auto* old = static_cast<const typename decltype(tag)::type*>(c);
-      for (std::int64_t i = 0; i < count; ++i) values[i] += old[i];
-    });
+/// Adds `count` values of a vector of C's type to floats.
+void add_values(DType dtype, const void* from, float* values, std::int64_t count) {
+  dispatch_floating(dtype, [&](auto tag) {
+    const auto* more = static_cast<const typename decltype(tag)::type*>(from);
+    for (std::int64_t i = 0; i < count; ++i) values[i] += static_cast<float>(more[i]);
+  });
+}
+
+/// Stores floats into C from element `at` on: with what is to be added, rounded to its type.
+void store_values(const Operands& in, float* values, std::int64_t at, std::int64_t count) {
+  const DType dtype = in.c.dtype;
+  void* c = element(in.c.data, dtype, at);
+  for (std::int64_t done = 0, row_end = 0; in.c.bias != nullptr && done < count; done = row_end) {
+    const std::int64_t column = (at + done) % in.shape.n;
+    row_end = std::min(count, done + in.shape.n - column);
+    add_values(dtype, element(in.c.bias, dtype, column), values + done, row_end - done);
   }
-  narrow(in.out_dtype, values, c, count);
+  if (in.c.residual != nullptr) add_values(dtype, element(in.c.residual, dtype, at), values, count);
+  if (in.c.accumulate) add_values(dtype, c, values, count);
+  narrow(dtype, values, c, count);
 }
 
 /// A block of C from half operands, tile by tile. Writes the sums to `sums` (row length n) where it is not null, else
@@ -96,11 +113,13 @@ void multiply_half_block(const Operands& in, const Block& block, char* slot_byte
       const std::int64_t at = tile.row * n + tile.column;
       if (sums != nullptr) {
         multiply_tile(in, tile, slot, sums + at, n, false);
-      } else if (in.out_dtype == DType::float32) {
-        multiply_tile(in, tile, slot, static_cast<float*>(in.c) + at, n, in.accumulate);
+      } else if (in.c.dtype == DType::float32) {
+        multiply_tile(in, tile, slot, static_cast<float*>(in.c.data) + at, n, in.c.accumulate,
+                      in.addends(tile.row, tile.column));
       } else {
         multiply_tile(in, tile, slot, result, tile.columns, false);
-        for (std::int64_t r = 0; r < tile.rows; ++r) store_row(in, result + r * tile.columns, at + r * n, tile.columns);
+        for (std::int64_t r = 0; r < tile.rows; ++r)
+          store_values(in, result + r * tile.columns, at + r * n, tile.columns);
       }
     }
   }
@@ -110,9 +129,9 @@ void multiply_float_block(const Operands& in, const Block& block, float* sums) {
   const MatmulShape& s = in.shape;
   const MatrixView a{static_cast<const float*>(in.a), s.transpose_a ? s.m : s.k, s.transpose_a};
   const MatrixView b{static_cast<const float*>(in.b), s.transpose_b ? s.k : s.n, s.transpose_b};
-  float* c = (sums != nullptr ? sums : static_cast<float*>(in.c)) + block.row * s.n + block.column;
+  float* c = (sums != nullptr ? sums : static_cast<float*>(in.c.data)) + block.row * s.n + block.column;
   gemm({block.rows, block.columns, block.depth}, a.at(block.row, block.k), b.at(block.k, block.column), c, s.n,
-       sums == nullptr && in.accumulate);
+       sums == nullptr && in.c.accumulate, sums == nullptr ? in.addends(block.row, block.column) : GemmAddends{});
 }
 
 /// The same cut with fewer, taller parts where a few threads compute all: each part packs its columns of B anew. Where
@@ -137,7 +156,7 @@ void add_partials(const Exec& exec, const Operands& in, float* partials, std::in
 #pragma omp simd
       for (std::int64_t i = begin; i < end; ++i) partials[i] += partial[i];
     }
-    store_row(in, partials + begin, begin, end - begin);
+    store_values(in, partials + begin, begin, end - begin);
   });
 }
 
@@ -146,15 +165,16 @@ void add_partials(const Exec& exec, const Operands& in, float* partials, std::in
 void matmul(const Exec& exec, const MatmulShape& shape, DType dtype, const void* a, const void* b,
             const MatmulOutput& c, Workspace workspace) {
   check_matmul_types(dtype, c.dtype);
+  check_matmul_output(c, 1);
   if (shape.m == 0 || shape.n == 0) return;
   if (shape.k == 0) {
     if (!c.accumulate) std::memset(c.data, 0, static_cast<std::size_t>(shape.m * shape.n) * size_of(c.dtype));
-    return;
+    return epilogue_forward(exec, shape.m, shape.n, c.dtype, {.bias = c.bias, .residual = c.residual}, c.data);
   }
   const MatmulPlan plan = plan_matmul(shape, dtype, c.dtype);
   require_workspace(workspace, plan.workspace_bytes(), "matmul");
   const MatmulPlan cut = for_threads(plan, shape, exec.threads);
-  const Operands in{shape, dtype, a, b, c.dtype, c.data, c.accumulate};
+  const Operands in{shape, dtype, a, b, c};
   float* partials = static_cast<float*>(workspace.data);
   char* slots = static_cast<char*>(workspace.data) + plan.partial_bytes;
   parallel_parts(cut.parts(), exec.threads, [&](std::int64_t part) {
@@ -173,9 +193,14 @@ void batched_matmul(const Exec& exec, const MatmulShape& shape, const MatmulBatc
                     const void* b, const MatmulOutput& c, Workspace workspace) {
   check_matmul_types(dtype, c.dtype);
   check_matmul_batch(batch, dtype, c.dtype);
+  check_matmul_output(c, batch.count);
   for (std::int64_t i = 0; i < batch.count; ++i) {
     matmul(exec, shape, dtype, element(a, dtype, i * batch.a_stride), element(b, dtype, i * batch.b_stride),
-           {.data = element(c.data, c.dtype, i * batch.c_stride), .dtype = c.dtype, .accumulate = c.accumulate},
+           {.data = element(c.data, c.dtype, i * batch.c_stride),
+            .dtype = c.dtype,
+            .accumulate = c.accumulate,
+            .bias = c.bias,
+            .residual = c.residual},
            workspace);
   }
 }

@@ -7,6 +7,7 @@
 #include "bantam/kernels/common/cuda/libraries.h"
 #include "bantam/kernels/common/cuda/numeric.cuh"
 #include "bantam/kernels/common/workspace_layout.h"
+#include "bantam/kernels/elementwise/epilogue.h"
 #include "bantam/kernels/matmul/matmul.h"
 #include "bantam/kernels/matmul/workspace_rules.h"
 
@@ -22,6 +23,25 @@ constexpr int kEach = 4;
 struct Tiling {
   std::int64_t m, n, k, a_stride, b_stride, c_stride, column_tiles;
   bool transpose_a, transpose_b, accumulate;
+};
+
+/// A result with its addends: a bias (n) and a residual like C, or null.
+template <class Out>
+struct Result {
+  Out* c;
+  const Out *bias, *residual;
+
+  explicit Result(const GemmOperands& in)
+      : c(static_cast<Out*>(in.c)),
+        bias(static_cast<const Out*>(in.bias)),
+        residual(static_cast<const Out*>(in.residual)) {}
+  /// Stores a sum at element `at` of C, in column `column`.
+  __device__ void store(std::int64_t at, std::int64_t column, float sum, bool accumulate) const {
+    if (accumulate) sum = to_float(c[at]) + sum;
+    if (residual != nullptr) sum += to_float(residual[at]);
+    if (bias != nullptr) sum += to_float(bias[column]);
+    c[at] = from_float<Out>(sum);
+  }
 };
 
 /// Copies a kDepth × kTile tile of an operand to shared memory as floats. `edge` runs along C's rows (A) or columns
@@ -43,7 +63,7 @@ __device__ void load_tile(const T* __restrict__ data, std::int64_t edge0, std::i
 /// C tile by tile, float32 sums in the order of k: deterministic.
 template <class T, class Out>
 __global__ void __launch_bounds__(kThreads)
-    tiled_gemm(const T* __restrict__ a, const T* __restrict__ b, Out* c, Tiling t) {
+    tiled_gemm(const T* __restrict__ a, const T* __restrict__ b, Result<Out> result, Tiling t) {
   __shared__ float a_tile[kDepth][kTile + 4];
   __shared__ float b_tile[kDepth][kTile + 4];
   const std::int64_t row0 = blockIdx.x / t.column_tiles * kTile, column0 = blockIdx.x % t.column_tiles * kTile;
@@ -67,8 +87,7 @@ __global__ void __launch_bounds__(kThreads)
     for (int j = 0; j < kEach; ++j) {
       const std::int64_t row = row0 + my_row + 16 * i, column = column0 + my_column + 16 * j;
       if (row >= t.m || column >= t.n) continue;
-      Out& to = c[row * t.c_stride + column];
-      to = from_float<Out>(t.accumulate ? to_float(to) + sums[i][j] : sums[i][j]);
+      result.store(row * t.c_stride + column, column, sums[i][j], t.accumulate);
     }
   }
 }
@@ -81,7 +100,7 @@ void launch_tiled(const Exec& exec, const GemmProblem& p, const GemmOperands& in
   const Tiling tiling{p.m,        p.n,          p.k,           p.a_stride,    p.b_stride,
                       p.c_stride, column_tiles, p.transpose_a, p.transpose_b, in.accumulate};
   tiled_gemm<T, Out><<<static_cast<unsigned>(blocks), kThreads, 0, stream_of(exec)>>>(
-      static_cast<const T*>(in.a), static_cast<const T*>(in.b), static_cast<Out*>(in.c), tiling);
+      static_cast<const T*>(in.a), static_cast<const T*>(in.b), Result<Out>(in), tiling);
   check_launch("tiled_gemm");
 }
 
@@ -114,34 +133,43 @@ SplitSum split_sum(const GemmProblem& p) {
   return split;
 }
 
-/// c = Σ of the parts in order, on top of c where `accumulate`. Parts (parts, m, n) float32.
+/// c = Σ of the parts in order and the addends, on top of c where `accumulate`. Parts (parts, m, n) float32.
 template <class Out>
 __global__ void __launch_bounds__(kThreads)
-    add_product_parts(const float* __restrict__ partials, std::int64_t parts, std::int64_t m, std::int64_t n, Out* c,
-                      std::int64_t c_stride, bool accumulate) {
+    add_product_parts(const float* __restrict__ partials, std::int64_t parts, std::int64_t m, std::int64_t n,
+                      Result<Out> result, std::int64_t c_stride, bool accumulate) {
   const std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * kThreads + threadIdx.x;
   if (i >= m * n) return;
-  Out& to = c[i / n * c_stride + i % n];
   float sum = 0.0f;
 #pragma unroll 8
   for (std::int64_t part = 0; part < parts; ++part) sum += partials[part * m * n + i];  // eight loads under way
-  to = from_float<Out>(accumulate ? to_float(to) + sum : sum);
+  result.store(i / n * c_stride + i % n, i % n, sum, accumulate);
 }
 
 /// One product, or a batch of them, without cutting.
 void plain_gemm(const Exec& exec, const GemmProblem& problem, const GemmOperands& operands, Workspace workspace) {
   // cuBLASLt supports no empty sums; our kernel stores their zeros.
-  if (problem.k > 0 && Libraries::of(exec).cublaslt().matmul(problem, operands, workspace, stream_of(exec))) return;
+  CublasLt& library = Libraries::of(exec).cublaslt();
+  if (problem.k > 0 && library.matmul(problem, operands, workspace, stream_of(exec))) return;
+  if (problem.k > 0 && problem.adds_bias) {  // it may have a kernel without
+    GemmProblem unbiased = problem;
+    unbiased.adds_bias = false;
+    if (library.matmul(unbiased, operands, workspace, stream_of(exec)))
+      return epilogue_forward(exec, problem.m, problem.n, problem.out_dtype, {.bias = operands.bias}, operands.c);
+  }
   dispatch_floating(problem.dtype, [&](auto tag) {
     using T = typename decltype(tag)::type;
     for (std::int64_t i = 0; i < problem.batch; ++i) {
       const T* a = static_cast<const T*>(operands.a) + i * problem.a_batch_stride;
       const T* b = static_cast<const T*>(operands.b) + i * problem.b_batch_stride;
       const std::int64_t c = i * problem.c_batch_stride;
+      GemmOperands one{a, b, nullptr, operands.accumulate, operands.bias, operands.residual};
       if (problem.out_dtype == DType::float32) {
-        launch_tiled<T, float>(exec, problem, {a, b, static_cast<float*>(operands.c) + c, operands.accumulate});
+        one.c = static_cast<float*>(operands.c) + c;
+        launch_tiled<T, float>(exec, problem, one);
       } else {
-        launch_tiled<T, T>(exec, problem, {a, b, static_cast<T*>(operands.c) + c, operands.accumulate});
+        one.c = static_cast<T*>(operands.c) + c;
+        launch_tiled<T, T>(exec, problem, one);
       }
     }
   });
@@ -158,6 +186,7 @@ void split_gemm(const Exec& exec, const GemmProblem& p, const GemmOperands& oper
   GemmProblem part = p;
   part.out_dtype = DType::float32;
   part.c_stride = p.n;
+  part.adds_bias = false;
   part.workspace_limit = p.workspace_limit - partial_bytes;
   part.k = split.depth;
   part.batch = split.full;
@@ -180,7 +209,7 @@ void split_gemm(const Exec& exec, const GemmProblem& p, const GemmOperands& oper
     using Out = typename decltype(tag)::type;
     const auto blocks = static_cast<unsigned>((p.m * p.n + kThreads - 1) / kThreads);
     add_product_parts<Out><<<blocks, kThreads, 0, stream_of(exec)>>>(
-        partials, split.parts(), p.m, p.n, static_cast<Out*>(operands.c), p.c_stride, operands.accumulate);
+        partials, split.parts(), p.m, p.n, Result<Out>(operands), p.c_stride, operands.accumulate);
     check_launch("add_product_parts");
   });
 }
@@ -231,8 +260,10 @@ void batched_matmul(const Exec& exec, const MatmulShape& s, const MatmulBatch& b
                     const void* b, const MatmulOutput& c, Workspace workspace) {
   check_matmul_types(dtype, c.dtype);
   check_matmul_batch(batch, dtype, c.dtype);
+  check_matmul_output(c, batch.count);
   if (s.m == 0 || s.n == 0) return;
   GemmProblem problem = problem_of(s, dtype, c.dtype);
+  problem.adds_bias = c.bias != nullptr;
   require_workspace(workspace, problem.workspace_limit, "matmul");
   if (batch.count > 1) {
     problem.batch = batch.count;
@@ -240,7 +271,7 @@ void batched_matmul(const Exec& exec, const MatmulShape& s, const MatmulBatch& b
     problem.b_batch_stride = batch.b_stride;
     problem.c_batch_stride = batch.c_stride;
   }
-  gemm(exec, problem, {a, b, c.data, c.accumulate}, workspace);
+  gemm(exec, problem, {a, b, c.data, c.accumulate, c.bias, c.residual}, workspace);
 }
 
 }  // namespace bantam::kernels::cuda

@@ -125,6 +125,7 @@ template <class T>
 struct ImageGradient {
   ImageNorm<T> image;
   const T* dy;
+  const T* addend;  // or null
   T* dx;
   float* workspace;
 
@@ -184,7 +185,7 @@ struct ImageGradient {
     }
   }
 
-  /// dx = inv_std·(w - mean(w) - x̂·mean(w·x̂)).
+  /// dx = inv_std·(w - mean(w) - x̂·mean(w·x̂)) + addend.
   void input_part(std::int64_t sample, std::int64_t part) const {
     with_activation8<T>(image.norm.affine.activation, [&](auto f) { input_part_by(f, sample, part); });
   }
@@ -193,6 +194,7 @@ struct ImageGradient {
     const RowBlock rows = image.cut.positions(part);
     const std::int64_t first = rows.begin * channels();
     const T *x = image.x(sample) + first, *g = dy + image.cut.offset(sample) + first;
+    const T* more = addend != nullptr ? addend + image.cut.offset(sample) + first : nullptr;
     T* to = dx + image.cut.offset(sample) + first;
     const float *kept = values(sample), *means = partials(sample, 0);
     map_channels<6>(
@@ -205,7 +207,9 @@ struct ImageGradient {
         [=](std::int64_t at, std::int64_t lanes, const Float8* p) {
           const Float8 v = load_lanes(x + at, lanes);
           const Float8 dz = load_lanes(g + at, lanes) * f.derivative(linear(v, p[0], p[2], p[3]));
-          store_lanes(to + at, lanes, p[2] * dz - p[1] * (p[4] + ((v - p[0]) * p[1]) * p[5]));
+          Float8 gradient = p[2] * dz - p[1] * (p[4] + ((v - p[0]) * p[1]) * p[5]);
+          if (more != nullptr) gradient += load_lanes(more + at, lanes);
+          store_lanes(to + at, lanes, gradient);
         });
   }
 };
@@ -279,7 +283,7 @@ void group_norm_apply(const Exec& exec, const GroupNormShape& shape, DType dtype
 }
 
 void group_norm_backward(const Exec& exec, const GroupNormShape& shape, DType dtype, const NormOperand& norm,
-                         const void* dy, const NormGradients& to, Workspace workspace) {
+                         const void* dy, const void* addend, const NormGradients& to, Workspace workspace) {
   if (shape.elements() <= 0) {
     for (float* sum : {to.dscale, to.dshift})
       if (sum != nullptr && !to.accumulate) std::fill(sum, sum + shape.channels, 0.0f);
@@ -290,12 +294,12 @@ void group_norm_backward(const Exec& exec, const GroupNormShape& shape, DType dt
   float* rest = sums + 2 * shape.channels;
   dispatch_floating(dtype, [&](auto tag) {
     using T = typename decltype(tag)::type;
-    const T* g = static_cast<const T*>(dy);
+    const T *g = static_cast<const T*>(dy), *more = static_cast<const T*>(addend);
     T* dx = static_cast<T*>(to.dx);
     if (shape.positions > 1)
-      return image_backward(exec, ImageGradient<T>{{SampleParts(shape), norm}, g, dx, rest}, sums);
+      return image_backward(exec, ImageGradient<T>{{SampleParts(shape), norm}, g, more, dx, rest}, sums);
     const RowNorm<T> rows{shape, static_cast<const T*>(norm.x), norm.affine};
-    row_backward(exec, RowNormGradient<T>{rows, norm.mean, norm.inv_std, g, dx}, sums, rest);
+    row_backward(exec, RowNormGradient<T>{rows, norm.mean, norm.inv_std, g, more, dx}, sums, rest);
   });
   store_gradients(sums, shape.channels, {to.dscale, to.dshift, to.accumulate});
 }

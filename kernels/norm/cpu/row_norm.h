@@ -92,6 +92,7 @@ struct RowNormGradient {
   RowNorm<T> norm;
   const float *mean, *inv_std;  // (samples, groups)
   const T* dy;
+  const T* addend;  // or null
   T* dx;
 
   /// dz and x̂ of eight values; dz is 0 where there are none.
@@ -130,7 +131,9 @@ struct RowNormGradient {
     for (std::int64_t i = 0; i < n; i += kLanes) {
       const std::int64_t lanes = std::min(kLanes, n - i);
       const Terms t = terms(f, row, i, lanes);
-      store_lanes(dx + row * n + i, lanes, inv_std[row] * (t.scale * t.dz - a - t.normalised * b));
+      Float8 gradient = inv_std[row] * (t.scale * t.dz - a - t.normalised * b);
+      if (addend != nullptr) gradient += load_lanes(addend + row * n + i, lanes);
+      store_lanes(dx + row * n + i, lanes, gradient);
     }
   }
 };

@@ -40,7 +40,7 @@ void normalise_samples(const Exec& exec, const GroupNormShape& shape, DType dtyp
 /// The operands of a backward pass over samples.
 template <class T, class Function>
 struct SampleGradient {
-  const T *x, *dy;
+  const T *x, *dy, *addend;
   SampleAffine affine;
   Function f;
   NormGradients to;
@@ -62,7 +62,8 @@ struct SampleGradient {
     group_means_kernel<<<threads.blocks(rows), kMapThreads, 0, stream_of(exec)>>>(rows, affine.scale, partials, threads,
                                                                                   means);
     check_launch("group_means_kernel");
-    map_samples<N>(exec, rows, SampleInputGradient<T, Function>(x, dy, affine, f, means, static_cast<T*>(to.dx)));
+    map_samples<N>(exec, rows,
+                   SampleInputGradient<T, Function>(x, dy, affine, f, means, addend, static_cast<T*>(to.dx)));
   }
 };
 
@@ -95,7 +96,7 @@ void group_norm_apply(const Exec& exec, const GroupNormShape& shape, DType dtype
 }
 
 void group_norm_backward(const Exec& exec, const GroupNormShape& shape, DType dtype, const NormOperand& norm,
-                         const void* dy, const NormGradients& to, Workspace workspace) {
+                         const void* dy, const void* addend, const NormGradients& to, Workspace workspace) {
   if (shape.elements() <= 0) {
     for (float* sum : {to.dscale, to.dshift})
       if (sum != nullptr && !to.accumulate) fill(exec, shape.channels, DType::float32, 0.0f, sum);
@@ -103,12 +104,18 @@ void group_norm_backward(const Exec& exec, const GroupNormShape& shape, DType dt
   }
   require_workspace(workspace, group_norm_workspace_bytes(shape, dtype, DeviceKind::cuda), "group_norm_backward");
   float* scratch = static_cast<float*>(workspace.data);
-  if (is_row_norm(shape)) return row_norm_backward(exec, shape, dtype, norm, dy, to, scratch);
+  if (is_row_norm(shape)) return row_norm_backward(exec, shape, dtype, norm, dy, addend, to, scratch);
   const auto run = [&](auto tag, auto f) {
     using T = typename decltype(tag)::type;
-    const SampleGradient<T, decltype(f)> gradient{
-        static_cast<const T*>(norm.x), static_cast<const T*>(dy), sample_affine(shape, norm), f, to, scratch};
-    with_pack<T>([&](auto n) { gradient.template run<decltype(n)::value>(exec); }, shape.channels, norm.x, dy, to.dx);
+    const SampleGradient<T, decltype(f)> gradient{static_cast<const T*>(norm.x),
+                                                  static_cast<const T*>(dy),
+                                                  static_cast<const T*>(addend),
+                                                  sample_affine(shape, norm),
+                                                  f,
+                                                  to,
+                                                  scratch};
+    with_pack<T>([&](auto n) { gradient.template run<decltype(n)::value>(exec); }, shape.channels, norm.x, dy, addend,
+                 to.dx);
   };
   dispatch_floating(dtype, [&](auto tag) { with_activation(norm.affine.activation, [&](auto f) { run(tag, f); }); });
 }

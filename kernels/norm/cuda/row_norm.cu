@@ -112,7 +112,7 @@ void row_norm_forward(const Exec& exec, const GroupNormShape& shape, DType dtype
 }
 
 void row_norm_backward(const Exec& exec, const GroupNormShape& shape, DType dtype, const NormOperand& norm,
-                       const void* dy, const NormGradients& to, float* partials) {
+                       const void* dy, const void* addend, const NormGradients& to, float* partials) {
   const bool sums = to.dscale != nullptr || to.dshift != nullptr;
   unsigned parts = 0;
   dispatch_floating(dtype, [&](auto tag) {
@@ -124,11 +124,11 @@ void row_norm_backward(const Exec& exec, const GroupNormShape& shape, DType dtyp
           parts = std::min(blocks_for(shape.samples, rows.tile()), static_cast<unsigned>(most_row_parts(shape)));
           row_gradient_kernel<T, decltype(n)::value, decltype(packs)::value>
               <<<dim3(parts, static_cast<unsigned>(shape.groups)), kRowThreads, 0, stream_of(exec)>>>(
-                  rows, row_operand<T>(norm), static_cast<const T*>(dy), f, static_cast<T*>(to.dx),
-                  sums ? partials : nullptr);
+                  rows, row_operand<T>(norm), static_cast<const T*>(dy), static_cast<const T*>(addend), f,
+                  static_cast<T*>(to.dx), sums ? partials : nullptr);
           check_launch("row_gradient_kernel");
         },
-        norm.x, dy, to.dx);
+        norm.x, dy, addend, to.dx);
   });
   if (sums)
     merge_parts<2>(exec, partials, parts, shape.channels,

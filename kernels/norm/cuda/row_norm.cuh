@@ -232,10 +232,12 @@ struct ColumnSums {
   }
 };
 
-/// dx of rows, and the block's sums of dshift and dscale. blockIdx.y counts the groups of a sample.
+/// dx of rows, plus the addend where there is one, and the block's sums of dshift and dscale. blockIdx.y counts the
+/// groups of a sample.
 template <class T, int N, int kPacks, class Function>
 __global__ void __launch_bounds__(kRowThreads, kBackwardBlocks<N * kPacks>)
-    row_gradient_kernel(RowsOfThreads rows, RowOperand<T> norm, const T* dy, Function f, T* dx, float* partials) {
+    row_gradient_kernel(RowsOfThreads rows, RowOperand<T> norm, const T* dy, const T* addend, Function f, T* dx,
+                        float* partials) {
   let_next_kernel_start();
   const std::int64_t c0 = static_cast<std::int64_t>(blockIdx.y) * rows.width, tile = rows.tile();
   ColumnSums<N, kPacks> columns;
@@ -260,6 +262,8 @@ __global__ void __launch_bounds__(kRowThreads, kBackwardBlocks<N * kPacks>)
         sums[1] = fmaf(terms.w[n], terms.normalised[n], sums[1]);
       }
     }
+    Pack<T, N> more[kPacks];
+    load_row(rows, addend + row * rows.width, there && addend != nullptr, more);  // while the sums are exchanged
     sum_over_lanes(sums, rows.lanes);
     if (dx == nullptr || !there) continue;
     const float a = sums[0] / static_cast<float>(rows.width), b = sums[1] / static_cast<float>(rows.width);
@@ -269,8 +273,9 @@ __global__ void __launch_bounds__(kRowThreads, kBackwardBlocks<N * kPacks>)
       if (i >= rows.width) continue;
       const RowTerms<N> terms = row_terms(norm, c0 + i, statistics, f, x[k], g[k]);
       float v[N];
+      unpack<N>(more[k], v);
 #pragma unroll
-      for (int n = 0; n < N; ++n) v[n] = statistics.inv_std * (terms.w[n] - a - terms.normalised[n] * b);
+      for (int n = 0; n < N; ++n) v[n] += statistics.inv_std * (terms.w[n] - a - terms.normalised[n] * b);
       repack<N>(v, dx + row * rows.width + i);
     }
   }

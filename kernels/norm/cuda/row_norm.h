@@ -19,6 +19,6 @@ void row_norm_forward(const Exec& exec, const GroupNormShape& shape, DType dtype
 
 /// group_norm_backward; `partials` has room for most_row_parts(shape)·2·channels floats.
 void row_norm_backward(const Exec& exec, const GroupNormShape& shape, DType dtype, const NormOperand& norm,
-                       const void* dy, const NormGradients& to, float* partials);
+                       const void* dy, const void* addend, const NormGradients& to, float* partials);
 
 }  // namespace bantam::kernels::cuda

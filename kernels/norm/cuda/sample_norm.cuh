@@ -198,7 +198,7 @@ __global__ void __launch_bounds__(kMapThreads)
   means[2 * group + 1] = static_cast<float>(products / count);
 }
 
-/// dx = inv_std·(w - mean(w) - x̂·mean(w·x̂)) = factor·dz + slope·(x - mean) + constant.
+/// dx = inv_std·(w - mean(w) - x̂·mean(w·x̂)) + addend = factor·dz + slope·(x - mean) + constant + addend.
 template <class T, class Function>
 struct SampleInputGradient : OfSample {
   static constexpr std::int64_t kRounds = 2;
@@ -207,11 +207,12 @@ struct SampleInputGradient : OfSample {
   SampleAffine affine;
   Function f;
   const float* means;  // (samples, groups, 2)
+  const T* addend;     // or null
   T* dx;
 
   SampleInputGradient(const T* from, const T* gradient, const SampleAffine& source, Function function,
-                      const float* group_means, T* to)
-      : x(from), dy(gradient), affine(source), f(function), means(group_means), dx(to) {}
+                      const float* group_means, const T* more, T* to)
+      : x(from), dy(gradient), affine(source), f(function), means(group_means), addend(more), dx(to) {}
   template <int N>
   __device__ InputGradientKept<N> start(std::int64_t c, std::integral_constant<int, N>) const {
     InputGradientKept<N> kept{affine.load<N>(sample(), c), {}, {}};
@@ -240,7 +241,14 @@ struct SampleInputGradient : OfSample {
       const float dz = g[n] * slopes[n];
       g[n] = fmaf(kept.affine.factor[n], dz, fmaf(kept.slope[n], v[n] - kept.affine.mean[n], kept.constant[n]));
     }
-    repack<N>(g, dx + affine.rows.offset(sample()) + at);
+    const std::int64_t offset = affine.rows.offset(sample()) + at;
+    if (addend != nullptr) {
+      float more[N];
+      unpack<N>(addend + offset, more);
+#pragma unroll
+      for (int n = 0; n < N; ++n) g[n] += more[n];
+    }
+    repack<N>(g, dx + offset);
   }
 };
 

@@ -143,6 +143,12 @@ void add_convolutions(std::vector<WorkCase>& cases) {
                                   {.data = kSome, .dtype = kFloat, .accumulate = true}, {});
                    },
                    2 * (24 + 30) + 2 * 4 * 20, 2 * 4 * 5 * 6, KernelKind::product});
+  cases.push_back({"matmul",
+                   [](const Exec& e) {
+                     work::matmul(e, {.m = 4, .n = 5, .k = 6}, kHalf, kSome, kSome,
+                                  {.data = kSome, .dtype = kHalf, .bias = kSome, .residual = kSome}, {});
+                   },
+                   2 * (24 + 30 + 20) + 2 * (5 + 20), 2 * 4 * 5 * 6, KernelKind::product});
   cases.push_back({"batched_matmul",
                    [](const Exec& e) {
                      work::batched_matmul(e, {.m = 4, .n = 5, .k = 6}, {3, 24, 32, 24}, kHalf, kSome, kSome,
@@ -345,11 +351,12 @@ void add_group_norms(std::vector<WorkCase>& cases) {
   cases.push_back({"group_norm_apply",
                    [=](const Exec& e) { work::group_norm_apply(e, images, kHalf, normed(), kSome); },
                    2 * 2 * 80 + 2 * 32 + 2 * 16, 0});
-  cases.push_back({"group_norm_backward",  // x and dy; x, dy and dx
-                   [=](const Exec& e) { work::group_norm_backward(e, images, kHalf, normed(), kSome, to, {}); },
-                   2 * 5 * 80 + 2 * 32 + 2 * 16 + 2 * 32, 0, KernelKind::pass, 4});
+  cases.push_back(
+      {"group_norm_backward",  // x and dy; x, dy and dx
+       [=](const Exec& e) { work::group_norm_backward(e, images, kHalf, normed(), kSome, nullptr, to, {}); },
+       2 * 5 * 80 + 2 * 32 + 2 * 16 + 2 * 32, 0, KernelKind::pass, 4});
   cases.push_back({"group_norm_backward",
-                   [=](const Exec& e) { work::group_norm_backward(e, rows, kHalf, normed(), kSome, to, {}); },
+                   [=](const Exec& e) { work::group_norm_backward(e, rows, kHalf, normed(), kSome, nullptr, to, {}); },
                    2 * 3 * 80 + 2 * 32 + 2 * 40 + 2 * 32, 0, KernelKind::pass, 2});
 }
 

@@ -53,6 +53,8 @@ struct Inputs {
 struct Options {
   bool affine = true;
   bool in_place = false;
+  const std::vector<float>* addend = nullptr;  ///< of dx
+  bool in_addend = false;                      ///< dx is written over it
   ActivationFunction activation{};
   float epsilon = kEpsilon;
 };
@@ -95,12 +97,15 @@ struct Backward {
     GuardedBytes workspace(device, group_norm_workspace_bytes(s, dtype, device.exec().device.kind));
     if (start) dscale.upload(start->data());
     if (start) dshift.upload(start->data());
+    const DeviceBuffer addend(device, options.addend != nullptr ? *options.addend : in.dy, dtype);
+    const void* added = options.addend != nullptr ? (options.in_addend ? dx.data() : addend.data()) : nullptr;
     if (options.in_place) copy_bytes(dx.data(), dy.data(), dy.bytes(), device.stream());
+    if (options.in_addend) copy_bytes(dx.data(), addend.data(), addend.bytes(), device.stream());
     const BatchNormAffine affine{options.affine ? scale.as<float>() : nullptr,
                                  options.affine ? shift.as<float>() : nullptr, options.activation};
     BANTAM_KERNEL(device.exec(), group_norm_backward, s, dtype,
                   {x.data(), affine, mean.as<float>(), inv_std.as<float>()}, options.in_place ? dx.data() : dy.data(),
-                  {dx.data(), dscale.as<float>(), dshift.as<float>(), start != nullptr}, workspace.workspace());
+                  added, {dx.data(), dscale.as<float>(), dshift.as<float>(), start != nullptr}, workspace.workspace());
     device.synchronize();
   }
   std::vector<std::uint8_t> all_bytes() const {
@@ -166,6 +171,11 @@ TEST_P(GroupNormTest, HandComputed) {
   const std::vector<float> dx = g.dx.download();
   EXPECT_NEAR(dx[0], a * (2 - 0.5f - a * a / 2), 1e-6);
   EXPECT_NEAR(dx[1], a * (0 - 0.5f + a * a / 2), 1e-6);
+  const std::vector<float> more{10, 20, 30, 40, 50, 60, 70, 80};
+  const Backward sum(device(), {1, 2, 4, 2}, DType::float32, in, {.y = {}, .mean = {2, 0}, .inv_std = {a, b}},
+                     {.addend = &more});
+  EXPECT_NEAR(sum.dx.download()[0], a * (2 - 0.5f - a * a / 2) + 10, 2e-6);
+  EXPECT_NEAR(sum.dx.download()[1], a * (0 - 0.5f + a * a / 2) + 20, 2e-6);
   EXPECT_EQ(g.dshift.download(), (std::vector<float>{1, 0, 0, 2}));
   const std::vector<float> dscale = g.dscale.download();
   EXPECT_NEAR(dscale[0], -a, 1e-6);
@@ -228,6 +238,28 @@ TEST_P(GroupNormTest, BackwardMatchesReference) {
       EXPECT_LT(relative_error(r.dscale.download(), expected.dscale), sums);
       EXPECT_LT(relative_error(r.dx.download(), expected.dx),
                 unit_roundoff(dtype) + tolerance_of(s) * cancellation(s, in, saved, expected.dx));
+    }
+  }
+}
+
+/// The addend is as large as dx itself.
+TEST_P(GroupNormTest, BackwardAddsToDx) {
+  for (const DType dtype : kFloatingTypes) {
+    for (const GroupNormShape& s : shapes()) {
+      SCOPED_TRACE(name(s, dtype));
+      const Inputs in(s, dtype);
+      const auto saved = expected_forward(s, in);
+      auto expected = expected_backward(s, in, saved);
+      const double terms = tolerance_of(s) * cancellation(s, in, saved, expected.dx);
+      const std::vector<float> addend = random_values(s.elements(), 9, dtype, -3.0f, 3.0f);
+      for (std::size_t i = 0; i < addend.size(); ++i) expected.dx[i] += static_cast<double>(addend[i]);
+      const Backward r(device(), s, dtype, in, saved, {.addend = &addend}), plain(device(), s, dtype, in, saved);
+      EXPECT_LT(relative_error(r.dx.download(), expected.dx), unit_roundoff(dtype) + terms);
+      EXPECT_EQ(r.dscale.download_bytes(), plain.dscale.download_bytes());
+      EXPECT_EQ(r.dshift.download_bytes(), plain.dshift.download_bytes());
+      for (const Options& options :
+           {Options{.in_place = true, .addend = &addend}, Options{.addend = &addend, .in_addend = true}})
+        EXPECT_EQ(Backward(device(), s, dtype, in, saved, options).all_bytes(), r.all_bytes());
     }
   }
 }
@@ -317,10 +349,10 @@ TEST_P(GroupNormTest, GradientsAccumulateAndMayBeLeftOut) {
     GuardedBytes workspace(device(), group_norm_workspace_bytes(s, DType::float32, GetParam().kind));
     GuardedBuffer dx(device(), s.elements(), DType::float32), only(device(), s.channels, DType::float32);
     const NormOperand norm{x.data(), {.scale = scale.as<float>()}, mean.as<float>(), inv_std.as<float>()};
-    BANTAM_KERNEL(exec(), group_norm_backward, s, DType::float32, norm, dy.data(), {.dshift = only.as<float>()},
-                  workspace.workspace());
+    BANTAM_KERNEL(exec(), group_norm_backward, s, DType::float32, norm, dy.data(), nullptr,
+                  {.dshift = only.as<float>()}, workspace.workspace());
     EXPECT_EQ(only.download(), fresh.dshift.download());
-    BANTAM_KERNEL(exec(), group_norm_backward, s, DType::float32, norm, dy.data(), {.dx = dx.data()},
+    BANTAM_KERNEL(exec(), group_norm_backward, s, DType::float32, norm, dy.data(), nullptr, {.dx = dx.data()},
                   workspace.workspace());
     EXPECT_EQ(dx.download(), fresh.dx.download());
   }
@@ -375,10 +407,10 @@ TEST_P(GroupNormTest, NothingOfNothing) {
   BANTAM_KERNEL(exec(), group_norm_forward, {0, 1, 8, 1}, DType::float32, nullptr, {}, kEpsilon, nullptr, nullptr,
                 nullptr, Workspace{});
   GuardedBuffer dscale(device(), std::vector<float>(8, 3.0f));
-  BANTAM_KERNEL(exec(), group_norm_backward, {0, 4, 8, 2}, DType::float32, {}, nullptr, {.dscale = dscale.as<float>()},
-                Workspace{});
+  BANTAM_KERNEL(exec(), group_norm_backward, {0, 4, 8, 2}, DType::float32, {}, nullptr, nullptr,
+                {.dscale = dscale.as<float>()}, Workspace{});
   EXPECT_EQ(dscale.download(), std::vector<float>(8, 0.0f));
-  BANTAM_KERNEL(exec(), group_norm_backward, {0, 1, 8, 1}, DType::float32, {}, nullptr,
+  BANTAM_KERNEL(exec(), group_norm_backward, {0, 1, 8, 1}, DType::float32, {}, nullptr, nullptr,
                 {.dscale = dscale.as<float>(), .accumulate = true}, Workspace{});
   EXPECT_EQ(dscale.download(), std::vector<float>(8, 0.0f));
 }
@@ -390,8 +422,8 @@ TEST_P(GroupNormTest, RefusesTooSmallWorkspace) {
     GuardedBuffer x(device(), s.elements(), DType::float16), values(device(), s.samples * s.groups, DType::float32);
     GuardedBytes workspace(device(), needed - 1);
     EXPECT_THROW(BANTAM_KERNEL(exec(), group_norm_backward, s, DType::float16,
-                               {x.data(), {}, values.as<float>(), values.as<float>()}, x.data(), {.dx = x.data()},
-                               workspace.workspace()),
+                               {x.data(), {}, values.as<float>(), values.as<float>()}, x.data(), nullptr,
+                               {.dx = x.data()}, workspace.workspace()),
                  Error);
   }
 }
@@ -401,7 +433,9 @@ TEST(GroupNormCpuTest, SameBitsForAllThreads) {
     const Inputs in(s, DType::float32);
     expect_same_bits_for_all_threads([&](KernelDevice& device) {
       std::vector<std::uint8_t> all = Forward(device, s, DType::float32, in).y.download_bytes();
-      for (const std::uint8_t byte : Backward(device, s, DType::float32, in, expected_forward(s, in)).all_bytes())
+      const Options added{.addend = &in.x};
+      for (const std::uint8_t byte :
+           Backward(device, s, DType::float32, in, expected_forward(s, in), added).all_bytes())
         all.push_back(byte);
       return all;
     });
