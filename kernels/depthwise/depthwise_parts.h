@@ -55,12 +55,17 @@ struct StripParts {
   std::int64_t tasks_each = 1, parts = 1;
 };
 
-/// Threads of a block of strips, and those of them that share a task: packs of channels, a power of two.
+/// Most threads of a block of strips, and most of them that share a task.
 inline constexpr std::int64_t kStripThreads = 128, kStripLanes = 32;
+/// Threads that share a task, a pack of channels each: the number that leaves the fewest threads of all blocks without
+/// work; of equal ones the largest, since neighbours read neighbouring memory.
 constexpr std::int64_t strip_lanes(std::int64_t packs, std::int64_t most = kStripLanes) {
-  std::int64_t lanes = 1;
-  while (lanes < most && lanes < packs) lanes *= 2;
-  return lanes;
+  constexpr std::int64_t kLeast = 12;
+  const auto columns = [packs](std::int64_t lanes) { return (packs + lanes - 1) / lanes; };
+  std::int64_t best = std::clamp<std::int64_t>(packs, 1, most);
+  for (std::int64_t lanes = (best - 1) / 4 * 4; lanes >= kLeast; lanes -= 4)
+    if (kStripThreads / lanes * columns(best) > kStripThreads / best * columns(lanes)) best = lanes;
+  return best;
 }
 
 /// Parts such that all blocks are of about equal work and the reference GPU has `each` blocks on every one
