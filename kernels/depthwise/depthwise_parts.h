@@ -30,23 +30,30 @@ struct StripCut {
   std::int64_t rows = 0, rows_each = 1, columns_each = 1, chunks = 1, strips = 1, tasks = 0;
 };
 
+/// A cut of batch x rows x columns positions into strips, each in so many chunks, or fewer.
+inline StripCut cut_chunks(std::int64_t batch, std::int64_t rows, std::int64_t columns, std::int64_t columns_each,
+                           std::int64_t chunks) {
+  StripCut cut{.rows = rows, .columns_each = columns_each};
+  cut.strips = std::max<std::int64_t>((columns + columns_each - 1) / columns_each, 1);
+  cut.rows_each = std::max<std::int64_t>((rows + chunks - 1) / chunks, 1);
+  cut.chunks = std::max<std::int64_t>((rows + cut.rows_each - 1) / cut.rows_each, 1);
+  cut.tasks = batch * cut.strips * cut.chunks;
+  return cut;
+}
+
 /// How far a cut goes on: to so many threads, with at least so many rows a chunk, which reads the rows around it too.
 struct StripGoal {
   std::int64_t threads = std::int64_t{1} << 18, least_rows = 14;
 };
 
-/// A cut of batch x rows x columns positions into strips, with enough chunks to keep a large GPU busy.
+/// A cut into strips with enough chunks to keep a large GPU busy.
 inline StripCut cut_strips(std::int64_t batch, std::int64_t rows, std::int64_t columns, std::int64_t columns_each,
                            std::int64_t packs, StripGoal goal = {}) {
-  StripCut cut{.rows = rows, .columns_each = columns_each};
-  cut.strips = std::max<std::int64_t>((columns + columns_each - 1) / columns_each, 1);
-  const std::int64_t threads = std::max<std::int64_t>(batch * cut.strips * packs, 1);
+  const StripCut whole = cut_chunks(batch, rows, columns, columns_each, 1);
+  const std::int64_t threads = std::max<std::int64_t>(whole.tasks * packs, 1);
   const std::int64_t chunks = std::clamp<std::int64_t>((goal.threads + threads - 1) / threads, 1,
                                                        std::max<std::int64_t>(rows / goal.least_rows, 1));
-  cut.rows_each = std::max<std::int64_t>((rows + chunks - 1) / chunks, 1);
-  cut.chunks = std::max<std::int64_t>((rows + cut.rows_each - 1) / cut.rows_each, 1);
-  cut.tasks = batch * cut.strips * cut.chunks;
-  return cut;
+  return cut_chunks(batch, rows, columns, columns_each, chunks);
 }
 
 /// Sums over the positions of y are made part by part: part p has the tasks [p·tasks_each, (p + 1)·tasks_each).
