@@ -90,14 +90,37 @@ inline StripParts strip_parts(const StripCut& cut, std::int64_t channels, std::i
   return parts;
 }
 
-/// The cut of y's positions, in forward and in the weight gradient.
-inline StripCut output_strips(const DepthwiseConv2dShape& s) {
-  return cut_strips(s.batch, s.out_h(), s.out_w(), s.stride_h == 1 ? 4 : 2, s.channels / strip_channels(s.channels));
+/// Positions of every image that are cut into strips; what a chunk computes around its own rows costs as many as
+/// `rows_around`.
+struct StripArea {
+  std::int64_t batch, rows, columns, columns_each, rows_around;
+};
+
+/// Parts of the cut whose number of chunks takes the fewest rows until the last block is done.
+inline StripParts balanced_parts(const StripArea& area, std::int64_t channels, std::int64_t pack, std::int64_t sums,
+                                 std::int64_t each) {
+  const auto with_chunks = [&](std::int64_t chunks) {
+    return strip_parts(cut_chunks(area.batch, area.rows, area.columns, area.columns_each, chunks), channels, pack, sums,
+                       each);
+  };
+  const auto time = [&](const StripParts& parts) {
+    return parts.tasks_each * (parts.cut.rows_each + area.rows_around);
+  };
+  StripParts best = with_chunks(1);
+  for (std::int64_t chunks = 2; chunks <= area.rows / 3; ++chunks)
+    if (const StripParts parts = with_chunks(chunks); time(parts) < time(best)) best = parts;
+  return best;
+}
+
+/// The positions of y, in forward and in the weight gradient.
+inline StripArea output_area(const DepthwiseConv2dShape& s) {
+  const bool one = s.stride_h == 1;
+  return {s.batch, s.out_h(), s.out_w(), one ? 4 : 2, one ? 2 : 1};
 }
 
 /// The weight gradient's cut of the positions of dy.
 inline StripParts grad_weight_strips(const DepthwiseConv2dShape& s) {
-  return strip_parts(output_strips(s), s.channels, strip_channels(s.channels), 9, s.stride_h == 1 ? 3 : 4);
+  return balanced_parts(output_area(s), s.channels, strip_channels(s.channels), 9, s.stride_h == 1 ? 3 : 4);
 }
 
 /// Columns of a wide strip: feature maps are 56, 28, 14 and 7 wide.

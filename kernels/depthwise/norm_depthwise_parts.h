@@ -18,7 +18,7 @@ inline constexpr int kMomentFloats = 3;
 
 /// Forward's cut of the positions of y on CUDA: three blocks on a multiprocessor at once.
 inline StripParts norm_forward_strips(const DepthwiseConv2dShape& s) {
-  return strip_parts(output_strips(s), s.channels, 4, kMomentFloats, 3);
+  return balanced_parts(output_area(s), s.channels, 4, kMomentFloats, 3);
 }
 
 /// Sums a channel of backward: of the nine weights, Σ dz and Σ dz·(x - mean) of the norm before.
@@ -38,21 +38,13 @@ inline bool has_whole_strips(const DepthwiseConv2dShape& s) {
   return s.in_w % (kBackwardColumns * s.stride_w) == 0 && s.pad_left == 1 && s.out_w() * s.stride_w == s.in_w;
 }
 
-/// Backward's cut on CUDA: of x's positions, at stride 2 in squares of four. Among all numbers of chunks the one that
-/// takes the fewest rows until the last block is done; what a chunk reads above its own costs about one more.
+/// Backward's cut on CUDA: of x's positions, at stride 2 in squares of four.
 inline StripParts norm_backward_strips(const DepthwiseConv2dShape& s) {
   const bool squares = s.stride_h == 2;
   const std::int64_t rows = squares ? (s.in_h + outside_squares(s.pad_top) + 1) / 2 : s.in_h;
   const std::int64_t columns = squares ? (s.in_w + outside_squares(s.pad_left) + 1) / 2 : s.in_w;
-  const auto with_chunks = [&](std::int64_t chunks) {
-    return strip_parts(cut_chunks(s.batch, rows, columns, kBackwardColumns, chunks), s.channels, kBackwardPack,
-                       kBackwardSums, backward_blocks(s.stride_h));
-  };
-  const auto time = [](const StripParts& parts) { return parts.tasks_each * (parts.cut.rows_each + 1); };
-  StripParts best = with_chunks(1);
-  for (std::int64_t chunks = 2; chunks <= rows / 3; ++chunks)
-    if (const StripParts parts = with_chunks(chunks); time(parts) < time(best)) best = parts;
-  return best;
+  return balanced_parts({s.batch, rows, columns, kBackwardColumns, 1}, s.channels, kBackwardPack, kBackwardSums,
+                        backward_blocks(s.stride_h));
 }
 
 }  // namespace bantam::kernels
