@@ -30,23 +30,30 @@ struct StripCut {
   std::int64_t rows = 0, rows_each = 1, columns_each = 1, chunks = 1, strips = 1, tasks = 0;
 };
 
+/// A cut of batch x rows x columns positions into strips, each in so many chunks, or fewer.
+inline StripCut cut_chunks(std::int64_t batch, std::int64_t rows, std::int64_t columns, std::int64_t columns_each,
+                           std::int64_t chunks) {
+  StripCut cut{.rows = rows, .columns_each = columns_each};
+  cut.strips = std::max<std::int64_t>((columns + columns_each - 1) / columns_each, 1);
+  cut.rows_each = std::max<std::int64_t>((rows + chunks - 1) / chunks, 1);
+  cut.chunks = std::max<std::int64_t>((rows + cut.rows_each - 1) / cut.rows_each, 1);
+  cut.tasks = batch * cut.strips * cut.chunks;
+  return cut;
+}
+
 /// How far a cut goes on: to so many threads, with at least so many rows a chunk, which reads the rows around it too.
 struct StripGoal {
   std::int64_t threads = std::int64_t{1} << 18, least_rows = 14;
 };
 
-/// A cut of batch x rows x columns positions into strips, with enough chunks to keep a large GPU busy.
+/// A cut into strips with enough chunks to keep a large GPU busy.
 inline StripCut cut_strips(std::int64_t batch, std::int64_t rows, std::int64_t columns, std::int64_t columns_each,
                            std::int64_t packs, StripGoal goal = {}) {
-  StripCut cut{.rows = rows, .columns_each = columns_each};
-  cut.strips = std::max<std::int64_t>((columns + columns_each - 1) / columns_each, 1);
-  const std::int64_t threads = std::max<std::int64_t>(batch * cut.strips * packs, 1);
+  const StripCut whole = cut_chunks(batch, rows, columns, columns_each, 1);
+  const std::int64_t threads = std::max<std::int64_t>(whole.tasks * packs, 1);
   const std::int64_t chunks = std::clamp<std::int64_t>((goal.threads + threads - 1) / threads, 1,
                                                        std::max<std::int64_t>(rows / goal.least_rows, 1));
-  cut.rows_each = std::max<std::int64_t>((rows + chunks - 1) / chunks, 1);
-  cut.chunks = std::max<std::int64_t>((rows + cut.rows_each - 1) / cut.rows_each, 1);
-  cut.tasks = batch * cut.strips * cut.chunks;
-  return cut;
+  return cut_chunks(batch, rows, columns, columns_each, chunks);
 }
 
 /// Sums over the positions of y are made part by part: part p has the tasks [p·tasks_each, (p + 1)·tasks_each).
@@ -55,12 +62,17 @@ struct StripParts {
   std::int64_t tasks_each = 1, parts = 1;
 };
 
-/// Threads of a block of strips, and those of them that share a task: packs of channels, a power of two.
+/// Most threads of a block of strips, and most of them that share a task.
 inline constexpr std::int64_t kStripThreads = 128, kStripLanes = 32;
+/// Threads that share a task, a pack of channels each: the number that leaves the fewest threads of all blocks without
+/// work; of equal ones the largest, since neighbours read neighbouring memory.
 constexpr std::int64_t strip_lanes(std::int64_t packs, std::int64_t most = kStripLanes) {
-  std::int64_t lanes = 1;
-  while (lanes < most && lanes < packs) lanes *= 2;
-  return lanes;
+  constexpr std::int64_t kLeast = 12;
+  const auto columns = [packs](std::int64_t lanes) { return (packs + lanes - 1) / lanes; };
+  std::int64_t best = std::clamp<std::int64_t>(packs, 1, most);
+  for (std::int64_t lanes = (best - 1) / 4 * 4; lanes >= kLeast; lanes -= 4)
+    if (kStripThreads / lanes * columns(best) > kStripThreads / best * columns(lanes)) best = lanes;
+  return best;
 }
 
 /// Parts such that all blocks are of about equal work and the reference GPU has `each` blocks on every one
@@ -78,14 +90,37 @@ inline StripParts strip_parts(const StripCut& cut, std::int64_t channels, std::i
   return parts;
 }
 
-/// The cut of y's positions, in forward and in the weight gradient.
-inline StripCut output_strips(const DepthwiseConv2dShape& s) {
-  return cut_strips(s.batch, s.out_h(), s.out_w(), s.stride_h == 1 ? 4 : 2, s.channels / strip_channels(s.channels));
+/// Positions of every image that are cut into strips; what a chunk computes around its own rows costs as many as
+/// `rows_around`.
+struct StripArea {
+  std::int64_t batch, rows, columns, columns_each, rows_around;
+};
+
+/// Parts of the cut whose number of chunks takes the fewest rows until the last block is done.
+inline StripParts balanced_parts(const StripArea& area, std::int64_t channels, std::int64_t pack, std::int64_t sums,
+                                 std::int64_t each) {
+  const auto with_chunks = [&](std::int64_t chunks) {
+    return strip_parts(cut_chunks(area.batch, area.rows, area.columns, area.columns_each, chunks), channels, pack, sums,
+                       each);
+  };
+  const auto time = [&](const StripParts& parts) {
+    return parts.tasks_each * (parts.cut.rows_each + area.rows_around);
+  };
+  StripParts best = with_chunks(1);
+  for (std::int64_t chunks = 2; chunks <= area.rows / 3; ++chunks)
+    if (const StripParts parts = with_chunks(chunks); time(parts) < time(best)) best = parts;
+  return best;
+}
+
+/// The positions of y, in forward and in the weight gradient.
+inline StripArea output_area(const DepthwiseConv2dShape& s) {
+  const bool one = s.stride_h == 1;
+  return {s.batch, s.out_h(), s.out_w(), one ? 4 : 2, one ? 2 : 1};
 }
 
 /// The weight gradient's cut of the positions of dy.
 inline StripParts grad_weight_strips(const DepthwiseConv2dShape& s) {
-  return strip_parts(output_strips(s), s.channels, strip_channels(s.channels), 9, s.stride_h == 1 ? 3 : 4);
+  return balanced_parts(output_area(s), s.channels, strip_channels(s.channels), 9, s.stride_h == 1 ? 3 : 4);
 }
 
 /// Columns of a wide strip: feature maps are 56, 28, 14 and 7 wide.

@@ -93,22 +93,17 @@ __device__ inline void add_task(const T* x, const T* dy, const Strips& g, const 
 
 /// Adds sums[i] over the threads of a block with equal threadIdx.x, in a fixed order, and calls write(i, x, sum).
 template <int kValues, class Write>
-__device__ inline void sum_over_strips(float (&sums)[kValues], Write&& write) {
-  constexpr int kStripWarps = kStripThreads / 32;
-  __shared__ float shared[kStripWarps][kValues][32];
-  const int lanes = static_cast<int>(blockDim.x);
+__device__ inline void sum_over_strips(const float (&sums)[kValues], Write&& write) {
+  __shared__ float shared[kValues][kStripThreads];
+  const int lanes = static_cast<int>(blockDim.x), threads = lanes * static_cast<int>(blockDim.y);
   const int thread = static_cast<int>(threadIdx.y) * lanes + static_cast<int>(threadIdx.x);
 #pragma unroll
-  for (int i = 0; i < kValues; ++i) {
-    for (int apart = 16; apart >= lanes; apart /= 2) sums[i] += __shfl_down_sync(0xffffffffu, sums[i], apart);
-    if (thread % 32 < lanes) shared[thread / 32][i][threadIdx.x] = sums[i];
-  }
+  for (int i = 0; i < kValues; ++i) shared[i][thread] = sums[i];
   __syncthreads();
-  for (int at = thread; at < kValues * lanes; at += kStripThreads) {
+  for (int at = thread; at < kValues * lanes; at += threads) {
     const int i = at / lanes, x = at % lanes;
     float sum = 0;
-#pragma unroll
-    for (int warp = 0; warp < kStripWarps; ++warp) sum += shared[warp][i][x];
+    for (int strip = x; strip < threads; strip += lanes) sum += shared[i][strip];
     write(i, x, sum);
   }
 }
@@ -116,7 +111,7 @@ __device__ inline void sum_over_strips(float (&sums)[kValues], Write&& write) {
 /// Adds kSums sums of N channels a thread over a block of strips, and puts them into partials (parts, kSums, channels),
 /// or with one part passes them to write(sum·channels + c, value). `block`: the part and the column of blocks.
 template <int kSums, int N, class Write>
-__device__ inline void put_strip_sums(float (&sums)[kSums * N], const Divided& block, const StripGrid& grid,
+__device__ inline void put_strip_sums(const float (&sums)[kSums * N], const Divided& block, const StripGrid& grid,
                                       int channels, float* partials, const Write& write) {
   const bool only = gridDim.x == grid.columns;
   sum_over_strips(sums, [&](int i, int lane, float sum) {

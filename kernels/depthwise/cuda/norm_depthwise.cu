@@ -116,14 +116,19 @@ void launch_forward(const Exec& exec, const DepthwiseConv2dShape& s, const NormO
   check_launch("norm_depthwise_forward_kernel");
 }
 
+template <class T, bool kWhole>
+auto backward_kernel(std::int64_t stride) {
+  return stride == 1 ? norm_depthwise_backward_kernel<T, kBackwardPack, 1, kBackwardColumns, kWhole, FinishBackward>
+                     : norm_depthwise_backward_kernel<T, kBackwardPack, 2, kBackwardColumns, kWhole, FinishBackward>;
+}
+
 template <class T>
 void launch_backward(const Exec& exec, const DepthwiseConv2dShape& s, const BackwardOperands<T>& operands,
                      float* partials, const FinishBackward& finish) {
   const StripParts parts = norm_backward_strips(s);
   const StripGrid grid = strip_grid(s.channels / kBackwardPack, parts.cut.tasks, parts.tasks_each);
-  const auto kernel = s.stride_h == 1
-                          ? norm_depthwise_backward_kernel<T, kBackwardPack, 1, kBackwardColumns, FinishBackward>
-                          : norm_depthwise_backward_kernel<T, kBackwardPack, 2, kBackwardColumns, FinishBackward>;
+  const auto kernel =
+      has_whole_strips(s) ? backward_kernel<T, true>(s.stride_h) : backward_kernel<T, false>(s.stride_h);
   kernel<<<grid.blocks, grid.block, 0, stream_of(exec)>>>(
       operands, strips_of(s, parts.cut), grid, static_cast<std::uint32_t>(parts.tasks_each), partials, finish);
   check_launch("norm_depthwise_backward_kernel");

@@ -49,61 +49,75 @@ struct BackwardOperands {
   float per_row;  ///< 1 / rows of y
 };
 
-/// Rows of the convolution's gradient, one after another from the top, the next on its way.
-template <class T, int N, int kData>
+/// Address of a column: one multiply-add of 64 bits.
+template <class T>
+__device__ inline T* at_column(T* first, int column, int channels) {
+  using Byte = std::conditional_t<std::is_const_v<T>, const char, char>;
+  const int bytes = channels * static_cast<int>(sizeof(T));
+  return reinterpret_cast<T*>(reinterpret_cast<Byte*>(first) + static_cast<std::int64_t>(column) * bytes);
+}
+
+/// A strip's rows of the convolution's gradient, one after another from the top, the next on its way. In place of a
+/// position outside the image its neighbour is read, and the gradient is zero. kWhole: has_whole_strips.
+template <class T, int N, int kData, bool kWhole>
 struct GradientRows {
   const T* y;
   const T* dy;
   int row, end_row;
-  unsigned inside;
-  int channels;
   std::int64_t step;
-  unsigned here;
-  RawRow<T, N, kData> next_y, next_dy;
+  unsigned inside;
+  int channels, column[kData];  ///< from the strip's first on
+  RawPack<T, N> next_y[kData], next_dy[kData];
 
-  __device__ void fetch() {
-    here = row >= 0 && row < end_row ? inside : 0u;
-    next_y.load(y, here, channels);
-    next_dy.load(dy, here, channels);
+  /// Rows from `first_row` to before `rows_end`, columns from `first_column` on.
+  __device__ GradientRows(const BackwardOperands<T>& o, const Strips& g, std::int64_t image, int first_row,
+                          int first_column, int rows_end, int c)
+      : row(first_row),
+        end_row(min(g.out_h, rows_end)),
+        step(static_cast<std::int64_t>(g.out_w) * g.channels),
+        inside(columns_inside<kData>(first_column, g.out_w)),
+        channels(g.channels) {
+    const std::int64_t from = (image * g.out_h + max(0, min(row, g.out_h - 1))) * step +
+                              static_cast<std::int64_t>(first_column) * channels + c;
+    y = o.y + from;
+    dy = o.dy + from;
+#pragma unroll
+    for (int i = 0; i < kData; ++i) {
+      column[i] = kWhole && !edge(i) ? i : max(0, min(first_column + i, g.out_w - 1)) - first_column;
+      fetch(i);
+    }
   }
   __device__ void load(const NormGradient<N>& of, float (&values)[kData][N]) {
+    const unsigned here = row >= 0 && row < end_row ? inside : 0u;
+    ++row;
+    if (here == 0) return set_zero(values);
+    const std::int64_t on = row < end_row ? step : 0;
+    y += on;
+    dy += on;
 #pragma unroll
     for (int i = 0; i < kData; ++i) {
       float v[N];
-      next_y.at[i].floats(v);
-      next_dy.at[i].floats(values[i]);
+      next_y[i].floats(v);
+      next_dy[i].floats(values[i]);
+      fetch(i);
 #pragma unroll
-      for (int n = 0; n < N; ++n) values[i][n] = of(n, v[n], values[i][n]);
+      for (int n = 0; n < N; ++n) {
+        values[i][n] = of(n, v[n], values[i][n]);
+        if ((!kWhole || edge(i)) && (inside >> i & 1u) == 0) values[i][n] = 0;
+      }
     }
-    clear_outside(here, values);
-    ++row;
-    y += step;
-    dy += step;
-    fetch();
+  }
+
+ private:
+  __device__ static constexpr bool edge(int i) { return i == 0 || i == kData - 1; }
+  __device__ void fetch(int i) {
+    next_y[i].load(at_column(y, column[i], channels));
+    next_dy[i].load(at_column(dy, column[i], channels));
   }
 };
 
-/// Gradient rows from `row` on, columns from `column` on.
-template <int kData, class T, int N>
-__device__ inline GradientRows<T, N, kData> gradient_rows(const BackwardOperands<T>& o, const Strips& g,
-                                                          const StripTask& task, int row, int column, int end_row,
-                                                          int c) {
-  const std::int64_t step = static_cast<std::int64_t>(g.out_w) * g.channels;
-  const std::int64_t at = (task.image * g.out_h + row) * step + static_cast<std::int64_t>(column) * g.channels + c;
-  return {.y = o.y + at,
-          .dy = o.dy + at,
-          .row = row,
-          .end_row = min(g.out_h, end_row),
-          .inside = columns_inside<kData>(column, g.out_w),
-          .channels = g.channels,
-          .step = step,
-          .here = 0,
-          .next_y = {},
-          .next_dy = {}};
-}
-
-/// A thread's side of x: reads its rows, computes the convolution's input, and writes dz.
-template <class T, int N, int kColumns>
+/// A strip's rows of x, one after another from the top, the next on its way; dz is written as they are read.
+template <class T, int N, int kColumns, bool kWhole>
 struct InputRows {
   const T* x;
   T* dx;
@@ -111,56 +125,59 @@ struct InputRows {
   unsigned inside;
   int channels;
   std::int64_t step;
-  RawRow<T, N, kColumns> next;
-  float raw[kColumns][N], seen[kColumns][N];
+  RawPack<T, N> next[kColumns];
 
-  __device__ InputRows(const BackwardOperands<T>& o, const Strips& g, const StripTask& task, int first_row, int column,
+  __device__ InputRows(const BackwardOperands<T>& o, const Strips& g, std::int64_t image, int first_row, int column,
                        int rows_end, int c)
       : row(first_row),
         end_row(min(g.in_h, rows_end)),
         inside(columns_inside<kColumns>(column, g.in_w)),
         channels(g.channels),
         step(static_cast<std::int64_t>(g.in_w) * g.channels) {
-    const std::int64_t at = (task.image * g.in_h + row) * step + static_cast<std::int64_t>(column) * channels + c;
-    x = o.x + at;
-    dx = o.dx + at;
-    fetch();
-  }
-  __device__ bool exists() const { return row >= 0 && row < end_row; }
-  __device__ void fetch() { next.load(x, exists() ? inside : 0u, channels); }
-  /// Computes `raw` and `seen` from the row that has arrived, and starts loading the next; false where the image has no
-  /// such row.
-  __device__ bool load(const Affine<N>& norm, Clamp f) {
-    const bool here = exists();
-    next.floats(raw);
+    const std::int64_t from = (image * g.in_h + max(0, row)) * step + static_cast<std::int64_t>(column) * channels + c;
+    x = o.x + from;
+    dx = o.dx + from;
 #pragma unroll
     for (int t = 0; t < kColumns; ++t) {
-#pragma unroll
-      for (int n = 0; n < N; ++n) seen[t][n] = norm.z(n, raw[t][n]);
-      f.round_and_clamp<T>(seen[t], (inside >> t & 1u) != 0);
+      next[t].clear();
+      if (wanted(t)) next[t].load(at_column(x, t, channels));
     }
-    ++row;
-    x += step;
-    fetch();
-    return here;
   }
-  /// Writes dz of the loaded row, and adds its terms to the norm's two sums.
-  __device__ void write(float (&gradient)[kColumns][N], const Affine<N>& norm, Clamp f,
-                        float (&sums)[kBackwardSums * N]) {
-    clear_outside(inside, gradient);
+  /// A row, where the image has it, column by column: add_taps(t, seen, gradient) adds up the gradient of what the
+  /// convolution saw there; dz is written and its terms added to the norm's two sums.
+  template <class AddTaps>
+  __device__ void pass_row(const Affine<N>& norm, Clamp f, float (&sums)[kBackwardSums * N], AddTaps&& add_taps) {
+    const bool here = row >= 0 && row < end_row;
+    ++row;
+    if (!here) return;
+    if (row < end_row) x += step;
 #pragma unroll
     for (int t = 0; t < kColumns; ++t) {
+      float from_mean[N], seen[N], dz[N] = {};
+      bool rises[N];
+      next[t].floats(from_mean);
+      if (wanted(t)) next[t].load(at_column(x, t, channels));
 #pragma unroll
       for (int n = 0; n < N; ++n) {
-        const float dz = f.rises(norm.z(n, raw[t][n])) ? gradient[t][n] : 0.0f;
-        sums[9 * N + n] += dz;
-        sums[10 * N + n] = fmaf(dz, raw[t][n] - norm.mean[n], sums[10 * N + n]);
-        gradient[t][n] = dz;
+        seen[n] = norm.z(n, from_mean[n]);
+        rises[n] = wanted(t) && f.rises(seen[n]);
+        from_mean[n] -= norm.mean[n];
       }
-      if (inside >> t & 1u) repack<N>(gradient[t], dx + t * channels);
+      f.round_and_clamp<T>(seen, wanted(t));
+      add_taps(t, seen, dz);
+#pragma unroll
+      for (int n = 0; n < N; ++n) {
+        if (!rises[n]) dz[n] = 0;
+        sums[9 * N + n] += dz[n];
+        sums[10 * N + n] = fmaf(dz[n], from_mean[n], sums[10 * N + n]);
+      }
+      if (wanted(t)) repack<N>(dz, at_column(dx, t, channels));
     }
+    dx += step;
   }
-  __device__ void next_row() { dx += step; }
+
+ private:
+  __device__ bool wanted(int t) const { return kWhole || (inside >> t & 1u) != 0; }
 };
 
 /// One tap's share: of the input's gradient, and of the weight's.
@@ -175,16 +192,15 @@ __device__ inline void add_tap(int tap, const float (&gradient)[N], const float 
 }
 
 /// Stride 1: position p reads gradient rows p + pad - kh; three rows of the gradient are kept.
-template <class T, int N, int kColumns>
+template <class T, int N, int kColumns, bool kWhole>
 __device__ inline void backward_stride_1(const BackwardOperands<T>& o, const Strips& g, const StripTask& task, int c,
                                          const Affine<N>& norm, const NormGradient<N>& of, const float (&taps)[9][N],
                                          float (&sums)[kBackwardSums * N]) {
   constexpr int kData = kColumns + 2;
-  auto gradients = gradient_rows<kData, T, N>(o, g, task, task.first_row + g.pad_top - 2,
+  GradientRows<T, N, kData, kWhole> gradients(o, g, task.image, task.first_row + g.pad_top - 2,
                                               task.first_column + g.pad_left - 2, task.end_row + g.pad_top, c);
-  InputRows<T, N, kColumns> in(o, g, task, task.first_row, task.first_column, task.end_row, c);
+  InputRows<T, N, kColumns, kWhole> in(o, g, task.image, task.first_row, task.first_column, task.end_row, c);
   float gradient[3][kData][N];
-  gradients.fetch();
   gradients.load(of, gradient[0]);
   gradients.load(of, gradient[1]);
   const int steps = task.end_row - task.first_row;
@@ -193,66 +209,55 @@ __device__ inline void backward_stride_1(const BackwardOperands<T>& o, const Str
     for (int i = 0; i < 3; ++i) {
       if (k0 + i >= steps) break;
       gradients.load(of, gradient[(i + 2) % 3]);
-      in.load(norm, o.before_clamp);
-      float out[kColumns][N];
-      set_zero(out);
+      in.pass_row(norm, o.before_clamp, sums, [&](int t, const float(&seen)[N], float(&out)[N]) {
 #pragma unroll
-      for (int kh = 0; kh < 3; ++kh)
+        for (int kh = 0; kh < 3; ++kh)
 #pragma unroll
-        for (int kw = 0; kw < 3; ++kw)
-#pragma unroll
-          for (int t = 0; t < kColumns; ++t)
-            add_tap<N>(3 * kh + kw, gradient[(i + 2 - kh + 3) % 3][t + 2 - kw], in.seen[t], taps, out[t], sums);
-      in.write(out, norm, o.before_clamp, sums);
-      in.next_row();
+          for (int kw = 0; kw < 3; ++kw)
+            add_tap<N>(3 * kh + kw, gradient[(i + 2 - kh + 3) % 3][t + 2 - kw], seen, taps, out, sums);
+      });
     }
   }
 }
 
-/// Stride 2, in the coordinates of depthwise_3x3_spread_kernel: two rows of x a row of the gradient, two of which are
-/// kept.
-template <class T, int N, int kColumns>
+/// Stride 2: a task walks over squares of four positions, whose first is at odd coordinates u = row + pad_top,
+/// v = column + pad_left: position (r, t) of a strip reads gradient rows (r + 1 - kh) / 2 and columns (t + 1 - kw) / 2
+/// from the square's own on, where they are whole.
+template <class T, int N, int kColumns, bool kWhole>
 __device__ inline void backward_stride_2(const BackwardOperands<T>& o, const Strips& g, const StripTask& task, int c,
                                          const Affine<N>& norm, const NormGradient<N>& of, const float (&taps)[9][N],
                                          float (&sums)[kBackwardSums * N]) {
-  constexpr int kData = kColumns + 1, kPositions = 2 * kColumns;
-  auto gradients = gradient_rows<kData, T, N>(o, g, task, task.first_row - 1, task.first_column - 1, task.end_row, c);
-  InputRows<T, N, kPositions> in(o, g, task, 2 * task.first_row - g.pad_top, 2 * task.first_column - g.pad_left,
-                                 2 * task.end_row - g.pad_top, c);
+  constexpr int kData = kColumns + 1;
+  const int first_u = 2 * task.first_row - outside_squares(g.pad_top) + g.pad_top,
+            first_v = 2 * task.first_column - outside_squares(g.pad_left) + g.pad_left;
+  GradientRows<T, N, kData, kWhole> gradients(o, g, task.image, (first_u - 1) / 2, (first_v - 1) / 2,
+                                              (first_u + 1) / 2 + task.end_row - task.first_row, c);
+  InputRows<T, N, 2 * kColumns, kWhole> in(o, g, task.image, first_u - g.pad_top, first_v - g.pad_left,
+                                           first_u - g.pad_top + 2 * (task.end_row - task.first_row), c);
   float gradient[2][kData][N];
-  gradients.fetch();
-  gradients.load(of, gradient[1]);
-  const int steps = task.end_row - task.first_row;
-  for (int k0 = 0; k0 < steps; k0 += 2) {
+  gradients.load(of, gradient[0]);
+  for (int row = task.first_row; row < task.end_row; ++row) {
+    gradients.load(of, gradient[1]);
 #pragma unroll
-    for (int i = 0; i < 2; ++i) {
-      if (k0 + i >= steps) break;
-      gradients.load(of, gradient[i]);
+    for (int r = 0; r < 2; ++r)
+      in.pass_row(norm, o.before_clamp, sums, [&](int t, const float(&seen)[N], float(&out)[N]) {
 #pragma unroll
-      for (int odd = 0; odd < 2; ++odd) {
-        if (in.load(norm, o.before_clamp)) {
-          float out[kPositions][N];
-          set_zero(out);
+        for (int kh = 1 - r; kh < 3; kh += 2)
 #pragma unroll
-          for (int kh = odd; kh < 3; kh += 2)
+          for (int kw = 1 - t % 2; kw < 3; kw += 2)
+            add_tap<N>(3 * kh + kw, gradient[(r + 1 - kh) / 2][(t + 1 - kw) / 2], seen, taps, out, sums);
+      });
 #pragma unroll
-            for (int t = 0; t < kPositions; ++t)
+    for (int i = 0; i < kData; ++i)
 #pragma unroll
-              for (int kw = t % 2; kw < 3; kw += 2)
-                add_tap<N>(3 * kh + kw, gradient[kh == 2 ? 1 - i : i][t / 2 + (kw == 2 ? 0 : 1)], in.seen[t], taps,
-                           out[t], sums);
-          in.write(out, norm, o.before_clamp, sums);
-        }
-        in.next_row();
-      }
-    }
+      for (int n = 0; n < N; ++n) gradient[0][i][n] = gradient[1][i][n];
   }
 }
 
 /// dx gets dz; the eleven sums go to partials (parts, 11, channels), or with one part to write(sum·channels + c,
 /// value).
-template <class T, int N, int kStride, int kColumns, class Write>
-__global__ void __launch_bounds__(kStripThreads, 3)
+template <class T, int N, int kStride, int kColumns, bool kWhole, class Write>
+__global__ void __launch_bounds__(kStripThreads, backward_blocks(kStride))
     norm_depthwise_backward_kernel(BackwardOperands<T> o, Strips g, StripGrid grid, std::uint32_t tasks_each,
                                    float* partials, Write write) {
   const Divided block = grid.by_columns.divide(blockIdx.x);
@@ -266,9 +271,9 @@ __global__ void __launch_bounds__(kStripThreads, 3)
     const std::uint32_t begin = block.quotient * tasks_each, end = min(begin + tasks_each, g.tasks);
     for (std::uint32_t task = begin + threadIdx.y; task < end; task += blockDim.y) {
       if constexpr (kStride == 1)
-        backward_stride_1<T, N, kColumns>(o, g, g.task(task), c, norm, of, taps, sums);
+        backward_stride_1<T, N, kColumns, kWhole>(o, g, g.task(task), c, norm, of, taps, sums);
       else
-        backward_stride_2<T, N, kColumns>(o, g, g.task(task), c, norm, of, taps, sums);
+        backward_stride_2<T, N, kColumns, kWhole>(o, g, g.task(task), c, norm, of, taps, sums);
     }
   }
   put_strip_sums<kBackwardSums, N>(sums, block, grid, g.channels, partials, write);

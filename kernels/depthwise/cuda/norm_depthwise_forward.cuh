@@ -81,7 +81,7 @@ __device__ inline void write_part_moments(const StripMoments<N>& moments, int fi
     squares[n][thread] = any ? fmaxf(moments.squares[n] - moments.sum[n] * apart, 0.0f) : 0.0f;
   }
   __syncthreads();
-  for (int i = thread; i < lanes * N; i += kStripThreads) {
+  for (int i = thread; i < lanes * N; i += lanes * rows) {
     const int lane = i / N, n = i % N;
     const float base = origin[n][lane];  // the first thread of a part always has values
     float total = 0, m = 0, m2 = 0;      // m: relative to base

@@ -44,7 +44,8 @@ S wide_shape(std::int64_t stride) {
 }
 
 // Channels that fill less and more than a block; sizes around strips and chunks; paddings same, none and asymmetric;
-// one part and many; wide rows.
+// one part and many; strips that fill rows and strips
+// that do not; wide rows.
 const S kShapes[] = {shape(2, 9, 8, 1),
                      shape(2, 10, 8, 2, {0, 1, 0, 1}),
                      shape(1, 7, 24, 1, {0, 0, 0, 0}),
@@ -59,6 +60,10 @@ const S kShapes[] = {shape(2, 9, 8, 1),
                      shape(1, 3, 32, 2),
                      shape(64, 14, 136, 2),
                      shape(1, 30, 16, 1, {2, 2, 2, 2}),
+                     shape(16, 27, 144, 1),
+                     shape(5, 27, 96, 2),
+                     shape(2, 6, 192, 1),
+                     shape(1, 12, 72, 2, {0, 1, 0, 1}),
                      wide_shape(1),
                      wide_shape(2)};
 
