@@ -21,6 +21,9 @@ import subprocess
 import sys
 import tempfile
 
+sys.path.insert(0, os.path.join(os.path.dirname(__file__), "peers"))
+from torch_vit import NETWORKS as VISION_TRANSFORMERS  # noqa: E402
+
 # Configurations of networks that are trained otherwise than by Adam, or have a file already; any other name is one of the zoo.
 CONFIGS = {
     "separable_cnn": "cifar10_separable.yaml",
@@ -76,7 +79,8 @@ def config_of(options, model):
         return os.path.join(options.configs, CONFIGS[model])
     path = os.path.join(options.scratch, f"{model}.yaml")
     with open(path, "w", encoding="utf-8") as file:
-        file.write(f"version: 1\nmodel: {{zoo: {model}}}\ntrain: {{optimizer: adam}}\n")
+        optimizer = "{adamw: {weight_decay: 0.05}}" if model in VISION_TRANSFORMERS else "adam"
+        file.write(f"version: 1\nmodel: {{zoo: {model}}}\ntrain: {{optimizer: {optimizer}}}\n")
     return path
 
 
@@ -94,10 +98,17 @@ def bantam_rows(options, model, batches, _dropped):
 
 
 def torch_rows(options, model, batches, dropped):
-    precisions = [p for p in PEER_PRECISIONS[options.precision] if f"torch {p}" not in dropped]
+    """PyTorch's; of a vision transformer timm's and torchvision's."""
+    if model not in VISION_TRANSFORMERS:
+        return peer_rows(options, model, batches, dropped, "torch", [])
+    return [row for name in ("timm", "torchvision") for row in peer_rows(options, model, batches, dropped, name, ["--library", name])]
+
+
+def peer_rows(options, model, batches, dropped, peer, more):
+    precisions = [p for p in PEER_PRECISIONS[options.precision] if f"{peer} {p}" not in dropped]
     if (options.torch_mode == "none" and not options.cpu) or not precisions:
         return []
-    command = [sys.executable, os.path.join(options.peers, "torch_step.py"), "--model", model, "--seconds", str(options.seconds)]
+    command = [sys.executable, os.path.join(options.peers, "torch_step.py"), "--model", model, "--seconds", str(options.seconds)] + more
     command += ["--mode", "eager" if options.cpu else options.torch_mode]
     if options.cpu and options.threads:
         command += ["--threads", str(options.threads)]
@@ -108,12 +119,12 @@ def torch_rows(options, model, batches, dropped):
     environment = dict(os.environ)
     if options.cpu:
         environment["CUDA_VISIBLE_DEVICES"] = ""
-    return [(f"torch {row['precision']}", row) for row in rows(command, environment)]
+    return [(f"{peer} {row['precision']}", row) for row in rows(command, environment)]
 
 
 def jax_rows(options, model, batches, dropped):
     precisions = [p for p in PEER_PRECISIONS[options.precision] if f"jax {p}" not in dropped]
-    if options.cpu or options.no_jax or not precisions:
+    if options.cpu or options.no_jax or not precisions or model in VISION_TRANSFORMERS:
         return []
     command = [sys.executable, os.path.join(options.peers, "jax_step.py"), "--model", model, "--mode", "scan", "--seconds", str(options.seconds)]
     for precision in precisions:

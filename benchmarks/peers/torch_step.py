@@ -11,7 +11,8 @@ Modes:       eager    kernels as PyTorch calls them
              compile  torch.compile of model and loss, then the whole step in one CUDA graph (on the CPU without graph)
 Precisions:  f32 (no TF32), f16 (autocast, dynamic loss scale), bf16 (autocast)
 
-Images are channels_last and lie on the device; the optimizer is the one of Bantam's configuration for the model. Needs PyTorch 2.5 or later.
+Images are channels_last and lie on the device; the optimizer is the one of Bantam's configuration for the model. With --library the network is the one
+of timm or torchvision, where they have vision transformers. Needs PyTorch 2.5 or later.
 """
 import argparse
 import gc
@@ -23,23 +24,34 @@ import time
 import torch
 from torch.nn import functional
 
-from torch_zoo import NETWORKS, make
+import torch_vit
+import torch_zoo
 
 AUTOCAST = {"f32": None, "f16": torch.float16, "bf16": torch.bfloat16}
 
 
 def optimizer_of(name, parameters, on_gpu):
-    """As in configs/: SGD with Nesterov momentum for resnet18_cifar, Adam for the others. Fused kernels on a GPU."""
+    """As in configs/: SGD with Nesterov momentum for resnet18_cifar, AdamW for vision transformers, Adam for the others. Fused kernels on a GPU."""
+    if name in torch_vit.NETWORKS:
+        return torch.optim.AdamW(parameters, lr=1e-3, weight_decay=0.05, fused=on_gpu or None, capturable=on_gpu)
     if name == "resnet18_cifar":
         return torch.optim.SGD(parameters, lr=0.05, momentum=0.9, nesterov=True, weight_decay=5e-4, fused=on_gpu or None)
     return torch.optim.Adam(parameters, lr=1e-3, eps=1e-7, fused=on_gpu or None, capturable=on_gpu)
 
 
-def make_step(name, batch, precision, mode, device):
+def make_model(name, library):
+    """The model, the size of its images and its classes."""
+    if library:
+        return torch_vit.make(name, library), torch_vit.NETWORKS[name][0], torch_vit.CLASSES
+    _, size, classes = torch_zoo.NETWORKS[name]
+    return torch_zoo.make(name), size, classes
+
+
+def make_step(name, batch, precision, mode, device, library=""):
     """The step as a function without arguments, not captured."""
-    _, size, classes = NETWORKS[name]
     torch.manual_seed(1)
-    model = make(name).to(device, memory_format=torch.channels_last)
+    model, size, classes = make_model(name, library)
+    model = model.to(device, memory_format=torch.channels_last)
     images = torch.rand(batch, 3, size, size, device=device).to(memory_format=torch.channels_last)
     labels = torch.randint(classes, (batch, size, size) if name == "unet" else (batch,), device=device)
     optimizer = optimizer_of(name, model.parameters(), device == "cuda")
@@ -98,7 +110,7 @@ def seconds_per_step(run, wait, seconds):
 
 def measure(name, precision, mode, batch, options):
     on_gpu = torch.cuda.is_available()
-    step = make_step(name, batch, precision, mode, "cuda" if on_gpu else "cpu")
+    step = make_step(name, batch, precision, mode, "cuda" if on_gpu else "cpu", options.library)
     wait = torch.cuda.synchronize if on_gpu else lambda: None
     if on_gpu and mode != "eager":
         run = captured(step)
@@ -110,7 +122,7 @@ def measure(name, precision, mode, batch, options):
             wait()
             torch.cuda.reset_peak_memory_stats()
     per_step = seconds_per_step(run, wait, options.seconds)
-    row = {"peer": f"torch {torch.__version__}", "model": name, "batch": batch, "precision": precision, "mode": mode,
+    row = {"peer": f"{options.library or 'torch'} {torch.__version__}", "model": name, "batch": batch, "precision": precision, "mode": mode,
            "ms_per_step": round(1e3 * per_step, 4), "images_per_s": round(batch / per_step)}
     if on_gpu:
         row |= {"peak_bytes": torch.cuda.max_memory_allocated(), "reserved_bytes": torch.cuda.max_memory_reserved()}
@@ -119,7 +131,8 @@ def measure(name, precision, mode, batch, options):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--model", action="append", choices=NETWORKS)
+    parser.add_argument("--model", action="append", choices=sorted(torch_zoo.NETWORKS.keys() | torch_vit.NETWORKS))
+    parser.add_argument("--library", choices=["timm", "torchvision"], default="", help="whose model it is; without it that of torch_zoo.py")
     parser.add_argument("--precision", action="append", choices=AUTOCAST)
     parser.add_argument("--mode", action="append", choices=["eager", "graph", "compile"])
     parser.add_argument("--batch", action="append", type=int)

@@ -30,8 +30,8 @@ bool masks_gradient(const Graph& graph, NodeId node, const Fusion& producer, con
   if (convolution == nullptr || convolution->padding_mode != ops::PaddingMode::zeros) return false;
   const kernels::Conv2dShape shape = ops::conv2d_shape(graph.input_shapes(node)[0].prepend(1), convolution->filters,
                                                        fusion::window_of(*convolution), convolution->groups);
-  const kernels::PointwiseShape product{shape.batch * shape.in_h * shape.in_w, shape.in_channels, shape.out_channels};
-  if (!kernels::is_pointwise(shape) || !kernels::masked_gradient_supports(product, target.compute, target.device))
+  if (!kernels::is_pointwise(shape) ||
+      !kernels::masked_gradient_supports(kernels::pointwise_shape(shape), target.compute, target.device))
     return false;
   for (NodeId other = producer.last + 1; other < node; ++other)
     if (std::ranges::count(graph.node(other).inputs, producer.last) > 0) return false;

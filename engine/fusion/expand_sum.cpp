@@ -9,7 +9,6 @@
 
 #include "bantam/base/error.h"
 #include "bantam/engine/autograd/gradient_operands.h"
-#include "bantam/engine/autograd/gradient_target.h"
 #include "bantam/engine/autograd/saved_tensor.h"
 #include "bantam/engine/autograd/tape.h"
 #include "bantam/engine/autograd/tensor_notes.h"
@@ -18,6 +17,7 @@
 #include "bantam/engine/fusion/match.h"
 #include "bantam/engine/ops/batch_norm.h"
 #include "bantam/engine/ops/masked_activation.h"
+#include "bantam/engine/ops/norm_targets.h"
 #include "bantam/engine/ops/ops.h"
 #include "bantam/kernels/elementwise/masked_activation.h"
 #include "bantam/kernels/expand/expand.h"
@@ -116,21 +116,6 @@ Tensor masked_gradient(const Context& context, const Call& call, Gradient dy, co
   return dz.view(dz.shape());
 }
 
-/// Where the gradients of a norm's scale and shift go.
-struct NormTargets {
-  FloatGradient scale, shift;
-  NormTargets(const Context& context, const Norm& norm, GradientStore& store)
-      : scale(context, norm.scale, store), shift(context, norm.shift, store) {
-    if (scale.data != nullptr && shift.data != nullptr && scale.accumulate != shift.accumulate)
-      throw Error("expand_sum: scale and shift must be used together");
-  }
-  bool accumulate() const { return scale.accumulate || shift.accumulate; }
-  void add_to(const Context& context, const Norm& norm, GradientStore& store) {
-    scale.add_to(context, norm.scale, store);
-    shift.add_to(context, norm.shift, store);
-  }
-};
-
 /// What backward keeps.
 struct Kept {
   SavedTensor x, centred;
@@ -148,7 +133,7 @@ void backward(const Context& context, const Call& call, Kept& kept, Gradient dy,
     dz = masked_gradient(context, call, std::move(dy), kept.mask, sums);
   }
   kept.mask = Tensor();
-  NormTargets after(context, call.after, store), before(context, call.before, store);
+  NormTargets after(context, "expand_sum", call.after, store), before(context, "expand_sum", call.before, store);
   FloatGradient weight(context, call.w, store);
   const Tensor totals = context.allocate({2, call.shape.in}, DType::float32);
   Tensor x = kept.x.unpack(context), dx = context.allocate(x.shape(), x.dtype());
@@ -176,8 +161,8 @@ void backward(const Context& context, const Call& call, Kept& kept, Gradient dy,
                   scratch.get());
   }
   weight.add_to(context, call.w, store);
-  after.add_to(context, call.after, store);
-  before.add_to(context, call.before, store);
+  after.add_to(context, store);
+  before.add_to(context, store);
   if (wants_gradient(kept.residual)) store.add(context, kept.residual, dz);
   if (!wants_gradient(kept.x.ref())) return;
   Gradient gradient(std::move(dx), {std::move(x), call.before, totals});
@@ -192,13 +177,7 @@ Tensor expand_sum(const Context& context, const Tensor& x, const ExpandSumOperan
   context.check_device("expand_sum", {&x, &operands.w, &residual});
   Call call{shape, x.dtype(), operands.w, norm_of_batch(context, operands.before, shape.in, statistics_of(x)),
             {},    {},        {}};
-  if (!has_statistics(context, x)) {
-    const kernels::BatchNormShape narrow{shape.rows, shape.in};
-    const Scratch scratch =
-        context.scratch(kernels::batch_norm_workspace_bytes(narrow, call.dtype, context.device.kind));
-    BANTAM_KERNEL(context.exec, batch_norm_forward_training, narrow, call.dtype, x.data(), {}, nullptr,
-                  operands.before.statistics_output(context, call.before.mean, call.before.inv_std), scratch.get());
-  }
+  measure_norm(context, x, operands.before, call.before);
   Tensor centred = centre_with_statistics(context, call, x, operands.after);
   const Norm &before = operands.before, &after = operands.after;
   const bool recorded =
@@ -217,8 +196,7 @@ Tensor expand_sum(const Context& context, const Tensor& x, const ExpandSumOperan
     mask = saved->next();
   } else {
     y = reuse_or_allocate(context, residual);
-    if (recorded || saved != nullptr)
-      mask = context.allocate({static_cast<std::int64_t>(kernels::activation_mask_bytes(y.elements()))}, DType::uint8);
+    if (recorded || saved != nullptr) mask = allocate_mask(context, y.elements());
     sum(context, call, centred, residual, y, mask);
     if (saved != nullptr) saved->save(mask);
   }

@@ -8,7 +8,6 @@
 
 #include "bantam/base/error.h"
 #include "bantam/engine/autograd/gradient_operands.h"
-#include "bantam/engine/autograd/gradient_target.h"
 #include "bantam/engine/autograd/saved_tensor.h"
 #include "bantam/engine/autograd/tape.h"
 #include "bantam/engine/autograd/tensor_notes.h"
@@ -20,6 +19,7 @@
 #include "bantam/engine/layers/layers.h"
 #include "bantam/engine/ops/batch_norm.h"
 #include "bantam/engine/ops/depthwise_conv2d.h"
+#include "bantam/engine/ops/norm_targets.h"
 #include "bantam/engine/ops/ops.h"
 #include "bantam/kernels/depthwise/norm_depthwise_parts.h"
 #include "bantam/kernels/pointwise/pointwise_norm.h"
@@ -55,14 +55,6 @@ kernels::StatisticsOutput output_of(const Context& context, const Norm& norm, co
   return norm.statistics_output(context, batch.mean, batch.inv_std);
 }
 
-/// The first norm's statistics, unless x has them, or the first pass saved them.
-void measure(const Context& context, const Call& call, const Tensor& x, const Norm& norm) {
-  if (has_statistics(context, x)) return;
-  const Scratch scratch = call.scratch(context);
-  BANTAM_KERNEL(context.exec, batch_norm_forward_training, norm_before(call.shape), call.dtype, x.data(), {}, nullptr,
-                output_of(context, norm, call.before), scratch.get());
-}
-
 /// The convolution's result. In a recompute the second norm's statistics are written once more, with the same bits.
 Tensor convolve(const Context& context, const Call& call, const Tensor& x, const Norm& after) {
   const kernels::DepthwiseConv2dShape& s = call.shape;
@@ -89,26 +81,13 @@ Tensor normalise(const Context& context, const Call& call, const Tensor& y) {
   return out;
 }
 
-/// Where the gradients of a norm's scale and shift go.
-struct NormTargets {
-  FloatGradient scale, shift;
-  NormTargets(const Context& context, const Norm& norm, GradientStore& store)
-      : scale(context, norm.scale, store), shift(context, norm.shift, store) {
-    if (scale.data != nullptr && shift.data != nullptr && scale.accumulate != shift.accumulate)
-      throw Error("norm_depthwise: scale and shift must be used together");
-  }
-  kernels::VectorGradients get() const { return {scale.data, shift.data, scale.accumulate || shift.accumulate}; }
-  void add_to(const Context& context, const Norm& norm, GradientStore& store) {
-    scale.add_to(context, norm.scale, store);
-    shift.add_to(context, norm.shift, store);
-  }
-};
+kernels::VectorGradients vectors(const NormTargets& to) { return {to.scale.data, to.shift.data, to.accumulate()}; }
 
 void backward(const Context& context, const Call& call, SavedTensor& saved, Tensor& y, const Tensor& dy,
               GradientStore& store) {
-  NormTargets after(context, call.after, store);
+  NormTargets after(context, "norm_depthwise", call.after, store);
   FloatGradient weight(context, call.w, store);
-  NormTargets before(context, call.before, store);
+  NormTargets before(context, "norm_depthwise", call.before, store);
   Tensor dx = context.allocate(saved.shape(), call.dtype);
   const bool defers = call.defers_gradient && store.comes_next(saved.ref());
   const Tensor totals = defers ? context.allocate({2, call.shape.channels}, DType::float32) : Tensor();
@@ -120,16 +99,16 @@ void backward(const Context& context, const Call& call, SavedTensor& saved, Tens
     const kernels::NormDepthwiseGradients gradients{.dx = dx.data(),
                                                     .dw = weight.data,
                                                     .accumulate = weight.accumulate,
-                                                    .before = before.get(),
-                                                    .after = after.get(),
+                                                    .before = vectors(before),
+                                                    .after = vectors(after),
                                                     .totals = defers ? totals.as<float>() : nullptr};
     BANTAM_KERNEL(context.exec, norm_depthwise_backward, call.shape, call.dtype, inputs, gradients, scratch.get());
   }
   y = Tensor();
   if (!defers) x = Tensor();
-  after.add_to(context, call.after, store);
+  after.add_to(context, store);
   weight.add_to(context, call.w, store);
-  before.add_to(context, call.before, store);
+  before.add_to(context, store);
   const Norm& norm = call.before;
   if (defers)
     store.add(context, saved.ref(), Gradient(std::move(dx), {std::move(x), norm, totals}));
@@ -152,7 +131,7 @@ Tensor norm_depthwise(const Context& context, const Tensor& x, const Norm& befor
                   norm_of_batch(context, before, shape.channels, known),
                   norm_of_batch(context, after, shape.channels),
                   known != nullptr && known->computes_norm_gradient};
-  measure(context, call, x, before);
+  measure_norm(context, x, before, call.before);
   const Tensor y = convolve(context, call, x, after);
   const bool recorded = records(context, {&x, &w, &before.scale, &before.shift, &after.scale, &after.shift});
   const bool defers = context.plan().defers_norm;

@@ -2,8 +2,6 @@
 // deviation. Then which layers become it.
 #include "bantam/kernels/pool/norm_pool.h"
 
-#include "bantam/base/error.h"
-#include "bantam/engine/autograd/gradient_target.h"
 #include "bantam/engine/autograd/saved_tensor.h"
 #include "bantam/engine/autograd/tape.h"
 #include "bantam/engine/autograd/tensor_notes.h"
@@ -14,6 +12,7 @@
 #include "bantam/engine/layers/bound_norm.h"
 #include "bantam/engine/layers/layers.h"
 #include "bantam/engine/ops/batch_norm.h"
+#include "bantam/engine/ops/norm_targets.h"
 #include "bantam/engine/ops/pool2d.h"
 
 namespace bantam::ops {
@@ -31,29 +30,17 @@ struct Call {
   }
 };
 
-/// The norm's statistics, unless x has them, or the first pass saved them.
-void measure(const Context& context, const Call& call, const Tensor& x, const Norm& norm) {
-  if (has_statistics(context, x)) return;
-  const Scratch scratch = call.scratch(context);
-  BANTAM_KERNEL(context.exec, batch_norm_forward_training, kernels::norm_of_pool(call.shape), call.dtype, x.data(), {},
-                nullptr, norm.statistics_output(context, call.norm.mean, call.norm.inv_std), scratch.get());
-}
-
 void backward(const Context& context, const Call& call, SavedTensor& saved, const Tensor& winner, const Tensor& dy,
               GradientStore& store) {
-  FloatGradient scale(context, call.norm.scale, store), shift(context, call.norm.shift, store);
-  if (scale.data != nullptr && shift.data != nullptr && scale.accumulate != shift.accumulate)
-    throw Error("norm_pool: scale and shift must be used together");
+  NormTargets to(context, "norm_pool", call.norm, store);
   Tensor dx = context.allocate(saved.shape(), call.dtype);
   {
     const Tensor x = saved.unpack(context);
     const Scratch scratch = call.scratch(context);
-    const kernels::NormGradients to{dx.data(), scale.data, shift.data, scale.accumulate || shift.accumulate};
     BANTAM_KERNEL(context.exec, norm_pool_backward, call.shape, call.dtype, call.norm.operand(x), dy.data(),
-                  winner.data(), to, scratch.get());
+                  winner.data(), to.with(dx), scratch.get());
   }
-  scale.add_to(context, call.norm.scale, store);
-  shift.add_to(context, call.norm.shift, store);
+  to.add_to(context, store);
   if (wants_gradient(saved.ref())) store.add(context, saved.ref(), std::move(dx));
 }
 
@@ -66,7 +53,7 @@ Tensor norm_pool(const Context& context, const Tensor& x, const Norm& norm, cons
   if (context.pass == Pass::evaluate || !runs)
     return max_pool2d(context, batch_norm(context, x, norm), window.window, window.ceil_mode);
   const Call call{shape, x.dtype(), norm_of_batch(context, norm, shape.channels, statistics_of(x))};
-  measure(context, call, x, norm);
+  measure_norm(context, x, norm, call.norm);
   const bool recorded = records(context, {&x, &norm.scale, &norm.shift});
   Tensor y = context.allocate(pool_output(shape), x.dtype());
   const std::int64_t winner_channels = shape.channels * kernels::norm_pool_winner_bytes(target);

@@ -12,6 +12,7 @@
 #include "bantam/engine/layers/bound_norm.h"
 #include "bantam/engine/layers/layers.h"
 #include "bantam/engine/ops/batch_norm.h"
+#include "bantam/engine/ops/norm_targets.h"
 #include "bantam/engine/ops/squeeze_excite.h"
 #include "bantam/kernels/join/norm_gate.h"
 
@@ -27,16 +28,6 @@ struct Call {
     return context.scratch(kernels::norm_gate_workspace_bytes(gate.image, context.device.kind));
   }
 };
-
-/// The norm's statistics, unless x has them, or the first pass saved them.
-void measure(const Context& context, const Call& call, const Tensor& x, const Norm& norm) {
-  if (has_statistics(context, x)) return;
-  const kernels::ChannelScaleShape& s = call.gate.image;
-  const kernels::BatchNormShape shape{s.samples * s.positions, s.channels};
-  const Scratch scratch = context.scratch(kernels::batch_norm_workspace_bytes(shape, s.dtype, context.device.kind));
-  BANTAM_KERNEL(context.exec, batch_norm_forward_training, shape, s.dtype, x.data(), {}, nullptr,
-                norm.statistics_output(context, call.norm.mean, call.norm.inv_std), scratch.get());
-}
 
 void squeeze(const Context& context, const Call& call, const Tensor& x) {
   const Scratch scratch = call.scratch(context);
@@ -62,9 +53,7 @@ void backward(const Context& context, const Call& call, SavedTensor& saved, Tens
                   scratch.get());
   }
   const Tensor offset = call.gate.backward(context, sums.as<float>(), store);
-  FloatGradient scale(context, call.norm.scale, store), shift(context, call.norm.shift, store);
-  if (scale.data != nullptr && shift.data != nullptr && scale.accumulate != shift.accumulate)
-    throw Error("norm_squeeze_excite: scale and shift must be used together");
+  NormTargets to(context, "norm_squeeze_excite", call.norm, store);
   const bool wanted = wants_gradient(saved.ref());
   Tensor dx = wanted ? reuse_or_allocate(context, dy) : Tensor();
   {
@@ -75,12 +64,10 @@ void backward(const Context& context, const Call& call, SavedTensor& saved, Tens
                    .factor = call.gate.factor.as<float>(),
                    .offset = offset.as<float>(),
                    .sums = sums.as<float>()},
-                  {wanted ? dx.data() : nullptr, scale.data, shift.data, scale.accumulate || shift.accumulate},
-                  scratch.get());
+                  to.with(dx), scratch.get());
   }
   dy = Tensor();
-  scale.add_to(context, call.norm.scale, store);
-  shift.add_to(context, call.norm.shift, store);
+  to.add_to(context, store);
   if (wanted) store.add(context, saved.ref(), std::move(dx));
 }
 
@@ -97,7 +84,7 @@ Tensor norm_squeeze_excite(const Context& context, const Tensor& x, const Norm& 
     throw ShapeError("norm_squeeze_excite: channels or an activation that its kernels do not support");
   const Call call{SqueezeExciteCall(context, x, tensors, activation, gate),
                   norm_of_batch(context, norm, channels, statistics_of(x))};
-  measure(context, call, x, norm);
+  measure_norm(context, x, norm, call.norm);
   squeeze(context, call, x);
   call.gate.forward(context);
   Tensor y = scaled(context, call, x);

@@ -6,10 +6,10 @@
 
 #include "bantam/base/error.h"
 #include "bantam/engine/autograd/gradient_operands.h"
-#include "bantam/engine/autograd/gradient_target.h"
 #include "bantam/engine/autograd/saved_tensor.h"
 #include "bantam/engine/autograd/tape.h"
 #include "bantam/engine/autograd/tensor_notes.h"
+#include "bantam/engine/ops/norm_targets.h"
 #include "bantam/engine/ops/ops.h"
 
 namespace bantam::ops {
@@ -66,39 +66,22 @@ Tensor forward_inference(const Context& context, const Call& call, const Tensor&
   return y;
 }
 
-/// Where the gradients of scale, shift and x go.
-struct Targets {
-  FloatGradient scale, shift;
-  Tensor dx;
-
-  kernels::NormGradients get() const {
-    return {dx.defined() ? dx.data() : nullptr, scale.data, shift.data, scale.accumulate || shift.accumulate};
-  }
-};
-
-Targets targets(const Context& context, const Call& call, GradientStore& store) {
-  Targets to{{context, call.norm.scale, store}, {context, call.norm.shift, store}, {}};
-  if (to.scale.data != nullptr && to.shift.data != nullptr && to.scale.accumulate != to.shift.accumulate)
-    throw Error("batch_norm: scale and shift must be used together");
-  return to;
-}
-
-void add_to(const Context& context, const Call& call, const ValueRef& x, Targets to, GradientStore& store) {
-  to.scale.add_to(context, call.norm.scale, store);
-  to.shift.add_to(context, call.norm.shift, store);
-  if (to.dx.defined()) store.add(context, x, std::move(to.dx));
+void add_to(const Context& context, const ValueRef& x, NormTargets& to, Tensor dx, GradientStore& store) {
+  to.add_to(context, store);
+  if (dx.defined()) store.add(context, x, std::move(dx));
 }
 
 void backward(const Context& context, const Call& call, SavedTensor& saved, const Tensor& dy, GradientStore& store) {
-  Targets to = targets(context, call, store);
-  if (wants_gradient(saved.ref())) to.dx = reuse_or_allocate(context, dy);
+  NormTargets to(context, "batch_norm", call.norm, store);
+  Tensor dx;
+  if (wants_gradient(saved.ref())) dx = reuse_or_allocate(context, dy);
   {
     const Tensor x = saved.unpack(context);
     const Scratch scratch = call.scratch(context);
     BANTAM_KERNEL(context.exec, batch_norm_backward_training, call.shape, call.dtype, call.norm.operand(x), dy.data(),
-                  to.get(), scratch.get());
+                  to.with(dx), scratch.get());
   }
-  add_to(context, call, saved.ref(), std::move(to), store);
+  add_to(context, saved.ref(), to, std::move(dx), store);
 }
 
 /// The same from a deferred gradient: the pass that sums over dy also computes it, for its other owners too. It is
@@ -110,37 +93,38 @@ void backward_deferred(const Context& context, const Call& call, SavedTensor& sa
   const kernels::SumGradient in{value.data(), other.defined() ? other.data() : nullptr,
                                 mask.defined() ? mask.as<std::uint8_t>() : nullptr, operands.f};
   const bool swap = !value.sole_owner() && other.defined() && other.sole_owner();
-  Targets to = targets(context, call, store);
-  Tensor dz = reuse_or_allocate(context, swap ? other : value);
+  NormTargets to(context, "batch_norm", call.norm, store);
+  Tensor dz = reuse_or_allocate(context, swap ? other : value), dx;
   if (wants_gradient(saved.ref())) {
     const Tensor& rest = swap ? value : other;
-    to.dx = rest.defined() ? reuse_or_allocate(context, rest)
-                           : (gradient.shared() ? context.allocate(dz.shape(), dz.dtype()) : dz.view(dz.shape()));
+    dx = rest.defined() ? reuse_or_allocate(context, rest)
+                        : (gradient.shared() ? context.allocate(dz.shape(), dz.dtype()) : dz.view(dz.shape()));
   }
   {
     const Tensor x = saved.unpack(context);
     const Scratch scratch = call.scratch(context);
     BANTAM_KERNEL(context.exec, batch_norm_add_grad, call.shape, call.dtype, in, call.norm.operand(x), dz.data(),
-                  to.get(), scratch.get());
+                  to.with(dx), scratch.get());
   }
   operands.value = std::move(dz);
   value = other = mask = Tensor();
-  add_to(context, call, saved.ref(), std::move(to), store);
+  add_to(context, saved.ref(), to, std::move(dx), store);
 }
 
 /// Computes the gradients of a batch norm by running statistics, which are constants. x was kept only if one reads it.
 void backward_inference(const Context& context, const Call& call, SavedTensor& saved, const ValueRef& input,
                         const Tensor& dy, GradientStore& store) {
-  Targets to = targets(context, call, store);
-  if (wants_gradient(input)) to.dx = reuse_or_allocate(context, dy);
+  NormTargets to(context, "batch_norm", call.norm, store);
+  Tensor dx;
+  if (wants_gradient(input)) dx = reuse_or_allocate(context, dy);
   {
     const Tensor x = saved.defined() ? saved.unpack(context) : Tensor();
     const Scratch scratch =
-        context.scratch(kernels::batch_norm_inference_workspace_bytes(call.shape, to.get(), context.device.kind));
+        context.scratch(kernels::batch_norm_inference_workspace_bytes(call.shape, to.with(dx), context.device.kind));
     BANTAM_KERNEL(context.exec, batch_norm_backward_inference, call.shape, call.dtype, x.defined() ? x.data() : nullptr,
-                  call.norm.affine(), call.norm.running_statistics(), dy.data(), to.get(), scratch.get());
+                  call.norm.affine(), call.norm.running_statistics(), dy.data(), to.with(dx), scratch.get());
   }
-  add_to(context, call, input, std::move(to), store);
+  add_to(context, input, to, std::move(dx), store);
 }
 
 Tensor batch_norm_inference(const Context& context, const Call& call, const Tensor& x) {
@@ -185,6 +169,15 @@ Norm norm_of_batch(const Context& context, const Norm& norm, std::int64_t channe
     if (saved != nullptr) saved->save(*vector);
   }
   return result;
+}
+
+void measure_norm(const Context& context, const Tensor& x, const Norm& norm, const Norm& batch) {
+  if (has_statistics(context, x)) return;
+  const std::int64_t channels = x.shape()[-1];
+  const Call call{{.rows = channels == 0 ? 0 : x.elements() / channels, .channels = channels}, x.dtype(), norm};
+  const Scratch scratch = call.scratch(context);
+  BANTAM_KERNEL(context.exec, batch_norm_forward_training, call.shape, call.dtype, x.data(), {}, nullptr,
+                norm.statistics_output(context, batch.mean, batch.inv_std), scratch.get());
 }
 
 Tensor batch_norm(const Context& context, const Tensor& x, const Norm& norm) {

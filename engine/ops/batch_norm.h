@@ -28,5 +28,7 @@ bool has_statistics(const Context& context, const Tensor& x);
 /// or with new tensors (C) for a kernel to write. In a segment's first pass they are saved.
 Norm norm_of_batch(const Context& context, const Norm& norm, std::int64_t channels,
                    const BatchStatistics* known = nullptr);
+/// Writes the statistics of `batch`, which is `norm` over x (…, C), in a pass of their own, unless they are there.
+void measure_norm(const Context& context, const Tensor& x, const Norm& norm, const Norm& batch);
 
 }  // namespace bantam::ops

@@ -10,6 +10,7 @@
 #include "bantam/engine/autograd/gradient_target.h"
 #include "bantam/engine/autograd/tape.h"
 #include "bantam/engine/autograd/tensor_notes.h"
+#include "bantam/engine/ops/masked_activation.h"
 #include "bantam/engine/ops/ops.h"
 #include "bantam/kernels/elementwise/bias.h"
 #include "bantam/kernels/elementwise/elementwise.h"
@@ -132,9 +133,7 @@ Tensor bias_activation(const Context& context, Tensor x, const Tensor& b, Activa
   const ValueRef x_ref = x;
   SavedActivation saved;
   if (recorded && keeps_input) saved.input = SavedTensor(x);
-  if (recorded && piecewise && !masked)
-    saved.mask =
-        context.allocate({static_cast<std::int64_t>(kernels::activation_mask_bytes(x.elements()))}, DType::uint8);
+  if (recorded && piecewise && !masked) saved.mask = allocate_mask(context, x.elements());
   Tensor y = reuse_or_allocate(context, x);  // not x where it is saved
   const auto forward = [f, shape, b](const Context& ctx, const Tensor& from, const Tensor& to, std::uint8_t* mask) {
     BANTAM_KERNEL(ctx.exec, bias_activation_forward, f, shape, from.dtype(), from.data(), b.data(), to.data(), mask);

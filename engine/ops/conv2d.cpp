@@ -10,6 +10,7 @@
 #include "bantam/engine/autograd/saved_tensor.h"
 #include "bantam/engine/autograd/tape.h"
 #include "bantam/engine/ops/bias.h"
+#include "bantam/engine/ops/masked_activation.h"
 #include "bantam/engine/ops/ops.h"
 #include "bantam/engine/ops/pointwise_norm.h"
 #include "bantam/engine/ops/statistics_after.h"
@@ -65,8 +66,7 @@ Tensor forward_with_addends(const Context& context, const Conv2dShape& shape, co
 
 /// The bits of relu' of a tensor that relu wrote.
 Tensor mask_of(const Context& context, const Tensor& x) {
-  Tensor mask =
-      context.allocate({static_cast<std::int64_t>(kernels::activation_mask_bytes(x.elements()))}, DType::uint8);
+  Tensor mask = allocate_mask(context, x.elements());
   const Tensor same = context.allocate(x.shape(), x.dtype());
   BANTAM_KERNEL(context.exec, masked_activation_forward, {Activation::relu}, x.elements(), x.dtype(), x.data(), nullptr,
                 same.data(), mask.as<std::uint8_t>());
@@ -89,7 +89,7 @@ Gradient masked_input_gradient(const Context& context, const Conv2dShape& shape,
     unmasked = input_gradient(context, shape, dy, w);
     BANTAM_KERNEL(context.exec, add, unmasked.elements(), dy.dtype(), unmasked.data(), addend.data(), unmasked.data());
   }
-  const kernels::PointwiseShape product{shape.batch * shape.in_h * shape.in_w, shape.in_channels, shape.out_channels};
+  const kernels::PointwiseShape product = kernels::pointwise_shape(shape);
   const Tensor sums = context.allocate({shape.in_channels}, DType::float32);
   Tensor dz = reuse_or_allocate(context, addend);
   const Scratch scratch =

@@ -30,8 +30,7 @@ Activated forward(const Context& context, ActivationFunction f, const Tensor& a,
   SavedStatistics* saved = context.plan().ends_segment ? context.step.saved : nullptr;
   Activated to{b.defined() && !a.sole_owner() && b.sole_owner() ? b.view(b.shape()) : reuse_or_allocate(context, a),
                {}};
-  if (recorded || saved != nullptr)
-    to.mask = context.allocate({static_cast<std::int64_t>(kernels::activation_mask_bytes(a.elements()))}, DType::uint8);
+  if (recorded || saved != nullptr) to.mask = allocate_mask(context, a.elements());
   run_masked_forward(context, f, a, b, to.y, to.mask);
   if (saved != nullptr) saved->save(to.mask);
   return to;
@@ -53,6 +52,10 @@ Tensor SavedOperand::get(const Context& context) const {
 kernels::NormOperand operand_of(const Tensor& tensor) {
   const DeferredNorm* deferred = deferred_norm_of(tensor);
   return deferred != nullptr ? deferred->norm.operand(tensor) : kernels::NormOperand{.x = tensor.data()};
+}
+
+Tensor allocate_mask(const Context& context, std::int64_t elements) {
+  return context.allocate({static_cast<std::int64_t>(kernels::activation_mask_bytes(elements))}, DType::uint8);
 }
 
 void run_masked_forward(const Context& context, ActivationFunction f, const Tensor& a, const Tensor& b, const Tensor& y,

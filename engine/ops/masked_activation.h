@@ -22,6 +22,9 @@ struct SavedOperand {
 /// An operand of a sum as kernels read it: with the norm that is deferred to its readers, where there is one.
 kernels::NormOperand operand_of(const Tensor& tensor);
 
+/// Memory for the mask of an activation of `elements` values, a bit each: which values its gradient passes.
+Tensor allocate_mask(const Context& context, std::int64_t elements);
+
 /// The forward kernel alone, into y, and into `mask` where that is defined; f is `none` or piecewise. Norms that
 /// are deferred to the sum are applied as it reads its operands.
 void run_masked_forward(const Context& context, ActivationFunction f, const Tensor& a, const Tensor& b, const Tensor& y,

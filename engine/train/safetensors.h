@@ -91,6 +91,9 @@ struct WeightsOptions {
   std::vector<std::string> skip = {};
   /// Missing tensors, and tensors of the file that the model does not have, are errors; else they are only told.
   bool strict = true;
+  /// The model is a part of the one that the file was written for: tensors of the file that it does not have are passed
+  /// over. Its own must all be there, whatever `strict` says; a part without weights needs none.
+  bool of_part = false;
   /// With `strict` false: a tensor of another shape counts as missing; else it is an error.
   bool skip_other_shapes = false;
   bool advises = true;  ///< messages say how these options would help

@@ -215,8 +215,8 @@ class WeightsMatch {
   }
 
   void check_names() const {
-    const bool wrong = options_.strict && !(missing_.empty() && unused_.empty());
-    if (!wrong && !matched_.empty()) return;
+    const bool wrong = options_.of_part ? !missing_.empty() : options_.strict && !(missing_.empty() && unused_.empty());
+    if (!wrong && (!matched_.empty() || (options_.of_part && targets_.empty()))) return;
     std::string text = matched_.empty() ? "no tensor fits the model" : "its tensors are not those of the model";
     if (!missing_.empty()) text += fmt::format("\n  missing: {}", some_of(missing_));
     if (!unused_.empty()) text += fmt::format("\n  unexpected: {}", some_of(unused_));

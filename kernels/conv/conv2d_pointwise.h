@@ -3,6 +3,7 @@
 
 #include "bantam/kernels/conv/conv2d.h"
 #include "bantam/kernels/matmul/matmul.h"
+#include "bantam/kernels/pointwise/pointwise_norm.h"
 
 namespace bantam::kernels {
 
@@ -10,6 +11,11 @@ namespace bantam::kernels {
 inline bool is_pointwise(const Conv2dShape& s) {
   return s.kernel_h == 1 && s.kernel_w == 1 && s.stride_h == 1 && s.stride_w == 1 && s.groups == 1 && s.pad_top == 0 &&
          s.pad_bottom == 0 && s.pad_left == 0 && s.pad_right == 0;
+}
+
+/// That GEMM as the kernels of pointwise convolutions take it.
+inline PointwiseShape pointwise_shape(const Conv2dShape& s) {
+  return {s.batch * s.in_h * s.in_w, s.in_channels, s.out_channels};
 }
 
 /// forward: y = x·wᵀ. grad_input: dx = dy·w. grad_weight: dw = dyᵀ·x.

@@ -23,7 +23,7 @@ inline std::size_t image_moments_bytes(const Conv2dShape& s, DType dtype) {
 
 /// A pointwise convolution as a problem of our own GEMM (pointwise_parts.h); no rows where it is none.
 inline PointwiseShape pointwise_with_moments(const Conv2dShape& s, DType dtype) {
-  const PointwiseShape product{s.batch * s.in_h * s.in_w, s.in_channels, s.out_channels};
+  const PointwiseShape product = pointwise_shape(s);
   return is_pointwise(s) && pointwise_supports(product, dtype) ? product : PointwiseShape{};
 }
 

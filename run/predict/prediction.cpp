@@ -271,7 +271,7 @@ PredictionSummary run_work(const TrainedModel& trained, Work work, const Predict
   PredictionSession session(*runtime, config.device, config, work.samples,
                             work.loading(config.device, broken.samples()));
   (void)load_weights(session.model(), trained.weights, trained.weights_file,
-                     {.strict = options.at.empty(), .advises = false});
+                     {.of_part = !options.at.empty(), .advises = false});
   const AnswerReading reading(config, options);
   const auto values = static_cast<std::size_t>(config.model.graph.output_shape().elements());
   const auto begin = std::chrono::steady_clock::now();

@@ -96,6 +96,26 @@ TEST_P(WeightsByNameTest, ASkippedHeadKeepsItsInitialValues) {
   EXPECT_EQ(values(made, "stem/weight"), std::vector<float>{2});
 }
 
+TEST_P(WeightsByNameTest, APartPassesOverTheRestAndNeedsAllOfItsOwn) {
+  Graph stem({2, 2, 1});
+  stem.add("stem", conv2d({.filters = 1, .kernel = {1, 1}, .bias = false}));
+  Model part(runtime(), device(), stem, {.seed = 3});
+  const LoadedWeights loaded = load_weights(part, file(), "w.safetensors", {.of_part = true});
+  EXPECT_EQ(loaded.loaded, 1u);
+  EXPECT_EQ(loaded.unused.size(), 6u);
+  EXPECT_EQ(values(part, "stem/weight"), std::vector<float>{2});
+
+  SafetensorsFile less = file();
+  less.tensors.erase("stem_norm/scale");
+  EXPECT_EQ(error_of(less, {.of_part = true, .advises = false}),
+            "w.safetensors: its tensors are not those of the model\n  missing: 'stem_norm/scale'");
+
+  Graph pool({2, 2, 1});
+  pool.add("pool", global_average_pool());
+  Model nothing(runtime(), device(), pool, {.seed = 3});
+  EXPECT_EQ(load_weights(nothing, file(), "w.safetensors", {.of_part = true}).loaded, 0u);
+}
+
 TEST_P(WeightsByNameTest, NamesWhatDoesNotFit) {
   EXPECT_EQ(error_of(file(), {}, 3),
             "w.safetensors: tensor 'head/bias' is float32 (2), the model's 'head/bias' is float32 (3)\n  a layer that "

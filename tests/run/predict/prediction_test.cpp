@@ -241,6 +241,22 @@ TEST_F(PredictionTest, LayersBesideAnotherAreNotRun) {
   }
 }
 
+TEST_F(PredictionTest, FeaturesNeedTheWeightsOfTheirLayersAndNoOthers) {
+  run("r", {});
+  write("a.png", encode_png(grey({32, 32}, 77)));
+  TrainedModel model = open("r");
+  const std::vector<double> features = predictions(model, {path("a.png")}, {.at = "global_average_pool"})[0].values;
+  model.weights.tensors.erase("dense/weight");
+  EXPECT_EQ(predictions(model, {path("a.png")}, {.at = "global_average_pool"})[0].values, features);
+  model.weights.tensors.erase("conv2d/weight");
+  try {
+    (void)predictions(model, {path("a.png")}, {.at = "global_average_pool"});
+    ADD_FAILURE() << "features of a convolution without its weight";
+  } catch (const DataError& error) {
+    EXPECT_NE(std::string(error.what()).find("missing: 'conv2d/weight'"), std::string::npos) << error.what();
+  }
+}
+
 TEST_F(PredictionTest, LayersThatAreNoFeaturesAreNamed) {
   const auto error_of = [](const std::string& layers, const std::string& name = {}) -> std::string {
     const RunConfig config = tiny({"model.layers=[" + layers + "]"});
