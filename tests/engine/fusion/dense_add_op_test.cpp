@@ -215,7 +215,7 @@ TEST_P(DenseAddOpTest, RecomputeChangesNoBitAndPlansAreTheTruth) {
           RecomputeOptions{.kind = Kind::all}, RecomputeOptions{.kind = Kind::named, .names = {"block1"}},
           RecomputeOptions{.kind = Kind::named, .names = {"block2/norm"}, .derive = Derive::inner},
           RecomputeOptions{.kind = Kind::named, .names = {"block1/norm..block1/expand", "block3"}},
-          RecomputeOptions{.kind = Kind::named, .names = {"block1/expand..block2/norm"}}}) {
+          RecomputeOptions{.kind = Kind::named, .names = {"block1/norm..block1/contract", "block2..block3"}}}) {
       const ModelOptions options{.precision = precision, .recompute = recompute};
       const Outcome outcome = trained(device(), options);
       EXPECT_EQ(outcome.weights, plain) << to_string(precision);
