@@ -124,8 +124,8 @@ Graph mlp_network() {
     x = graph.add(block + "/add", add(), {x, y});
   }
   graph.add("block3/norm", layer_norm(), {x});
-  graph.add("block3/expand", conv2d({.filters = 32, .activation = {Activation::gelu}}));
-  const NodeId y = graph.add("block3/contract", conv2d({.filters = 16, .bias = false}));
+  graph.add("block3/expand", conv2d({.filters = 32, .kernel = {1, 1}, .activation = {Activation::gelu}}));
+  const NodeId y = graph.add("block3/contract", conv2d({.filters = 16, .kernel = {1, 1}, .bias = false}));
   graph.add("block3/add", add(), {y, x});
   graph.add("pool", global_average_pool());
   graph.add("head", dense({.units = 4}));
@@ -152,7 +152,7 @@ TEST(DenseAddPattern, IsAProductAndASumOfTwoWithoutActivations) {
     return found(graph, {}).size();
   };
   EXPECT_EQ(residual({dense({.units = 8})}, add()), 1u);
-  EXPECT_EQ(residual({conv2d({.filters = 8})}, add()), 1u);
+  EXPECT_EQ(residual({conv2d({.filters = 8, .kernel = {1, 1}})}, add()), 1u);
   EXPECT_EQ(residual({conv2d({.filters = 8, .kernel = {3, 3}, .padding = Padding::same()})}, add()), 0u);
   EXPECT_EQ(residual({dense({.units = 8, .activation = {Activation::relu}})}, add()), 0u);
   EXPECT_EQ(residual({dense({.units = 8})}, add({Activation::relu})), 0u);
@@ -215,7 +215,7 @@ TEST_P(DenseAddOpTest, RecomputeChangesNoBitAndPlansAreTheTruth) {
           RecomputeOptions{.kind = Kind::all}, RecomputeOptions{.kind = Kind::named, .names = {"block1"}},
           RecomputeOptions{.kind = Kind::named, .names = {"block2/norm"}, .derive = Derive::inner},
           RecomputeOptions{.kind = Kind::named, .names = {"block1/norm..block1/expand", "block3"}},
-          RecomputeOptions{.kind = Kind::named, .names = {"block1/expand..block2/norm"}}}) {
+          RecomputeOptions{.kind = Kind::named, .names = {"block1/norm..block1/contract", "block2..block3"}}}) {
       const ModelOptions options{.precision = precision, .recompute = recompute};
       const Outcome outcome = trained(device(), options);
       EXPECT_EQ(outcome.weights, plain) << to_string(precision);

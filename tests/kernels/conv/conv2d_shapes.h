@@ -44,6 +44,11 @@ inline std::vector<Conv2dShape> shapes() {
   all.push_back(base(5, 7, 33, 20, 1));                           // a matrix product
   all.push_back(with_padding(base(2, 6, 9, 10, 1), 1, 1, 1, 1));  // 1x1 with padding
   all.push_back(base(2, 6, 8, 8, 2, 2));                          // even kernel
+  all.push_back(base(3, 20, 3, 16, 4, 4));                        // ConvNeXt's stem: patches
+  all.push_back(base(4, 10, 1, 7, 5, 5));                         // patches of an odd row
+  Conv2dShape patches = base(2, 35, 3, 24, 16, 16);               // a vision transformer's, rows left over
+  patches.in_w = 48;
+  all.push_back(patches);
   Conv2dShape dilated = with_padding(base(2, 12, 8, 16, 3), 2, 2, 2, 2);
   dilated.dilation_h = dilated.dilation_w = 2;
   all.push_back(dilated);
