@@ -91,9 +91,9 @@ struct PoolOptions {
   bool count_padding = false;  ///< average: padding counts as zeros (PyTorch's default); Keras': not
   bool ceil_mode = false;      ///< the last window may begin inside and end outside the padded image, as PyTorch's
 };
-/// The mean, or the largest value, over height and width.
+/// The mean, or the largest value, over height and width, or over tokens.
 struct GlobalPoolOptions {
-  bool keepdims = false;  ///< (1, 1, C) instead of (C)
+  bool keepdims = false;  ///< (1, 1, C), or (1, C), instead of (C)
 };
 /// conv2d's way back: larger images. Weight (C_in, kernel, kernel, filters/groups).
 struct TransposedConv2dOptions {
@@ -190,6 +190,11 @@ struct ClassTokenOptions {
 struct PositionEmbeddingOptions {
   InitializerOptions initializer = {"truncated_normal", 0.02f};
 };
+/// The axes of a sample in another order, as Keras' Permute: axis i of the output is axis dims[i - 1] of the input, and
+/// the first is 1.
+struct PermuteOptions {
+  std::vector<std::int64_t> dims = {};
+};
 /// In training each element is zero with probability `rate`, and the others are scaled by 1/(1 - rate).
 struct DropoutOptions {
   float rate = 0.5f;
@@ -208,7 +213,7 @@ LayerPtr dense(DenseOptions options);
 LayerPtr batch_norm(BatchNormOptions options = {});
 LayerPtr max_pool(PoolOptions options = {});
 LayerPtr average_pool(PoolOptions options = {});
-/// (H, W, C) to (C).
+/// (H, W, C) or (T, C) to (C).
 LayerPtr global_average_pool(GlobalPoolOptions options = {});
 LayerPtr global_max_pool(GlobalPoolOptions options = {});
 LayerPtr activation(ActivationOptions options);
@@ -218,6 +223,7 @@ LayerPtr flatten();
 /// (…) to options.shape, of as many elements. Images are (height, width, channels): PyTorch's view of (C, H, W) orders
 /// them otherwise.
 LayerPtr reshape(ReshapeOptions options);
+LayerPtr permute(PermuteOptions options);
 LayerPtr transposed_conv2d(TransposedConv2dOptions options);
 LayerPtr upsample(UpsampleOptions options = {});
 LayerPtr zero_padding(PadOptions options);

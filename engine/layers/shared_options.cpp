@@ -96,13 +96,13 @@ std::optional<InitializerOptions> find_deviation(ConfigMap& map) {
   return initializer;
 }
 
-InitializerOptions read_initializer(ConfigMap& options, std::string_view otherwise) {
+InitializerOptions read_initializer(ConfigMap& options) {
   return as_initializer(options.node(
       {"initializer",
        "Distribution that the weights start from, by its fan-in and fan-out; biases start at 0. he_normal suits "
        "deep networks with relu.",
-       kInitializerExample},
-      otherwise));
+       "he_normal | {truncated_normal: 0.02}"},
+      "glorot_uniform"));
 }
 
 }  // namespace bantam::layers

@@ -68,9 +68,8 @@ Reader<LayerPtr> activation_reader(Activation kind);
 /// `slope` of a leaky_relu, `alpha` of an elu; other activations have no options.
 ActivationOptions read_activation_options(Activation kind, ConfigMap& options);
 
-/// `initializer: he_normal` or `initializer: {truncated_normal: 0.02}`; `otherwise` where it is missing.
-inline constexpr std::string_view kInitializerExample = "he_normal | {truncated_normal: 0.02}";
-InitializerOptions read_initializer(ConfigMap& options, std::string_view otherwise = "glorot_uniform");
+/// `initializer: he_normal` or `initializer: {truncated_normal: 0.02}`; Keras' glorot_uniform where it is missing.
+InitializerOptions read_initializer(ConfigMap& options);
 /// The value of `initializer`.
 InitializerOptions as_initializer(const ConfigNode& node);
 /// The same of a map, whose other keys the caller reads; nothing where none of its keys is an initializer.

@@ -82,6 +82,12 @@ LayerPtr position_embedding(PositionEmbeddingOptions options) {
 }
 
 namespace layers {
+namespace {
+
+const ConfigKey kInitializer{"initializer", "Distribution that the values start from.",
+                             "zeros | {truncated_normal: 0.02}"};
+
+}  // namespace
 
 LayerPtr read_class_token(ConfigMap& options) {
   options.describe(
@@ -92,7 +98,7 @@ LayerPtr read_class_token(ConfigMap& options) {
   layer.count = options.integer(
       {"count", "How many: 1 is the class token of a vision transformer; 5 are one and four registers.", "5"}, kCount,
       1);
-  layer.initializer = read_initializer(options, "zeros");
+  layer.initializer = as_initializer(options.node(kInitializer, "zeros"));
   return class_token(layer);
 }
 
@@ -101,8 +107,8 @@ LayerPtr read_position_embedding(ConfigMap& options) {
       "A trained value for each place and channel is added to (tokens, channels) or to an image. Without weight decay.",
       "position_embedding");
   PositionEmbeddingOptions layer;
-  if (const auto given = options.find({"initializer", "Distribution that the values start from.",
-                                       "zeros | {truncated_normal: 0.02}", "{truncated_normal: 0.02}"}))
+  if (const auto given =
+          options.find({kInitializer.name, kInitializer.meaning, kInitializer.example, "{truncated_normal: 0.02}"}))
     layer.initializer = as_initializer(*given);
   return position_embedding(layer);
 }

@@ -221,6 +221,10 @@ enum class DepthOrder : std::uint8_t { depth_first, channel_first };
 Tensor depth_to_space(const Context& context, const Tensor& x, std::int64_t block,
                       DepthOrder order = DepthOrder::depth_first);
 
+/// x with its axes in another order: axis i of y is axis order[i] of x, counted from the batch's, 0 (NumPy's
+/// transpose). A view where the order of the elements stays. Throws ShapeError unless `order` has each axis once.
+Tensor permute(const Context& context, const Tensor& x, std::span<const int> order);
+
 /// x under `shape` (as many elements; no copy). Throws ShapeError.
 Tensor reshape(const Context& context, const Tensor& x, const Shape& shape);
 /// (batch, …) to (batch, product of the rest).

@@ -16,7 +16,7 @@ const LayerWriters& writers() {
   static const LayerWriters table = [] {
     LayerWriters all;
     for (LayerWriters (*part)() : {convolution_writers, pool_writers, norm_writers, elementwise_writers, image_writers,
-                                   join_writers, attention_writers, view_writers})
+                                   join_writers, view_writers, token_writers, attention_writers})
       all.merge(part());
     return all;
   }();
