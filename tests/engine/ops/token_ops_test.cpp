@@ -122,7 +122,7 @@ TEST_P(TokenOpsTest, AClassTokenStandsBeforeEachSample) {
   Tape tape;
   c.tape = &tape;
   model.parameters().begin_accumulation();
-  const Parameter& token = *std::as_const(model).parameters().find("tokens/token");
+  const Parameter& token = *model.parameters().find("tokens/token");
   const Values values = to_host<float>(token.master(), c.stream), x = random_floats(2 * 3 * 2, 1),
                dy = random_floats(2 * 5 * 2, 2);
   const Tensor input = leaf(c, {2, 3, 2}, x);
