@@ -114,7 +114,7 @@ TEST(Layers, ResidualBlocksExpandToNodesUnderTheirName) {
 
 TEST(Layers, MultiHeadAttentionIsTwoDenseLayersAroundAttention) {
   const auto attention_of = [](const std::string& options) {
-    return model_from("model:\n  input: [5, 48]\n  layers:\n    - multi_head_attention: {" + options + "}\n").graph;
+    return model_from("model:\n  input: [1, 5, 48]\n  layers:\n    - multi_head_attention: {" + options + "}\n").graph;
   };
   const Graph graph = attention_of("heads: 3");
   std::vector<std::string> names, shapes;
@@ -124,7 +124,7 @@ TEST(Layers, MultiHeadAttentionIsTwoDenseLayersAroundAttention) {
   }
   EXPECT_EQ(names, (std::vector<std::string>{"input", "multi_head_attention/qkv", "multi_head_attention/attention",
                                              "multi_head_attention/project"}));
-  EXPECT_EQ(shapes, (std::vector<std::string>{"(5, 48)", "(5, 144)", "(5, 48)", "(5, 48)"}));
+  EXPECT_EQ(shapes, (std::vector<std::string>{"(1, 5, 48)", "(1, 5, 144)", "(1, 5, 48)", "(1, 5, 48)"}));
   EXPECT_EQ(parameter_count(graph), 48 * 144 + 144 + 48 * 48 + 48);
   EXPECT_EQ(parameter_count(attention_of("heads: 3, qkv_bias: false")), 48 * 144 + 48 * 48 + 48);
   EXPECT_EQ(parameter_count(attention_of("heads: 3, bias: false")), 48 * 144 + 144 + 48 * 48);
@@ -141,18 +141,18 @@ TEST(Layers, MultiHeadAttentionSaysWhatItNeeds) {
     }
     return "no error";
   };
-  EXPECT_NE(error_of("[5, 48]", "heads: 5")
-                .find("multi_head_attention: the 48 channels of (5, 48) do not divide into 5 heads; say head_size"),
+  EXPECT_NE(error_of("[1, 5, 48]", "heads: 5")
+                .find("multi_head_attention: the 48 channels of (1, 5, 48) do not divide into 5 heads; say head_size"),
             std::string::npos);
   EXPECT_NE(
       error_of("[48]", "heads: 3")
           .find("multi_head_attention: expected an input (tokens, channels) or (height, width, channels), got (48)"),
       std::string::npos);
-  EXPECT_NE(error_of("[5, 48]", "heads: 3, head_size: 6")
+  EXPECT_NE(error_of("[1, 5, 48]", "heads: 3, head_size: 6")
                 .find("attention: a head has 6 channels; expected a multiple of 4 from 8 to 128"),
             std::string::npos);
-  EXPECT_NE(error_of("[5, 48]", "heads: 3, head: 6").find("unknown key 'head'"), std::string::npos);
-  EXPECT_NE(error_of("[5, 48]", "qkv_bias: true").find("heads"), std::string::npos);
+  EXPECT_NE(error_of("[1, 5, 48]", "heads: 3, head: 6").find("unknown key 'head'"), std::string::npos);
+  EXPECT_NE(error_of("[1, 5, 48]", "qkv_bias: true").find("heads"), std::string::npos);
 }
 
 // docs/NETWORKS.md has this network; its parameters are those of timm's vit_small_patch16_224.
