@@ -140,7 +140,7 @@ inline constexpr int kScoreSlots = 3;
 /// How a block of the whole-head kernel is made up.
 struct WholeHeadPlan {
   __host__ __device__ explicit WholeHeadPlan(int tokens)
-      : key_warps((tokens + 15) / 16), query_warps(key_warps < 7 ? 1 : (key_warps + 1) / 4) {}
+      : key_warps((tokens + 15) / 16), query_warps(key_warps < 7 ? 1 : kScoreSlots) {}
 
   __host__ __device__ int rows() const { return 16 * key_warps; }
   __host__ __device__ int query_tiles() const { return (key_warps + 1) / 2; }  ///< of 32
@@ -152,7 +152,7 @@ struct WholeHeadPlan {
   }
 
   int key_warps;    ///< each of 16 keys
-  int query_warps;  ///< that compute dq
+  int query_warps;  ///< that compute dq; no slot of scores is read by two of them
 };
 
 /// Tokens whose warps have the registers of a multiprocessor: 13 of keys and 3 of queries.
