@@ -23,7 +23,8 @@ void launch_fma(const Exec& exec, const AttentionShape& shape, const void* qkv, 
 template <class T, int kSize>
 void launch_mma(const Exec& exec, const AttentionShape& shape, const void* qkv, void* o, float* lse) {
   const auto bytes_of = [](int warps, int rows) { return forward_shared_bytes<kSize>(warps, rows); };
-  RingPlan plan = ring_plan(exec, shape.tokens, 16 * kForwardTiles<kSize>, kChunkKeys<kSize>, 4, bytes_of);
+  RingPlan plan = ring_plan(Libraries::of(exec).kernel_limits().block_shared_bytes(), shape.tokens,
+                            16 * kForwardTiles<kSize>, kChunkKeys<kSize>, 4, bytes_of);
   plan.wide = rows_are_wide<T>(shape, qkv, o);
   auto* kernel = attention_mma_forward<T, kSize>;
   allow_shared_bytes(exec, kernel, plan.bytes);

@@ -6,7 +6,6 @@
 
 #include "bantam/kernels/attention/attention.h"
 #include "bantam/kernels/attention/cuda/attention_mma.cuh"
-#include "bantam/kernels/common/cuda/libraries.h"
 
 namespace bantam::kernels::cuda {
 
@@ -26,11 +25,11 @@ bool rows_are_wide(const AttentionShape& shape, const Pointers*... tensors) {
 }
 
 /// Blocks of up to eight warps, `warp_rows` rows of their own a warp, as equal as can be; and a ring of chunks of
-/// `chunk_rows` other rows, up to `most_stages` of them, as long as bytes_of(warps, ring rows) are there.
+/// `chunk_rows` other rows, up to `most_stages` of them, where bytes_of(warps, ring rows) are within the `limit` of a
+/// block's shared memory.
 template <class BytesOf>
-RingPlan ring_plan(const Exec& exec, std::int64_t token_count, int warp_rows, int chunk_rows, int most_stages,
+RingPlan ring_plan(std::int64_t limit, std::int64_t token_count, int warp_rows, int chunk_rows, int most_stages,
                    const BytesOf& bytes_of) {
-  const std::int64_t limit = Libraries::of(exec).kernel_limits().block_shared_bytes();
   const int tokens = static_cast<int>(token_count), warp_tiles = (tokens + warp_rows - 1) / warp_rows;
   const int chunks = (tokens + chunk_rows - 1) / chunk_rows, padded = (tokens + 15) / 16 * 16;
   RingPlan plan;
