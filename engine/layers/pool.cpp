@@ -42,19 +42,30 @@ class GlobalPoolLayer : public BuiltInLayer {
   GlobalPoolLayer(GlobalPoolOptions options, bool maximum) : options_(options), maximum_(maximum) {}
   std::string_view kind() const override { return maximum_ ? "global_max_pool" : "global_average_pool"; }
   Shape output_shape(std::span<const Shape> inputs) const override {
-    const Shape& in = single_image(kind(), inputs);
+    const Shape in = image_of(single(kind(), inputs));
     const Window2d whole{.kernel = {in[0], in[1]}, .stride = {in[0], in[1]}};
     (void)ops::pool_shape(kind().data(), in.prepend(1), {whole}, maximum_);
-    return options_.keepdims ? Shape{1, 1, in[2]} : Shape{in[2]};
+    if (!options_.keepdims) return {in[2]};
+    return inputs[0].rank() == 3 ? Shape{1, 1, in[2]} : Shape{1, in[2]};
   }
-  std::unique_ptr<BoundLayer> bind(LayerScope&, BufferArena&, std::span<const Shape>) const override {
-    return bind_function([maximum = maximum_, keepdims = options_.keepdims](const Context& context, Tensor x) {
-      const Tensor y = maximum ? ops::global_max_pool2d(context, x) : ops::global_avg_pool2d(context, x);
-      return keepdims ? ops::reshape(context, y, {x.shape()[0], 1, 1, x.shape()[3]}) : y;
+  std::unique_ptr<BoundLayer> bind(LayerScope&, BufferArena&, std::span<const Shape> inputs) const override {
+    return bind_function([maximum = maximum_, image = image_of(inputs[0]), out = output_shape(inputs)](
+                             const Context& context, const Tensor& x) {
+      const Shape whole = image.prepend(x.shape()[0]);
+      const Tensor from = x.shape() == whole ? x : ops::reshape(context.inner(), x, whole);
+      const Tensor y = maximum ? ops::global_max_pool2d(context, from) : ops::global_avg_pool2d(context, from);
+      return out.rank() == 1 ? y : ops::reshape(context, y, out.prepend(x.shape()[0]));
     });
   }
 
  private:
+  /// Tokens are an image of one column.
+  Shape image_of(const Shape& in) const {
+    if (in.rank() == 2) return {in[0], 1, in[1]};
+    if (in.rank() == 3) return in;
+    throw ShapeError(fmt::format("{}: expected an input (height, width, channels) or (tokens, channels), got {}",
+                                 kind(), to_string(in)));
+  }
   GlobalPoolOptions options_;
   bool maximum_;
 };
@@ -87,9 +98,11 @@ PoolOptions read_pool(ConfigMap& options) {
 }
 
 GlobalPoolOptions read_global_pool(ConfigMap& options) {
-  return {.keepdims = options.boolean(
-              {"keepdims", "true: (1, 1, channels), to be multiplied with an image or convolved. false: (channels)."},
-              false)};
+  return {
+      .keepdims = options.boolean(
+          {"keepdims",
+           "true: (1, 1, channels), to be multiplied with an image or convolved, or (1, channels). false: (channels)."},
+          false)};
 }
 
 }  // namespace
@@ -111,12 +124,14 @@ LayerPtr read_average_pool(ConfigMap& options) {
 }
 
 LayerPtr read_global_average_pool(ConfigMap& options) {
-  options.describe("The mean of each channel: (height, width, channels) to (channels).", "global_average_pool");
+  options.describe("The mean of each channel: (height, width, channels) or (tokens, channels) to (channels).",
+                   "global_average_pool");
   return global_average_pool(read_global_pool(options));
 }
 
 LayerPtr read_global_max_pool(ConfigMap& options) {
-  options.describe("The largest value of each channel: (height, width, channels) to (channels).", "global_max_pool");
+  options.describe("The largest value of each channel: (height, width, channels) or (tokens, channels) to (channels).",
+                   "global_max_pool");
   return global_max_pool(read_global_pool(options));
 }
 

@@ -9,10 +9,11 @@ namespace layers {
 using LayerReader = LayerPtr(ConfigMap& options);
 LayerReader read_conv2d, read_depthwise_conv2d, read_separable_conv2d, read_dense, read_batch_norm, read_max_pool,
     read_average_pool, read_global_average_pool, read_global_max_pool, read_dropout, read_spatial_dropout,
-    read_drop_path, read_prelu, read_layer_scale, read_softmax, read_flatten, read_reshape, read_add,
+    read_drop_path, read_prelu, read_layer_scale, read_softmax, read_flatten, read_reshape, read_permute, read_add,
     read_transposed_conv2d, read_upsample, read_zero_padding, read_crop, read_depth_to_space, read_channel_slice,
     read_slice, read_channel_shuffle, read_layer_norm, read_group_norm, read_instance_norm, read_global_response_norm,
-    read_concat, read_average, read_multiply, read_squeeze_excite;
+    read_attention, read_class_token, read_position_embedding, read_concat, read_average, read_multiply,
+    read_squeeze_excite;
 
 }  // namespace layers
 
@@ -36,7 +37,8 @@ Registry<Reader<LayerPtr>>& layer_kinds() {
                                                        {"softmax", read_softmax},
                                                        {"flatten", read_flatten},  // view.cpp
                                                        {"reshape", read_reshape},  // view.cpp
-                                                       {"add", read_add},          // join.cpp
+                                                       {"permute", read_permute},
+                                                       {"add", read_add},  // join.cpp
                                                        {"relu", activation_reader(Activation::relu)},
                                                        {"relu6", activation_reader(Activation::relu6)},
                                                        {"leaky_relu", activation_reader(Activation::leaky_relu)},
@@ -62,9 +64,12 @@ Registry<Reader<LayerPtr>>& layer_kinds() {
                                                        {"group_norm", read_group_norm},
                                                        {"instance_norm", read_instance_norm},  // group_norm.cpp
                                                        {"global_response_norm", read_global_response_norm},
-                                                       {"concat", read_concat},      // join.cpp
-                                                       {"average", read_average},    // join.cpp
-                                                       {"multiply", read_multiply},  // join.cpp
+                                                       {"attention", read_attention},
+                                                       {"class_token", read_class_token},                // tokens.cpp
+                                                       {"position_embedding", read_position_embedding},  // tokens.cpp
+                                                       {"concat", read_concat},                          // join.cpp
+                                                       {"average", read_average},                        // join.cpp
+                                                       {"multiply", read_multiply},                      // join.cpp
                                                        {"squeeze_excite", read_squeeze_excite},
                                                    });
   return table;

@@ -90,10 +90,10 @@ class SoftmaxCrossEntropy : public ClassKernelLoss {
 
   std::vector<TensorFacts> targets(const Shape& output) const override {
     if (output.rank() == 0 || output.rank() == 2)
-      throw ShapeError(
-          fmt::format("a model ends with one value a class, as that of dense: {{units: classes}}, or with (height, "
-                      "width, classes); this ends with {}",
-                      to_string(output)));
+      throw ShapeError(fmt::format(
+          "a model ends with one value a class, as that of dense: {{units: classes}}, or with (height, "
+          "width, classes); this ends with {}{}",
+          to_string(output), output.rank() == 2 ? "; put global_average_pool or flatten before its end" : ""));
     return ClassKernelLoss::targets(output);
   }
 

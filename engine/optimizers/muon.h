@@ -18,7 +18,7 @@
 
 namespace bantam {
 
-/// Names of the parameters of 2 or 4 dimensions, frozen or not.
+/// Names of the parameters of 2 or 4 dimensions that decay, frozen or not.
 std::vector<std::string> matrix_names(const ParameterArena& parameters);
 
 /// Throws ConfigError, with the nearest name, for the first pattern of `exclude` that matches none of `matrices`.
@@ -54,7 +54,7 @@ class Muon : public RuleState {
   Muon(const ParameterArena& parameters, std::vector<kernels::ArenaSpan> spans, const Context& context,
        const MuonOptions& options);
 
-  /// Whether it moves this parameter: a weight of 2 or 4 dimensions that is neither frozen nor excluded.
+  /// Whether it moves this parameter: a parameter of 2 or 4 dimensions that decays, and is neither frozen nor excluded.
   static bool moves(const Parameter& parameter, const MuonOptions& options);
   /// False for the memory in which matrices are made orthogonal.
   bool keeps(int slot, const Parameter& parameter) const override { return slot == 0 || !moves(parameter, options_); }

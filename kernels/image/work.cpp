@@ -1,10 +1,11 @@
-// Work of padding, resizing and depth to space: what is read and written, once.
+// Work of padding, resizing, depth to space and permutations: what is read and written, once.
 #include "bantam/kernels/common/work.h"
 
 #include <algorithm>
 
 #include "bantam/kernels/image/depth_to_space.h"
 #include "bantam/kernels/image/pad2d.h"
+#include "bantam/kernels/image/permute.h"
 #include "bantam/kernels/image/resize2d.h"
 
 namespace bantam::kernels::work {
@@ -41,6 +42,9 @@ void depth_to_space(const Exec& exec, const DepthToSpaceShape& s, DType dtype, c
 }
 void space_to_depth(const Exec& exec, const DepthToSpaceShape& s, DType dtype, const void*, void*) {
   note(exec, "space_to_depth", pass(s, dtype));
+}
+void permute(const Exec& exec, const PermuteShape& s, DType dtype, const void*, void*) {
+  note(exec, "permute", {.bytes = 2 * bytes_of(s.elements(), dtype)});
 }
 
 }  // namespace bantam::kernels::work

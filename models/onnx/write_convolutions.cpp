@@ -9,6 +9,7 @@ namespace bantam::onnx {
 namespace {
 
 constexpr std::array<std::size_t, 4> kChannelsSecond = {0, 3, 1, 2};
+constexpr std::array<std::size_t, 2> kTransposed = {1, 0};
 
 std::vector<std::int64_t> pads(const Padding& padding) {
   return {padding.top, padding.left, padding.bottom, padding.right};
@@ -140,9 +141,21 @@ LayerValue write_transposed_conv2d(GraphWriter& writer, const LayerInputs& layer
   return image(layer.output, write_activation(writer, y, options.activation));
 }
 
+/// Gemm reads matrices only: of inputs with more axes MatMul is the product over the last one.
+LayerValue write_dense_of_tokens(GraphWriter& writer, const LayerInputs& layer, const DenseOptions& options) {
+  const std::int64_t inputs = layer.value().shape[-1];
+  const std::vector<float> weight =
+      permuted(writer.weight("weight", {options.units, inputs}), std::array{options.units, inputs}, kTransposed);
+  std::string y = writer.add(
+      "MatMul", {writer.channels_last(layer.value()), writer.constant("weight", {inputs, options.units}, weight)});
+  if (options.bias) y = writer.add("Add", {y, bias_weight(writer, true, options.units)});
+  return {.shape = layer.output, .last = write_activation(writer, y, options.activation)};
+}
+
 /// Rows of the weight follow x: where that is a flattened image with channels first, so do they.
 LayerValue write_dense(GraphWriter& writer, const LayerInputs& layer) {
   const auto& options = layer.options<DenseOptions>();
+  if (layer.output.rank() > 1) return write_dense_of_tokens(writer, layer, options);
   const LayerValue& x = layer.value();
   const bool permute = x.last.empty();
   std::vector<float> weight = writer.weight("weight", {options.units, x.shape[0]});

@@ -100,8 +100,21 @@ LayerValue write_pool(GraphWriter& writer, const LayerInputs& layer) {
           .first = maximum ? write_max(writer, x, pool) : write_average(writer, x, pool, options.count_padding)};
 }
 
+/// Over the tokens of (batch, tokens, channels). From opset 18 on the axes are an input.
+LayerValue write_token_pool(GraphWriter& writer, const LayerInputs& layer, const char* op) {
+  std::vector<std::string> inputs{writer.channels_last(layer.value())};
+  std::map<std::string, Attribute> attributes{{"keepdims", std::int64_t{layer.output.rank() == 2 ? 1 : 0}}};
+  if (writer.options().opset >= 18)
+    inputs.push_back(writer.integers("axes", {1}));
+  else
+    attributes["axes"] = std::vector<std::int64_t>{1};
+  return {.shape = layer.output, .last = writer.add(op, std::move(inputs), std::move(attributes))};
+}
+
 LayerValue write_global_pool(GraphWriter& writer, const LayerInputs& layer) {
-  const char* op = layer.layer.kind() == "global_max_pool" ? "GlobalMaxPool" : "GlobalAveragePool";
+  const bool maximum = layer.layer.kind() == "global_max_pool";
+  if (layer.value().shape.rank() == 2) return write_token_pool(writer, layer, maximum ? "ReduceMax" : "ReduceMean");
+  const char* op = maximum ? "GlobalMaxPool" : "GlobalAveragePool";
   const std::string y = writer.add(op, {writer.channels_first(layer.value())});
   if (layer.output.rank() == 3) return {.shape = layer.output, .first = y};  // keepdims
   return {.shape = layer.output, .last = writer.add("Flatten", {y}, {{"axis", std::int64_t{1}}})};

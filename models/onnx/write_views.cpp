@@ -1,4 +1,5 @@
-// flatten and reshape. A flattened image stays in ONNX' order; the layers after it have their weights permuted.
+// flatten, reshape and permute. A flattened image stays in ONNX' order; the layers after it have their weights
+// permuted.
 #include "bantam/models/onnx/layer_writers.h"
 
 namespace bantam::onnx {
@@ -20,8 +21,21 @@ LayerValue write_reshape(GraphWriter& writer, const LayerInputs& layer) {
   return {.shape = layer.output, .last = writer.reshape(x, batched(0, layer.output))};
 }
 
+/// Reads the order that is there, in which axis a of a sample is the value's axis a + 1, or with channels first
+/// (a + 1) % 3 + 1.
+LayerValue write_permute(GraphWriter& writer, const LayerInputs& layer) {
+  LayerValue& x = layer.value();
+  if (x.shape.rank() < 2) return x;
+  const bool first = x.order() == Order::channels_first;
+  std::vector<std::int64_t> perm{0};
+  for (const std::int64_t dim : layer.options<PermuteOptions>().dims) perm.push_back(first ? dim % 3 + 1 : dim);
+  return {.shape = layer.output, .last = writer.add("Transpose", {first ? x.first : x.last}, {{"perm", perm}})};
+}
+
 }  // namespace
 
-LayerWriters view_writers() { return {{"flatten", write_flatten}, {"reshape", write_reshape}}; }
+LayerWriters view_writers() {
+  return {{"flatten", write_flatten}, {"reshape", write_reshape}, {"permute", write_permute}};
+}
 
 }  // namespace bantam::onnx

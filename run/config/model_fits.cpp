@@ -101,7 +101,7 @@ void require_target(const RunConfig& config, const TensorFacts& reads, std::int6
   if (reads.name == kLabels && field->shape.rank() == 0 && reads.shape.rank() > 0)
     fail(
         fmt::format("the data have a label an image, so that a model ends with one value a class, as that of dense: "
-                    "{{units: classes}}; this ends with {}",
+                    "{{units: classes}}; this ends with {}; put global_average_pool or flatten before the last layer",
                     to_string(config.model.graph.output_shape())));
   if (reads.classes > 0 && reads.classes != classes)
     fail(fmt::format("the model's output is {}, but the data have {}: {}", to_string(config.model.graph.output_shape()),

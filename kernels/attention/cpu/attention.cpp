@@ -30,6 +30,8 @@ constexpr std::int64_t kBackwardQueries = 128;    // of a tile of backward: its 
 /// From a row of scores to the next: an odd number of cache lines, so that rows spread over a cache's sets.
 constexpr std::int64_t kScoreRow = kKeys + 16;
 
+constexpr float kLowest = -std::numeric_limits<float>::infinity();
+
 constexpr std::int64_t kForwardFloats = kQueries * (kScoreRow + 2 * kMostHeadSize + 2) + kKeys * kMostHeadSize;
 constexpr std::int64_t kBackwardFloats =
     kBackwardQueries * (2 * kScoreRow + 3 * kMostHeadSize) + 4 * kKeys * kMostHeadSize;
@@ -57,6 +59,11 @@ struct HeadRows {
   HeadRows from(std::int64_t row) const { return {data + row * stride, stride, size}; }
 };
 
+void multiply_row(float* row, std::int64_t count, float factor) {
+#pragma omp simd
+  for (std::int64_t i = 0; i < count; ++i) row[i] *= factor;
+}
+
 /// `rows` rows as a GEMM reads them: float32 where they lie, half types widened into `tile`.
 template <class T>
 MatrixView read_rows(HeadRows<const T> from, std::int64_t rows, float* tile) {
@@ -66,6 +73,17 @@ MatrixView read_rows(HeadRows<const T> from, std::int64_t rows, float* tile) {
     for (std::int64_t r = 0; r < rows; ++r) widen(from.data + r * from.stride, tile + r * from.size, from.size);
     return {tile, from.size, false};
   }
+}
+
+/// The same times `factor`: always a copy.
+template <class T>
+MatrixView read_scaled_rows(HeadRows<const T> from, std::int64_t rows, float factor, float* tile) {
+  for (std::int64_t r = 0; r < rows; ++r) {
+    float* to = tile + r * from.size;
+    widen(from.data + r * from.stride, to, from.size);
+    multiply_row(to, from.size, factor);
+  }
+  return {tile, from.size, false};
 }
 
 MatrixView transposed(MatrixView view) {
@@ -91,14 +109,16 @@ struct Heads {
   }
 };
 
-/// Multiplies a row of scores by the scale; returns the largest, or `top` where that is larger. NaN is never largest.
-float scale_row(float* row, std::int64_t keys, float scale, float top) {
+/// Whole vectors of a row of scores: loops over them have no remainder. What lies after the keys is never read by
+/// GEMMs.
+std::int64_t padded(std::int64_t keys) { return (keys + 15) / 16 * 16; }
+
+void fill_padding(float* row, std::int64_t keys, float value) { std::fill(row + keys, row + padded(keys), value); }
+
+/// The largest of a row, or `top` where that is larger. NaN is never largest.
+float row_maximum(const float* row, std::int64_t keys, float top) {
 #pragma omp simd reduction(max : top)
-  for (std::int64_t j = 0; j < keys; ++j) {
-    const float score = row[j] * scale;
-    row[j] = score;
-    top = score > top ? score : top;
-  }
+  for (std::int64_t j = 0; j < keys; ++j) top = row[j] > top ? row[j] : top;
   return top;
 }
 
@@ -112,11 +132,6 @@ float exp_row(float* row, std::int64_t keys, float top) {
     sum += p;
   }
   return sum;
-}
-
-void multiply_row(const float* from, std::int64_t count, float factor, float* to) {
-#pragma omp simd
-  for (std::int64_t i = 0; i < count; ++i) to[i] = from[i] * factor;
 }
 
 /// Rounds a row of at most kKeys values to T.
@@ -145,24 +160,25 @@ struct ForwardCall {
     float* const sums = tiles.cut(kQueries * kMostHeadSize);  // (queries, size)
     float *const tops = tiles.cut(kQueries), *const totals = tiles.cut(kQueries);
     float* const key_tile = tiles.cut(kKeys * kMostHeadSize);
-    const MatrixView q = read_rows<T>(heads.qkv(qkv, i, 0).from(first), queries, query_tile);
+    const MatrixView q = read_scaled_rows<T>(heads.qkv(qkv, i, 0).from(first), queries, s.scale, query_tile);
     for (std::int64_t key = 0; key < s.tokens; key += kKeys) {
       const std::int64_t keys = std::min(kKeys, s.tokens - key);
       const MatrixView k = read_rows<T>(heads.qkv(qkv, i, 1).from(key), keys, key_tile);
       gemm({queries, keys, s.size}, q, transposed(k), scores, kScoreRow, false);
       for (std::int64_t r = 0; r < queries; ++r) {
         float* row = scores + r * kScoreRow;
-        const float before = key == 0 ? -std::numeric_limits<float>::infinity() : tops[r];
-        tops[r] = scale_row(row, keys, s.scale, before);
-        const float sum = exp_row(row, keys, tops[r]);
-        round_row<T>(row, keys);
+        const float before = key == 0 ? kLowest : tops[r];
+        fill_padding(row, keys, kLowest);
+        tops[r] = row_maximum(row, padded(keys), before);
+        const float sum = exp_row(row, padded(keys), tops[r]);
+        round_row<T>(row, padded(keys));
         if (key == 0) {
           totals[r] = sum;
           continue;
         }
         const float factor = exp_bounded(before - tops[r]);
         totals[r] = totals[r] * factor + sum;
-        multiply_row(sums + r * s.size, s.size, factor, sums + r * s.size);
+        multiply_row(sums + r * s.size, s.size, factor);
       }
       const MatrixView v = read_rows<T>(heads.qkv(qkv, i, 2).from(key), keys, key_tile);
       gemm({queries, s.size, keys}, {scores, kScoreRow, false}, v, sums, s.size, key > 0);
@@ -170,7 +186,7 @@ struct ForwardCall {
     const HeadRows<T> to = heads.o(o, i).from(first);
     for (std::int64_t r = 0; r < queries; ++r) {
       float* row = sums + r * s.size;
-      multiply_row(row, s.size, 1.0f / totals[r], row);
+      multiply_row(row, s.size, 1.0f / totals[r]);
       narrow(row, to.data + r * to.stride, s.size);
       if (lse != nullptr) lse[i * s.tokens + first + r] = tops[r] + std::log(totals[r]);
     }
@@ -187,21 +203,20 @@ std::int64_t queries_of_part(const AttentionShape& s, int threads) {
 
 /// Σ a·b.
 template <class T>
-float dot(const T* a, const T* b, std::int64_t count) {
-  float left[kMostHeadSize], right[kMostHeadSize], sum = 0;
-  widen(a, left, count);
+float dot(const float* a, const T* b, std::int64_t count) {
+  float right[kMostHeadSize], sum = 0;
   widen(b, right, count);
 #pragma omp simd reduction(+ : sum)
-  for (std::int64_t i = 0; i < count; ++i) sum += left[i] * right[i];
+  for (std::int64_t i = 0; i < count; ++i) sum += a[i] * right[i];
   return sum;
 }
 
-/// A row of scores becomes P, a row of do·vᵀ becomes factor·dS.
-void gradient_row(float* p, float* ds, std::int64_t keys, float scale, float lse, float delta, float factor) {
+/// A row of scores becomes P, a row of do·vᵀ becomes dS.
+void gradient_row(float* p, float* ds, std::int64_t keys, float lse, float delta) {
 #pragma omp simd
   for (std::int64_t j = 0; j < keys; ++j) {
-    p[j] = exp_bounded(p[j] * scale - lse);
-    ds[j] = p[j] * (ds[j] - delta) * factor;
+    p[j] = exp_bounded(p[j] - lse);
+    ds[j] = p[j] * (ds[j] - delta);
   }
 }
 
@@ -215,15 +230,12 @@ HeadRows<float> sums_of(HeadRows<T> gradient, float* tile) {
   }
 }
 
-/// Writes the sums, times `factor`, where they were not added in place.
+/// Writes sums that were not added in place.
 template <class T>
-void store_sums(HeadRows<float> sums, std::int64_t rows, float factor, HeadRows<T> gradient) {
+void store_sums(HeadRows<float> sums, std::int64_t rows, HeadRows<T> gradient) {
   if constexpr (!std::is_same_v<T, float>) {
-    for (std::int64_t r = 0; r < rows; ++r) {
-      float* row = sums.data + r * sums.stride;
-      multiply_row(row, sums.size, factor, row);
-      narrow(row, gradient.data + r * gradient.stride, sums.size);
-    }
+    for (std::int64_t r = 0; r < rows; ++r)
+      narrow(sums.data + r * sums.stride, gradient.data + r * gradient.stride, sums.size);
   }
 }
 
@@ -235,12 +247,10 @@ struct BackwardCall {
   const T* dout;
   T* dqkv;
 
-  /// Head `i`; `dq_sums`: (tokens, size), of half types with several tiles of keys. The scale is in dS where sums are
-  /// the gradient, else it is applied to sums.
+  /// Head `i`; `dq_sums`: (tokens, size), of half types with several tiles of keys. Queries are scaled, so that scores
+  /// and dk are.
   void run(std::int64_t i, float* dq_sums) const {
-    constexpr bool kInPlace = std::is_same_v<T, float>;
     const AttentionShape& s = heads.shape;
-    const float factor = kInPlace ? s.scale : 1.0f;
     Tiles tiles;
     float* const p = tiles.cut(kBackwardQueries * kScoreRow);
     float* const ds = tiles.cut(kBackwardQueries * kScoreRow);
@@ -258,15 +268,17 @@ struct BackwardCall {
       const HeadRows<float> dk = sums_of(dk_rows, dk_tile), dv = sums_of(dv_rows, dv_tile);
       for (std::int64_t query = 0; query < s.tokens; query += kBackwardQueries) {
         const std::int64_t queries = std::min(kBackwardQueries, s.tokens - query);
-        const HeadRows<const T> do_rows = heads.o(dout, i).from(query), o_rows = heads.o(o, i).from(query);
-        const MatrixView q = read_rows<T>(heads.qkv(qkv, i, 0).from(query), queries, query_tile);
-        const MatrixView g = read_rows<T>(do_rows, queries, dout_tile);
+        const HeadRows<const T> o_rows = heads.o(o, i).from(query);
+        const MatrixView q = read_scaled_rows<T>(heads.qkv(qkv, i, 0).from(query), queries, s.scale, query_tile);
+        const MatrixView g = read_rows<T>(heads.o(dout, i).from(query), queries, dout_tile);
         gemm({queries, keys, s.size}, q, transposed(k), p, kScoreRow, false);
         gemm({queries, keys, s.size}, g, transposed(v), ds, kScoreRow, false);
         for (std::int64_t r = 0; r < queries; ++r) {
           float *p_row = p + r * kScoreRow, *ds_row = ds + r * kScoreRow;
-          const float delta = dot(do_rows.data + r * do_rows.stride, o_rows.data + r * o_rows.stride, s.size);
-          gradient_row(p_row, ds_row, keys, s.scale, lse[i * s.tokens + query + r], delta, factor);
+          const float delta = dot(g.data + r * g.stride, o_rows.data + r * o_rows.stride, s.size);
+          fill_padding(p_row, keys, 0);
+          fill_padding(ds_row, keys, 0);
+          gradient_row(p_row, ds_row, padded(keys), lse[i * s.tokens + query + r], delta);
           round_row<T>(p_row, keys);
           round_row<T>(ds_row, keys);
         }
@@ -276,10 +288,12 @@ struct BackwardCall {
         const HeadRows<T> dq_rows = heads.qkv(dqkv, i, 0).from(query);
         const HeadRows<float> dq = sums_of(dq_rows, dq_sums != nullptr ? dq_sums + query * s.size : dq_tile);
         gemm({queries, s.size, keys}, ds_view, k, dq.data, dq.stride, key > 0);
-        if (last) store_sums(dq, queries, s.scale, dq_rows);
+        if (!last) continue;
+        for (std::int64_t r = 0; r < queries; ++r) multiply_row(dq.data + r * dq.stride, s.size, s.scale);
+        store_sums(dq, queries, dq_rows);
       }
-      store_sums(dk, keys, s.scale, dk_rows);
-      store_sums(dv, keys, 1.0f, dv_rows);
+      store_sums(dk, keys, dk_rows);
+      store_sums(dv, keys, dv_rows);
     }
   }
 };

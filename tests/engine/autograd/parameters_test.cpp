@@ -160,9 +160,10 @@ TEST(InitializerTest, DistributionsHaveTheirMoments) {
     initializer.fill(values, {count}, random);
     return values;
   };
-  const auto check = [&](const std::string& name, double deviation, double limit) {
+  const auto check = [&](const InitializerOptions& options, double deviation, double limit) {
+    const std::string& name = options.name;
     double sum = 0, squares = 0, largest = 0;
-    for (const float v : draw(make_initializer(name, fans))) {
+    for (const float v : draw(make_initializer(options, fans))) {
       sum += static_cast<double>(v);
       squares += static_cast<double>(v) * static_cast<double>(v);
       largest = std::max(largest, std::abs(static_cast<double>(v)));
@@ -180,7 +181,11 @@ TEST(InitializerTest, DistributionsHaveTheirMoments) {
   check("lecun_normal", std::sqrt(1.0 / 300), 1e9);
   check("fan_in_uniform", 1 / std::sqrt(900.0), 1 / std::sqrt(300.0));
   check("truncated_normal", 0.05 * 0.8796, 0.1);  // deviation of a normal cut at 2σ: 0.8796σ
+  check({"truncated_normal", 0.02f}, 0.02 * 0.8796, 0.04);
+  check("normal", 0.05, 1e9);
+  check({"normal", 2.0f}, 2, 1e9);
   EXPECT_THROW((void)make_initializer("glorot", fans), ConfigError);
+  EXPECT_THROW((void)make_initializer({"he_normal", 0.1f}, fans), ConfigError);
 }
 
 TEST_P(ParametersTest, BuffersStartAtTheirValueAndNextFollows) {

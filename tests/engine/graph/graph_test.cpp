@@ -70,9 +70,8 @@ TEST(GraphTest, NamesAreMadeAndChecked) {
   EXPECT_EQ(graph.nodes()[2].name, "conv2d_2");
   EXPECT_EQ(graph.output_shape(), (Shape{4, 4, 4}));
   EXPECT_EQ(error_of([&] { graph.add("conv2d", flatten()); }), "two layers are named 'conv2d'");
-  EXPECT_EQ(
-      error_of([&] { graph.add("d", dense({.units = 3})); }),
-      "layer 'd': dense: expected an input (features), got (4, 4, 4); put flatten or global_average_pool before it");
+  EXPECT_EQ(error_of([&] { graph.add("d", dense({.units = 0})); }),
+            "layer 'd': dense: units must be at least 1, got 0");
   EXPECT_EQ(error_of([&] {
               graph.add("big", conv2d({.filters = 2, .kernel = {5, 5}}));
             }),

@@ -7,6 +7,7 @@
 #include <map>
 
 #include "bantam/base/error.h"
+#include "bantam/engine/optimizers/muon.h"
 #include "bantam/engine/train/trainer.h"
 #include "tests/base/config_error.h"
 #include "tests/engine/engine_fixture.h"
@@ -250,6 +251,19 @@ TEST_P(OptimizerOraclesTest, ANameThatMuonCannotLeaveOutIsAnError) {
   EXPECT_EQ(message("norm/scale"),
             "muon.exclude: 'norm/scale' matches no parameter of 2 or 4 dimensions; there are 2 such parameters, from "
             "'conv/weight' to 'head/weight'");
+}
+
+// Class tokens and position embeddings have 2 dimensions, but are tables of vectors.
+TEST_P(OptimizerOraclesTest, TablesOfVectorsAreNoMatricesOfMuon) {
+  Graph graph({4, 6});
+  graph.add("token", class_token());
+  graph.add("positions", position_embedding());
+  graph.add("mix", dense({.units = 3}));
+  graph.add(flatten());
+  graph.add("head", dense({.units = 5}));
+  Model model(runtime(), device(), graph, {});
+  for (const Parameter& parameter : model.parameters().all())
+    EXPECT_EQ(Muon::moves(parameter, {.rest = sgd()}), parameter.name().ends_with("/weight")) << parameter.name();
 }
 
 // The matrices move by rate times an orthogonal matrix, so twice as far at twice the rate; so do the others.

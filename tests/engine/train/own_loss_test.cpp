@@ -174,7 +174,7 @@ TEST_P(OwnLossTest, WhatDoesNotFitIsSaidBeforeAnythingRuns) {
   EXPECT_EQ(
       error_of([&] { TrainingStep(of_rows, optimizer, {}); }),
       "a model ends with one value a class, as that of dense: {units: classes}, or with (height, width, classes); "
-      "this ends with (8, 4)");
+      "this ends with (8, 4); put global_average_pool or flatten before its end");
   TrainingStep of_pixels(images, optimizer, {});
   testing::MemorySource a_label_an_image({4, 4, 2}, 2, 8, 8);
   EXPECT_EQ(error_of([&] { Trainer(of_pixels, a_label_an_image, nullptr, {}); }),

@@ -41,6 +41,27 @@ Graph mixed_network() {
   return graph;
 }
 
+/// A vision transformer whose tokens a permutation mixes in place of attention.
+Graph token_network() {
+  Graph graph({12, 8, 3});
+  graph.add("stem", conv2d({.filters = 24, .kernel = {4, 4}, .stride = {4, 4}}));
+  graph.add("class_token", class_token({.initializer = {"normal", 0.5f}}));
+  NodeId x = graph.add("position_embedding", position_embedding({.initializer = {"truncated_normal", 0.5f}}));
+  graph.add("tokens/norm", layer_norm(), {x});
+  graph.add("tokens/permute", permute({.dims = {2, 1}}));
+  graph.add("tokens/expand", dense({.units = 14, .activation = {Activation::gelu}}));
+  graph.add("tokens/contract", dense({.units = 7}));
+  graph.add("tokens/back", permute({.dims = {2, 1}}));
+  x = graph.add("tokens/add", add(), {x, graph.output()});
+  graph.add("channels/norm", layer_norm(), {x});
+  graph.add("channels/expand", dense({.units = 48, .activation = {Activation::gelu}}));
+  graph.add("channels/contract", dense({.units = 24, .bias = false}));
+  graph.add("channels/add", add(), {x, graph.output()});
+  graph.add("pool", global_average_pool());
+  graph.add("classifier", dense({.units = 5}));
+  return graph;
+}
+
 std::vector<float> predicted(Predictor& predictor, const std::vector<float>& inputs) {
   const auto samples = static_cast<std::int64_t>(inputs.size()) / predictor.input_shape().elements();
   std::vector<float> outputs(static_cast<std::size_t>(samples * predictor.output_shape().elements()), NAN);
@@ -77,6 +98,20 @@ TEST_P(PredictorTest, ComputesWhatTheModelComputesInEvaluation) {
       EXPECT_LT(testing::relative_difference(predicted(predictor, inputs(4)), expected), tolerance({kind}))
           << to_string(Precision{kind}) << (folds ? ", folded" : "");
     }
+}
+
+// Dense layers of tokens, and the sum after one, are ops of inference as well.
+TEST_P(PredictorTest, ComputesWhatAModelOfTokensComputes) {
+  const Graph graph = token_network();
+  const SafetensorsFile weights = random_weights(graph, 3);
+  const std::vector<float> samples = random_floats(5 * graph.input_shape().elements(), 5);
+  const std::vector<float> expected = evaluated(runtime(), device(), graph, weights, samples);
+  for (const PrecisionKind kind :
+       {PrecisionKind::float32, PrecisionKind::mixed_float16, PrecisionKind::mixed_bfloat16}) {
+    Predictor predictor(runtime(), device(), graph, weights, {.precision = {kind}, .most_batch = 3});
+    EXPECT_LT(testing::relative_difference(predicted(predictor, samples), expected), tolerance({kind}))
+        << to_string(Precision{kind});
+  }
 }
 
 TEST_P(PredictorTest, LargeCallsAreCutAndTheLastPassMayBeShort) {

@@ -53,6 +53,8 @@ ONE_LAYER = ACTIVATIONS + (
     "zero_padding: {padding: {top: 0, bottom: 1, left: 2, right: 3}}", "zero_padding: {padding: 0}", "zero_padding: {padding: 2, mode: reflect}",
     "zero_padding: {padding: [1, 2], mode: replicate}", "zero_padding: {padding: {top: 1, bottom: 0, left: 0, right: 3}, mode: circular}",
     "crop: {cropping: {top: 1, bottom: 2, left: 0, right: 3}}", "crop: {cropping: 0}", "depth_to_space", "depth_to_space: {order: channel_first}",
+    "dense: {units: 5}", "dense: {units: 5, bias: false, activation: gelu}", "class_token: {count: 2, initializer: {normal: 1}}",
+    "position_embedding", "permute: {dims: [3, 1, 2]}", "permute: {dims: [2, 1, 3]}",
     "channel_slice: {begin: 1, end: 3}", "channel_shuffle: {groups: 2}", "channel_shuffle: {groups: 4}",
     "squeeze_excite: {units: 3}", "squeeze_excite: {units: 3, activation: silu, gate: hard_sigmoid}")
 
@@ -60,7 +62,10 @@ FLAT = ("dense: {units: 5}", "dense: {units: 5, bias: false, activation: gelu}",
         "group_norm: {groups: 12}", "instance_norm", "prelu", "layer_scale: {initial: 0.1}", "softmax", "relu", "dropout: {rate: 0.5}",
         "reshape: {shape: [6, 6, 7]}", "reshape: {shape: [252]}", "flatten")
 ROWS = ("batch_norm: {activation: relu}", "layer_norm", "group_norm: {groups: 2}", "instance_norm: {scale: false}", "global_response_norm", "prelu", "layer_scale: {initial: 0.1}",
-        "softmax", "gelu", "spatial_dropout: {rate: 0.5}", "flatten")
+        "softmax", "gelu", "spatial_dropout: {rate: 0.5}", "flatten", "dense: {units: 5, activation: gelu}", "position_embedding")
+# Of (tokens, channels).
+TOKENS = ("class_token: {initializer: {normal: 1}}", "class_token: {count: 3, initializer: {normal: 1}}", "permute: {dims: [2, 1]}", "global_average_pool",
+          "global_average_pool: {keepdims: true}", "global_max_pool", "global_max_pool: {keepdims: true}", "slice: {stop: 1}")
 
 GRAPHS = {
     "flatten after channels": chain("conv2d: {filters: 3, kernel: 2}", "flatten", "dropout: {rate: 0.5}", "relu", "batch_norm", "dense: {units: 4}"),
@@ -83,13 +88,22 @@ GRAPHS = {
     "norms between convolutions": chain("layer_norm", "conv2d: {filters: 4, kernel: 3}", "layer_norm", "gelu", "depthwise_conv2d: {kernel: 3}",
                                         "add: {inputs: [depthwise_conv2d, depthwise_conv2d]}"),
     "names that meet": chain("block: {name: a, body: [conv2d: {filters: 4, kernel: 1, name: Conv, activation: relu}, relu: {name: Relu}]}", "relu: {name: output}"),
+    "tokens": chain("conv2d: {filters: 6, kernel: [3, 2], stride: [3, 2]}", "class_token: {initializer: {normal: 1}}", "position_embedding: {name: x}", "layer_norm",
+                    "permute: {dims: [2, 1]}", "dense: {units: 10, activation: gelu}", "permute: {dims: [2, 1]}", "add: {inputs: [permute_2, x]}",
+                    "slice: {stop: 1}", "flatten", "dense: {units: 3}"),
     "a dense chain": chain("dense: {units: 5, activation: relu}", "dense: {units: 3}", shape="[6]"),
     "an image of one row": chain("conv2d: {filters: 3, kernel: [1, 3]}", "flatten", "dense: {units: 2}", shape="[1, 5, 2]"),
+    "attention of images": chain("conv2d: {filters: 48, kernel: 1}", "attention: {heads: 2}", shape="[5, 7, 4]"),
+    "attention of tokens": chain("conv2d: {filters: 108, kernel: 1}", "reshape: {shape: [35, 108]}", "attention: {heads: 1}", shape="[5, 7, 4]"),
+    "attention between convolutions": chain("conv2d: {filters: 96, kernel: 1}", "attention: {heads: 4}", "conv2d: {filters: 3, kernel: 1}", "flatten",
+                                            "dense: {units: 3}", shape="[5, 7, 4]"),
     "upsampled pixel": chain("upsample: {scale: 3, interpolation: bilinear, align_corners: true}", shape="[1, 1, 2]"),
 }
 
 LAYERS = [chain(layer) for layer in ONE_LAYER]
 LAYERS += [chain("conv2d: {filters: 4, kernel: 1}", "flatten", layer) for layer in FLAT]
 LAYERS += [chain("reshape: {shape: [21, 12]}", layer) for layer in ROWS]
-LAYERS += [chain("reshape: {shape: [3, 7, 3, 4]}", layer) for layer in ROWS]
+LAYERS += [chain("reshape: {shape: [3, 7, 3, 4]}", layer) for layer in ROWS if layer != "position_embedding"]
+LAYERS += [chain("reshape: {shape: [21, 12]}", layer) for layer in TOKENS]
+LAYERS += [chain("conv2d: {filters: 6, kernel: 2}", layer) for layer in ("dense: {units: 5}", "class_token", "position_embedding", "permute: {dims: [2, 3, 1]}")]
 LAYERS += list(GRAPHS.values())

@@ -1,6 +1,7 @@
 // Lists of layers and blocks from YAML: their nodes, names and shapes.
 #include "bantam/models/yaml/network.h"
 
+#include <algorithm>
 #include <optional>
 
 #include <gtest/gtest.h>
@@ -109,6 +110,88 @@ TEST(Layers, ResidualBlocksExpandToNodesUnderTheirName) {
   const auto segments =
       lower(model.graph, {.kind = RecomputeOptions::Kind::named, .names = {"residual", "down", "tail"}}).segments;
   EXPECT_EQ(segments.size(), 3u);  // each block is one unit of recompute
+}
+
+TEST(Layers, MultiHeadAttentionIsTwoDenseLayersAroundAttention) {
+  const auto attention_of = [](const std::string& options) {
+    return model_from("model:\n  input: [1, 5, 48]\n  layers:\n    - multi_head_attention: {" + options + "}\n").graph;
+  };
+  const Graph graph = attention_of("heads: 3");
+  std::vector<std::string> names, shapes;
+  for (const GraphNode& node : graph.nodes()) {
+    names.push_back(node.name);
+    shapes.push_back(to_string(node.output));
+  }
+  EXPECT_EQ(names, (std::vector<std::string>{"input", "multi_head_attention/qkv", "multi_head_attention/attention",
+                                             "multi_head_attention/project"}));
+  EXPECT_EQ(shapes, (std::vector<std::string>{"(1, 5, 48)", "(1, 5, 144)", "(1, 5, 48)", "(1, 5, 48)"}));
+  EXPECT_EQ(parameter_count(graph), 48 * 144 + 144 + 48 * 48 + 48);
+  EXPECT_EQ(parameter_count(attention_of("heads: 3, qkv_bias: false")), 48 * 144 + 48 * 48 + 48);
+  EXPECT_EQ(parameter_count(attention_of("heads: 3, bias: false")), 48 * 144 + 144 + 48 * 48);
+  EXPECT_EQ(parameter_count(attention_of("heads: 5, head_size: 8, bias: false, qkv_bias: false")), 48 * 120 + 40 * 48);
+  EXPECT_EQ(graph.node(2).layer->flops(graph.input_shapes(2)), 4 * 5 * 5 * 48);
+}
+
+TEST(Layers, MultiHeadAttentionSaysWhatItNeeds) {
+  const auto error_of = [](const std::string& input, const std::string& options) -> std::string {
+    try {
+      (void)model_from("model:\n  input: " + input + "\n  layers:\n    - multi_head_attention: {" + options + "}\n");
+    } catch (const ConfigError& error) {
+      return error.what();
+    }
+    return "no error";
+  };
+  EXPECT_NE(error_of("[1, 5, 48]", "heads: 5")
+                .find("multi_head_attention: the 48 channels of (1, 5, 48) do not divide into 5 heads; say head_size"),
+            std::string::npos);
+  EXPECT_NE(
+      error_of("[48]", "heads: 3")
+          .find("multi_head_attention: expected an input (tokens, channels) or (height, width, channels), got (48)"),
+      std::string::npos);
+  EXPECT_NE(error_of("[1, 5, 48]", "heads: 3, head_size: 6")
+                .find("attention: a head has 6 channels; expected a multiple of 4 from 8 to 128"),
+            std::string::npos);
+  EXPECT_NE(error_of("[1, 5, 48]", "heads: 3, head: 6").find("unknown key 'head'"), std::string::npos);
+  EXPECT_NE(error_of("[1, 5, 48]", "qkv_bias: true").find("heads"), std::string::npos);
+}
+
+// docs/NETWORKS.md has this network; its parameters are those of timm's vit_small_patch16_224.
+TEST(Layers, AVisionTransformerFitsOnAScreen) {
+  const ModelSpec model = model_from(R"(
+model:
+  input: [224, 224, 3]
+  parameters: {classes: 1000, embed: 384, heads: 6, depth: 12, drop: 0.0}
+  blocks:
+    encoder:
+      parameters: {heads: null, ratio: 4, drop: 0.0}
+      layers:
+        - residual:
+            body:
+              - layer_norm
+              - multi_head_attention: {heads: $(heads)}
+              - drop_path: {rate: $(drop), when: $(drop > 0)}
+        - residual:
+            body:
+              - layer_norm
+              - dense: {units: $(ratio * channels), activation: gelu}
+              - dense: {units: $(channels)}
+              - drop_path: {rate: $(drop), when: $(drop > 0)}
+  layers:
+    - conv2d: {filters: $(embed), kernel: 16, stride: 16, name: stem}
+    - class_token
+    - position_embedding
+    - encoder: {heads: $(heads), drop: $(drop), repeat: $(depth)}
+    - slice: {axis: 0, stop: 1}
+    - flatten
+    - layer_norm
+    - dense: {units: $(classes), name: classifier}
+)");
+  EXPECT_EQ(parameter_count(model.graph), 22'050'664);
+  EXPECT_EQ(to_string(model.graph.output_shape()), "(1000)");
+  const auto& nodes = model.graph.nodes();
+  const auto found = std::ranges::find(nodes, "encoder_12/residual/multi_head_attention/attention", &GraphNode::name);
+  ASSERT_NE(found, nodes.end());
+  EXPECT_EQ(to_string(found->output), "(197, 384)");
 }
 
 TEST(Layers, ResolvedYamlGivesTheSameModelAgain) {

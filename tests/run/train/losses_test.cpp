@@ -91,7 +91,8 @@ TEST_F(LossesTest, DataAndLossMustFit) {
   expect(config("values", "mse", 4), "'targets' must be (4) a sample, but the data's are (3)");
   expect(config("pixels", "softmax_cross_entropy", 11), "'labels' must be () a sample, but the data's are (32, 32)");
   expect(config("class", "softmax_cross_entropy", 10, true),
-         "one value a class, as that of dense: {units: classes}; this ends with (32, 32, 10)");
+         "one value a class, as that of dense: {units: classes}; this ends with (32, 32, 10); put "
+         "global_average_pool or flatten before the last layer");
   const auto changed = [](const std::string& stage, const std::string& loss) {
     return tiny({"data.labels=pixels", "data.pipeline=[" + stage + ", batch: {size: 10}]",
                  "model.layers=[{conv2d: {filters: 11, kernel: 3, padding: same}}]", "train.loss=" + loss});
