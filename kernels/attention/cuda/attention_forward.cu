@@ -8,15 +8,15 @@
 namespace bantam::kernels::cuda {
 namespace {
 
-template <int kSize, int kRows>
+template <class T, int kSize, int kRows>
 void launch_fma(const Exec& exec, const AttentionShape& shape, const void* qkv, void* o, float* lse) {
-  constexpr int kBytes = kFmaForwardBytes<kSize, kRows>;
+  constexpr int kBytes = kFmaForwardBytes<T, kSize, kRows>;
   const std::int64_t tiles = (shape.tokens + 16 * kRows - 1) / (16 * kRows);
   const unsigned blocks = attention_blocks(shape, tiles);
-  auto* kernel = attention_fma_forward<kSize, kRows>;
+  auto* kernel = attention_fma_forward<T, kSize, kRows>;
   allow_shared_bytes(exec, kernel, kBytes);
   kernel<<<blocks, kFmaThreads, kBytes, stream_of(exec)>>>(AttentionExtents(shape), static_cast<int>(tiles),
-                                                           static_cast<const float*>(qkv), static_cast<float*>(o), lse);
+                                                           static_cast<const T*>(qkv), static_cast<T*>(o), lse);
   check_launch("attention_fma_forward");
 }
 
@@ -41,11 +41,15 @@ void attention_forward(const Exec& exec, const AttentionShape& shape, DType dtyp
   if (shape.rows() * shape.heads == 0) return;
   dispatch_floating(dtype, [&](auto tag) {
     using T = typename decltype(tag)::type;
-    if constexpr (std::is_same_v<T, float>) {
-      if (shape.size <= 64) return launch_fma<64, 4>(exec, shape, qkv, o, lse);
-      launch_fma<128, 2>(exec, shape, qkv, o, lse);
-    } else {
-      with_padded_size(shape.size, [&](auto size) { launch_mma<T, decltype(size)::value>(exec, shape, qkv, o, lse); });
+    if constexpr (!std::is_same_v<T, float>) {
+      if (runs_mma<T>(Libraries::of(exec).code_architecture())) {
+        return with_padded_size(shape.size,
+                                [&](auto size) { launch_mma<T, decltype(size)::value>(exec, shape, qkv, o, lse); });
+      }
+    }
+    if constexpr (!std::is_same_v<T, __half>) {
+      if (shape.size <= 64) return launch_fma<T, 64, 4>(exec, shape, qkv, o, lse);
+      launch_fma<T, 128, 2>(exec, shape, qkv, o, lse);
     }
   });
 }

@@ -183,6 +183,7 @@ template <class T, int kSize>
 __global__ void __launch_bounds__(512, 1)
     attention_mma_whole_head(AttentionExtents e, bool wide, const T* __restrict__ qkv, const T* __restrict__ o,
                              const float* __restrict__ lse, const T* __restrict__ dout, T* __restrict__ dqkv) {
+  if (!uses_mma<T>()) return;
   using Rows = MmaRows<T, kSize>;
   extern __shared__ uint4 shared[];
   const WholeHeadPlan plan(e.tokens);
@@ -341,6 +342,7 @@ __global__ void __launch_bounds__(256, kSize <= 64 ? 2 : 1)
     attention_mma_grad_queries(AttentionExtents e, RingPlan plan, const T* __restrict__ qkv, const T* __restrict__ o,
                                const float* __restrict__ lse, const T* __restrict__ dout, T* __restrict__ dqkv,
                                float* __restrict__ to_deltas) {
+  if (!uses_mma<T>()) return;
   using Rows = MmaRows<T, kSize>;
   constexpr int kKeys = kGradientKeys<kSize>;
   extern __shared__ uint4 shared[];
@@ -412,6 +414,7 @@ template <class T, int kSize>
 __global__ void __launch_bounds__(256, kSize <= 64 ? 2 : 1)
     attention_mma_grad_keys(AttentionExtents e, RingPlan plan, const T* __restrict__ qkv, const float* __restrict__ lse,
                             const T* __restrict__ dout, const float* __restrict__ from_deltas, T* __restrict__ dqkv) {
+  if (!uses_mma<T>()) return;
   using Rows = MmaRows<T, kSize>;
   constexpr int kQueries = kGradientQueries<kSize>;
   extern __shared__ uint4 shared[];

@@ -165,6 +165,7 @@ template <class T, int kSize>
 __global__ void __launch_bounds__(256, 2)
     attention_mma_forward(AttentionExtents e, RingPlan plan, const T* __restrict__ qkv, T* __restrict__ o,
                           float* __restrict__ lse) {
+  if (!uses_mma<T>()) return;
   using Rows = MmaRows<T, kSize>;
   constexpr int kTiles = kForwardTiles<kSize>, kKeys = kChunkKeys<kSize>;
   extern __shared__ uint4 shared[];

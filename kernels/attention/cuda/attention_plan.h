@@ -18,6 +18,12 @@ void with_padded_size(std::int64_t size, const Run& run) {
   run(std::integral_constant<int, 128>{});
 }
 
+/// Whether code for this architecture has kernels of T, a half type, by tensor cores.
+template <class T>
+bool runs_mma(int code_architecture) {
+  return std::is_same_v<T, __half> || code_architecture >= 800;
+}
+
 /// Whether all rows of heads may be read and written 16 bytes at a time; else 8 bytes.
 template <class T, class... Pointers>
 bool rows_are_wide(const AttentionShape& shape, const Pointers*... tensors) {
