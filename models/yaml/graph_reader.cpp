@@ -153,7 +153,7 @@ class GraphReader {
         "Multi-head self-attention of a transformer: `qkv`, a dense layer of 3 · heads · head_size units, `attention`, "
         "and `project`, a dense layer back to the input's channels. Without norm and shortcut: put it into a residual "
         "block.",
-        "residual:\n  body:\n    - layer_norm\n    - multi_head_attention: {heads: 4}");
+        "multi_head_attention: {heads: 6}");
     const Entry entry{"multi_head_attention", options.self(), read_words(options)};
     if (!entry.words.when) return leave_out(entry, names);
     const std::int64_t heads = options.integer(layers::kHeads, layers::kCount);

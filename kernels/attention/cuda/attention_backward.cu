@@ -57,17 +57,18 @@ void launch_mma(const Exec& exec, const AttentionShape& shape, const Operands<T>
       return;
     }
   }
-  RingPlan plan =
-      ring_plan(Libraries::of(exec).kernel_limits().block_shared_bytes(), shape.tokens, 16, kGradientKeys<kSize>, 3,
-                [](int warps, int rows) { return grad_queries_shared_bytes<kSize>(warps, rows); });
+  RingPlan plan = ring_plan(Libraries::of(exec).kernel_limits().block_shared_bytes(), shape.tokens, kGradientWarps, 16,
+                            kGradientKeys<kSize>, 2,
+                            [](int warps, int rows) { return grad_queries_shared_bytes<kSize>(warps, rows); });
   plan.wide = wide;
   auto* queries = attention_mma_grad_queries<T, kSize>;
   allow_shared_bytes(exec, queries, plan.bytes);
   queries<<<attention_blocks(shape, plan.tiles), 32 * plan.warps, plan.bytes, stream_of(exec)>>>(
       extents, plan, of.qkv, of.o, of.lse, of.dout, of.dqkv, deltas);
   check_launch("attention_mma_grad_queries");
-  plan = ring_plan(Libraries::of(exec).kernel_limits().block_shared_bytes(), shape.tokens, 16, kGradientQueries<kSize>,
-                   3, [](int warps, int rows) { return grad_keys_shared_bytes<kSize>(warps, rows); });
+  plan = ring_plan(Libraries::of(exec).kernel_limits().block_shared_bytes(), shape.tokens, kGradientWarps, 16,
+                   kGradientQueries<kSize>, 2,
+                   [](int warps, int rows) { return grad_keys_shared_bytes<kSize>(warps, rows); });
   plan.wide = wide;
   auto* keys = attention_mma_grad_keys<T, kSize>;
   allow_shared_bytes(exec, keys, plan.bytes);

@@ -16,6 +16,10 @@
 
 namespace bantam::kernels::cuda {
 
+/// Tokens whose heads a block has whole: thirteen tiles of 16. In backward 13 warps of keys and 3 of queries have the
+/// registers of a multiprocessor.
+inline constexpr int kMostWholeHeadTokens = 208;
+
 /// A lane's address in a tile of 16 by 16 whose rows are kStride elements apart, in bytes.
 template <int kStride>
 __device__ inline std::uint32_t straight_lane() {

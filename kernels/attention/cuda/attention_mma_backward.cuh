@@ -155,9 +155,6 @@ struct WholeHeadPlan {
   int query_warps;  ///< that compute dq; no slot of scores is read by two of them
 };
 
-/// Tokens whose warps have the registers of a multiprocessor: 13 of keys and 3 of queries.
-inline constexpr int kMostWholeHeadTokens = 208;
-
 /// dq of 32 queries from dSᵀ of all keys.
 template <class T, int kSize>
 struct QueryTile {
@@ -272,6 +269,8 @@ __global__ void __launch_bounds__(512, 1)
   }
 }
 
+/// Warps of a block of either kernel.
+inline constexpr int kGradientWarps = 4;
 /// Keys and values of a chunk of the kernel of dq; queries of one of the kernel of dk and dv.
 template <int kSize>
 inline constexpr int kGradientKeys = kSize <= 64 ? 64 : 32;
@@ -338,7 +337,7 @@ struct QueryRows {
 
 /// dq of a block's queries, 16 a warp, of one sample and head; and their δ (batch, heads, tokens) for the next kernel.
 template <class T, int kSize>
-__global__ void __launch_bounds__(256, kSize <= 64 ? 2 : 1)
+__global__ void __launch_bounds__(32 * kGradientWarps, kSize <= 64 ? 4 : 2)
     attention_mma_grad_queries(AttentionExtents e, RingPlan plan, const T* __restrict__ qkv, const T* __restrict__ o,
                                const float* __restrict__ lse, const T* __restrict__ dout, T* __restrict__ dqkv,
                                float* __restrict__ to_deltas) {
@@ -411,7 +410,7 @@ constexpr int grad_keys_shared_bytes(int warps, int ring_rows) {
 
 /// dk and dv of a block's keys, 16 a warp, of one sample and head.
 template <class T, int kSize>
-__global__ void __launch_bounds__(256, kSize <= 64 ? 2 : 1)
+__global__ void __launch_bounds__(32 * kGradientWarps, kSize <= 64 ? 4 : 2)
     attention_mma_grad_keys(AttentionExtents e, RingPlan plan, const T* __restrict__ qkv, const float* __restrict__ lse,
                             const T* __restrict__ dout, const float* __restrict__ from_deltas, T* __restrict__ dqkv) {
   if (!uses_mma<T>()) return;

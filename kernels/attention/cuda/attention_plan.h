@@ -30,16 +30,16 @@ bool rows_are_wide(const AttentionShape& shape, const Pointers*... tensors) {
   return shape.size % 8 == 0 && packs_aligned<std::uint16_t, 8>(tensors...);
 }
 
-/// Blocks of up to eight warps, `warp_rows` rows of their own a warp, as equal as can be; and a ring of chunks of
+/// Blocks of up to `warps` warps, `warp_rows` rows of their own a warp, as equal as can be; and a ring of chunks of
 /// `chunk_rows` other rows, up to `most_stages` of them, where bytes_of(warps, ring rows) are within the `limit` of a
-/// block's shared memory.
+/// block's shared memory; else of half as many warps.
 template <class BytesOf>
-RingPlan ring_plan(std::int64_t limit, std::int64_t token_count, int warp_rows, int chunk_rows, int most_stages,
-                   const BytesOf& bytes_of) {
+RingPlan ring_plan(std::int64_t limit, std::int64_t token_count, int warps, int warp_rows, int chunk_rows,
+                   int most_stages, const BytesOf& bytes_of) {
   const int tokens = static_cast<int>(token_count), warp_tiles = (tokens + warp_rows - 1) / warp_rows;
   const int chunks = (tokens + chunk_rows - 1) / chunk_rows, padded = (tokens + 15) / 16 * 16;
   RingPlan plan;
-  for (const int most_warps : {8, 4}) {
+  for (const int most_warps : {warps, warps / 2}) {
     plan.tiles = (warp_tiles + most_warps - 1) / most_warps;
     plan.warps = (warp_tiles + plan.tiles - 1) / plan.tiles;
     // More stages than three only where they are all chunks, so that none is waited for twice.

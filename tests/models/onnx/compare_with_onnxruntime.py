@@ -67,10 +67,14 @@ def with_half_values(model):
         if tensor.data_type == onnx.TensorProto.FLOAT:
             values = onnx.numpy_helper.to_array(tensor).astype(numpy.float16).astype(numpy.float32)
             tensor.CopyFrom(onnx.numpy_helper.from_array(values, tensor.name))
+    inferred = onnx.shape_inference.infer_shapes(model).graph
+    integers = {value.name for value in inferred.value_info if value.type.tensor_type.elem_type == onnx.TensorProto.INT64}
     nodes = []
     for node in result.graph.node:
         nodes.append(node)
         for i, name in enumerate(node.output):
+            if name in integers:
+                continue
             node.output[i] = name + "/exact"
             nodes += [onnx.helper.make_node("Cast", [name + "/exact"], [name + "/half"], to=onnx.TensorProto.FLOAT16),
                       onnx.helper.make_node("Cast", [name + "/half"], [name], to=onnx.TensorProto.FLOAT)]

@@ -100,7 +100,7 @@ INSTANTIATE_TEST_SUITE_P(
     ::testing::Values(Case{"kernel_too_large", layer("conv2d: {filters: 1, kernel: 11}"), "4:7", "layer 'conv2d'"},
                       Case{"groups", layer("conv2d: {filters: 4, kernel: 3, groups: 3}"), "4:7",
                            "do not divide into 3 groups"},
-                      Case{"dense_on_image", layer("dense: {units: 4}"), "4:7", "layer 'dense'"},
+                      Case{"attention_heads", layer("attention: {heads: 2}"), "4:7", "layer 'attention'"},
                       Case{"pool_on_vector", layer("flatten\n    - max_pool"), "5:7", "layer 'max_pool'"},
                       Case{"residual_shapes", layer("residual: {body: [conv2d: {filters: 5, kernel: 1}]}"), "4:7",
                            "layer 'residual/add'"},
