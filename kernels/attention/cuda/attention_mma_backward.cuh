@@ -252,7 +252,7 @@ __global__ void __launch_bounds__(512, 1)
       wait_at_barrier(kFull + slot, meeting);
       QueryTile<T, kSize> dq;
       std::uint32_t score_rows = shared_address(scores) + slot * slot_bytes, key_rows = shared_address(keys);
-#pragma unroll 1
+#pragma unroll 2
       for (int step = 0; step < plan.key_warps; ++step) {
         dq.add(score_rows, key_rows);
         score_rows += 16 * kScoreStride * 2;
