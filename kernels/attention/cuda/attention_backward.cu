@@ -23,14 +23,14 @@ struct Operands {
   T* dqkv;
 };
 
-template <int kSize, int kRows>
-void launch_fma(const Exec& exec, const AttentionShape& shape, const Operands<float>& of, float* deltas) {
-  constexpr int kBytes = kFmaBackwardBytes<kSize, kRows>;
+template <class T, int kSize, int kRows>
+void launch_fma(const Exec& exec, const AttentionShape& shape, const Operands<T>& of, float* deltas) {
+  constexpr int kBytes = kFmaBackwardBytes<T, kSize, kRows>;
   const std::int64_t tiles = (shape.tokens + 16 * kRows - 1) / (16 * kRows);
   const unsigned blocks = attention_blocks(shape, tiles);
   const AttentionExtents extents(shape);
-  auto* queries = attention_fma_grad_queries<kSize, kRows>;
-  auto* keys = attention_fma_grad_keys<kSize, kRows>;
+  auto* queries = attention_fma_grad_queries<T, kSize, kRows>;
+  auto* keys = attention_fma_grad_keys<T, kSize, kRows>;
   allow_shared_bytes(exec, queries, kBytes);
   allow_shared_bytes(exec, keys, kBytes);
   queries<<<blocks, kFmaThreads, kBytes, stream_of(exec)>>>(extents, static_cast<int>(tiles), of.qkv, of.o, of.lse,
@@ -57,7 +57,8 @@ void launch_mma(const Exec& exec, const AttentionShape& shape, const Operands<T>
       return;
     }
   }
-  RingPlan plan = ring_plan(exec, shape.tokens, 16, kGradientKeys<kSize>, 3,
+  RingPlan plan = ring_plan(Libraries::of(exec).kernel_limits().block_shared_bytes(), shape.tokens, kGradientWarps, 16,
+                            kGradientKeys<kSize>, 2,
                             [](int warps, int rows) { return grad_queries_shared_bytes<kSize>(warps, rows); });
   plan.wide = wide;
   auto* queries = attention_mma_grad_queries<T, kSize>;
@@ -65,7 +66,8 @@ void launch_mma(const Exec& exec, const AttentionShape& shape, const Operands<T>
   queries<<<attention_blocks(shape, plan.tiles), 32 * plan.warps, plan.bytes, stream_of(exec)>>>(
       extents, plan, of.qkv, of.o, of.lse, of.dout, of.dqkv, deltas);
   check_launch("attention_mma_grad_queries");
-  plan = ring_plan(exec, shape.tokens, 16, kGradientQueries<kSize>, 3,
+  plan = ring_plan(Libraries::of(exec).kernel_limits().block_shared_bytes(), shape.tokens, kGradientWarps, 16,
+                   kGradientQueries<kSize>, 2,
                    [](int warps, int rows) { return grad_keys_shared_bytes<kSize>(warps, rows); });
   plan.wide = wide;
   auto* keys = attention_mma_grad_keys<T, kSize>;
@@ -86,11 +88,15 @@ void attention_backward(const Exec& exec, const AttentionShape& shape, DType dty
   dispatch_floating(dtype, [&](auto tag) {
     using T = typename decltype(tag)::type;
     const Operands<T> of(saved, dout, dqkv);
-    if constexpr (std::is_same_v<T, float>) {
-      if (shape.size <= 64) return launch_fma<64, 4>(exec, shape, of, deltas);
-      launch_fma<128, 1>(exec, shape, of, deltas);
-    } else {
-      with_padded_size(shape.size, [&](auto size) { launch_mma<T, decltype(size)::value>(exec, shape, of, deltas); });
+    if constexpr (!std::is_same_v<T, float>) {
+      if (runs_mma<T>(Libraries::of(exec).code_architecture())) {
+        return with_padded_size(shape.size,
+                                [&](auto size) { launch_mma<T, decltype(size)::value>(exec, shape, of, deltas); });
+      }
+    }
+    if constexpr (!std::is_same_v<T, __half>) {
+      if (shape.size <= 64) return launch_fma<T, 64, 4>(exec, shape, of, deltas);
+      launch_fma<T, 128, 1>(exec, shape, of, deltas);
     }
   });
 }

@@ -1,4 +1,5 @@
-// Attention by fused multiply-adds, for float32 (no TF32): tiles of scores whose operands lie in shared memory.
+// Attention by fused multiply-adds: for float32 (no TF32), and for bfloat16 where tensor cores do not have it. Tiles of
+// scores whose operands lie in shared memory as float32.
 #pragma once
 
 #include <algorithm>
@@ -13,7 +14,7 @@ inline constexpr int kFmaThreads = 256;  ///< 16 by 16: of a row's columns, and 
 inline constexpr int kFmaOthers = 32;    ///< rows that a step reads: keys, or queries where a block has keys
 
 /// Tiles of rows padded with zeros to kSize elements, of which a block has 16·kRows of its own.
-template <int kSize, int kRows>
+template <class T, int kSize, int kRows>
 struct FmaTile {
   static constexpr int kOwn = 16 * kRows;
   static constexpr int kStride = kSize + 4;            ///< of rows of a head
@@ -27,7 +28,7 @@ struct FmaTile {
 
   /// Rows [first, first + kCount) to shared memory; zeros beyond `rows` and `size`.
   template <int kCount>
-  __device__ static void load(float* to, const HeadRows<const float>& from, int first, int rows, int size) {
+  __device__ static void load(float* to, const HeadRows<const T>& from, int first, int rows, int size) {
     constexpr int kFours = kSize / 4;
     for (int i = static_cast<int>(threadIdx.x); i < kCount * kFours; i += kFmaThreads) {
       const int r = i / kFours, c = i % kFours * 4;
@@ -46,13 +47,14 @@ struct FmaTile {
     sums.template add<kSize>(own + row * kStride, kStride, others + column * kStride, kStride);
     return sums;
   }
-  /// Stores scores; only threads of one row read them, which are of one warp.
+  /// Stores scores, rounded to T; only threads of one row read them, which are of one warp.
   __device__ void store(float* to, const Scores& scores) const {
     __syncwarp();
 #pragma unroll
     for (int i = 0; i < kRows; ++i) {
 #pragma unroll
-      for (int j = 0; j < 2; ++j) to[(row + 16 * i) * kScoreStride + column + 16 * j] = scores.v[i][j];
+      for (int j = 0; j < 2; ++j)
+        to[(row + 16 * i) * kScoreStride + column + 16 * j] = to_float(from_float<T>(scores.v[i][j]));
     }
     __syncwarp();
   }
@@ -65,7 +67,7 @@ struct FmaTile {
   }
   /// Writes factor(i)·sums to rows first + row + 16·i.
   template <class Factor>
-  __device__ void write(const HeadRows<float>& to, int first, int rows, int size, const Sums (&sums)[kGroups],
+  __device__ void write(const HeadRows<T>& to, int first, int rows, int size, const Sums (&sums)[kGroups],
                         const Factor& factor) const {
 #pragma unroll
     for (int i = 0; i < kRows; ++i) {
@@ -93,17 +95,18 @@ __device__ inline float sum_of_row(float v) {
   return v;
 }
 
-template <int kSize, int kRows>
-constexpr int kFmaForwardBytes = (FmaTile<kSize, kRows>::kOwnFloats + 2 * FmaTile<kSize, kRows>::kOtherFloats +
-                                  FmaTile<kSize, kRows>::kScoreFloats) *
+template <class T, int kSize, int kRows>
+constexpr int kFmaForwardBytes = (FmaTile<T, kSize, kRows>::kOwnFloats + 2 * FmaTile<T, kSize, kRows>::kOtherFloats +
+                                  FmaTile<T, kSize, kRows>::kScoreFloats) *
                                  4;
 
 /// A block has 16·kRows queries of a sample and head. lse may be null.
-template <int kSize, int kRows>
+template <class T, int kSize, int kRows>
 __global__ void __launch_bounds__(kFmaThreads)
-    attention_fma_forward(AttentionExtents extents, int tiles, const float* __restrict__ qkv, float* __restrict__ o,
+    attention_fma_forward(AttentionExtents extents, int tiles, const T* __restrict__ qkv, T* __restrict__ o,
                           float* __restrict__ lse) {
-  using Tile = FmaTile<kSize, kRows>;
+  if (uses_mma<T>()) return;
+  using Tile = FmaTile<T, kSize, kRows>;
   extern __shared__ uint4 shared[];
   float* const queries = reinterpret_cast<float*>(shared);
   float *const keys = queries + Tile::kOwnFloats, *const values = keys + Tile::kOtherFloats,
@@ -163,18 +166,20 @@ __global__ void __launch_bounds__(kFmaThreads)
 }
 
 /// Both backward kernels: two tiles of own rows, two of others, and scores.
-template <int kSize, int kRows>
-constexpr int kFmaBackwardBytes = (2 * FmaTile<kSize, kRows>::kOwnFloats + 2 * FmaTile<kSize, kRows>::kOtherFloats +
-                                   FmaTile<kSize, kRows>::kScoreFloats) *
+template <class T, int kSize, int kRows>
+constexpr int kFmaBackwardBytes = (2 * FmaTile<T, kSize, kRows>::kOwnFloats +
+                                   2 * FmaTile<T, kSize, kRows>::kOtherFloats +
+                                   FmaTile<T, kSize, kRows>::kScoreFloats) *
                                   4;
 
 /// dq of a block's 16·kRows queries, and their δ (batch, heads, tokens) for the next kernel.
-template <int kSize, int kRows>
+template <class T, int kSize, int kRows>
 __global__ void __launch_bounds__(kFmaThreads)
-    attention_fma_grad_queries(AttentionExtents extents, int tiles, const float* __restrict__ qkv,
-                               const float* __restrict__ o, const float* __restrict__ lse,
-                               const float* __restrict__ dout, float* __restrict__ dqkv, float* __restrict__ deltas) {
-  using Tile = FmaTile<kSize, kRows>;
+    attention_fma_grad_queries(AttentionExtents extents, int tiles, const T* __restrict__ qkv, const T* __restrict__ o,
+                               const float* __restrict__ lse, const T* __restrict__ dout, T* __restrict__ dqkv,
+                               float* __restrict__ deltas) {
+  if (uses_mma<T>()) return;
+  using Tile = FmaTile<T, kSize, kRows>;
   extern __shared__ uint4 shared[];
   float* const queries = reinterpret_cast<float*>(shared);
   float *const gradients = queries + Tile::kOwnFloats, *const keys = gradients + Tile::kOwnFloats,
@@ -233,12 +238,13 @@ __global__ void __launch_bounds__(kFmaThreads)
 }
 
 /// dk and dv of a block's 16·kRows keys.
-template <int kSize, int kRows>
+template <class T, int kSize, int kRows>
 __global__ void __launch_bounds__(kFmaThreads)
-    attention_fma_grad_keys(AttentionExtents extents, int tiles, const float* __restrict__ qkv,
-                            const float* __restrict__ lse, const float* __restrict__ dout,
-                            const float* __restrict__ deltas, float* __restrict__ dqkv) {
-  using Tile = FmaTile<kSize, kRows>;
+    attention_fma_grad_keys(AttentionExtents extents, int tiles, const T* __restrict__ qkv,
+                            const float* __restrict__ lse, const T* __restrict__ dout, const float* __restrict__ deltas,
+                            T* __restrict__ dqkv) {
+  if (uses_mma<T>()) return;
+  using Tile = FmaTile<T, kSize, kRows>;
   extern __shared__ uint4 shared[];
   float* const keys = reinterpret_cast<float*>(shared);
   float *const values = keys + Tile::kOwnFloats, *const queries = values + Tile::kOwnFloats,

@@ -16,6 +16,10 @@
 
 namespace bantam::kernels::cuda {
 
+/// Tokens whose heads a block has whole: thirteen tiles of 16. In backward 13 warps of keys and 3 of queries have the
+/// registers of a multiprocessor.
+inline constexpr int kMostWholeHeadTokens = 208;
+
 /// A lane's address in a tile of 16 by 16 whose rows are kStride elements apart, in bytes.
 template <int kStride>
 __device__ inline std::uint32_t straight_lane() {
@@ -77,16 +81,23 @@ struct MmaRows {
   /// are not wide are there when it returns.
   __device__ static void copy(T* to, const HeadRows<const T>& from, int first, int count, const AttentionExtents& e,
                               bool wide, int thread, int threads) {
-    for (int i = thread; i < count * kChunks; i += threads) {
-      const int r = i / kChunks, c = i % kChunks * 8;
-      const bool inside = first + r < e.tokens && c < e.size;
-      const T* row = inside ? from.row(first + r) : from.first;
-      if (wide) {
-        copy_async_or_zero(to + r * kStride + c, inside ? row + c : row, inside);
-      } else {
-        *reinterpret_cast<uint4*>(to + r * kStride + c) = load_eight(row, inside ? c : kSize, e.size, false);
+    if (!wide) {
+      for (int i = thread; i < count * kChunks; i += threads) {
+        const int r = i / kChunks, c = first + r < e.tokens ? i % kChunks * 8 : kSize;
+        *reinterpret_cast<uint4*>(to + r * kStride + i % kChunks * 8) =
+            load_eight(from.row(c < kSize ? first + r : 0), c, e.size, false);
       }
+      return;
     }
+    const int c = thread % kChunks * 8, step = threads / kChunks;
+    const int there = c < e.size ? e.tokens - first : 0;  // rows with this column
+    int r = thread / kChunks;
+    if (r >= step) return;  // threads that make up no whole row
+    T* at = to + r * kStride + c;
+    const T* row = from.row(first + r) + c;
+#pragma unroll 4
+    for (; r < count; r += step, at += step * kStride, row += step * from.stride)
+      copy_async_or_zero(at, r < there ? row : from.first, r < there);
   }
 
   /// 16 rows as A operands.

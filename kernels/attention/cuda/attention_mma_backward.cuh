@@ -140,7 +140,7 @@ inline constexpr int kScoreSlots = 3;
 /// How a block of the whole-head kernel is made up.
 struct WholeHeadPlan {
   __host__ __device__ explicit WholeHeadPlan(int tokens)
-      : key_warps((tokens + 15) / 16), query_warps(key_warps < 7 ? 1 : (key_warps + 1) / 4) {}
+      : key_warps((tokens + 15) / 16), query_warps(key_warps < 7 ? 1 : kScoreSlots) {}
 
   __host__ __device__ int rows() const { return 16 * key_warps; }
   __host__ __device__ int query_tiles() const { return (key_warps + 1) / 2; }  ///< of 32
@@ -152,11 +152,8 @@ struct WholeHeadPlan {
   }
 
   int key_warps;    ///< each of 16 keys
-  int query_warps;  ///< that compute dq
+  int query_warps;  ///< that compute dq; no slot of scores is read by two of them
 };
-
-/// Tokens whose warps have the registers of a multiprocessor: 13 of keys and 3 of queries.
-inline constexpr int kMostWholeHeadTokens = 208;
 
 /// dq of 32 queries from dSᵀ of all keys.
 template <class T, int kSize>
@@ -183,6 +180,7 @@ template <class T, int kSize>
 __global__ void __launch_bounds__(512, 1)
     attention_mma_whole_head(AttentionExtents e, bool wide, const T* __restrict__ qkv, const T* __restrict__ o,
                              const float* __restrict__ lse, const T* __restrict__ dout, T* __restrict__ dqkv) {
+  if (!uses_mma<T>()) return;
   using Rows = MmaRows<T, kSize>;
   extern __shared__ uint4 shared[];
   const WholeHeadPlan plan(e.tokens);
@@ -254,7 +252,7 @@ __global__ void __launch_bounds__(512, 1)
       wait_at_barrier(kFull + slot, meeting);
       QueryTile<T, kSize> dq;
       std::uint32_t score_rows = shared_address(scores) + slot * slot_bytes, key_rows = shared_address(keys);
-#pragma unroll 1
+#pragma unroll 2
       for (int step = 0; step < plan.key_warps; ++step) {
         dq.add(score_rows, key_rows);
         score_rows += 16 * kScoreStride * 2;
@@ -271,6 +269,8 @@ __global__ void __launch_bounds__(512, 1)
   }
 }
 
+/// Warps of a block of either kernel.
+inline constexpr int kGradientWarps = 4;
 /// Keys and values of a chunk of the kernel of dq; queries of one of the kernel of dk and dv.
 template <int kSize>
 inline constexpr int kGradientKeys = kSize <= 64 ? 64 : 32;
@@ -337,10 +337,11 @@ struct QueryRows {
 
 /// dq of a block's queries, 16 a warp, of one sample and head; and their δ (batch, heads, tokens) for the next kernel.
 template <class T, int kSize>
-__global__ void __launch_bounds__(256, kSize <= 64 ? 2 : 1)
+__global__ void __launch_bounds__(32 * kGradientWarps, kSize <= 64 ? 4 : 2)
     attention_mma_grad_queries(AttentionExtents e, RingPlan plan, const T* __restrict__ qkv, const T* __restrict__ o,
                                const float* __restrict__ lse, const T* __restrict__ dout, T* __restrict__ dqkv,
                                float* __restrict__ to_deltas) {
+  if (!uses_mma<T>()) return;
   using Rows = MmaRows<T, kSize>;
   constexpr int kKeys = kGradientKeys<kSize>;
   extern __shared__ uint4 shared[];
@@ -409,9 +410,10 @@ constexpr int grad_keys_shared_bytes(int warps, int ring_rows) {
 
 /// dk and dv of a block's keys, 16 a warp, of one sample and head.
 template <class T, int kSize>
-__global__ void __launch_bounds__(256, kSize <= 64 ? 2 : 1)
+__global__ void __launch_bounds__(32 * kGradientWarps, kSize <= 64 ? 4 : 2)
     attention_mma_grad_keys(AttentionExtents e, RingPlan plan, const T* __restrict__ qkv, const float* __restrict__ lse,
                             const T* __restrict__ dout, const float* __restrict__ from_deltas, T* __restrict__ dqkv) {
+  if (!uses_mma<T>()) return;
   using Rows = MmaRows<T, kSize>;
   constexpr int kQueries = kGradientQueries<kSize>;
   extern __shared__ uint4 shared[];

@@ -1,5 +1,5 @@
 // Attention forward by tensor cores, for the half types: a warp has the sums of its queries in registers, a block its
-// keys and values in a ring of chunks. Up to four chunks all are there at once.
+// keys and values in a ring of chunks.
 #pragma once
 
 #include "bantam/kernels/attention/cuda/attention_mma.cuh"
@@ -10,9 +10,16 @@ namespace bantam::kernels::cuda {
 template <int kSize>
 inline constexpr int kChunkKeys = kSize <= 64 ? 64 : 32;
 
-/// Tiles of 16 queries that a warp has.
-template <int kSize>
-inline constexpr int kForwardTiles = kSize <= 64 ? 2 : 1;
+/// How blocks are made up. Up to 208 tokens a block has a whole head, its warps a tile of 16 queries each: twice the
+/// warps on a multiprocessor hide what reading each key for fewer queries costs. Beyond, four warps read through a ring
+/// of two chunks, for two tiles each where sums fit the registers.
+template <int kSize, bool kWhole>
+struct ForwardBlock {
+  static constexpr int kTiles = kSize <= 64 && !kWhole ? 2 : 1;
+  static constexpr int kWarps = kWhole ? 13 : 4;
+  static constexpr int kStages = kWhole ? 4 : 2;
+  static constexpr int kBlocks = kWhole ? 2 : kSize <= 64 ? 3 : 4;  ///< a multiprocessor
+};
 
 /// Powers of two by which sums may grow before they are scaled down to a row's maximum: float32 and both half types
 /// hold the sums of such P as well.
@@ -155,18 +162,19 @@ struct ForwardRows {
 };
 
 /// A block's queries, and the ring.
-template <int kSize>
+template <int kSize, bool kWhole>
 constexpr int forward_shared_bytes(int warps, int ring_rows) {
-  return (warps * 16 * kForwardTiles<kSize> + 2 * ring_rows) * MmaRows<unsigned short, kSize>::kRowBytes;
+  return (warps * 16 * ForwardBlock<kSize, kWhole>::kTiles + 2 * ring_rows) * MmaRows<unsigned short, kSize>::kRowBytes;
 }
 
-/// A block has 16·kForwardTiles queries a warp, of one sample and head. lse may be null.
-template <class T, int kSize>
-__global__ void __launch_bounds__(256, 2)
+/// A block has queries of one sample and head, ForwardBlock's tiles a warp. lse may be null.
+template <class T, int kSize, bool kWhole>
+__global__ void __launch_bounds__(32 * ForwardBlock<kSize, kWhole>::kWarps, ForwardBlock<kSize, kWhole>::kBlocks)
     attention_mma_forward(AttentionExtents e, RingPlan plan, const T* __restrict__ qkv, T* __restrict__ o,
                           float* __restrict__ lse) {
+  if (!uses_mma<T>()) return;
   using Rows = MmaRows<T, kSize>;
-  constexpr int kTiles = kForwardTiles<kSize>, kKeys = kChunkKeys<kSize>;
+  constexpr int kTiles = ForwardBlock<kSize, kWhole>::kTiles, kKeys = kChunkKeys<kSize>;
   extern __shared__ uint4 shared[];
   const int threads = static_cast<int>(blockDim.x), thread = static_cast<int>(threadIdx.x), warp = thread / 32;
   const BlockTile block(plan.tiles);

@@ -6,7 +6,6 @@
 
 #include "bantam/kernels/attention/attention.h"
 #include "bantam/kernels/attention/cuda/attention_mma.cuh"
-#include "bantam/kernels/common/cuda/libraries.h"
 
 namespace bantam::kernels::cuda {
 
@@ -19,22 +18,28 @@ void with_padded_size(std::int64_t size, const Run& run) {
   run(std::integral_constant<int, 128>{});
 }
 
+/// Whether code for this architecture has kernels of T, a half type, by tensor cores.
+template <class T>
+bool runs_mma(int code_architecture) {
+  return std::is_same_v<T, __half> || code_architecture >= 800;
+}
+
 /// Whether all rows of heads may be read and written 16 bytes at a time; else 8 bytes.
 template <class T, class... Pointers>
 bool rows_are_wide(const AttentionShape& shape, const Pointers*... tensors) {
   return shape.size % 8 == 0 && packs_aligned<std::uint16_t, 8>(tensors...);
 }
 
-/// Blocks of up to eight warps, `warp_rows` rows of their own a warp, as equal as can be; and a ring of chunks of
-/// `chunk_rows` other rows, up to `most_stages` of them, as long as bytes_of(warps, ring rows) are there.
+/// Blocks of up to `warps` warps, `warp_rows` rows of their own a warp, as equal as can be; and a ring of chunks of
+/// `chunk_rows` other rows, up to `most_stages` of them, where bytes_of(warps, ring rows) are within the `limit` of a
+/// block's shared memory; else of half as many warps.
 template <class BytesOf>
-RingPlan ring_plan(const Exec& exec, std::int64_t token_count, int warp_rows, int chunk_rows, int most_stages,
-                   const BytesOf& bytes_of) {
-  const std::int64_t limit = Libraries::of(exec).kernel_limits().block_shared_bytes();
+RingPlan ring_plan(std::int64_t limit, std::int64_t token_count, int warps, int warp_rows, int chunk_rows,
+                   int most_stages, const BytesOf& bytes_of) {
   const int tokens = static_cast<int>(token_count), warp_tiles = (tokens + warp_rows - 1) / warp_rows;
   const int chunks = (tokens + chunk_rows - 1) / chunk_rows, padded = (tokens + 15) / 16 * 16;
   RingPlan plan;
-  for (const int most_warps : {8, 4}) {
+  for (const int most_warps : {warps, warps / 2}) {
     plan.tiles = (warp_tiles + most_warps - 1) / most_warps;
     plan.warps = (warp_tiles + plan.tiles - 1) / plan.tiles;
     // More stages than three only where they are all chunks, so that none is waited for twice.

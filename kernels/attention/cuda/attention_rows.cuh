@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <string>
+#include <type_traits>
 
 #include "bantam/base/error.h"
 #include "bantam/kernels/attention/attention.h"
@@ -45,6 +46,18 @@ struct AttentionExtents {
   /// Rows of a tensor (batch, heads, tokens).
   __device__ std::int64_t first_row(int sample_head) const { return std::int64_t{sample_head} * tokens; }
 };
+
+/// Whether the device code that is being compiled multiplies T by tensor cores; else by fused multiply-adds. A kernel
+/// of the other kind is empty, and not launched: without it, 7.5 would have more code for its bfloat16, which tensor
+/// cores do not support there, than for all else.
+template <class T>
+__device__ constexpr bool uses_mma() {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 800
+  return std::is_same_v<T, __half>;
+#else
+  return !std::is_same_v<T, float>;
+#endif
+}
 
 /// Blocks of a grid in which each sample and head has `tiles`, neighbours of one another, so that they read the same
 /// rows at about the same time. Throws ShapeError where there are 2^31 or more.
