@@ -72,7 +72,7 @@ void print_json(const OnnxFileOptions& options, const run::TrainedModel& trained
 
 void add_onnx_flags(CLI::App& command, OnnxFileOptions& options) {
   const auto only = [](CLI::Option* option) { return option->group(kOfOnnx); };
-  only(command.add_option("--opset", options.onnx.opset, "Version of ONNX' operators, 13 to 21"))
+  only(command.add_option("--opset", options.onnx.opset, "Version of ONNX' operators, 13 to 24"))
       ->check(CLI::Range(std::int64_t{13}, std::int64_t{21}))
       ->option_text("INT=17");
   only(command.add_flag("--fold-batch-norm", options.onnx.fold_batch_norm, "Batch norms become part of the weights"));

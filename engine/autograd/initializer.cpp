@@ -42,7 +42,7 @@ Initializer uniform(std::string name, double limit) {
           }};
 }
 
-Initializer normal(std::string name, double deviation) {
+Initializer scaled_normal(std::string name, double deviation) {
   return {std::move(name), [deviation](std::vector<float>& values, const Shape&, PhiloxSequence& random) {
             NormalSequence normals(random);
             for (float& value : values) value = static_cast<float>(deviation) * normals.next();
@@ -69,6 +69,8 @@ Initializer dirac(Fans fans) {
           }};
 }
 
+constexpr float kDeviation = 0.05f;  // Keras' RandomNormal and TruncatedNormal
+
 struct NamedInitializer {
   std::string_view name;
   Initializer (*make)(Fans);
@@ -83,7 +85,8 @@ constexpr NamedInitializer kNamed[] = {
     {"he_normal", he_normal},
     {"lecun_normal", lecun_normal},
     {"fan_in_uniform", fan_in_uniform},
-    {"truncated_normal", [](Fans) { return truncated_normal(0.05f); }},
+    {"normal", [](Fans) { return normal(kDeviation); }},
+    {"truncated_normal", [](Fans) { return truncated_normal(kDeviation); }},
     {"unit_uniform", [](Fans) { return uniform("unit_uniform", std::sqrt(3.0)); }},
     {"dirac", dirac},
 };
@@ -100,11 +103,13 @@ Initializer constant(float value) {
 }
 
 Initializer glorot_uniform(Fans fans) { return uniform("glorot_uniform", std::sqrt(6.0 / (fans.in + fans.out))); }
-Initializer glorot_normal(Fans fans) { return normal("glorot_normal", std::sqrt(2.0 / (fans.in + fans.out))); }
+Initializer glorot_normal(Fans fans) { return scaled_normal("glorot_normal", std::sqrt(2.0 / (fans.in + fans.out))); }
 Initializer he_uniform(Fans fans) { return uniform("he_uniform", std::sqrt(6.0 / fans.in)); }
-Initializer he_normal(Fans fans) { return normal("he_normal", std::sqrt(2.0 / fans.in)); }
-Initializer lecun_normal(Fans fans) { return normal("lecun_normal", std::sqrt(1.0 / fans.in)); }
+Initializer he_normal(Fans fans) { return scaled_normal("he_normal", std::sqrt(2.0 / fans.in)); }
+Initializer lecun_normal(Fans fans) { return scaled_normal("lecun_normal", std::sqrt(1.0 / fans.in)); }
 Initializer fan_in_uniform(Fans fans) { return uniform("fan_in_uniform", 1.0 / std::sqrt(fans.in)); }
+
+Initializer normal(float deviation) { return scaled_normal("normal", static_cast<double>(deviation)); }
 
 Initializer truncated_normal(float deviation) {
   return {"truncated_normal", [deviation](std::vector<float>& values, const Shape&, PhiloxSequence& random) {
@@ -117,7 +122,12 @@ Initializer truncated_normal(float deviation) {
           }};
 }
 
-Initializer make_initializer(std::string_view name, Fans fans) {
+Initializer make_initializer(const InitializerOptions& options, Fans fans) {
+  const auto& [name, deviation] = options;
+  if (deviation && name != "normal" && name != "truncated_normal")
+    throw ConfigError(
+        fmt::format("initializer '{}' has no deviation; expected normal or truncated_normal, which have one", name));
+  if (deviation) return name == "normal" ? normal(*deviation) : truncated_normal(*deviation);
   for (const NamedInitializer& known : kNamed)
     if (known.name == name) return known.make(fans);
   throw ConfigError(

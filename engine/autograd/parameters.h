@@ -51,11 +51,22 @@ Initializer he_normal(Fans fans);
 Initializer lecun_normal(Fans fans);
 /// PyTorch's default for convolution and linear weights (and their biases): uniform in ±1/√in.
 Initializer fan_in_uniform(Fans fans);
-/// Normal of the given deviation, truncated at two deviations.
+/// Normal of the given deviation.
+Initializer normal(float deviation);
+/// The same, truncated at two deviations.
 Initializer truncated_normal(float deviation);
 
-/// By its name in a config: the names above. Throws ConfigError naming the text and the names allowed.
-Initializer make_initializer(std::string_view name, Fans fans);
+/// An initializer as a configuration names it: one of initializer_names().
+struct InitializerOptions {
+  InitializerOptions(std::string its_name, std::optional<float> its_deviation = {})  // NOLINT: a name is enough
+      : name(std::move(its_name)), deviation(its_deviation) {}
+  InitializerOptions(const char* its_name) : name(its_name) {}  // NOLINT: the same
+
+  std::string name;
+  std::optional<float> deviation;  ///< of `normal` and `truncated_normal`, above 0; 0.05 where there is none
+};
+/// Throws ConfigError naming the text and the names allowed, and for a deviation of other initializers.
+Initializer make_initializer(const InitializerOptions& options, Fans fans);
 std::vector<std::string> initializer_names();
 
 class ParameterArena;

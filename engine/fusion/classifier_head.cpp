@@ -159,6 +159,7 @@ NodeId match(const Graph& graph, NodeId first, const FusionTarget& target) {
   const DenseOptions* logits = dense_with(graph, first + 1, Activation::none);
   if (hidden == nullptr || logits == nullptr) return 0;
   const Shape& input = graph.node(graph.node(first).inputs[0]).output;
+  if (input.rank() != 1) return 0;
   const kernels::ClassifierHeadShape shape{1, input[0], hidden->units, logits->units};
   return kernels::classifier_head_supports(shape, target.compute) ? first + 1 : 0;
 }

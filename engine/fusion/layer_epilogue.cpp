@@ -159,7 +159,7 @@ class BoundInferenceLayer : public BoundLayer {
 
   /// A sample as the kernel reads it, and its window: without padding where another op has padded it.
   std::pair<Shape, Window2d> padded() const {
-    if (layer_.kind == InferenceLayer::Kind::dense) return {Shape{1, 1, in_[0]}, {}};
+    if (layer_.kind == InferenceLayer::Kind::dense) return {Shape{1, in_.elements() / in_[-1], in_[-1]}, {}};
     if (!pads()) return {in_, layer_.window};
     const Padding amounts = layer_.window.resolve("conv2d", in_[0], in_[1]);
     Window2d window = layer_.window;
@@ -167,16 +167,16 @@ class BoundInferenceLayer : public BoundLayer {
     return {Shape{in_[0] + amounts.top + amounts.bottom, in_[1] + amounts.left + amounts.right, in_[2]}, window};
   }
 
-  /// A dense layer is a convolution of images of one pixel.
+  /// A dense layer is a pointwise convolution of images of a row of pixels: one, or the tokens.
   Tensor weight_as_filters() const {
     const Tensor w = weight_.value();
     return layer_.kind == InferenceLayer::Kind::dense ? w.view({w.shape()[0], 1, 1, w.shape()[1]}) : w;
   }
   Tensor dense(const Context& context, const Tensor& x, ops::InferenceEpilogue epilogue) const {
     const Tensor w = weight_as_filters();
-    const Shape out{x.shape()[0], w.shape()[0]};
-    if (epilogue.residual.defined()) epilogue.residual = epilogue.residual.view({out[0], 1, 1, out[1]});
-    return ops::conv2d_inference(context, x.view({x.shape()[0], 1, 1, x.shape()[1]}), w, {}, 1, epilogue).view(out);
+    const Shape image = padded().first.prepend(x.shape()[0]), out = x.shape().with(-1, w.shape()[0]);
+    if (epilogue.residual.defined()) epilogue.residual = epilogue.residual.view(image.with(-1, out[-1]));
+    return ops::conv2d_inference(context, x.view(image), w, {}, 1, epilogue).view(out);
   }
 
   InferenceLayer layer_;

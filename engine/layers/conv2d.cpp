@@ -106,7 +106,7 @@ void read_initializer(ConfigMap& options, Conv2dOptions& conv) {
        "What the weights start from: a distribution, by its fan-in and fan-out, or the data; biases start at 0. "
        "he_normal suits deep networks with relu. dirac: the first filters pass the inputs on, the others are as "
        "fan_in_uniform.",
-       "he_normal | {whiten: {images: 960, epsilon: 5.0e-4}}"},
+       "he_normal | {truncated_normal: 0.02} | {whiten: {images: 960, epsilon: 5.0e-4}}"},
       "glorot_uniform");
   if (!node.is_map()) {
     conv.initializer = as_initializer(node);
@@ -120,11 +120,13 @@ void read_initializer(ConfigMap& options, Conv2dOptions& conv) {
        "negatives. An even number of fewer filters has those of the largest eigenvalues. Weights from a file or a "
        "checkpoint are not whitened.",
        "{images: 960, epsilon: 5.0e-4}", "a distribution by its name"});
+  const std::optional<InitializerOptions> initializer = find_deviation(map);
   map.finish();
-  if (given)
-    conv.whiten = read_whitening(given->as_map());
-  else if (!node.is_described())
-    node.fail("expected the name of an initializer, or {whiten: {images: N, epsilon: X}}");
+  if (initializer) conv.initializer = *initializer;
+  if (given) conv.whiten = read_whitening(given->as_map());
+  if (!given && !initializer && !node.is_described())
+    node.fail(
+        "expected the name of an initializer, {truncated_normal: deviation} or {whiten: {images: N, epsilon: X}}");
 }
 
 }  // namespace

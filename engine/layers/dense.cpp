@@ -1,4 +1,4 @@
-// Dense: a matrix product, a bias and an activation.
+// Dense: a matrix product over the last axis, a bias and an activation.
 #include "bantam/engine/layers/shared_options.h"
 #include "bantam/engine/layers/support.h"
 
@@ -13,18 +13,15 @@ class DenseLayer : public BuiltInLayer {
   std::string_view kind() const override { return "dense"; }
 
   Shape output_shape(std::span<const Shape> inputs) const override {
-    const Shape& in = single(kind(), inputs);
-    if (in.rank() != 1)
-      throw ShapeError(fmt::format(
-          "dense: expected an input (features), got {}; put flatten or global_average_pool before it", to_string(in)));
+    const Shape& in = with_channels(kind(), inputs);
     check_positive(kind(), "units", options_.units);
-    return {options_.units};
+    return in.with(-1, options_.units);
   }
 
   std::unique_ptr<BoundLayer> bind(LayerScope& scope, BufferArena&, std::span<const Shape> inputs) const override {
-    const Fans fans{static_cast<double>(inputs[0][0]), static_cast<double>(options_.units)};
+    const Fans fans{static_cast<double>(inputs[0][-1]), static_cast<double>(options_.units)};
     Parameter& weight =
-        scope.parameter("weight", {options_.units, inputs[0][0]}, make_initializer(options_.initializer, fans));
+        scope.parameter("weight", {options_.units, inputs[0][-1]}, make_initializer(options_.initializer, fans));
     Parameter* bias = declare_bias(scope, options_.bias, options_.units);
     return bind_function([&weight, bias, act = options_.activation](const Context& context, Tensor x) {
       return finish(context, ops::dense(context, std::move(x), weight.value()), bias, act);
@@ -45,8 +42,12 @@ LayerPtr dense(DenseOptions options) { return std::make_shared<DenseLayer>(std::
 namespace layers {
 
 LayerPtr read_dense(ConfigMap& options) {
-  options.describe("A matrix product with a bias: y = activation(x·Wᵀ + b). Its input has one axis: flatten first.",
-                   "dense: {units: 10}");
+  options.describe(
+      "A matrix product with a bias over the last axis, as Keras' Dense and PyTorch's Linear: y = activation(x·Wᵀ + "
+      "b). "
+      "Each token of (tokens, features), or pixel of an image, is multiplied alone; flatten first where all "
+      "of a sample's values count together.",
+      "dense: {units: 10}");
   DenseOptions layer;
   layer.units = options.integer({"units", "Values of the output.", "10"}, kCount);
   layer.bias = options.boolean(kBias, true);

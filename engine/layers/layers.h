@@ -37,7 +37,7 @@ struct Conv2dOptions {
   std::int64_t groups = 1;
   bool bias = true;
   ActivationOptions activation = {};
-  std::string initializer = "glorot_uniform";  ///< of the weight, as Keras; biases start at 0
+  InitializerOptions initializer = "glorot_uniform";  ///< of the weight, as Keras; biases start at 0
   /// A run that begins without a file of weights replaces the initial weight so (run::train). Only of a layer that
   /// reads the model's images, without groups and with an even number of filters, 2 × kernel × kernel × C_in at most.
   std::optional<WhitenOptions> whiten = std::nullopt;
@@ -49,7 +49,7 @@ struct DepthwiseConv2dOptions {
   std::int64_t multiplier = 1;
   bool bias = true;
   ActivationOptions activation = {};
-  std::string initializer = "glorot_uniform";
+  InitializerOptions initializer = "glorot_uniform";
 };
 /// Depthwise without bias, then pointwise with bias, then the activation (as Keras' SeparableConv2D).
 struct SeparableConv2dOptions {
@@ -59,14 +59,14 @@ struct SeparableConv2dOptions {
   std::int64_t multiplier = 1;
   bool bias = true;
   ActivationOptions activation = {};
-  std::string initializer = "glorot_uniform";
+  InitializerOptions initializer = "glorot_uniform";
 };
-/// y = activation(x·Wᵀ + b); W (units, inputs). Inputs of rank 1; flatten first.
+/// y = activation(x·Wᵀ + b) over the last axis, of any number of axes; W (units, inputs).
 struct DenseOptions {
   std::int64_t units = 1;
   bool bias = true;
   ActivationOptions activation = {};
-  std::string initializer = "glorot_uniform";
+  InitializerOptions initializer = "glorot_uniform";
 };
 /// Over the last axis. `rate` of the running statistics: Keras' momentum 0.99 is rate 0.01, PyTorch's momentum 0.1 is
 /// rate 0.1.
@@ -103,7 +103,7 @@ struct TransposedConv2dOptions {
   std::int64_t groups = 1;
   bool bias = true;
   ActivationOptions activation = {};
-  std::string initializer = "glorot_uniform";
+  InitializerOptions initializer = "glorot_uniform";
 };
 /// Larger images: `scale` times the height and width.
 struct UpsampleOptions {
@@ -156,13 +156,19 @@ struct GroupNormOptions {
 struct GlobalResponseNormOptions {
   float epsilon = 1e-6f;  ///< added to the mean of the norms
 };
+/// Scaled dot-product attention of the positions of a sample to one another, without mask and without weights: (…, 3·A)
+/// to (…, A). Channels are queries, keys and values, each `heads` × the size of a head: a multiple of 4 from 8 to 128.
+/// Source: Vaswani et al., 2017.
+struct AttentionOptions {
+  std::int64_t heads = 1;
+};
 /// Source: Hu, Shen and Sun, 2018. Parameters reduce/weight (units, C), reduce/bias, expand/weight (C, units),
 /// expand/bias.
 struct SqueezeExciteOptions {
   std::int64_t units = 16;
   ActivationOptions activation{Activation::relu};
   Activation gate = Activation::sigmoid;
-  std::string initializer = "glorot_uniform";
+  InitializerOptions initializer = "glorot_uniform";
 };
 /// Source: He et al., 2015. Parameter slope (C) or (1), float32 in every precision, without weight decay.
 struct PReluOptions {
@@ -173,6 +179,16 @@ struct PReluOptions {
 /// decay.
 struct LayerScaleOptions {
   float initial = 1e-6f;
+};
+/// Tokens of the model's own before those of the sample: (tokens, C) or (H, W, C) to (count + tokens, C). Parameter
+/// token (count, C), without weight decay. Source: Dosovitskiy et al., 2021; more than one: Darcet et al., 2024.
+struct ClassTokenOptions {
+  std::int64_t count = 1;
+  InitializerOptions initializer = "zeros";
+};
+/// y = x + embedding. Parameter embedding, of a sample's shape, without weight decay. Source: Dosovitskiy et al., 2021.
+struct PositionEmbeddingOptions {
+  InitializerOptions initializer = {"truncated_normal", 0.02f};
 };
 /// In training each element is zero with probability `rate`, and the others are scaled by 1/(1 - rate).
 struct DropoutOptions {
@@ -214,9 +230,12 @@ LayerPtr channel_shuffle(ChannelShuffleOptions options = {});
 LayerPtr layer_norm(LayerNormOptions options = {});
 LayerPtr group_norm(GroupNormOptions options = {});
 LayerPtr global_response_norm(GlobalResponseNormOptions options = {});
+LayerPtr attention(AttentionOptions options);
 LayerPtr squeeze_excite(SqueezeExciteOptions options = {});
 LayerPtr prelu(PReluOptions options = {});
 LayerPtr layer_scale(LayerScaleOptions options = {});
+LayerPtr class_token(ClassTokenOptions options = {});
+LayerPtr position_embedding(PositionEmbeddingOptions options = {});
 /// Over the last axis.
 LayerPtr softmax();
 /// Drops whole channels of a sample.
@@ -233,7 +252,8 @@ LayerPtr add(ActivationOptions activation = {});
 /// Readers of layers by kind, from options to the layer. Each throws ConfigError at the option's position. The built-in
 /// ones are those above; a program adds its own before it reads its first model (models::read_model). `name`, `inputs`,
 /// `repeat` and `when`, which every layer of a list may have, are read before the reader is called: its options are the
-/// others. `residual`, `block` and the names of a model's `blocks:` stand in the same lists but are not kinds.
+/// others. `residual`, `block`, `multi_head_attention` and the names of a model's `blocks:` stand in the same lists but
+/// are not kinds.
 ///
 ///     layer_kinds().add("mixed_pool", [](ConfigMap&) { return std::make_shared<MixedPool>(); });
 Registry<Reader<LayerPtr>>& layer_kinds();

@@ -68,19 +68,41 @@ ops::PaddingMode read_padding_mode(ConfigMap& options, std::string_view key) {
   return mode == "circular" ? ops::PaddingMode::circular : ops::PaddingMode::zeros;
 }
 
-std::string as_initializer(const ConfigNode& node) {
-  const std::vector<std::string> names = initializer_names();
-  const std::vector<std::string_view> views(names.begin(), names.end());
-  return node.as_choice(views);
+InitializerOptions as_initializer(const ConfigNode& node) {
+  if (!node.is_map()) {
+    const std::vector<std::string> names = initializer_names();
+    const std::vector<std::string_view> views(names.begin(), names.end());
+    return node.as_choice(views);
+  }
+  ConfigMap map = node.as_map();
+  const std::optional<InitializerOptions> initializer = find_deviation(map);
+  map.finish();
+  if (!initializer && !node.is_described())
+    node.fail("expected the name of an initializer, or {truncated_normal: deviation}");
+  return initializer.value_or("zeros");
 }
 
-std::string read_initializer(ConfigMap& options) {
+std::optional<InitializerOptions> find_deviation(ConfigMap& map) {
+  constexpr NumberRange kDeviation{.min = 0, .max = 1e3, .min_open = true};
+  std::optional<InitializerOptions> initializer;
+  for (const auto& [name, meaning] :
+       {std::pair{"normal", "Deviation of a normal distribution, in place of its name's 0.05."},
+        {"truncated_normal",
+         "The same of a normal distribution without values beyond two deviations. Vision transformers have 0.02."}})
+    if (const auto given = map.find({name, meaning, "0.02", "a distribution by its name"})) {
+      if (initializer && !given->is_described()) map.self().fail("expected one initializer");
+      initializer = {name, static_cast<float>(given->as_number(kDeviation))};
+    }
+  return initializer;
+}
+
+InitializerOptions read_initializer(ConfigMap& options, std::string_view otherwise) {
   return as_initializer(options.node(
       {"initializer",
        "Distribution that the weights start from, by its fan-in and fan-out; biases start at 0. he_normal suits "
        "deep networks with relu.",
-       "he_normal"},
-      "glorot_uniform"));
+       kInitializerExample},
+      otherwise));
 }
 
 }  // namespace bantam::layers

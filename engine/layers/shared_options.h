@@ -24,6 +24,8 @@ inline const ConfigKey kGroups{
 inline const ConfigKey kBias{"bias",
                              "Whether a value a channel is added. A batch norm that follows makes it useless: false "
                              "saves it."};
+/// Of `attention` and of the block `multi_head_attention`.
+inline const ConfigKey kHeads{"heads", "Heads: each attends with queries, keys and values of its own.", "6"};
 /// Keys of all norms.
 inline const ConfigKey kNormScale{"scale", "Whether a trained factor a channel is there (γ)."};
 inline const ConfigKey kNormShift{"shift", "Whether a trained value a channel is added (β)."};
@@ -66,9 +68,12 @@ Reader<LayerPtr> activation_reader(Activation kind);
 /// `slope` of a leaky_relu, `alpha` of an elu; other activations have no options.
 ActivationOptions read_activation_options(Activation kind, ConfigMap& options);
 
-/// `initializer: he_normal`; Keras' glorot_uniform where it is missing.
-std::string read_initializer(ConfigMap& options);
-/// The value of `initializer`: a name.
-std::string as_initializer(const ConfigNode& node);
+/// `initializer: he_normal` or `initializer: {truncated_normal: 0.02}`; `otherwise` where it is missing.
+inline constexpr std::string_view kInitializerExample = "he_normal | {truncated_normal: 0.02}";
+InitializerOptions read_initializer(ConfigMap& options, std::string_view otherwise = "glorot_uniform");
+/// The value of `initializer`.
+InitializerOptions as_initializer(const ConfigNode& node);
+/// The same of a map, whose other keys the caller reads; nothing where none of its keys is an initializer.
+std::optional<InitializerOptions> find_deviation(ConfigMap& map);
 
 }  // namespace bantam::layers

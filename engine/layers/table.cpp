@@ -12,7 +12,8 @@ LayerReader read_conv2d, read_depthwise_conv2d, read_separable_conv2d, read_dens
     read_drop_path, read_prelu, read_layer_scale, read_softmax, read_flatten, read_reshape, read_add,
     read_transposed_conv2d, read_upsample, read_zero_padding, read_crop, read_depth_to_space, read_channel_slice,
     read_slice, read_channel_shuffle, read_layer_norm, read_group_norm, read_instance_norm, read_global_response_norm,
-    read_concat, read_average, read_multiply, read_squeeze_excite;
+    read_attention, read_class_token, read_position_embedding, read_concat, read_average, read_multiply,
+    read_squeeze_excite;
 
 }  // namespace layers
 
@@ -62,9 +63,12 @@ Registry<Reader<LayerPtr>>& layer_kinds() {
                                                        {"group_norm", read_group_norm},
                                                        {"instance_norm", read_instance_norm},  // group_norm.cpp
                                                        {"global_response_norm", read_global_response_norm},
-                                                       {"concat", read_concat},      // join.cpp
-                                                       {"average", read_average},    // join.cpp
-                                                       {"multiply", read_multiply},  // join.cpp
+                                                       {"attention", read_attention},
+                                                       {"class_token", read_class_token},                // tokens.cpp
+                                                       {"position_embedding", read_position_embedding},  // tokens.cpp
+                                                       {"concat", read_concat},                          // join.cpp
+                                                       {"average", read_average},                        // join.cpp
+                                                       {"multiply", read_multiply},                      // join.cpp
                                                        {"squeeze_excite", read_squeeze_excite},
                                                    });
   return table;

@@ -1,6 +1,8 @@
 // Bias, alone and with an activation after it: db is a sum over rows of what dx is.
 #include "bantam/engine/ops/bias.h"
 
+#include <algorithm>
+
 #include <fmt/format.h>
 
 #include "bantam/base/error.h"
@@ -54,12 +56,14 @@ void add_sums(const Context& context, const Tensor& b, const Tensor& sums, Gradi
 
 kernels::BiasShape bias_shape(const Context& context, const char* op, const Tensor& x, const Tensor& b) {
   context.check_device(op, {&x, &b});
-  if (x.shape().rank() < 1 || b.shape() != Shape{x.shape()[-1]})
+  const int axes = b.shape().rank();
+  if (axes < 1 || axes > x.shape().rank() ||
+      !std::ranges::equal(x.shape().extents().last(static_cast<std::size_t>(axes)), b.shape().extents()))
     throw ShapeError(fmt::format("{}: x {} and bias {} do not fit; expected as many values as the last axis has", op,
                                  to_string(x.shape()), to_string(b.shape())));
   if (x.dtype() != b.dtype())
     throw DTypeError(fmt::format("{}: x is {} and the bias {}", op, to_string(x.dtype()), to_string(b.dtype())));
-  const std::int64_t channels = x.shape()[-1];
+  const std::int64_t channels = b.elements();
   return {.rows = channels == 0 ? 0 : x.elements() / channels, .channels = channels};
 }
 

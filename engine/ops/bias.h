@@ -9,8 +9,8 @@
 
 namespace bantam::ops {
 
-/// The shape for the kernels of x (…, C) and a bias (C). Throws, prefixed by `op`, DeviceError where one is elsewhere,
-/// ShapeError and DTypeError where they do not fit.
+/// The shape for the kernels of x (…, C) and a bias (C), or of more of x's last axes. Throws, prefixed by `op`,
+/// DeviceError where one is elsewhere, ShapeError and DTypeError where they do not fit.
 kernels::BiasShape bias_shape(const Context& context, const char* op, const Tensor& x, const Tensor& b);
 
 /// The one tensor that backward reads after a forward with an activation: which one depends on the activation. None

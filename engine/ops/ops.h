@@ -64,10 +64,12 @@ Tensor conv2d(const Context& context, const Tensor& x, const Tensor& w, Window2d
 /// from w. Throws ShapeError, DTypeError.
 Tensor depthwise_conv2d(const Context& context, const Tensor& x, const Tensor& w, Window2d window = {});
 
-/// y = x·wᵀ; x (batch, inputs), w (units, inputs), one type → (batch, units). Throws ShapeError, DTypeError.
+/// y = x·wᵀ over the last axis; x (batch, …, inputs), w (units, inputs), one type → (batch, …, units). Throws
+/// ShapeError, DTypeError.
 Tensor dense(const Context& context, const Tensor& x, const Tensor& w);
 
-/// y[…, c] = x[…, c] + b[c]; x (…, channels), b (channels), one type. Works in place where x is the last holder of its
+/// y[…, c] = x[…, c] + b[c]; x (…, channels), b (channels), one type. b may have more of x's last axes: it is added to
+/// each (tokens, channels) of x (batch, tokens, channels), say. Works in place where x is the last holder of its
 /// memory.
 Tensor bias_add(const Context& context, Tensor x, const Tensor& b);
 
@@ -137,6 +139,12 @@ Tensor layer_norm(const Context& context, const Tensor& x, const Tensor& scale, 
 /// gradient. Throws ShapeError, DTypeError. Source: Woo et al., 2023.
 Tensor global_response_norm(const Context& context, const Tensor& x, const Tensor& scale, const Tensor& shift,
                             float epsilon);
+
+/// Scaled dot-product attention of the tokens of a sample to one another: softmax(q·kᵀ/√size)·v for each of `heads`
+/// heads. qkv (batch, …, 3·heads·size): a token's queries, keys and values, each heads × size; tokens are the product
+/// of the axes between. Returns (batch, …, heads·size). `size` is a multiple of 4 from 8 to 128. Throws ShapeError.
+/// Source: Vaswani et al., 2017.
+Tensor attention(const Context& context, const Tensor& qkv, std::int64_t heads);
 
 /// The tensors that a batch norm over C channels reads and writes: float32 (C), each.
 struct BatchNormTensors {

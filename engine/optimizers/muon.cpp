@@ -38,9 +38,11 @@ std::int64_t aligned(std::int64_t elements) {
   return (elements + kStep - 1) / kStep * kStep;
 }
 
+/// A weight as a matrix of a row an output. Tables of vectors, such as position embeddings, are none: they do not
+/// decay.
 bool is_matrix(const Parameter& parameter) {
-  const std::size_t rank = static_cast<std::size_t>(parameter.shape().rank());
-  return rank == 2 || rank == 4;
+  const int rank = parameter.shape().rank();
+  return parameter.spec().decays && (rank == 2 || rank == 4);
 }
 
 /// |a·s + b·s³ + c·s⁵| at its largest for s in [0, most]: at the end, or where a + 3b·s² + 5c·s⁴ = 0.

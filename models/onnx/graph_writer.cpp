@@ -23,7 +23,8 @@ Shape channels_first_shape(const Shape& image) { return {image[2], image[0], ima
 std::int64_t ir_version_of(std::int64_t opset) {
   if (opset <= 14) return 7;
   if (opset <= 18) return 8;
-  return opset <= 20 ? 9 : 10;
+  if (opset <= 20) return 9;
+  return opset <= 22 ? 10 : opset - 12;  // 11 and 12
 }
 
 Tensor float16_tensor(std::string name, std::vector<std::int64_t> dims, std::span<const float> values) {
@@ -90,6 +91,13 @@ std::string GraphWriter::add(std::string_view op, std::vector<std::string> input
                           .outputs = {name},
                           .attributes = std::move(attributes)});
   return name;
+}
+
+std::vector<std::string> GraphWriter::split(const std::string& x, std::initializer_list<std::int64_t> extents) {
+  (void)add("Split", {x, integers("split", extents)}, {{"axis", std::int64_t{-1}}});
+  std::vector<std::string>& outputs = model_.nodes.back().outputs;
+  while (outputs.size() < extents.size()) outputs.push_back(unused(outputs[0]));
+  return outputs;
 }
 
 Value GraphWriter::batch_value(std::string name, const Shape& shape) const {

@@ -54,6 +54,9 @@ class GraphWriter {
   std::string add(std::string_view op, std::vector<std::string> inputs,
                   std::map<std::string, Attribute> attributes = {});
 
+  /// Adds a Split of the last axis into parts of these extents, and returns their names.
+  std::vector<std::string> split(const std::string& x, std::initializer_list<std::int64_t> extents);
+
   /// The value's name in an order; adds a Transpose where it is not there.
   const std::string& channels_last(LayerValue& value);
   const std::string& channels_first(LayerValue& value);

@@ -40,7 +40,8 @@ LayerWriters norm_writers();
 LayerWriters elementwise_writers();  ///< activation, softmax, prelu, layer_scale, and what inference passes on
 LayerWriters image_writers();        ///< upsample, zero_padding, crop, depth_to_space, slices, channel_shuffle
 LayerWriters join_writers();         ///< add, average, multiply, concat, squeeze_excite
-LayerWriters view_writers();         ///< flatten, reshape
+LayerWriters attention_writers();
+LayerWriters view_writers();  ///< flatten, reshape
 
 /// f(x), in nodes of the opset. Returns x where f is the identity.
 std::string write_activation(GraphWriter& writer, std::string x, const ActivationOptions& function);

@@ -10,13 +10,13 @@
 namespace bantam::onnx {
 namespace {
 
-constexpr std::int64_t kLeastOpset = 13, kMostOpset = 21;
+constexpr std::int64_t kLeastOpset = 13, kMostOpset = 24;
 
 const LayerWriters& writers() {
   static const LayerWriters table = [] {
     LayerWriters all;
     for (LayerWriters (*part)() : {convolution_writers, pool_writers, norm_writers, elementwise_writers, image_writers,
-                                   join_writers, view_writers})
+                                   join_writers, attention_writers, view_writers})
       all.merge(part());
     return all;
   }();

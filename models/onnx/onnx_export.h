@@ -19,7 +19,7 @@ struct Preprocessing {
 };
 
 struct ExportOptions {
-  std::int64_t opset = 17;  ///< 13 to 21; what an opset lacks is composed of what it has
+  std::int64_t opset = 17;  ///< 13 to 24; what an opset lacks is composed of what it has
   bool nhwc_input = false;  ///< images are (batch, height, width, channels); else (batch, channels, height, width)
   bool float16 = false;     ///< weights and computation; input and output are float32
   std::int64_t batch = 0;   ///< 0: any

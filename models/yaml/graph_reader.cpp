@@ -100,7 +100,13 @@ class GraphReader {
     return place.last;
   }
 
-  using ReadBlock = std::optional<NodeId> (GraphReader::*)(ConfigMap& options, const Place& place, OutputNames& names);
+  /// A block that a list may name as it names layers.
+  struct BlockKind {
+    std::string_view kind;
+    std::optional<NodeId> (GraphReader::*read)(ConfigMap& options, const Place& place, OutputNames& names);
+    Shape example;  ///< an input, where a description reads the block by itself
+  };
+  static const BlockKind kBlocks[3];
 
   std::optional<NodeId> read_block(ConfigMap& options, const Place& place, OutputNames& names) {
     options.describe(
@@ -142,6 +148,42 @@ class GraphReader {
     });
   }
 
+  std::optional<NodeId> read_multi_head_attention(ConfigMap& options, const Place& place, OutputNames& names) {
+    options.describe(
+        "Multi-head self-attention of a transformer: `qkv`, a dense layer of 3 · heads · head_size units, `attention`, "
+        "and `project`, a dense layer back to the input's channels. Without norm and shortcut: put it into a residual "
+        "block.",
+        "residual:\n  body:\n    - layer_norm\n    - multi_head_attention: {heads: 4}");
+    const Entry entry{"multi_head_attention", options.self(), read_words(options)};
+    if (!entry.words.when) return leave_out(entry, names);
+    const std::int64_t heads = options.integer(layers::kHeads, layers::kCount);
+    const auto head_size = options.find(
+        {"head_size", "Channels of a head: a multiple of 4 from 8 to 128.", "64", "the input's channels / heads"});
+    const auto given_size = head_size ? std::optional(head_size->as_integer(layers::kCount)) : std::nullopt;
+    DenseOptions qkv{.bias = options.boolean({"qkv_bias", "Whether the dense layer `qkv` has a bias."}, true)};
+    DenseOptions project{.bias = options.boolean({"bias", "Whether the dense layer `project` has a bias."}, true)};
+    qkv.initializer = project.initializer = layers::read_initializer(options);
+    options.finish();
+    return repeated(entry, place, names, [&](const std::string& name, const std::vector<NodeId>& inputs) {
+      const NodeId input = single(entry, inputs);
+      const Shape& in = graph_.graph().node(input).output;
+      if (graph_.skips_rest()) return input;
+      if (in.rank() < 2)
+        entry.at.fail_at_key(fmt::format(
+            "multi_head_attention: expected an input (tokens, channels) or (height, width, channels), got {}",
+            to_string(in)));
+      if (!given_size && in[-1] % heads != 0)
+        entry.at.fail_at_key(
+            fmt::format("multi_head_attention: the {} channels of {} do not divide into {} heads; say head_size",
+                        in[-1], to_string(in), heads));
+      qkv.units = 3 * heads * given_size.value_or(in[-1] / heads);
+      project.units = in[-1];
+      NodeId last = graph_.add(name + "/qkv", dense(qkv), {input}, entry.at);
+      last = graph_.add(name + "/attention", attention({.heads = heads}), {last}, entry.at);
+      return graph_.add(name + "/project", dense(project), {last}, entry.at);
+    });
+  }
+
   /// The options of the last entry read in the outermost list; nothing where no entry was kept.
   const std::optional<ConfigNode>& last_entry() const { return last_entry_; }
 
@@ -172,8 +214,8 @@ class GraphReader {
   std::optional<NodeId> read_entry(const ConfigNode& item, const Place& place, OutputNames& names) {
     const ConfigNode::Named named = item.as_named();
     ConfigMap options = named.options.as_map();
-    if (named.name == "residual") return read_residual(options, place, names);
-    if (named.name == "block") return read_block(options, place, names);
+    for (const auto& [kind, read, input] : kBlocks)
+      if (named.name == kind) return (this->*read)(options, place, names);
     if (const Reader<LayerPtr>* read = layer_kinds().find(named.name)) {
       const Entry entry{named.name, named.options, read_words(options)};
       if (!entry.words.when) return leave_out(entry, names);
@@ -274,10 +316,16 @@ class GraphReader {
   std::optional<ConfigNode> last_entry_;
 };
 
-std::vector<std::string> kinds_of_blocks() { return {"residual", "block"}; }
+const GraphReader::BlockKind GraphReader::kBlocks[] = {
+    {"residual", &GraphReader::read_residual, {56, 56, 64}},
+    {"block", &GraphReader::read_block, {64}},
+    {"multi_head_attention", &GraphReader::read_multi_head_attention, {196, 384}}};
 
-/// Where a description reads a layer or block by itself.
-const Shape kExampleInput{56, 56, 64};
+std::vector<std::string> kinds_of_blocks() {
+  std::vector<std::string> kinds;
+  for (const GraphReader::BlockKind& block : GraphReader::kBlocks) kinds.emplace_back(block.kind);
+  return kinds;
+}
 
 void describe_layer(const std::string& kind, const ConfigNode& value) {
   ConfigMap options = value.as_map();
@@ -287,15 +335,14 @@ void describe_layer(const std::string& kind, const ConfigNode& value) {
 }
 
 void describe_block(const std::string& kind, const ConfigNode& value) {
-  const bool is_block = kind == "block";
-  GraphBuilding graph(is_block ? Shape{64} : kExampleInput);
+  const GraphReader::BlockKind& block = *std::ranges::find(GraphReader::kBlocks, kind, &GraphReader::BlockKind::kind);
+  GraphBuilding graph(block.example);
   const BlockTable blocks;
   const ConfigScope scope;
   GraphReader reader(graph, blocks, scope);
   OutputNames names(nullptr, 0);
   ConfigMap options = value.as_map();
-  const GraphReader::ReadBlock read = is_block ? &GraphReader::read_block : &GraphReader::read_residual;
-  (void)(reader.*read)(options, {.scope = scope}, names);
+  (void)(reader.*block.read)(options, {.scope = scope}, names);
 }
 
 }  // namespace

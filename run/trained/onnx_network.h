@@ -10,7 +10,7 @@
 namespace bantam::run {
 
 struct OnnxOptions {
-  std::int64_t opset = 17;  ///< 13 to 21
+  std::int64_t opset = 17;  ///< 13 to 24
   bool fold_batch_norm = false;
   bool float16 = false;        ///< weights and computation
   bool nhwc_input = false;     ///< images are (batch, height, width, channels); else (batch, channels, height, width)

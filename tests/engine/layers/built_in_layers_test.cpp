@@ -120,6 +120,9 @@ std::vector<Row> rows() {
       {"reshape", reshape({.shape = {12, 2, 4}}), image, {12, 2, 4}},
       {"reshape, one extent inferred", reshape({.shape = {8, -1}}), image, {8, 12}},
       {"reshape to an image", reshape({.shape = {-1, 2, 3}}), {12}, {2, 2, 3}},
+      {"attention of tokens", attention({.heads = 2}), {5, 48}, {5, 16}},
+      {"attention of images", attention({.heads = 1}), {3, 4, 36}, {3, 4, 12}},
+      {"attention of many tokens", attention({.heads = 1}), {17, 16, 24}, {17, 16, 8}},
       {"concat", concat(), image, {6, 4, 10}, -1, {conv2d({.filters = 6, .padding = Padding::same()})}},
       {"concat of one value", concat(), image, {6, 4, 16}, -1, {nullptr, activation({Activation::silu}), nullptr}},
       {"concat of vectors", concat(), {9}, {12}, -1, {dense({.units = 3})}},
@@ -225,6 +228,25 @@ std::vector<Misfit> misfits() {
       {"negative", reshape({.shape = {-4, -2}}), {8}, extents + "(-4, -2)"},
       {"none", reshape({}), {1}, extents + "()"},
       {"too many", reshape({.shape = {1, 1, 1, 1, 1, 1, 1, 8}}), {8}, extents + "(1, 1, 1, 1, 1, 1, 1, 8)"},
+      {"attention of features",
+       attention({.heads = 2}),
+       {48},
+       "attention: expected an input (tokens, channels) or (height, width, channels), got (48)"},
+      {"heads",
+       attention({.heads = 6}),
+       {10, 384},
+       "attention: queries, keys and values of 6 heads do not divide the 384 channels of (10, 384); expected a "
+       "multiple "
+       "of 18, as a dense layer of 3 · 6 · head size units before it writes"},
+      {"no heads", attention({.heads = 0}), {10, 384}, "attention: heads must be at least 1, got 0"},
+      {"small heads",
+       attention({.heads = 8}),
+       {10, 96},
+       "attention: a head has 4 channels; expected a multiple of 4 from 8 to 128"},
+      {"large heads",
+       attention({.heads = 1}),
+       {10, 396},
+       "attention: a head has 132 channels; expected a multiple of 4 from 8 to 128"},
       {"concat of one", concat(), {8}, "concat: expected two or more inputs, got 1"},
       {"concat",
        concat(),
@@ -310,6 +332,7 @@ std::vector<Reading> readings() {
       {"slice: {axis: 1, start: -3, step: 2}", {9, 2, 4}},
       {"slice: {stop: 1}", {1, 5}, 0, {7, 5}},
       {"channel_shuffle: {groups: 4}", kImage},
+      {"attention: {heads: 3}", {7, 36}, 0, {7, 108}},
       {"global_average_pool: {}", {4}},
       {"global_max_pool:", {4}},
       {"dropout: {rate: 0.3}", kImage},
@@ -407,7 +430,7 @@ Graph network_with(const Row& row) {
   if (row.input.rank() == 3)
     graph.add("first", conv2d({.filters = row.input[2], .padding = Padding::same()}));
   else
-    graph.add("first", dense({.units = row.input[0]}));
+    graph.add("first", dense({.units = row.input[-1]}));
   add_layer(graph, row);
   if (row.output.rank() > 1) graph.add("flat", flatten());
   graph.add("head", dense({.units = 5}));

@@ -69,10 +69,11 @@ def with_half_values(model):
             tensor.CopyFrom(onnx.numpy_helper.from_array(values, tensor.name))
     nodes = []
     for node in result.graph.node:
-        name = node.output[0]
-        node.output[0] = name + "/exact"
-        nodes += [node, onnx.helper.make_node("Cast", [name + "/exact"], [name + "/half"], to=onnx.TensorProto.FLOAT16),
-                  onnx.helper.make_node("Cast", [name + "/half"], [name], to=onnx.TensorProto.FLOAT)]
+        nodes.append(node)
+        for i, name in enumerate(node.output):
+            node.output[i] = name + "/exact"
+            nodes += [onnx.helper.make_node("Cast", [name + "/exact"], [name + "/half"], to=onnx.TensorProto.FLOAT16),
+                      onnx.helper.make_node("Cast", [name + "/half"], [name], to=onnx.TensorProto.FLOAT)]
     del result.graph.node[:]
     result.graph.node.extend(nodes)
     return result
@@ -120,8 +121,8 @@ class Comparison:
 
 def compare_forms(comparison, networks):
     for name in networks or FORM_NETWORKS:
-        for words in (["nhwc"], ["nhwc", "opset=13", "batch=3"], ["opset=13"], ["opset=21"], ["batch=3", "preprocessing"], ["nhwc", "preprocessing"],
-                      ["float16"], ["float16", "nhwc", "opset=13"], ["float16", "fold", "opset=21", "preprocessing"]):
+        for words in (["nhwc"], ["nhwc", "opset=13", "batch=3"], ["opset=13"], ["opset=24"], ["batch=3", "preprocessing"], ["nhwc", "preprocessing"],
+                      ["float16"], ["float16", "nhwc", "opset=13"], ["float16", "fold", "opset=23", "preprocessing"]):
             comparison.compare(name, ZOO[name], *words)
 
 
@@ -135,7 +136,7 @@ def main():
                 comparison.compare(name, ZOO[name], "fold")
         if "layers" in what:
             for model in LAYERS:
-                for words in ([], ["nhwc", "opset=13"], ["opset=21"], ["float16"], ["float16", "opset=13"]):
+                for words in ([], ["nhwc", "opset=13"], ["opset=21"], ["opset=24"], ["float16"], ["float16", "opset=13"]):
                     comparison.compare(model, model, *words)
         if "forms" in what:
             compare_forms(comparison, networks)

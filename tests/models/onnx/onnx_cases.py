@@ -85,6 +85,10 @@ GRAPHS = {
     "names that meet": chain("block: {name: a, body: [conv2d: {filters: 4, kernel: 1, name: Conv, activation: relu}, relu: {name: Relu}]}", "relu: {name: output}"),
     "a dense chain": chain("dense: {units: 5, activation: relu}", "dense: {units: 3}", shape="[6]"),
     "an image of one row": chain("conv2d: {filters: 3, kernel: [1, 3]}", "flatten", "dense: {units: 2}", shape="[1, 5, 2]"),
+    "attention of images": chain("conv2d: {filters: 48, kernel: 1}", "attention: {heads: 2}", shape="[5, 7, 4]"),
+    "attention of tokens": chain("conv2d: {filters: 108, kernel: 1}", "reshape: {shape: [35, 108]}", "attention: {heads: 1}", shape="[5, 7, 4]"),
+    "attention between convolutions": chain("conv2d: {filters: 96, kernel: 1}", "attention: {heads: 4}", "conv2d: {filters: 3, kernel: 1}", "flatten",
+                                            "dense: {units: 3}", shape="[5, 7, 4]"),
     "upsampled pixel": chain("upsample: {scale: 3, interpolation: bilinear, align_corners: true}", shape="[1, 1, 2]"),
 }
 

@@ -103,6 +103,7 @@ const std::map<std::string, std::string>& uses_of_kinds() {
       {"reshape", "reshape: {shape: [81, 4]}"},
       {"squeeze_excite", "squeeze_excite: {units: 2}"},
       {"group_norm", "group_norm: {groups: 2}"},
+      {"attention", "conv2d: {filters: 48, kernel: 1}, attention: {heads: 2}"},
       {"zero_padding", "zero_padding: {padding: 1}"},
       {"crop", "crop: {cropping: 1}"}};
   return uses;
@@ -112,7 +113,7 @@ TEST(ExportOnnx, WritesEveryKindOfLayer) {
   for (const std::string& kind : layer_kinds().names()) {
     const auto found = uses_of_kinds().find(kind);
     const Graph graph = graph_of("[9, 9, 4]", found != uses_of_kinds().end() ? found->second : kind);
-    for (const std::int64_t opset : {13, 17, 18, 20, 21})
+    for (const std::int64_t opset : {13, 17, 18, 20, 21, 23, 24})
       for (const bool nhwc : {false, true})
         for (const bool float16 : {false, true}) {
           const Model model = exported(graph, {.opset = opset, .nhwc_input = nhwc, .float16 = float16});
@@ -277,9 +278,9 @@ TEST(ExportOnnx, NamesWhatCannotBeWritten) {
             "written to ONNX");
   EXPECT_NE(failure(norm).find("layer 'mine' (batch_norm): it has not the options"), std::string::npos);
   const Graph dense = graph_of("[4]", "dense: {units: 2}");
-  for (const std::int64_t opset : {12, 22})
+  for (const std::int64_t opset : {12, 25})
     EXPECT_EQ(error_of<ConfigError>([&] { exported(dense, {.opset = opset}); }),
-              fmt::format("expected an opset from 13 to 21, got {}", opset));
+              fmt::format("expected an opset from 13 to 24, got {}", opset));
   EXPECT_NE(error_of<ConfigError>([&] {
               exported(dense, {.preprocessing = Preprocessing{1.0, {0.0}, {1.0}}});
             }).find("expected images"),
