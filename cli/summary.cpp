@@ -20,6 +20,7 @@
 #include "bantam/cli/print/step_json.h"
 #include "bantam/cli/print/terminal.h"
 #include "bantam/engine/autograd/tape.h"
+#include "bantam/engine/graph/layer_depth.h"
 #include "bantam/engine/ops/ops.h"
 #include "bantam/run/bench/step_session.h"
 #include "bantam/run/fit/decisions.h"
@@ -46,10 +47,12 @@ struct LayerRow {
   Shape output;  // with the batch axis
   std::int64_t parameters = 0;
   std::uint64_t activation_bytes = 0;
+  float rate = 1.0f;  // factor of the optimizer's learning rate for its first parameter; 0: frozen for good
 };
 
 struct ModelSummary {
   std::vector<LayerRow> layers;
+  bool has_rates = false;  // train.layer_decay is set
   std::int64_t parameters = 0, trainable = 0;
   std::uint64_t activation_bytes = 0, loss_bytes = 0;
   MemoryStats step;
@@ -68,16 +71,31 @@ std::map<std::string, std::uint64_t> activations_by_owner(const StepSession& ses
   return bytes;
 }
 
-/// Counts of every node, by its name: a parameter is called "node/weight", or "node/part/weight".
-std::map<std::string, std::int64_t> parameters_by_node(const Model& model, const Graph& graph) {
-  std::map<std::string, std::int64_t> counts;
-  for (const GraphNode& node : graph.nodes()) counts[node.name] = 0;
-  for (const Parameter& parameter : model.parameters().all()) {
+struct NodeParameters {
+  std::int64_t elements = 0;
+  float rate = 0.0f;
+};
+
+/// Of every node, by its name: a parameter is called "node/weight", or "node/part/weight".
+std::map<std::string, NodeParameters> parameters_by_node(const Model& model, const Graph& graph, float layer_decay) {
+  std::map<std::string, NodeParameters> nodes;
+  for (const GraphNode& node : graph.nodes()) nodes[node.name] = {};
+  const ParameterArena& arena = model.parameters();
+  std::vector<std::string> names;
+  for (const Parameter& parameter : arena.all()) names.push_back(parameter.name());
+  const std::vector<float> scales = layer_decay_scales(graph, names, layer_decay);
+  std::size_t at = 0;
+  for (const Parameter& parameter : arena.all()) {
     std::string owner = parameter.name();
-    while (!counts.contains(owner) && owner.find('/') != std::string::npos) owner.resize(owner.rfind('/'));
-    counts[owner] += parameter.shape().elements();
+    while (!nodes.contains(owner) && owner.find('/') != std::string::npos) owner.resize(owner.rfind('/'));
+    NodeParameters& node = nodes[owner];
+    node.elements += parameter.shape().elements();
+    const float scale = scales[at++];
+    if (node.rate > 0.0f || parameter.frozen()) continue;
+    const int group = parameter.group();
+    node.rate = group < 0 ? scale : scale * arena.groups()[static_cast<std::size_t>(group)].learning_rate_scale;
   }
-  return counts;
+  return nodes;
 }
 
 ModelSummary summarize(const RunConfig& config, const StepCase& options) {
@@ -87,13 +105,15 @@ ModelSummary summarize(const RunConfig& config, const StepCase& options) {
   eager.mode = StepMode::eager;
   const StepSession session(unlimited, eager, Device::meta_of(config.device), 1);
   const auto activations = activations_by_owner(session, config.train.loss);
-  ModelSummary summary;
-  const std::map<std::string, std::int64_t> parameters = parameters_by_node(session.model(), config.model.graph);
+  const float layer_decay = config.train.optimizer.layer_decay;
+  ModelSummary summary{.has_rates = layer_decay != 1.0f};
+  const auto parameters = parameters_by_node(session.model(), config.model.graph, layer_decay);
   for (const GraphNode& node : config.model.graph.nodes()) {
     if (!node.layer) continue;
     const auto bytes = activations.find(node.name);
+    const NodeParameters& own = parameters.at(node.name);
     summary.layers.push_back({node.name, std::string(node.layer->kind()), node.output.prepend(options.batch),
-                              parameters.at(node.name), bytes == activations.end() ? 0 : bytes->second});
+                              own.elements, bytes == activations.end() ? 0 : bytes->second, own.rate});
   }
   for (const auto& [owner, bytes] : activations) summary.activation_bytes += bytes;
   if (const auto loss = activations.find("loss"); loss != activations.end()) summary.loss_bytes = loss->second;
@@ -119,6 +139,7 @@ void print_json(const RunConfig& config, const StepCase& options, const ModelSum
                               {"output", std::vector<std::int64_t>(extents.begin(), extents.end())},
                               {"parameters", row.parameters},
                               {"activation_bytes", row.activation_bytes}});
+    if (summary.has_rates && row.parameters > 0) json["layers"].back()["learning_rate_scale"] = row.rate;
   }
   print_out("{}\n", json_text(json));
 }
@@ -127,16 +148,21 @@ void print_json(const RunConfig& config, const StepCase& options, const ModelSum
 std::string shape_text(const Shape& shape) { return fmt::format("({})", fmt::join(shape.extents(), ",")); }
 
 std::string layers_table(const ModelSummary& summary, std::size_t most_of_name) {
-  Table table(
-      {{"layer", Align::left}, {"kind", Align::left}, {"output", Align::left}, {"parameters"}, {"activations"}});
+  std::vector<Table::Column> columns = {
+      {"layer", Align::left}, {"kind", Align::left}, {"output", Align::left}, {"parameters"}, {"activations"}};
+  if (summary.has_rates) columns.push_back({"rate"});
+  Table table(columns);
   std::string block;
   for (const LayerRow& row : summary.layers) {
     const std::size_t slash = row.name.find('/');
     const std::string in = slash == std::string::npos ? "" : row.name.substr(0, slash);
     if (in != block && !in.empty()) table.add_row({shown(in, most_of_name) + "/"});
     block = in;
-    table.add_row({shown(in.empty() ? row.name : "  " + row.name.substr(slash + 1), most_of_name), row.kind,
-                   shape_text(row.output), format_count(row.parameters), format_byte_size(row.activation_bytes)});
+    std::vector<std::string> cells = {shown(in.empty() ? row.name : "  " + row.name.substr(slash + 1), most_of_name),
+                                      row.kind, shape_text(row.output), format_count(row.parameters),
+                                      format_byte_size(row.activation_bytes)};
+    if (summary.has_rates && row.parameters > 0) cells.push_back(fmt::format("{:.3g}", row.rate));
+    table.add_row(cells);
   }
   if (summary.loss_bytes > 0) table.add_row({"loss", "", "", "", format_byte_size(summary.loss_bytes)});
   table.add_rule();

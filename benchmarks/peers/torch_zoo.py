@@ -20,10 +20,10 @@ class Concat(nn.Module):
 
 
 class ChannelNorm(nn.LayerNorm):
-    """Layer normalisation over the channels of each pixel, or of vectors."""
+    """Layer normalisation over the channels of each pixel, of vectors, or of tokens (batch, tokens, channels)."""
 
     def forward(self, x):
-        if x.dim() == 2:
+        if x.dim() < 4:
             return super().forward(x)
         return super().forward(x.permute(0, 2, 3, 1)).permute(0, 3, 1, 2)
 
@@ -34,7 +34,69 @@ class LayerScale(nn.Module):
         self.scale = nn.Parameter(torch.full((channels,), initial))
 
     def forward(self, x):
-        return x * self.scale[:, None, None]
+        return x * (self.scale if x.dim() == 3 else self.scale[:, None, None])
+
+
+class ResponseNorm(nn.Module):
+    """ConvNeXt V2's global response normalisation of images."""
+
+    def __init__(self, channels):
+        super().__init__()
+        self.scale, self.shift = nn.Parameter(torch.zeros(channels)), nn.Parameter(torch.zeros(channels))
+
+    def forward(self, x):
+        size = x.pow(2).sum((2, 3), keepdim=True).sqrt()
+        return x + self.shift[:, None, None] + self.scale[:, None, None] * x * size / (size.mean(1, keepdim=True) + 1e-6)
+
+
+class ClassToken(nn.Module):
+    """Images become tokens, row after row, and a token comes before them."""
+
+    def __init__(self, channels):
+        super().__init__()
+        self.token = nn.Parameter(torch.zeros(1, channels))
+
+    def forward(self, x):
+        return torch.cat((self.token.expand(x.shape[0], 1, -1), x.flatten(2).transpose(1, 2)), 1)
+
+
+class PositionEmbedding(nn.Module):
+    """`shape`: (tokens, channels), or (height, width, channels) of images."""
+
+    def __init__(self, *shape):
+        super().__init__()
+        self.embedding = nn.Parameter(torch.zeros(shape))
+
+    def forward(self, x):
+        return x + (self.embedding if x.dim() == 3 else self.embedding.permute(2, 0, 1))
+
+
+class Attention(nn.Module):
+    """Of queries, keys and values side by side, each heads x size."""
+
+    def __init__(self, heads):
+        super().__init__()
+        self.heads = heads
+
+    def forward(self, x):
+        q, k, v = x.unflatten(2, (3, self.heads, -1)).permute(2, 0, 3, 1, 4)
+        return functional.scaled_dot_product_attention(q, k, v).transpose(1, 2).flatten(2)
+
+
+class First(nn.Module):
+    """The first token, as (batch, 1, channels)."""
+
+    def forward(self, x):
+        return x[:, :1]
+
+
+class Halves(nn.Module):
+    def __init__(self, number):
+        super().__init__()
+        self.number = number
+
+    def forward(self, x):
+        return x.chunk(2, 1)[self.number]
 
 
 class DropPath(nn.Module):
@@ -47,7 +109,7 @@ class DropPath(nn.Module):
     def forward(self, x):
         if not self.training or self.p == 0:
             return x
-        kept = torch.empty(x.shape[0], 1, 1, 1, dtype=x.dtype, device=x.device).bernoulli_(1 - self.p)
+        kept = torch.empty(x.shape[:1] + (1,) * (x.dim() - 1), dtype=x.dtype, device=x.device).bernoulli_(1 - self.p)
         return x * (kept / (1 - self.p))
 
 
@@ -349,29 +411,98 @@ def efficientnet_b0(net, classes, width):
     mobile_head(net, 4 * net.channels(), "silu", classes)
 
 
-def convnext_tiny(net, classes, _width):
-    def norm(name):
-        net.add(name, ChannelNorm(net.channels(), eps=1e-6))
+def convnext(first, depths, response_norm=False):
+    def build(net, classes, _width):
+        def norm(name):
+            net.add(name, ChannelNorm(net.channels(), eps=1e-6))
 
-    net.conv("stem", 96, 4, 4, bias=True, padding=0)
-    norm("stem_norm")
-    for number, (stage, block, name) in enumerate(blocks_of((3, 3, 9, 3))):
-        if stage > 1 and block == 1:
-            norm(f"downsample{stage - 1}/norm")
-            net.conv(f"downsample{stage - 1}/conv", 2 * net.channels(), 2, 2, bias=True, padding=0)
-        begin, channels = net.last, net.channels()
-        net.conv(name + "/depthwise", channels, 7, depthwise=True, bias=True)
-        norm(name + "/norm")
-        net.conv(name + "/expand", 4 * channels, 1, bias=True)
-        net.activation(name + "/expand", "gelu")
-        net.conv(name + "/project", channels, 1, bias=True)
-        net.add(name + "/layer_scale", LayerScale(channels, 1e-6))
-        if number:
-            net.add(name + "/drop_path", DropPath(0.1 * number / 17))
-        net.add(name + "/add", Add(), (net.last, begin))
+        net.conv("stem", first, 4, 4, bias=True, padding=0)
+        norm("stem_norm")
+        for number, (stage, block, name) in enumerate(blocks_of(depths)):
+            if stage > 1 and block == 1:
+                norm(f"downsample{stage - 1}/norm")
+                net.conv(f"downsample{stage - 1}/conv", 2 * net.channels(), 2, 2, bias=True, padding=0)
+            begin, channels = net.last, net.channels()
+            net.conv(name + "/depthwise", channels, 7, depthwise=True, bias=True)
+            norm(name + "/norm")
+            net.conv(name + "/expand", 4 * channels, 1, bias=True)
+            net.activation(name + "/expand", "gelu")
+            if response_norm:
+                net.add(name + "/response_norm", ResponseNorm(4 * channels))
+            net.conv(name + "/project", channels, 1, bias=True)
+            if not response_norm:
+                net.add(name + "/layer_scale", LayerScale(channels, 1e-6))
+                if number:
+                    net.add(name + "/drop_path", DropPath(0.1 * number / 17))
+            net.add(name + "/add", Add(), (net.last, begin))
+        net.mean()
+        norm("norm")
+        net.dense("classifier", classes)
+    return build
+
+
+def shufflenet_v2_x1_0(net, classes, _width):
+    net.conv_norm("stem", 24, 3, 2)
+    net.pool("stem_pool", nn.MaxPool2d, 3, 2, 1)
+    for stage, block, name in blocks_of((4, 8, 4)):
+        half, begin = 58 << (stage - 1), net.last
+        if block == 1:
+            net.conv_norm(name + "/shortcut_depthwise", net.channels(), 3, 2, None, depthwise=True)
+            left, right = net.conv_norm(name + "/shortcut", half, 1), begin
+        else:
+            left, right = (net.add(f"{name}/{side}", Halves(i), (begin,), (half, *net.shapes[begin][1:])) for i, side in enumerate(("left", "right")))
+        net.conv_norm(name + "/expand", half, 1, source=right)
+        net.conv_norm(name + "/depthwise", half, 3, 2 if block == 1 else 1, None, depthwise=True)
+        right = net.conv_norm(name + "/project", half, 1)
+        net.add(name + "/concat", Concat(), (left, right), (2 * half, *net.shapes[right][1:]))
+        net.add(name + "/shuffle", nn.ChannelShuffle(2))
+    net.conv_norm("head", 1024, 1)
     net.mean()
-    norm("norm")
     net.dense("classifier", classes)
+
+
+def vit(patch, channels, heads, depth, deit3=False):
+    """Of the last block's tokens only the first goes on once attention has read all, as in the zoo: the same function."""
+    def build(net, classes, _width):
+        net.conv("stem", channels, patch, patch, bias=True, padding=0)
+        _, height, width = net.shapes[-1]
+        tokens = height * width + 1
+        if deit3:
+            net.add("position_embedding", PositionEmbedding(height, width, channels))
+        net.add("class_token", ClassToken(channels), shape=(channels, tokens))
+        if not deit3:
+            net.add("position_embedding", PositionEmbedding(tokens, channels))
+
+        def dense(name, units):
+            net.add(name, nn.Linear(net.channels(), units), shape=(units, net.shapes[-1][1]))
+
+        def norm(name):
+            net.add(name, ChannelNorm(channels, eps=1e-6))
+
+        def add_sum(name, number, source):
+            if deit3:
+                net.add(f"{name}/layer_scale{number}", LayerScale(channels, 1e-6))
+            return net.add(f"{name}/add{number}", Add(), (net.last, source))
+
+        for number in range(1, depth + 1):
+            name, begin = f"block{number}", net.last
+            norm(name + "/norm1")
+            dense(name + "/qkv", 3 * channels)
+            attended = net.add(name + "/attention", Attention(heads), shape=(channels, tokens))
+            if number == depth:
+                begin = net.add(name + "/slice", First(), (begin,), (channels, 1))
+                net.add(name + "/slice_attention", First(), (attended,), (channels, 1))
+            dense(name + "/project", channels)
+            begin = add_sum(name, 1, begin)
+            norm(name + "/norm2")
+            dense(name + "/expand", 4 * channels)
+            net.activation(name + "/expand", "gelu")
+            dense(name + "/contract", channels)
+            add_sum(name, 2, begin)
+        net.add("flatten", nn.Flatten(), shape=(channels,))
+        norm("norm")
+        net.dense("classifier", classes)
+    return build
 
 
 def unet(net, classes, width):
@@ -412,7 +543,17 @@ NETWORKS = {
     "mobilenet_v3_small": (mobilenet_v3(V3_SMALL, 1024), 224, 1000),
     "mobilenet_v3_large": (mobilenet_v3(V3_LARGE, 1280), 224, 1000),
     "efficientnet_b0": (efficientnet_b0, 224, 1000),
-    "convnext_tiny": (convnext_tiny, 224, 1000),
+    "convnext_tiny": (convnext(96, (3, 3, 9, 3)), 224, 1000),
+    "convnextv2_atto": (convnext(40, (2, 2, 6, 2), True), 224, 1000),
+    "convnextv2_tiny": (convnext(96, (3, 3, 9, 3), True), 224, 1000),
+    "shufflenet_v2_x1_0": (shufflenet_v2_x1_0, 224, 1000),
+    "vit_tiny_16": (vit(16, 192, 3, 12), 224, 1000),
+    "vit_small_16": (vit(16, 384, 6, 12), 224, 1000),
+    "vit_base_16": (vit(16, 768, 12, 12), 224, 1000),
+    "vit_base_32": (vit(32, 768, 12, 12), 224, 1000),
+    "vit_large_16": (vit(16, 1024, 16, 24), 224, 1000),
+    "deit3_small_16": (vit(16, 384, 6, 12, True), 224, 1000),
+    "deit3_base_16": (vit(16, 768, 12, 12, True), 224, 1000),
     "unet": (unet, 256, 2),
 }
 
@@ -480,8 +621,10 @@ def randomise(model, seed):
                 if name == "weight" and parameter.dim() > 1:
                     inputs = parameter[0].numel() if not isinstance(module, nn.ConvTranspose2d) else parameter.shape[0]
                     parameter.mul_((2 / inputs) ** 0.5)
-                elif name == "bias":
+                elif name in ("bias", "shift"):
                     parameter.mul_(0.1)
+                elif name in ("token", "embedding"):
+                    parameter.mul_(0.5)
                 else:
                     parameter.mul_(0.2).add_(1)
     ends = [model.nodes[inputs[0] - 1][0] for name, inputs in model.nodes if isinstance(model.modules_by_name._modules[name], Add)]

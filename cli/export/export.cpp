@@ -78,19 +78,23 @@ int run_export(ExportOptions options) {
   const run::ConvertedWeights weights = run::export_torchvision(from, options.torchvision);
   write_safetensors(options.out, weights.file);
   const std::string function = run::torchvision_function(weights.model);
+  const std::string_view program = run::naming_program(weights.model);
   if (options.json) {
     const nlohmann::ordered_json json = {{"file", options.out},
                                          {"model", weights.model},
-                                         {"torchvision", function},
+                                         {std::string(program), function},
                                          {"classes", weights.classes},
                                          {"tensors", weights.file.tensors.size()}};
     print_out("{}\n", json_text(json));
     return 0;
   }
-  print_out("{}: {} tensors of torchvision's {}\n", printable_line(options.out), weights.file.tensors.size(), function);
+  print_out("{}: {} tensors of {}'s {}\n", printable_line(options.out), weights.file.tensors.size(), program, function);
   const double width = options.torchvision.width;
-  print_out("load it in Python:\n  model = torchvision.models.{}(num_classes={}{})\n", function, weights.classes,
-            width != 1.0 ? fmt::format(", width_mult={}", width) : "");
+  const bool is_timm = program == "timm";
+  print_out("load it in Python:\n  model = {}{}{}num_classes={}{}{})\n",
+            is_timm ? "timm.create_model(\"" : "torchvision.models.", function, is_timm ? "\", " : "(", weights.classes,
+            width != 1.0 ? fmt::format(", width_mult={}", width) : "",
+            weights.side > 0 ? fmt::format(", {}={}", is_timm ? "img_size" : "image_size", weights.side) : "");
   if (const std::string changes = run::torchvision_changes(weights.model); !changes.empty())
     print_out("  {}\n", changes);
   print_out("  model.load_state_dict(safetensors.torch.load_file(\"{}\"))\n", printable_line(options.out));

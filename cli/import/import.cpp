@@ -32,7 +32,7 @@ namespace {
 constexpr const char* kAbout =
     "Reads a state_dict of a torchvision network (.safetensors, .pt or .pth; nothing\n"
     "in it is executed) and writes the same weights with the zoo's names and\n"
-    "layouts. timm's and transformers' names are known, too. Which network it is\n"
+    "layouts. timm's and transformers' networks are read, too. Which network it is\n"
     "follows from the tensors, or is named with --model. With --classes of another\n"
     "number than the file's, the classifier is left out. A file without one, with\n"
     "prefixes (backbone.) or with more tensors is read, too, and so is a module that\n"
@@ -57,9 +57,10 @@ std::string model_text(const run::ConvertedWeights& weights, const ImportOptions
   const std::string width =
       options.torchvision.width != 1.0 ? fmt::format(", width: {}", options.torchvision.width) : "";
   const models::ZooModel& zoo = *models::find_zoo_model(weights.model);
-  const Shape images = zoo.defaults.input;
+  Shape images = zoo.defaults.input.with(2, weights.channels);
+  if (weights.side > 0) images = {weights.side, weights.side, weights.channels};
   const std::string input =
-      weights.channels != images[2] ? fmt::format(", input: [{}, {}, {}]", images[0], images[1], weights.channels) : "";
+      images != zoo.defaults.input ? fmt::format(", input: [{}, {}, {}]", images[0], images[1], images[2]) : "";
   std::string file = yaml_text(options.out);
   if (!weights.left_out.empty()) {
     std::set<std::string> layers;
@@ -74,8 +75,9 @@ void print_text(const run::ConvertedWeights& weights, const ImportOptions& optio
                 const run::PublishedCheck& published) {
   const std::string classes = weights.classes > 0 ? fmt::format("of {}", counted(weights.classes, "class", "classes"))
                                                   : "without its classifier";
-  const std::string by = weights.program == "torchvision" ? "" : fmt::format(", by {}'s names", weights.program);
-  print_out("{}: torchvision's {} {}{}{}{}{}\n", printable_line(options.file), run::torchvision_function(weights.model),
+  const std::string_view owner = run::naming_program(weights.model);
+  const std::string by = weights.program == owner ? "" : fmt::format(", by {}'s names", weights.program);
+  print_out("{}: {}'s {} {}{}{}{}{}\n", printable_line(options.file), owner, run::torchvision_function(weights.model),
             classes, by, weights.found_at.empty() ? "" : fmt::format(", in '{}'", shown(weights.found_at)),
             weights.prefix.empty() ? "" : fmt::format(", without the prefix '{}'", shown(weights.prefix)),
             weights.head.empty() || weights.classes == 0

@@ -33,6 +33,7 @@ void check_options(const OptimizerOptions& o) {
   o.rule->check(o.rule->values());
   require_option(o.clip_norm >= 0.0f, "clip_norm must not be negative", o.clip_norm);
   require_option(o.clip_value >= 0.0f, "clip_value must not be negative", o.clip_value);
+  require_option(o.layer_decay > 0.0f && o.layer_decay <= 1.0f, "layer_decay must be in (0, 1]", o.layer_decay);
   require_option(o.initial_loss_scale >= 1.0f, "initial_loss_scale must be at least 1", o.initial_loss_scale);
 }
 

@@ -5,11 +5,14 @@
 #include <array>
 #include <limits>
 #include <optional>
+#include <string_view>
+#include <unordered_map>
 
 #include <fmt/format.h>
 
 #include "bantam/base/error.h"
 #include "bantam/engine/autograd/partial_gradients.h"
+#include "bantam/engine/graph/layer_depth.h"
 #include "bantam/engine/optimizers/checks.h"
 #include "bantam/engine/optimizers/moving_average.h"
 #include "bantam/engine/optimizers/prune_masks.h"
@@ -97,9 +100,23 @@ Optimizer::Optimizer(Model& model, OptimizerOptions options) : model_(model), op
   parameters.begin_accumulation();
 }
 
+/// Factors of the learning rate by layer_decay, of the arena's spans, which stand in the reverse order of the graph's.
+std::vector<float> Optimizer::layer_scales() const {
+  const ParameterArena& parameters = model_.parameters();
+  std::vector<std::string> names;
+  for (const Parameter& parameter : parameters.all()) names.push_back(parameter.name());
+  const std::vector<float> scales = layer_decay_scales(model_.graph(), names, options_.layer_decay);
+  std::unordered_map<std::string_view, float> by_name;
+  for (std::size_t i = 0; i < names.size(); ++i) by_name[names[i]] = scales[i];
+  std::vector<float> of_spans;
+  for (const Parameter* parameter : parameters.spans()) of_spans.push_back(by_name.at(parameter->name()));
+  return of_spans;
+}
+
 /// The first two groups are there in any case.
 void Optimizer::find_groups() {
   kinds_ = {{.decays = true}, {.decays = false}};
+  const std::vector<float> scales = layer_scales();
   const std::vector<ParameterGroup>& groups = model_.parameters().groups();
   for (const Parameter* parameter : model_.parameters().spans()) {
     Group kind{.decays = parameter->spec().decays};
@@ -109,6 +126,7 @@ void Optimizer::find_groups() {
       kind.learning_rate_scale = group.learning_rate_scale;
       kind.frozen_updates = group.freeze ? group.frozen_updates : 0;
     }
+    kind.learning_rate_scale *= scales[group_of_span_.size()];
     const auto found = std::ranges::find(kinds_, kind);
     group_of_span_.push_back(static_cast<std::int32_t>(found - kinds_.begin()));
     if (found == kinds_.end()) kinds_.push_back(kind);
@@ -117,7 +135,8 @@ void Optimizer::find_groups() {
                                     parameter->name(), options_.rule->kind()));
   }
   if (kinds_.size() > kernels::kMostUpdateGroups)
-    throw ConfigError(fmt::format("train.groups: {} kinds of parameters; at most {} are possible", kinds_.size(),
+    throw ConfigError(fmt::format("train.groups{}: {} kinds of parameters; at most {} are possible",
+                                  options_.layer_decay != 1.0f ? " and train.layer_decay" : "", kinds_.size(),
                                   kernels::kMostUpdateGroups));
 }
 

@@ -28,9 +28,12 @@ struct BANTAM_INTERNAL UpdateRow;
 /// A rule, and what is done to gradients and weights around it.
 struct OptimizerOptions {
   RulePtr rule = adam();
-  float clip_norm = 0.0f;               ///< global norm; 0: none
-  float clip_value = 0.0f;              ///< largest magnitude of a gradient, cut after clip_norm scaled it; 0: none
-  bool decay_biases = true;             ///< false: weight decay skips biases and normalisation parameters
+  float clip_norm = 0.0f;    ///< global norm; 0: none
+  float clip_value = 0.0f;   ///< largest magnitude of a gradient, cut after clip_norm scaled it; 0: none
+  bool decay_biases = true;  ///< false: weight decay skips biases and normalisation parameters
+  /// Factor of the learning rate from each block to the one before it (layer_decay_scales); 1: all layers have the
+  /// same.
+  float layer_decay = 1.0f;
   float initial_loss_scale = 32768.0f;  ///< mixed_float16
   std::int32_t loss_scale_growth_interval = 2000;
   /// For who trains (TrainerOptions::schedules): the optimizer itself does not count updates on the host.
@@ -101,6 +104,7 @@ class Optimizer {
  private:
   struct Group;
   void find_groups();
+  std::vector<float> layer_scales() const;
   bool fill_groups(std::span<const UpdateValues> values);
   void upload_groups();
   void restore_settings();

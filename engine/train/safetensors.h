@@ -96,6 +96,8 @@ struct WeightsOptions {
   bool of_part = false;
   /// With `strict` false: a tensor of another shape counts as missing; else it is an error.
   bool skip_other_shapes = false;
+  /// Parameters of position_embedding layers are resized where the file's are of images of another size.
+  bool resizes_positions = false;
   bool advises = true;  ///< messages say how these options would help
 };
 
@@ -105,6 +107,7 @@ struct LoadedWeights {
   std::vector<std::string> initial;  ///< that keep their initial values
   std::vector<std::string> unused;
   std::vector<std::string> converted;  ///< from float16, bfloat16 or float64, rounded to nearest
+  std::vector<std::string> resized;    ///< "position_embedding/embedding from 14 x 14 to 24 x 24"
 };
 
 /// A tensor of floating-point numbers as float32, rounded to nearest.

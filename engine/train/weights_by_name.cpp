@@ -14,6 +14,7 @@
 #include "bantam/base/error.h"
 #include "bantam/base/text.h"
 #include "bantam/engine/autograd/host_floats.h"
+#include "bantam/engine/train/resized_embedding.h"
 #include "bantam/engine/train/safetensors.h"
 
 namespace bantam {
@@ -88,6 +89,7 @@ class WeightsMatch {
       : file_(file), path_(path), options_(options) {
     for (const Parameter& parameter : model.parameters().all()) targets_.emplace(parameter.name(), parameter.master());
     for (const Buffer& buffer : model.buffers().all()) targets_.emplace(buffer.name, model.buffers().current(buffer));
+    if (options.resizes_positions) grids_ = position_grids(model.graph());
     name_sources();
     check_skips();
     for (const auto& [name, tensor] : targets_) match(name, tensor.shape());
@@ -194,16 +196,33 @@ class WeightsMatch {
       return result_.initial.push_back(name);
     }
     const HostTensor& tensor = *found->second.second;
+    if (const HostTensor* resized = resized_positions(name, shape, tensor))
+      return (void)matched_.emplace_back(name, resized);
     if (tensor.shape != shape || !is_floating(tensor.dtype)) {
       if (options_.skip_other_shapes) return result_.initial.push_back(name);
       fail(fmt::format(
-          "tensor '{}' is {} {}, the model's '{}' is {} {}{}", shown(found->second.first), to_string(tensor.dtype),
+          "tensor '{}' is {} {}, the model's '{}' is {} {}{}{}", shown(found->second.first), to_string(tensor.dtype),
           to_string(tensor.shape), shown(name), to_string(targets_.at(name).dtype()), to_string(shape),
+          grids_.contains(name) ? "\n  position embeddings are resized if they have as many channels, and were trained "
+                                  "for square images"
+                                : "",
           options_.advises ? fmt::format("\n  a layer that shall begin anew is left out with skip: [\"{}/*\"]",
                                          shown(name.substr(0, name.rfind('/'))))
                            : ""));
     }
     matched_.emplace_back(name, &tensor);
+  }
+
+  /// A position embedding of images of another size, resized to those of the model; null for any other tensor.
+  const HostTensor* resized_positions(const std::string& name, const Shape& shape, const HostTensor& tensor) {
+    const auto grid = grids_.find(name);
+    if (grid == grids_.end() || tensor.shape == shape || !is_floating(tensor.dtype)) return nullptr;
+    const PositionGrid& to = grid->second;
+    const std::optional<PositionGrid> from = grid_of(tensor.shape, to.prefix);
+    if (!from || to.height == 0 || tensor.shape[-1] != shape[-1]) return nullptr;
+    result_.resized.push_back(
+        fmt::format("{} from {} x {} to {} x {}", name, from->height, from->width, to.height, to.width));
+    return &converted_.emplace_back(resized_embedding(tensor, *from, to, shape));
   }
 
   /// A tensor that the model needs is not one of a type that is not read.
@@ -247,6 +266,7 @@ class WeightsMatch {
   const std::filesystem::path& path_;
   const WeightsOptions& options_;
   std::map<std::string, Tensor> targets_;                                     // the model's, by name
+  std::map<std::string, PositionGrid> grids_;                                 // of embeddings that may be resized
   std::map<std::string, std::pair<std::string, const HostTensor*>> sources_;  // the file's, by new name
   std::map<std::string, std::pair<std::string, std::string>> other_types_;    // by new name: the file's, and its type
   std::vector<std::pair<std::string, const HostTensor*>> matched_;

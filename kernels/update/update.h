@@ -18,7 +18,7 @@ namespace bantam::kernels {
 inline constexpr std::int64_t kWeightBlockSize = 128;
 
 /// Groups of an arena.
-inline constexpr std::int32_t kMostUpdateGroups = 64;
+inline constexpr std::int32_t kMostUpdateGroups = 128;
 
 /// Values shared by a group of parameters; lives in device memory, rewritten by the host when a schedule moves.
 struct UpdateGroup {

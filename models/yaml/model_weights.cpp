@@ -53,7 +53,7 @@ std::string read_file_path(const ConfigNode& node) {
 ModelWeights read_map(ConfigMap map) {
   map.describe("The weights that a new run begins with. How to make a file of a torchvision network: PRETRAINED.md.",
                "weights:\n  file: resnet50.safetensors\n  skip: [\"classifier/*\"]");
-  ModelWeights weights;
+  ModelWeights weights{.options = {.resizes_positions = true}};
   weights.file = read_file_path(
       map.node({"file", "A safetensors file with names and layouts as runs write them.", "resnet50.safetensors"}));
   if (const auto list =
@@ -87,7 +87,7 @@ std::optional<ModelWeights> read_model_weights(ConfigMap& model) {
                                 "initial values by the seed"});
   if (!node) return std::nullopt;
   if (node->is_map()) return read_map(node->as_map());
-  return ModelWeights{.file = read_file_path(*node)};
+  return ModelWeights{.file = read_file_path(*node), .options = {.resizes_positions = true}};
 }
 
 std::string to_yaml(const ModelWeights& weights) {

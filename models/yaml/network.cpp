@@ -69,6 +69,11 @@ ZooOptions read_zoo_options(ConfigMap& options, const ZooModel& model) {
   if (model.has_width)
     zoo.width = options.number({"width", "Factor of all layers' channels: 0.5 is half as wide.", "0.5"},
                                {.min = 0, .max = 64, .min_open = true}, zoo.width);
+  if (model.has_drop_path)
+    zoo.drop_path = options.number(
+        {"drop_path",
+         "Stochastic depth: probability that a sample skips the last block; those before it less, down to 0.", "0.1"},
+        {.min = 0, .max = 1, .max_open = true}, zoo.drop_path);
   const auto extents = zoo.input.extents();
   (void)options.integers({"input", kInputMeaning}, {.min = 1, .max = 1 << 20}, {extents.begin(), extents.end()});
   return zoo;

@@ -1,4 +1,4 @@
-// The zoo: well-known networks by name, the same as torchvision's where it has them.
+// The zoo: well-known networks by name, the same as torchvision's where it has them, and else as timm's.
 //
 // Names of nodes, of which parameters and buffers take theirs ("stage1_block2/conv1_norm/scale"):
 //
@@ -8,10 +8,12 @@
 //   …/conv1, …/shortcut, …/add      residual blocks: convolutions of the branch, that of the shortcut, the sum
 //   …/expand, …/depthwise, …/squeeze_excite, …/project, …/drop_path      mobile networks' and ConvNeXt's blocks
 //   …/norm1, …/conv1, …             blocks that normalise before they convolve (wide_resnet, densenet)
+//   …/norm1, …/qkv, …/attention, …/project, …/norm2, …/expand, …/contract      blocks of transformers
 //   head, pool, hidden, dropout, classifier      the end; classifier is the last layer with weights
 //
 // Nodes with parameters stand in the order of the modules with parameters in torchvision's state_dict, but for
-// ConvNeXt's layer_scale, which is the first of its block there. Each network's comment has torchvision's names.
+// ConvNeXt's layer_scale, which is the first of its block there, and the transformers' tokens and positions. Each
+// network's comment has torchvision's names.
 #pragma once
 
 #include <cstdint>
@@ -31,14 +33,15 @@ namespace bantam::models {
 struct ZooOptions {
   Shape input = {};  ///< (height, width, channels)
   std::int64_t classes = 1000;
-  double width = 1.0;  ///< factor of the channels, where the network has one
+  double width = 1.0;      ///< factor of the channels, where the network has one
+  double drop_path = 0.0;  ///< stochastic depth, where the network has it: the last block's rate, from 0 linearly
 };
 
 /// A network of the zoo.
 struct ZooModel {
   std::string_view name;
   ZooOptions defaults;
-  bool has_width = false;
+  bool has_width = false, has_drop_path = false;
   /// Throws ShapeError where the input is too small.
   Graph (*build)(const ZooOptions& options);
 };
@@ -95,15 +98,43 @@ Graph mobilenet_v2(const ZooOptions& options);
 /// is classifier.3.
 Graph mobilenet_v3_small(const ZooOptions& options);
 Graph mobilenet_v3_large(const ZooOptions& options);
-/// EfficientNet-B0 (Tan and Le 2019), with stochastic depth up to 0.2; channels times `width` are multiples of 8.
-/// 5,288,548 parameters. torchvision: stem is features.0, head features.8; stageS_blockB is features.S.(B-1).block, as
-/// MobileNet v3's; classifier is classifier.1.
+/// EfficientNet-B0 (Tan and Le 2019), with stochastic depth up to `drop_path` (0.2); channels times `width` are
+/// multiples of 8. 5,288,548 parameters. torchvision: stem is features.0, head features.8; stageS_blockB is
+/// features.S.(B-1).block, as MobileNet v3's; classifier is classifier.1.
 Graph efficientnet_b0(const ZooOptions& options);
-/// ConvNeXt-T (Liu et al. 2022), with stochastic depth up to 0.1; LeCun-normal. 28,589,128 parameters. torchvision:
-/// stem, stem_norm are features.0.0, .1; stageS_blockB is features.(2S-1).(B-1) with layer_scale, block.0 (depthwise),
-/// .2 (norm), .3 (expand), .5 (project), which are dense layers there; downsampleS is features.(2S) with 0 (norm), 1
-/// (conv); norm is classifier.0, classifier classifier.2.
+/// ConvNeXt-T (Liu et al. 2022), with stochastic depth up to `drop_path` (0.1); LeCun-normal. 28,589,128 parameters.
+/// torchvision: stem, stem_norm are features.0.0, .1; stageS_blockB is features.(2S-1).(B-1) with layer_scale, block.0
+/// (depthwise), .2 (norm), .3 (expand), .5 (project), which are dense layers there; downsampleS is features.(2S) with 0
+/// (norm), 1 (conv); norm is classifier.0, classifier classifier.2.
 Graph convnext_tiny(const ZooOptions& options);
+
+/// ConvNeXt V2 (Woo et al. 2023): global response normalisation in place of layer scale. 3,708,400 and 28,635,496
+/// parameters. timm: as its convnext_tiny, and …/response_norm is mlp.grn.
+Graph convnextv2_atto(const ZooOptions& options);
+Graph convnextv2_tiny(const ZooOptions& options);
+/// ShuffleNet V2 (Ma et al. 2018). 2,278,604 parameters. torchvision: stem is conv1, head conv5, each with .0 and .1;
+/// stageS_blockB is stage(S+1).(B-1) with branch1.0 to .3 (shortcut_depthwise, shortcut), which a stage's first block
+/// has, and branch2.0, .1 (expand), .3, .4 (depthwise), .5, .6 (project); classifier is fc.
+Graph shufflenet_v2_x1_0(const ZooOptions& options);
+
+/// Vision transformers (Dosovitskiy et al. 2021) with a class token; the number is the patches' side, of which the
+/// image's sides are multiples. In the last block the class token alone is projected and goes through the MLP: the
+/// same function as of all tokens. Stochastic depth up to `drop_path` (0). Weights are normal of deviation 0.02, the
+/// stem's PyTorch's, as timm's. 5,717,416, 22,050,664, 86,567,656, 88,224,232 and 304,326,632 parameters. torchvision
+/// has the last three: stem is conv_proj, position_embedding encoder.pos_embedding, blockN is
+/// encoder.layers.encoder_layer_(N-1) with ln_1, ln_2, self_attention.in_proj (qkv), out_proj (project), mlp.0
+/// (expand), mlp.3 (contract), norm is encoder.ln, classifier heads.head. timm: patch_embed.proj, cls_token, pos_embed,
+/// blocks.(N-1) with norm1, attn.qkv, attn.proj, norm2, mlp.fc1, mlp.fc2; norm, head.
+Graph vit_tiny_16(const ZooOptions& options);
+Graph vit_small_16(const ZooOptions& options);
+Graph vit_base_16(const ZooOptions& options);
+Graph vit_base_32(const ZooOptions& options);
+Graph vit_large_16(const ZooOptions& options);
+/// DeiT III (Touvron et al. 2022): as vit_small_16 and vit_base_16, but with layer scale (1e-6), and position
+/// embeddings without one of the class token. 22,059,496 and 86,585,320 parameters. timm: layer_scale1, layer_scale2
+/// are ls1.gamma, ls2.gamma.
+Graph deit3_small_16(const ZooOptions& options);
+Graph deit3_base_16(const ZooOptions& options);
 
 /// U-Net (Ronneberger et al. 2015) for masks: the output has the image's height and width and a value a class. Its 3x3
 /// convolutions are padded and normalised; 2x2 transposed convolutions enlarge. Height and width are multiples of 16.

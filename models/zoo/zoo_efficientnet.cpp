@@ -18,7 +18,7 @@ constexpr EfficientNetStage kEfficientNetStages[] = {{1, 3, 1, 16, 1}, {6, 3, 2,
                                                      {6, 3, 2, 80, 3}, {6, 5, 1, 112, 3}, {6, 5, 2, 192, 4},
                                                      {6, 3, 1, 320, 1}};
 constexpr int kEfficientNetBlocks = 16;
-constexpr float kEfficientNetDropRate = 0.2f;  // of the classifier's dropout; stochastic depth grows to nearly as much
+constexpr float kEfficientNetDropRate = 0.2f;  // of the classifier's dropout
 
 }  // namespace
 
@@ -26,6 +26,7 @@ Graph efficientnet_b0(const ZooOptions& options) {
   const auto scaled = [&](std::int64_t channels) {
     return multiple_of_8(static_cast<double>(channels) * options.width);
   };
+  const auto drop_path = static_cast<float>(options.drop_path);
   Graph graph(options.input);
   NodeId last =
       add_conv_norm(graph, "stem", graph.input(), {.filters = scaled(32), .stride = 2, .activation = Activation::silu});
@@ -43,7 +44,7 @@ Graph efficientnet_b0(const ZooOptions& options) {
            .activation = Activation::silu,
            .squeeze_units = std::max<std::int64_t>(1, channels / 4),
            .squeeze_activation = Activation::silu,
-           .drop_rate = kEfficientNetDropRate * static_cast<float>(number) / static_cast<float>(kEfficientNetBlocks)});
+           .drop_rate = drop_path * static_cast<float>(number) / static_cast<float>(kEfficientNetBlocks)});
     }
   }
   add_conv_norm(graph, "head", last,

@@ -380,6 +380,15 @@ TrainConfig read_train_config(ConfigMap train, Device device) {
   attempt([&] { config.optimizer.prune = read_prune(train); });
   attempt([&] { read_schedule_of_rate(train, config.optimizer); });
   attempt([&] { config.groups = read_groups(train); });
+  config.optimizer.layer_decay = number(
+      train,
+      {"layer_decay",
+       "Factor of the learning rate from each block of the network to the one before it: with 0.75 the last layer has "
+       "the optimizer's rate, the last block 0.75 of it, the block before that 0.56. Layers before the first block "
+       "count as one block, other layers outside blocks to the block before them. groups' learning_rate_scale "
+       "multiplies it. 1: all layers have the same rate.",
+       "0.75"},
+      {.min = 0, .max = 1, .min_open = true}, 1.0);
   config.initial_weights =
       as_path(train.node({"initial_weights",
                           "A weights.safetensors that a new run begins with: what has the name and shape of one of "

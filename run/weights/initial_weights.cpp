@@ -39,6 +39,7 @@ std::string text_of(const LoadedWeights& loaded, const std::filesystem::path& pa
                         loaded.initial.size() == 1 ? "s" : "", names_text(loaded.initial));
   if (!loaded.unused.empty())
     text += fmt::format("; {} of the file not used: {}", loaded.unused.size(), names_text(loaded.unused));
+  for (const std::string& resized : loaded.resized) text += fmt::format("; {}, resized", resized);
   if (!loaded.converted.empty()) text += fmt::format("; {} converted to float32", loaded.converted.size());
   return text;
 }

@@ -31,7 +31,14 @@ constexpr PublishedWeights kPublished[] = {
     {"mobilenet_v3_large", "mobilenet_v3_large-5c1a4163.pth", "MobileNet_V3_Large_Weights.IMAGENET1K_V2", 75.274},
     {"efficientnet_b0", "efficientnet_b0_rwightman-7f5810bc.pth", "EfficientNet_B0_Weights.IMAGENET1K_V1", 77.692},
     {"densenet121", "densenet121-a639ec97.pth", "DenseNet121_Weights.IMAGENET1K_V1", 74.434},
-    {"convnext_tiny", "convnext_tiny-983f1562.pth", "ConvNeXt_Tiny_Weights.IMAGENET1K_V1", 82.520}};
+    {"convnext_tiny", "convnext_tiny-983f1562.pth", "ConvNeXt_Tiny_Weights.IMAGENET1K_V1", 82.520},
+    {"vit_base_16", "vit_b_16-c867db91.pth", "ViT_B_16_Weights.IMAGENET1K_V1", 81.072},
+    {"vit_base_16", "vit_b_16_swag-9ac1b537.pth", "ViT_B_16_Weights.IMAGENET1K_SWAG_E2E_V1", 85.304},
+    {"vit_base_16", "vit_b_16_lc_swag-4e70ced5.pth", "ViT_B_16_Weights.IMAGENET1K_SWAG_LINEAR_V1", 81.886},
+    {"vit_base_32", "vit_b_32-d86f8d99.pth", "ViT_B_32_Weights.IMAGENET1K_V1", 75.912},
+    {"vit_large_16", "vit_l_16-852ce7e3.pth", "ViT_L_16_Weights.IMAGENET1K_V1", 79.662},
+    {"vit_large_16", "vit_l_16_swag-4f3808c9.pth", "ViT_L_16_Weights.IMAGENET1K_SWAG_E2E_V1", 88.064},
+    {"vit_large_16", "vit_l_16_lc_swag-4d563306.pth", "ViT_L_16_Weights.IMAGENET1K_SWAG_LINEAR_V1", 85.146}};
 
 constexpr std::size_t kDigits = 8;
 

@@ -1,4 +1,5 @@
-// Source: PyTorch, torch/nn/utils (weight_norm, spectral_norm, prune, parametrizations); torchvision, densenet.py.
+// Source: PyTorch, torch/nn/utils (weight_norm, spectral_norm, prune, parametrizations); torchvision, densenet.py and
+// vision_transformer.py; timm, vision_transformer.py; transformers, modeling_vit.py.
 #include "bantam/run/weights/torch_renames.h"
 
 #include <cctype>
@@ -127,10 +128,38 @@ std::optional<std::string> denselayer_name(const std::string& name) {
   return std::nullopt;
 }
 
-std::size_t rename_denselayers(Tensors& tensors) {
+/// "encoder.layers.encoder_layer_0.mlp.linear_1.weight" with "mlp.0".
+std::optional<std::string> mlp_name(const std::string& name) {
+  for (const auto& [old, now] : {std::pair(".mlp.linear_1.", ".mlp.0."), std::pair(".mlp.linear_2.", ".mlp.3.")})
+    if (const std::size_t at = name.find(old); at != std::string::npos)
+      return name.substr(0, at) + now + name.substr(at + std::string_view(old).size());
+  return std::nullopt;
+}
+
+/// "blocks.0.gamma_1" as "blocks.0.ls1.gamma".
+std::optional<std::string> layer_scale_name(const std::string& name) {
+  if (name.find("blocks.") == std::string::npos) return std::nullopt;
+  for (const auto& [old, now] : {std::pair(".gamma_1", ".ls1.gamma"), std::pair(".gamma_2", ".ls2.gamma")})
+    if (name.ends_with(old)) return name.substr(0, name.size() - std::string_view(old).size()) + now;
+  return std::nullopt;
+}
+
+/// Names that a program writes no longer.
+struct OldNames {
+  std::optional<std::string> (*name)(const std::string& old);  ///< nothing for other names
+  std::string_view text;                                       ///< for messages
+};
+constexpr OldNames kOldNames[] = {
+    {denselayer_name, "DenseNet's names of old (norm.1 for norm1)"},
+    {mlp_name, "names of torchvision's first vision transformers (linear_1 for 0)"},
+    {layer_scale_name,
+     "the names of DeiT III's authors (gamma_1 for ls1.gamma). timm's rope models have them, too, with "
+     "rotary position embeddings that are not among their tensors: their outputs are others here"}};
+
+std::size_t rename_all(Tensors& tensors, const OldNames& old) {
   std::vector<std::pair<std::string, std::string>> renames;
   for (const auto& [name, tensor] : tensors)
-    if (auto now = denselayer_name(name); now && !tensors.contains(*now)) renames.emplace_back(name, std::move(*now));
+    if (auto now = old.name(name); now && !tensors.contains(*now)) renames.emplace_back(name, std::move(*now));
   for (auto& [from, to] : renames) {
     auto node = tensors.extract(from);
     node.key() = std::move(to);
@@ -139,15 +168,57 @@ std::size_t rename_denselayers(Tensors& tensors) {
   return renames.size();
 }
 
+/// Names of the layers of queries, keys and values.
+constexpr std::string_view kAttentionParts[][3] = {{"query", "key", "value"}, {"q_proj", "k_proj", "v_proj"}};
+
+/// Puts rows of three such tensors together, in this order; whether they are there and alike.
+bool join_rows(Tensors& tensors, const std::string& module, std::string_view tensor,
+               std::span<const std::string_view, 3> parts) {
+  const auto name = [&](std::string_view part) { return fmt::format("{}{}.{}", module, part, tensor); };
+  std::vector<float> values;
+  Shape shape;
+  for (const std::string_view part : parts) {
+    const auto found = tensors.find(name(part));
+    if (found == tensors.end() || !is_floating(found->second) || found->second.shape.rank() == 0) return false;
+    if (!values.empty() && found->second.shape != shape) return false;
+    shape = found->second.shape;
+    const std::vector<float> rows = floats_of(found->second);
+    values.insert(values.end(), rows.begin(), rows.end());
+  }
+  if (tensors.contains(name("qkv"))) return false;
+  tensors[name("qkv")] = host_tensor(shape.with(0, 3 * shape[0]), values);
+  for (const std::string_view part : parts) tensors.erase(name(part));
+  return true;
+}
+
+/// Returns how many tensors were made.
+std::size_t join_attention(Tensors& tensors) {
+  std::vector<std::string> names;
+  for (const auto& [name, tensor] : tensors) names.push_back(name);
+  std::size_t joined = 0;
+  for (const auto& parts : kAttentionParts)
+    for (const std::string_view tensor : {"weight", "bias"}) {
+      const std::string end = fmt::format("{}.{}", parts[0], tensor);
+      for (const std::string& name : names)
+        if (name.ends_with("." + end))
+          joined += join_rows(tensors, name.substr(0, name.size() - end.size()), tensor, parts) ? 1 : 0;
+    }
+  return joined;
+}
+
 }  // namespace
 
 std::vector<std::string> rename_as_torch_does(Tensors& tensors) {
   std::vector<std::string> lines;
-  if (const std::size_t renamed = rename_denselayers(tensors); renamed > 0)
-    lines.push_back(fmt::format("{} tensors have DenseNet's names of old (norm.1 for norm1)", renamed));
+  for (const OldNames& old : kOldNames)
+    if (const std::size_t renamed = rename_all(tensors, old); renamed > 0)
+      lines.push_back(fmt::format("{} tensors have {}", renamed, old.text));
   for (const Parts& parts : kParts)
     if (const std::size_t joined = join_parts(tensors, parts); joined > 0)
       lines.push_back(fmt::format("{} tensor{} put together: {}", joined, joined == 1 ? " was" : "s were", parts.name));
+  if (const std::size_t joined = join_attention(tensors); joined > 0)
+    lines.push_back(
+        fmt::format("{} tensor{} put together: query, key and value", joined, joined == 1 ? " was" : "s were"));
   return lines;
 }
 

@@ -19,12 +19,14 @@ namespace {
 /// The kind of a layer in the other program.
 enum class As : std::uint8_t {
   same,
-  linear,      ///< a linear layer, where we have a 1x1 convolution
-  convolution  ///< a convolution over the whole image, where we have a dense layer
+  linear,       ///< a linear layer, where we have a 1x1 convolution
+  convolution,  ///< a convolution over the whole image, where we have a dense layer
+  tensor        ///< no module but a tensor, with an axis of extent 1 before ours: class_token (1, 1, C)
 };
 
-/// In `own` each # stands for a number. In `torch` {…} is a term: `$1`, the first number, or a name of Numbers, with a
-/// factor before and a number after it: {2*$1-1}. Of several rules for a node the first holds.
+/// In `own` each # stands for a number. A name of theirs that ends with _ is not followed by a dot (in_proj_weight). In
+/// `torch` {…} is a term: `$1`, the first number, or a name of Numbers, with a factor before and a number after it:
+/// {2*$1-1}. Of several rules for a node the first holds.
 struct Rule {
   std::string_view own, torch;
   As as = As::same;
@@ -95,6 +97,32 @@ constexpr Rule kConvNeXt[] = {{"stem", "features.0.0"},
                               {"norm", "classifier.0"},
                               {"classifier", "classifier.2"}};
 
+constexpr Rule kShuffleNet[] = {{"stem", "conv1.0"},
+                                {"stem_norm", "conv1.1"},
+                                {"stage#_block#/shortcut_depthwise", "stage{$1+1}.{$2-1}.branch1.0"},
+                                {"stage#_block#/shortcut_depthwise_norm", "stage{$1+1}.{$2-1}.branch1.1"},
+                                {"stage#_block#/shortcut", "stage{$1+1}.{$2-1}.branch1.2"},
+                                {"stage#_block#/shortcut_norm", "stage{$1+1}.{$2-1}.branch1.3"},
+                                {"stage#_block#/expand", "stage{$1+1}.{$2-1}.branch2.0"},
+                                {"stage#_block#/expand_norm", "stage{$1+1}.{$2-1}.branch2.1"},
+                                {"stage#_block#/depthwise", "stage{$1+1}.{$2-1}.branch2.3"},
+                                {"stage#_block#/depthwise_norm", "stage{$1+1}.{$2-1}.branch2.4"},
+                                {"stage#_block#/project", "stage{$1+1}.{$2-1}.branch2.5"},
+                                {"stage#_block#/project_norm", "stage{$1+1}.{$2-1}.branch2.6"},
+                                {"head", "conv5.0"},
+                                {"head_norm", "conv5.1"},
+                                {"classifier", "fc"}};
+constexpr Rule kVit[] = {{"stem", "conv_proj"},
+                         {"class_token", "class_token", As::tensor},
+                         {"position_embedding", "encoder.pos_embedding", As::tensor},
+                         {"block#/norm#", "encoder.layers.encoder_layer_{$1-1}.ln_{$2}"},
+                         {"block#/qkv", "encoder.layers.encoder_layer_{$1-1}.self_attention.in_proj_"},
+                         {"block#/project", "encoder.layers.encoder_layer_{$1-1}.self_attention.out_proj"},
+                         {"block#/expand", "encoder.layers.encoder_layer_{$1-1}.mlp.0"},
+                         {"block#/contract", "encoder.layers.encoder_layer_{$1-1}.mlp.3"},
+                         {"norm", "encoder.ln"},
+                         {"classifier", "heads.head"}};
+
 // torchvision's rules end here. pytorch-cifar's ResNet:
 constexpr Rule kCifarResNet[] = {{"stem", "conv1"},
                                  {"stem_norm", "bn1"},
@@ -103,7 +131,30 @@ constexpr Rule kCifarResNet[] = {{"stem", "conv1"},
                                  {"stage#_block#/shortcut", "layer{$1}.{$2-1}.shortcut.0"},
                                  {"stage#_block#/shortcut_norm", "layer{$1}.{$2-1}.shortcut.1"},
                                  {"classifier", "linear"}};
-// Hugging Face's transformers; "resnet." and "convnext.", which stand before all but the classifier, are prefixes.
+// Hugging Face's transformers; "resnet.", "convnext." and "vit.", which stand before all but the classifier, are
+// prefixes. Its query, key and value are put together before (torch_renames.h).
+constexpr Rule kTransformersVit[] = {{"stem", "embeddings.patch_embeddings.projection"},
+                                     {"class_token", "embeddings.cls_token", As::tensor},
+                                     {"position_embedding", "embeddings.position_embeddings", As::tensor},
+                                     {"block#/norm1", "layers.{$1-1}.layernorm_before"},
+                                     {"block#/norm2", "layers.{$1-1}.layernorm_after"},
+                                     {"block#/qkv", "layers.{$1-1}.attention.qkv"},
+                                     {"block#/project", "layers.{$1-1}.attention.o_proj"},
+                                     {"block#/expand", "layers.{$1-1}.mlp.fc1"},
+                                     {"block#/contract", "layers.{$1-1}.mlp.fc2"},
+                                     {"norm", "layernorm"},
+                                     {"classifier", "classifier"}};
+constexpr Rule kOldTransformersVit[] = {{"stem", "embeddings.patch_embeddings.projection"},
+                                        {"class_token", "embeddings.cls_token", As::tensor},
+                                        {"position_embedding", "embeddings.position_embeddings", As::tensor},
+                                        {"block#/norm1", "encoder.layer.{$1-1}.layernorm_before"},
+                                        {"block#/norm2", "encoder.layer.{$1-1}.layernorm_after"},
+                                        {"block#/qkv", "encoder.layer.{$1-1}.attention.attention.qkv"},
+                                        {"block#/project", "encoder.layer.{$1-1}.attention.output.dense"},
+                                        {"block#/expand", "encoder.layer.{$1-1}.intermediate.dense"},
+                                        {"block#/contract", "encoder.layer.{$1-1}.output.dense"},
+                                        {"norm", "layernorm"},
+                                        {"classifier", "classifier"}};
 constexpr Rule kTransformersResNet[] = {
     {"stem", "embedder.embedder.convolution"},
     {"stem_norm", "embedder.embedder.normalization"},
@@ -120,6 +171,7 @@ constexpr Rule kTransformersConvNeXt[] = {
     {"stage#_block#/expand", "encoder.stages.{$1-1}.layers.{$2-1}.pwconv1", As::linear},
     {"stage#_block#/project", "encoder.stages.{$1-1}.layers.{$2-1}.pwconv2", As::linear},
     {"stage#_block#/layer_scale", "encoder.stages.{$1-1}.layers.{$2-1}"},
+    {"stage#_block#/response_norm", "encoder.stages.{$1-1}.layers.{$2-1}.grn"},
     {"downsample#/norm", "encoder.stages.{$1}.downsampling_layer.0"},
     {"downsample#/conv", "encoder.stages.{$1}.downsampling_layer.1"},
     {"norm", "layernorm"},
@@ -132,6 +184,7 @@ constexpr Rule kOriginalConvNeXt[] = {{"stem", "downsample_layers.0.0"},
                                       {"stage#_block#/expand", "stages.{$1-1}.{$2-1}.pwconv1", As::linear},
                                       {"stage#_block#/project", "stages.{$1-1}.{$2-1}.pwconv2", As::linear},
                                       {"stage#_block#/layer_scale", "stages.{$1-1}.{$2-1}"},
+                                      {"stage#_block#/response_norm", "stages.{$1-1}.{$2-1}.grn"},
                                       {"downsample#/norm", "downsample_layers.{$1}.0"},
                                       {"downsample#/conv", "downsample_layers.{$1}.1"},
                                       {"norm", "norm"},
@@ -194,20 +247,36 @@ constexpr Rule kTimmConvNeXt[] = {{"stem", "stem.0"},
                                   {"stage#_block#/expand", "stages.{$1-1}.blocks.{$2-1}.mlp.fc1", As::linear},
                                   {"stage#_block#/project", "stages.{$1-1}.blocks.{$2-1}.mlp.fc2", As::linear},
                                   {"stage#_block#/layer_scale", "stages.{$1-1}.blocks.{$2-1}"},
+                                  {"stage#_block#/response_norm", "stages.{$1-1}.blocks.{$2-1}.mlp.grn"},
                                   {"downsample#/norm", "stages.{$1}.downsample.0"},
                                   {"downsample#/conv", "stages.{$1}.downsample.1"},
                                   {"norm", "head.norm"},
                                   {"classifier", "head.fc"}};
+constexpr Rule kTimmVit[] = {{"stem", "patch_embed.proj"},
+                             {"class_token", "cls_token", As::tensor},
+                             {"position_embedding", "pos_embed", As::tensor},
+                             {"block#/norm#", "blocks.{$1-1}.norm{$2}"},
+                             {"block#/qkv", "blocks.{$1-1}.attn.qkv"},
+                             {"block#/project", "blocks.{$1-1}.attn.proj"},
+                             {"block#/layer_scale#", "blocks.{$1-1}.ls{$2}"},
+                             {"block#/expand", "blocks.{$1-1}.mlp.fc1"},
+                             {"block#/contract", "blocks.{$1-1}.mlp.fc2"},
+                             {"norm", "norm"},
+                             {"classifier", "head"}};
 
 /// How a program names a network's tensors.
 struct Scheme {
   std::string_view program;
   std::span<const Rule> rules;
-  std::string_view reduce = "fc1", expand = "fc2";  ///< the names of the two layers of squeeze-and-excitation
-  std::string_view layer_scale = "layer_scale";     ///< with two extents of 1 after the channels; else without
-  float epsilon = 0;                                ///< that program's for batch norms, where the zoo's is another
+  std::string_view reduce = "fc1", expand = "fc2";    ///< the names of the two layers of squeeze-and-excitation
+  std::string_view layer_scale = "layer_scale";       ///< with two extents of 1 after the channels; else without
+  std::string_view scale = "weight", shift = "bias";  ///< those of a global response norm
+  bool response_axes = false;                         ///< with three extents of 1 before its channels
+  bool convolves = false;                             ///< 1x1 convolutions where rules say linear
+  float epsilon = 0;                                  ///< that program's for batch norms, where the zoo's is another
 };
-constexpr std::string_view kTorchvision = "torchvision", kTimm = "timm", kTransformers = "transformers";
+constexpr std::string_view kTorchvision = "torchvision", kTimm = "timm", kTransformers = "transformers",
+                           kOldTransformers = "transformers 4", kAuthors = "the authors";
 
 constexpr Scheme kResNets[] = {{kTorchvision, kResNet}, {kTransformers, kTransformersResNet}};
 constexpr Scheme kCifarResNets[] = {{kTorchvision, kResNet}, {"pytorch-cifar", kCifarResNet}};
@@ -224,7 +293,22 @@ constexpr Scheme kConvNeXts[] = {
     {kTorchvision, kConvNeXt},
     {.program = kTimm, .rules = kTimmConvNeXt, .layer_scale = "gamma"},
     {.program = kTransformers, .rules = kTransformersConvNeXt, .layer_scale = "layer_scale_parameter"},
-    {.program = "the authors", .rules = kOriginalConvNeXt, .layer_scale = "gamma"}};
+    {.program = kAuthors, .rules = kOriginalConvNeXt, .layer_scale = "gamma"}};
+constexpr Scheme kV2Transformers{.program = kTransformers, .rules = kTransformersConvNeXt, .response_axes = true},
+    kV2Authors{
+        .program = kAuthors, .rules = kOriginalConvNeXt, .scale = "gamma", .shift = "beta", .response_axes = true};
+constexpr Scheme kConvNeXtV2s[] = {{.program = kTimm, .rules = kTimmConvNeXt}, kV2Transformers, kV2Authors};
+constexpr Scheme kSmallConvNeXtV2s[] = {
+    {.program = kTimm, .rules = kTimmConvNeXt, .convolves = true}, kV2Transformers, kV2Authors};
+constexpr Scheme kShuffleNets[] = {{kTorchvision, kShuffleNet}};
+constexpr Scheme kVits[] = {{kTorchvision, kVit},
+                            {.program = kTimm, .rules = kTimmVit, .layer_scale = "gamma"},
+                            {kTransformers, kTransformersVit},
+                            {kOldTransformers, kOldTransformersVit}};
+constexpr Scheme kTimmVits[] = {{.program = kTimm, .rules = kTimmVit, .layer_scale = "gamma"},
+                                {kTransformers, kTransformersVit},
+                                {kOldTransformers, kOldTransformersVit}};
+constexpr Scheme kDeit3s[] = {{.program = kTimm, .rules = kTimmVit, .layer_scale = "gamma"}};
 
 /// Blocks of each of timm's stages, where ours are numbered through.
 constexpr int kStagesV2[] = {1, 2, 3, 4, 3, 3, 1}, kStagesV3Small[] = {1, 2, 3, 2, 3},
@@ -232,7 +316,7 @@ constexpr int kStagesV2[] = {1, 2, 3, 4, 3, 3, 1}, kStagesV3Small[] = {1, 2, 3, 
 
 struct Network {
   std::string_view name, function;
-  std::span<const Scheme> schemes;  ///< torchvision's first
+  std::span<const Scheme> schemes;  ///< torchvision's first; where it has none, timm's
   bool has_width = false;
   std::span<const int> stages = {};
 };
@@ -248,7 +332,17 @@ constexpr Network kNetworks[] = {{"resnet18", "resnet18", kResNets},
                                  {"mobilenet_v3_large", "mobilenet_v3_large", kMobileNetV3s, true, kStagesV3Large},
                                  {"efficientnet_b0", "efficientnet_b0", kEfficientNets},
                                  {"densenet121", "densenet121", kDenseNets},
-                                 {"convnext_tiny", "convnext_tiny", kConvNeXts}};
+                                 {"convnext_tiny", "convnext_tiny", kConvNeXts},
+                                 {"convnextv2_atto", "convnextv2_atto", kSmallConvNeXtV2s},
+                                 {"convnextv2_tiny", "convnextv2_tiny", kConvNeXtV2s},
+                                 {"shufflenet_v2_x1_0", "shufflenet_v2_x1_0", kShuffleNets},
+                                 {"vit_tiny_16", "vit_tiny_patch16_224", kTimmVits},
+                                 {"vit_small_16", "vit_small_patch16_224", kTimmVits},
+                                 {"vit_base_16", "vit_b_16", kVits},
+                                 {"vit_base_32", "vit_b_32", kVits},
+                                 {"vit_large_16", "vit_l_16", kVits},
+                                 {"deit3_small_16", "deit3_small_patch16_224", kDeit3s},
+                                 {"deit3_base_16", "deit3_base_patch16_224", kDeit3s}};
 
 const Network* find_network(std::string_view name) {
   const auto* found = std::ranges::find(kNetworks, name, &Network::name);
@@ -257,10 +351,11 @@ const Network* find_network(std::string_view name) {
 
 const Network& network_of(std::string_view name) {
   if (const Network* network = find_network(name)) return *network;
-  throw ConfigError(fmt::format("torchvision has no network like the zoo's {}", name));
+  throw ConfigError(fmt::format("no other program's names are known for the zoo's {}", name));
 }
 
 const Scheme& scheme_of(const Network& network, std::string_view program) {
+  if (program.empty()) return network.schemes.front();
   const auto found = std::ranges::find(network.schemes, program, &Scheme::program);
   if (found == network.schemes.end()) throw Error(fmt::format("no rules for {}'s names of {}", program, network.name));
   return *found;
@@ -381,6 +476,7 @@ std::string torch_suffix(const Scheme& scheme, std::string_view kind, std::strin
     return fmt::format("{}.{}", tensor.substr(0, slash) == "reduce" ? scheme.reduce : scheme.expand,
                        tensor.substr(slash + 1));
   }
+  if (kind == "global_response_norm") return std::string(tensor == "scale" ? scheme.scale : scheme.shift);
   if (tensor == "scale") return "weight";
   if (tensor == "shift") return "bias";
   return std::string(tensor == "running_variance" ? "running_var" : tensor);
@@ -403,7 +499,8 @@ void lay_out(TorchvisionTensor& tensor, const Graph& graph, NodeId node, As as, 
   tensor.torch_shape = tensor.own_axes = own;
   if (kind == "conv2d" && own.rank() == 4) {
     tensor.to = {0, 3, 1, 2};
-    tensor.torch_shape = as == As::linear ? Shape{own[0], own[3]} : Shape{own[0], own[3], own[1], own[2]};
+    tensor.torch_shape =
+        as == As::linear && !scheme.convolves ? Shape{own[0], own[3]} : Shape{own[0], own[3], own[1], own[2]};
   } else if (kind == "depthwise_conv2d" && own.rank() == 3) {
     tensor.own_axes = {own[0], own[1], own[2], 1};
     tensor.to = {2, 3, 0, 1};
@@ -418,6 +515,11 @@ void lay_out(TorchvisionTensor& tensor, const Graph& graph, NodeId node, As as, 
     tensor.to = {0, 3, 1, 2};
   } else if (kind == "squeeze_excite" && own.rank() == 2) {
     tensor.torch_shape = {own[0], own[1], 1, 1};
+  } else if (as == As::tensor) {
+    const std::int64_t channels = own[own.rank() - 1];
+    tensor.torch_shape = {1, own.elements() / channels, channels};
+  } else if (kind == "global_response_norm" && scheme.response_axes) {
+    tensor.torch_shape = {1, 1, 1, own[0]};
   } else if (kind == "layer_scale" && scheme.layer_scale == "layer_scale") {
     tensor.torch_shape = {own[0], 1, 1};
   }
@@ -455,7 +557,9 @@ void for_each_element(const TorchvisionTensor& tensor, const Copy& copy) {
 
 }  // namespace
 
-bool is_torchvision(std::string_view zoo_name) { return find_network(zoo_name) != nullptr; }
+bool has_known_names(std::string_view zoo_name) { return find_network(zoo_name) != nullptr; }
+
+std::string_view naming_program(std::string_view zoo_name) { return network_of(zoo_name).schemes.front().program; }
 
 bool torchvision_has_width(std::string_view zoo_name) { return network_of(zoo_name).has_width; }
 
@@ -493,7 +597,8 @@ std::vector<TorchvisionTensor> torchvision_tensors(std::string_view zoo_name, co
       const Module module = module_of(scheme, node.name, numbers);
       const std::string suffix =
           torch_suffix(scheme, node.layer->kind(), std::string_view(name).substr(node.name.size() + 1));
-      TorchvisionTensor tensor{.own = name, .own_shape = shape, .torch = fmt::format("{}.{}", module.name, suffix)};
+      TorchvisionTensor tensor{.own = name, .own_shape = shape, .torch = module.name};
+      if (module.as != As::tensor) tensor.torch += (module.name.ends_with('_') ? "" : ".") + suffix;
       lay_out(tensor, graph, id, module.as, scheme);
       tensors.push_back(std::move(tensor));
     }

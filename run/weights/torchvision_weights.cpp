@@ -52,6 +52,7 @@ struct Comparison {
   std::string prefix;  ///< that stands before the network's names in the file
   std::string head;    ///< the module that the classifier is, where it has another name
   std::int64_t classes = 0, channels = 3;
+  std::int64_t side = 0;  ///< of the images of position embeddings for another size than the zoo's
   std::vector<TorchvisionTensor> expected;
   std::vector<std::string> missing, unexpected, other;  // the last with both shapes
   std::size_t agreeing = 0;                             // names with the right shape
@@ -192,6 +193,7 @@ class Candidate {
         first.own_shape = replaced(first.own_shape, 3, channels);
         first.own_axes = replaced(first.own_axes, 3, channels);
       }
+    adapt_positions(result, seen);
     std::string head = classifier_;
     if (side_.torch && !seen.contains(head)) head = other_head(result, seen).value_or(head);
     const auto found = seen.find(head);
@@ -211,6 +213,28 @@ class Candidate {
       tensor.torch = head.substr(0, module) + tensor.torch.substr(tensor.torch.rfind('.') + 1);
       result.head = head.substr(0, module - 1);
     }
+  }
+
+  /// Position embeddings are those of square images of any size: the number of their tokens is.
+  void adapt_positions(Comparison& result, const Shapes& seen) const {
+    const auto of = [&](std::string_view own) {
+      return std::ranges::find(result.expected, own, &TorchvisionTensor::own);
+    };
+    const auto positions = of("position_embedding/embedding"), tokens = of("class_token/token"),
+               stem = of("stem/weight");
+    if (positions == result.expected.end() || tokens == result.expected.end() || stem == result.expected.end()) return;
+    const auto found = seen.find((*positions).*side_.name);
+    const bool of_image = positions->own_shape.rank() == 3;  // without the class token's
+    const std::int64_t prefix = of_image ? 0 : tokens->own_shape[0];
+    const std::int64_t channels = positions->torch_shape[2];
+    if (found == seen.end() || found->second.rank() == 0 || found->second.elements() % channels != 0) return;
+    const std::int64_t rows = found->second.elements() / channels;
+    const auto grid = static_cast<std::int64_t>(
+        std::lround(std::sqrt(static_cast<double>(std::max(rows - prefix, std::int64_t{0})))));
+    if (grid < 1 || grid * grid + prefix != rows || rows == positions->torch_shape[1]) return;
+    result.side = grid * stem->own_shape[1];
+    positions->torch_shape = {1, rows, channels};
+    positions->own_shape = positions->own_axes = of_image ? Shape{grid, grid, channels} : Shape{rows, channels};
   }
 
   /// The weight of the only linear layer beside the network, in the place of the classifier ("fc.1.weight") or under a
@@ -244,21 +268,21 @@ class Candidate {
   std::string classifier_;
 };
 
-/// The zoo's networks that torchvision has.
+/// The zoo's networks whose names in other programs are known.
 std::vector<const models::ZooModel*> networks() {
   std::vector<const models::ZooModel*> found;
   for (const models::ZooModel& model : models::zoo())
-    if (is_torchvision(model.name)) found.push_back(&model);
+    if (has_known_names(model.name)) found.push_back(&model);
   return found;
 }
 
 const models::ZooModel& named_network(const std::string& name) {
   const models::ZooModel* model = models::find_zoo_model(name);
-  if (model != nullptr && is_torchvision(name)) return *model;
+  if (model != nullptr && has_known_names(name)) return *model;
   std::vector<std::string> names;
   for (const models::ZooModel* each : networks()) names.emplace_back(each->name);
   const auto near = nearest(name, names);
-  throw ConfigError(fmt::format("--model: {} '{}'{} the networks that torchvision has as well are {}",
+  throw ConfigError(fmt::format("--model: {} '{}'{} the networks that torchvision or timm has as well are {}",
                                 model != nullptr ? "torchvision has no" : "unknown network", shown(name),
                                 near ? fmt::format("; did you mean '{}'?", *near) : ";", join(names, ", ", " and ")));
 }
@@ -268,7 +292,8 @@ void check_width(const TorchvisionOptions& options) {
     throw ConfigError(
         fmt::format("--width: expected a number above 0 and up to {}, got {}", kMostWidth, options.width));
   if (options.width == 1 || options.model.empty() || torchvision_has_width(named_network(options.model).name)) return;
-  throw ConfigError(fmt::format("--width: torchvision's {} has no width", torchvision_function(options.model)));
+  throw ConfigError(
+      fmt::format("--width: {}'s {} has no width", naming_program(options.model), torchvision_function(options.model)));
 }
 
 /// The networks that may be meant, by each program's names.
@@ -279,7 +304,7 @@ std::vector<Candidate> candidates(const TorchvisionOptions& options, const Side&
     if (torchvision_has_width(model.name)) zoo.width = options.width;
     const Graph graph = model.build(zoo);
     for (const std::string_view program : naming_programs(model.name))
-      if (side.torch || program == "torchvision") all.emplace_back(model, graph, program, side);
+      if (side.torch || program == naming_program(model.name)) all.emplace_back(model, graph, program, side);
   };
   if (!options.model.empty()) {
     add(named_network(options.model));
@@ -352,15 +377,16 @@ std::string first_tensors(const Shapes& shapes) {
                                       : "\n  --onnx FILE writes any network, for inference elsewhere";
   if (2 * nearest.agreeing >= std::max(nearest.expected.size(), shapes.size()))
     throw DataError(fmt::format(
-        "{}: has the tensors of no network that torchvision and the zoo both have{}; the nearest is {}, of which it "
+        "{}: has the tensors of no network that the zoo and torchvision or timm have{}; the nearest is {}, of which it "
         "has {} of {}{}{}",
         path.string(), width, nearest.model, nearest.agreeing, nearest.expected.size(), faults, road));
   std::vector<std::string> names;
   for (const models::ZooModel* each : networks()) names.emplace_back(each->name);
-  throw DataError(fmt::format(
-      "{}: has the tensors of no network that torchvision and the zoo both have{}: {} tensor{}, {}\n  these are {}{}",
-      path.string(), width, shapes.size(), shapes.size() == 1 ? "" : "s", first_tensors(shapes),
-      join(names, ", ", " and "), road));
+  throw DataError(
+      fmt::format("{}: has the tensors of no network that the zoo and torchvision or timm have{}: {} tensor{}, {}\n  "
+                  "these are {}{}",
+                  path.string(), width, shapes.size(), shapes.size() == 1 ? "" : "s", first_tensors(shapes),
+                  join(names, ", ", " and "), road));
 }
 
 /// Lists the shapes of all tensors, those that are read and those that are not.
@@ -394,6 +420,40 @@ std::vector<std::string> usual_prefixes(const Shapes& shapes, const Side& side) 
   return prefixes;
 }
 
+/// Layers of vision transformers that the zoo's have not, by what their tensors' names begin with after the prefix of
+/// the network: without them the network would be another function, with tensors that look like ours.
+struct ForeignPart {
+  std::string_view name, text;
+};
+constexpr ForeignPart kForeignParts[] = {
+    {"dist_token", "a distillation token: this is a distilled DeiT, whose two classifiers are averaged"},
+    {"embeddings.distillation_token",
+     "a distillation token: this is a distilled DeiT, whose two classifiers are averaged"},
+    {"reg_token", "register tokens"},
+    {"norm_pre.", "a norm before its blocks, as CLIP's networks have"},
+    {"attn_pool.", "attention in place of a class token to pool, as SigLIP's networks have"},
+    {"fc_norm.", "the mean of all tokens in place of the class token (fc_norm)"},
+    {"rope.", "rotary position embeddings (RoPE)"}};
+
+/// Throws DataError where a vision transformer of timm or transformers has one of them.
+void refuse_foreign_parts(const Shapes& shapes, const std::filesystem::path& path) {
+  for (const std::string_view first : {"blocks.0.attn.", "encoder.layer.0.attention.", "layers.0.attention."})
+    for (const auto& [name, shape] : shapes) {
+      const std::size_t at = name.find(first);
+      if (at == std::string::npos || (at > 0 && name[at - 1] != '.')) continue;
+      const std::string prefix = name.substr(0, at);
+      for (const ForeignPart& part : kForeignParts) {
+        const std::string begin = prefix + std::string(part.name);
+        const auto found = shapes.lower_bound(begin);
+        if (found == shapes.end() || !found->first.starts_with(begin)) continue;
+        throw DataError(fmt::format(
+            "{}: is a vision transformer with {}: '{}'; the zoo's networks have none\n  any network comes as an ONNX "
+            "model, which torch.onnx.export writes: `bantam import FILE.onnx`",
+            path.string(), part.text, shown(found->first)));
+      }
+    }
+}
+
 /// Each network by each program's names, under what may stand before them. `key`, where it is not empty, begins them.
 std::vector<Comparison> compare_all(const Shapes& shapes, const TorchvisionOptions& options, const Side& side,
                                     const std::string& key) {
@@ -413,6 +473,7 @@ std::vector<Comparison> compare_all(const Shapes& shapes, const TorchvisionOptio
 Comparison identify(const Shapes& shapes, const std::filesystem::path& path, const TorchvisionOptions& options,
                     const Side& side, const std::string& key, std::vector<std::string>& others) {
   check_width(options);
+  if (side.torch) refuse_foreign_parts(shapes, path);
   const std::vector<Comparison> all = compare_all(shapes, options, side, key);
   if (!side.torch) {
     const auto fits = std::ranges::find_if(all, &Comparison::fits);
@@ -640,6 +701,7 @@ ConvertedWeights import_torchvision(const std::filesystem::path& path, const Tor
   result.model = found.model;
   result.program = found.program;
   result.channels = found.channels;
+  result.side = found.side;
   result.head = found.head;
   result.classes = found.classifier && found.hidden ? found.classes : 0;
   result.file.tensors = converted(result.file, found, path, true);
@@ -659,6 +721,7 @@ ConvertedWeights export_torchvision(const std::filesystem::path& path, const Tor
   const Comparison network = identify(shapes_of(result.file), path, options, kOwn, "", others);
   result.model = network.model;
   result.classes = network.classes;
+  result.side = network.side;
   result.file.tensors = converted(result.file, network, path, false);
   result.file.metadata = {{"format", "pt"}};
   return result;

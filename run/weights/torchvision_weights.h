@@ -26,6 +26,7 @@ struct ConvertedWeights {
   SafetensorsFile file;                    ///< float32
   std::string program = "torchvision";     ///< whose names the tensors have: "timm", "transformers"
   std::int64_t channels = 3;               ///< of the images
+  std::int64_t side = 0;                   ///< of the square images that position embeddings are for; 0: the zoo's
   std::string found_at = {};               ///< the keys to the state_dict of a .pt file
   std::string module = {};                 ///< the class of the module that a .pt file has as a whole
   std::string prefix = {};                 ///< that the network's names had and was dropped: "module.backbone."
@@ -38,12 +39,13 @@ struct ConvertedWeights {
 /// Reads a state_dict (.safetensors, .pt or .pth) of a network of torchvision and names and lays out its tensors as the
 /// zoo's network has them; names may also be those of timm, transformers and others (naming_programs). What stands
 /// before the network's names ("backbone.") is dropped. Tensors beside the network's are left out, and are of any type.
-/// A file without the classifier, or with another one in its place, is a network, too. Throws DataError that names
-/// what is missing, unexpected, of another shape or not finite, or what the file holds instead.
+/// A file without the classifier, or with another one in its place, is a network, too; so is one whose position
+/// embeddings are of square images of another size. Throws DataError that names what is missing, unexpected, of another
+/// shape or not finite, what the file holds instead, or what a vision transformer has that the zoo's have not.
 ConvertedWeights import_torchvision(const std::filesystem::path& path, const TorchvisionOptions& options = {});
 
-/// Weights of one of the zoo's networks as a state_dict of torchvision's, without num_batches_tracked, which
-/// load_state_dict does not need. Throws as import_torchvision does.
+/// Weights of one of the zoo's networks as a state_dict of torchvision's, or of timm's where torchvision has no such
+/// network, without num_batches_tracked, which load_state_dict does not need. Throws as import_torchvision does.
 ConvertedWeights export_torchvision(const std::filesystem::path& path, const TorchvisionOptions& options = {});
 
 }  // namespace bantam::run

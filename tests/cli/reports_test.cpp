@@ -33,6 +33,27 @@ TEST_F(Reports, SummarySolvesABatchSizeOfAuto) {
   EXPECT_LT(run(limited).last_json()["batch"].get<std::int64_t>(), 256);
 }
 
+TEST_F(Reports, SummaryHasRatesWhereLayerDecayIsSet) {
+  const Outcome words = run({"summary", "tiny.yaml", "train.layer_decay=0.5"});
+  ASSERT_EQ(words.code, 0) << words.err;
+  EXPECT_NE(words.out.find("activations  rate\n"), std::string::npos) << words.out;
+  EXPECT_EQ(run({"summary", "tiny.yaml"}).out.find("rate"), std::string::npos);
+  const std::vector<std::string> grouped = {"summary", "tiny.yaml", "--json", "train.layer_decay=0.5",
+                                            "train.groups=[{match: \"batch_norm*\", freeze: true}, "
+                                            "{match: \"dense*\", learning_rate_scale: 3}]"};
+  std::map<std::string, double> rates;
+  const Outcome outcome = run(grouped);
+  ASSERT_EQ(outcome.code, 0) << outcome.err;
+  const nlohmann::json json = outcome.last_json();
+  for (const auto& layer : json["layers"])
+    if (layer.contains("learning_rate_scale")) rates[layer["name"]] = layer["learning_rate_scale"].get<double>();
+  EXPECT_EQ(rates, (std::map<std::string, double>{{"conv2d", 0.25},
+                                                  {"batch_norm", 0},
+                                                  {"middle/separable_conv2d", 0.5},
+                                                  {"middle/batch_norm", 0.5},
+                                                  {"dense", 3}}));
+}
+
 TEST_F(Reports, SummaryCountsParametersAndActivations) {
   const Outcome words = run({"summary", config("cifar10_separable.yaml"), "--device", "cpu"});
   ASSERT_EQ(words.code, 0) << words.err;

@@ -119,6 +119,37 @@ TEST_P(ParameterGroupsTest, HaveRatesAndDecaysOfTheirOwn) {
   }
 }
 
+/// Stem and its norm 0.25 of the rate, block 0.5, head 1; groups multiply.
+TEST_P(ParameterGroupsTest, RatesDecayFromBlockToBlock) {
+  Trained run(runtime(), device(), {{.match = "block/norm/*", .learning_rate_scale = 3.0f}},
+              {.rule = sgd({.learning_rate = 0.5f}), .layer_decay = 0.5f});
+  std::vector<std::vector<float>> before, gradients;
+  for (const char* name : kNames) before.push_back(run.values(name));
+  const Context context = Context::make(runtime(), device());
+  run.step.micro_batch(make_batch(context, run.model.graph().input_shape(), 4, 0, 8), 0, 8);
+  for (const char* name : kNames)
+    gradients.push_back(to_host<float>(run.model.parameters().find(name)->gradient(), run.stream()));
+  run.step.update();
+  const float rates[] = {0.125f, 0.125f, 0.125f, 0.25f, 0.75f, 0.75f, 0.5f, 0.5f};
+  for (std::size_t p = 0; p < std::size(kNames); ++p) {
+    const std::vector<float> after = run.values(kNames[p]);
+    float moved = 0;
+    for (std::size_t i = 0; i < after.size(); ++i) {
+      EXPECT_NEAR(after[i], before[p][i] - rates[p] * gradients[p][i], 1e-6) << kNames[p] << " " << i;
+      moved = std::max(moved, std::abs(after[i] - before[p][i]));
+    }
+    EXPECT_GT(moved, 1e-4) << kNames[p];
+  }
+}
+
+TEST_P(ParameterGroupsTest, LayerDecayIsChecked) {
+  for (const float wrong : {0.0f, -0.5f, 1.5f, std::nanf("")})
+    EXPECT_NE(config_error_of([&] {
+                Trained(runtime(), device(), {}, {.layer_decay = wrong});
+              }).find("layer_decay must be in (0, 1]"),
+              std::string::npos);
+}
+
 const std::vector<ParameterGroup> kFrozenStem = {{.match = "stem*", .freeze = true},
                                                  {.match = "block*", .freeze = true}};
 

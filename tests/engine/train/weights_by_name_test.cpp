@@ -1,10 +1,15 @@
 // Weights into models of other names, heads and types: what is loaded, and what does not fit named.
+#include <cmath>
 #include <cstring>
 #include <limits>
 
+#include <fmt/format.h>
+
 #include "bantam/base/error.h"
+#include "bantam/engine/train/resized_embedding.h"
 #include "bantam/engine/train/safetensors.h"
 #include "tests/engine/engine_fixture.h"
+#include "tests/engine/train/position_embeddings.h"
 
 namespace bantam::weights_by_name_test {
 namespace {
@@ -180,6 +185,88 @@ TEST_P(WeightsByNameTest, RefusesWhatIsNotFinite) {
     EXPECT_NE(error_of(broken, {}).find("w.safetensors: tensor 'head/bias' has values that are not finite"),
               std::string::npos);
   }
+}
+
+/// Patches of 2 x 2 pixels as tokens of 3 channels, after `prefix` tokens, with position embeddings; a head of one.
+Graph token_network(std::int64_t height, std::int64_t width, std::int64_t prefix) {
+  Graph graph({2 * height, 2 * width, 1});
+  graph.add("stem", conv2d({.filters = 3, .kernel = {2, 2}, .stride = {2, 2}}));
+  if (prefix > 0) graph.add("tokens", class_token({.count = prefix}));
+  graph.add("position_embedding", position_embedding());
+  graph.add("flatten", flatten());
+  graph.add("head", dense({.units = 1}));
+  return graph;
+}
+
+/// The embedding of the oracle: sin(0.7 i).
+HostTensor embedding(Shape shape) {
+  std::vector<float> values;
+  for (std::int64_t i = 0; i < shape.elements(); ++i)
+    values.push_back(static_cast<float>(std::sin(0.7 * static_cast<double>(i))));
+  return host_tensor(shape, values);
+}
+
+const std::vector<std::string> kOthers = {"stem/*", "tokens/*", "head/*"};
+
+TEST_P(WeightsByNameTest, PositionEmbeddingsAreResizedAsTimmResizesThem) {
+  for (const testing::ResizedPositions& timms : testing::kResizedPositions) {
+    Model made(runtime(), device(), token_network(timms.height, timms.width, timms.prefix), {});
+    std::vector<std::string> skip = kOthers;
+    if (timms.prefix == 0) std::erase(skip, "tokens/*");
+    SafetensorsFile file;
+    file.tensors["position_embedding/embedding"] = embedding({timms.prefix + timms.side * timms.side, 3});
+    const WeightsOptions options{.skip = skip, .resizes_positions = true};
+    const LoadedWeights loaded = load_weights(made, file, "w.safetensors", options);
+    EXPECT_EQ(loaded.resized,
+              std::vector<std::string>{fmt::format("position_embedding/embedding from {0} x {0} to {1} x {2}",
+                                                   timms.side, timms.height, timms.width)});
+    const std::vector<float> ours = values(made, "position_embedding/embedding");
+    ASSERT_EQ(ours.size(), timms.values.size());
+    for (std::size_t i = 0; i < ours.size(); ++i) EXPECT_NEAR(ours[i], timms.values[i], 1e-6) << timms.side << " " << i;
+    if (timms.prefix > 0) continue;
+    file.tensors["position_embedding/embedding"] = embedding({timms.side, timms.side, 3});  // as a run of ours has it
+    EXPECT_EQ(load_weights(made, file, "w.safetensors", options).resized, loaded.resized);
+    EXPECT_EQ(values(made, "position_embedding/embedding"), ours);
+  }
+}
+
+TEST_P(WeightsByNameTest, OtherEmbeddingsAreErrors) {
+  Model made(runtime(), device(), token_network(3, 3, 1), {.seed = 3});
+  const std::vector<float> before = values(made, "position_embedding/embedding");
+  const auto error_of = [&](Shape shape, bool resizes) -> std::string {
+    SafetensorsFile file;
+    file.tensors["position_embedding/embedding"] = embedding(shape);
+    try {
+      (void)load_weights(made, file, "w.safetensors", {.skip = kOthers, .resizes_positions = resizes});
+    } catch (const DataError& error) {
+      EXPECT_EQ(values(made, "position_embedding/embedding"), before);
+      return error.what();
+    }
+    return "no error";
+  };
+  const std::string begin = "w.safetensors: tensor 'position_embedding/embedding' is float32 ";
+  EXPECT_TRUE(error_of({17, 3}, false).starts_with(begin + "(17, 3), the model's")) << "only where it was asked for";
+  EXPECT_NE(error_of({16, 3}, true).find("were trained for square images"), std::string::npos) << "15 are no square";
+  EXPECT_TRUE(error_of({17, 4}, true).starts_with(begin + "(17, 4), the model's"));
+  EXPECT_TRUE(error_of({4, 4, 3}, true).starts_with(begin + "(4, 4, 3), the model's")) << "without the class token's";
+  EXPECT_EQ(error_of({10, 3}, true), "no error") << "nothing to resize";
+}
+
+TEST(PositionGrids, AreThoseOfTheImageBeforeTheTokens) {
+  const auto grid = [](const Graph& graph) {
+    const std::map<std::string, PositionGrid> grids = position_grids(graph);
+    EXPECT_EQ(grids.size(), 1u);
+    const PositionGrid& only = grids.begin()->second;
+    return std::vector<std::int64_t>{only.prefix, only.height, only.width};
+  };
+  EXPECT_EQ(grid(token_network(2, 5, 3)), (std::vector<std::int64_t>{3, 2, 5}));
+  EXPECT_EQ(grid(token_network(2, 5, 0)), (std::vector<std::int64_t>{0, 2, 5}));
+  Graph sequence({16, 3});
+  sequence.add(position_embedding());
+  EXPECT_EQ(grid(sequence), (std::vector<std::int64_t>{0, 4, 4}));
+  Graph odd({15, 3});
+  odd.add(position_embedding());
+  EXPECT_EQ(grid(odd), (std::vector<std::int64_t>{0, 0, 0})) << "not known";
 }
 
 }  // namespace

@@ -6,7 +6,8 @@ ZOO = {name: "{zoo: %s, classes: 10, input: [32, 40, 3]}" % name for name in CIF
 ZOO["wide_resnet28_10"] = "{zoo: wide_resnet28_10, classes: 10, width: 0.2, input: [32, 40, 3]}"
 ZOO |= {name: "{zoo: %s, classes: 10, input: [64, 96, 3]}" % name for name in (
     "vgg11", "vgg16", "resnet18", "resnet34", "resnet50", "resnet101", "densenet121", "mobilenet_v1", "mobilenet_v2", "mobilenet_v3_small",
-    "mobilenet_v3_large", "efficientnet_b0", "convnext_tiny")}
+    "mobilenet_v3_large", "efficientnet_b0", "convnext_tiny", "convnextv2_atto", "shufflenet_v2_x1_0", "vit_tiny_16", "vit_base_32",
+    "deit3_small_16")}
 ZOO["unet"] = "{zoo: unet, classes: 3, input: [48, 64, 3]}"
 
 

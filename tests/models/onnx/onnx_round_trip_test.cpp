@@ -8,10 +8,10 @@
 #include "bantam/engine/layers/norm_options.h"
 #include "bantam/models/onnx/onnx_export.h"
 #include "bantam/models/onnx/onnx_import.h"
-#include "bantam/models/zoo/zoo.h"
 #include "tests/models/onnx/imported_model.h"
 #include "tests/models/onnx/random_network.h"
 #include "tests/models/yaml/model_text.h"
+#include "tests/models/zoo/distinct_networks.h"
 
 namespace bantam::onnx::onnx_round_trip_test {
 namespace {
@@ -53,7 +53,7 @@ TEST_P(ZooRoundTrip, ComputesTheSame) {
 }
 
 std::vector<std::string> networks() {
-  std::vector<std::string> names = models::zoo_names();
+  std::vector<std::string> names = models::distinct_networks();
   std::erase(names, "vgg16");  // as vgg11, with more of the same and half a gigabyte of weights
   return names;
 }

@@ -7,9 +7,9 @@
 
 #include "bantam/models/infer/fold_batch_norm.h"
 #include "bantam/models/infer/predictor.h"
-#include "bantam/models/zoo/zoo.h"
 #include "tests/engine/engine_fixture.h"
 #include "tests/models/infer/random_weights.h"
+#include "tests/models/zoo/distinct_networks.h"
 
 namespace bantam::models::zoo_inference_test {
 namespace {
@@ -44,7 +44,7 @@ double tolerance(const Graph& graph) {
   return 2 * kRounding * std::sqrt(kLongestSum) * std::sqrt(static_cast<double>(graph.output()));
 }
 
-class ZooInference : public ::testing::TestWithParam<std::string_view> {};
+class ZooInference : public ::testing::TestWithParam<std::string> {};
 
 TEST_P(ZooInference, FoldedNetworksComputeTheSame) {
   const Graph graph = small(*find_zoo_model(GetParam()));
@@ -66,14 +66,8 @@ TEST_P(ZooInference, FoldedNetworksComputeTheSame) {
   for (const float value : after) ASSERT_TRUE(std::isfinite(value));
 }
 
-std::vector<std::string_view> names() {
-  std::vector<std::string_view> names;
-  for (const ZooModel& model : zoo()) names.push_back(model.name);
-  return names;
-}
-
-INSTANTIATE_TEST_SUITE_P(Networks, ZooInference, ::testing::ValuesIn(names()),
-                         [](const auto& info) { return std::string(info.param); });
+INSTANTIATE_TEST_SUITE_P(Networks, ZooInference, ::testing::ValuesIn(distinct_networks()),
+                         [](const auto& info) { return info.param; });
 
 }  // namespace
 }  // namespace bantam::models::zoo_inference_test

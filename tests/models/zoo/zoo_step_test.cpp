@@ -1,4 +1,4 @@
-// Training steps of every network of the zoo, on small images: finite, planned to the byte, and with recompute and half
+// Training steps of the zoo's networks, on small images: finite, planned to the byte, and with recompute and half
 // the memory for activations the same bits.
 #include <algorithm>
 #include <cmath>
@@ -10,7 +10,7 @@
 
 #include "bantam/engine/plan/recompute_search.h"
 #include "bantam/engine/step/random_batch.h"
-#include "bantam/models/zoo/zoo.h"
+#include "tests/models/zoo/distinct_networks.h"
 
 namespace bantam::models::zoo_step_test {
 namespace {
@@ -68,7 +68,7 @@ std::string name_of(const ::testing::TestParamInfo<std::tuple<Device, std::strin
 }
 INSTANTIATE_TEST_SUITE_P(Networks, ZooStep,
                          ::testing::Combine(::testing::Values(Device::cpu(), Device::cuda(0)),
-                                            ::testing::ValuesIn(zoo_names())),
+                                            ::testing::ValuesIn(distinct_networks())),
                          name_of);
 
 TEST_P(ZooStep, IsFiniteAndPlannedAndRecomputeChangesNoBit) {

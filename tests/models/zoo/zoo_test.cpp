@@ -69,6 +69,11 @@ INSTANTIATE_TEST_SUITE_P(
                       Case{"mobilenet_v2", 3504872, 34112, {1000}}, Case{"mobilenet_v3_small", 2542856, 12112, {1000}},
                       Case{"mobilenet_v3_large", 5483032, 24400, {1000}},
                       Case{"efficientnet_b0", 5288548, 42016, {1000}}, Case{"convnext_tiny", 28589128, 0, {1000}},
+                      Case{"convnextv2_atto", 3708400, 0, {1000}}, Case{"convnextv2_tiny", 28635496, 0, {1000}},
+                      Case{"shufflenet_v2_x1_0", 2278604, 16180, {1000}}, Case{"vit_tiny_16", 5717416, 0, {1000}},
+                      Case{"vit_small_16", 22050664, 0, {1000}}, Case{"vit_base_16", 86567656, 0, {1000}},
+                      Case{"vit_base_32", 88224232, 0, {1000}}, Case{"vit_large_16", 304326632, 0, {1000}},
+                      Case{"deit3_small_16", 22059496, 0, {1000}}, Case{"deit3_base_16", 86585320, 0, {1000}},
                       Case{"densenet121", 7978856, 83648, {1000}}, Case{"unet", 31037698, 11776, {256, 256, 2}}),
     [](const auto& info) { return info.param.name; });
 
@@ -126,15 +131,58 @@ TEST(ZooOptionsTest, InputsThatAreTooSmallOrNoImagesAreRefused) {
     std::string_view name;
     Shape input;
   };
-  std::vector<Refused> cases = {{"separable_cnn", {7, 7, 3}}, {"vgg11", {31, 32, 3}},         {"vgg16", {32, 31, 3}},
-                                {"densenet121", {16, 16, 3}}, {"convnext_tiny", {31, 32, 3}}, {"unet", {24, 32, 3}},
-                                {"unet", {32, 8, 3}}};
+  std::vector<Refused> cases = {
+      {"separable_cnn", {7, 7, 3}}, {"vgg11", {31, 32, 3}},         {"vgg16", {32, 31, 3}},
+      {"densenet121", {16, 16, 3}}, {"convnext_tiny", {31, 32, 3}}, {"unet", {24, 32, 3}},
+      {"unet", {32, 8, 3}},         {"vit_tiny_16", {40, 32, 3}},   {"vit_base_32", {32, 48, 3}}};
   for (const ZooModel& model : zoo()) cases.push_back({model.name, {3072}});
   for (const Refused& refused : cases) {
     const ZooModel& model = *find_zoo_model(refused.name);
     EXPECT_THROW((void)model.build({refused.input, 10, 1.0}), ShapeError)
         << model.name << " " << to_string(refused.input);
   }
+}
+
+/// Rates of the drop_path layers, by their order.
+std::vector<float> drop_rates(const std::string& options) {
+  std::vector<float> rates;
+  for (const GraphNode& node : model_from("model: {" + options + "}").graph.nodes())
+    if (node.layer != nullptr && node.layer->kind() == "drop_path")
+      rates.push_back(node.layer->options<DropoutOptions>()->rate);
+  return rates;
+}
+
+TEST(ZooOptionsTest, StochasticDepthGrowsFromBlockToBlock) {
+  EXPECT_TRUE(drop_rates("zoo: vit_tiny_16").empty());
+  const std::vector<float> vit = drop_rates("zoo: vit_tiny_16, drop_path: 0.11");
+  ASSERT_EQ(vit.size(), 2u * 11) << "both branches of each block but the first";
+  for (std::size_t i = 0; i < vit.size(); ++i) EXPECT_NEAR(vit[i], 0.01 * static_cast<double>(i / 2 + 1), 1e-7);
+  const std::vector<float> convnext = drop_rates("zoo: convnext_tiny"),
+                           deeper = drop_rates("zoo: convnext_tiny, drop_path: 0.4");
+  ASSERT_EQ(convnext.size(), 17u);
+  EXPECT_EQ(convnext.back(), 0.1f);
+  EXPECT_EQ(deeper.back(), 0.4f);
+  EXPECT_EQ(drop_rates("zoo: convnextv2_atto, drop_path: 0.1").size(), 11u);
+  EXPECT_TRUE(drop_rates("zoo: efficientnet_b0, drop_path: 0").empty());
+  EXPECT_NEAR(drop_rates("zoo: efficientnet_b0").back(), 0.2 * 15 / 16, 1e-7);
+  EXPECT_THROW((void)model_from("model: {zoo: resnet18, drop_path: 0.1}"), ConfigError);
+  EXPECT_THROW((void)model_from("model: {zoo: vit_tiny_16, drop_path: 1}"), ConfigError);
+}
+
+TEST(ZooOptionsTest, TheLastBlockOfAVitGoesOnWithTheClassTokenAlone) {
+  const ModelSpec spec = model_from("model: {zoo: vit_tiny_16, classes: 10, input: [64, 32, 3]}");
+  const auto output = [&](const std::string& name) {
+    for (const GraphNode& node : spec.graph.nodes())
+      if (node.name == name) return to_string(node.output);
+    return std::string("no such node");
+  };
+  EXPECT_EQ(output("stem"), "(4, 2, 192)");
+  EXPECT_EQ(output("position_embedding"), "(9, 192)");
+  EXPECT_EQ(output("block11/expand"), "(9, 768)");
+  EXPECT_EQ(output("block12/attention"), "(9, 192)");
+  EXPECT_EQ(output("block12/project"), "(1, 192)");
+  EXPECT_EQ(output("block12/expand"), "(1, 768)");
+  EXPECT_EQ(output("norm"), "(192)");
 }
 
 TEST(ZooOptionsTest, AModelMayHaveANameOfItsOwn) {

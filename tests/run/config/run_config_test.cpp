@@ -180,6 +180,13 @@ TEST_F(RunConfigTest, OptimizersThatCannotBeAreRefused) {
   expect_error("train.clip_value=-1", "clip_value");
 }
 
+TEST_F(RunConfigTest, LayerDecayIsOfTheOptimizer) {
+  EXPECT_EQ(read({}).train.optimizer.layer_decay, 1.0f);
+  EXPECT_FLOAT_EQ(read({"train.layer_decay=0.75"}).train.optimizer.layer_decay, 0.75f);
+  expect_error("train.layer_decay=0", "layer_decay");
+  expect_error("train.layer_decay=1.01", "expected a number in (0, 1]");
+}
+
 TEST_F(RunConfigTest, ClippingIsOfTheOptimizer) {
   const OptimizerOptions optimizer = read({"device=cpu", "train.clip_norm=2", "train.clip_value=0.5"}).train.optimizer;
   EXPECT_FLOAT_EQ(optimizer.clip_norm, 2.0f);

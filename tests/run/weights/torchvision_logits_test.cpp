@@ -1,6 +1,6 @@
-// Where Python has torchvision, timm and transformers: logits of the same weights here and there, with torchvision both
-// ways. BANTAM_TORCH_PYTHON names that Python, BANTAM_TORCHVISION_NETWORKS other networks (resnet18, resnet18@timm).
-// Else it is skipped.
+// Where Python has torchvision, timm and transformers: logits of the same weights here and there; with torchvision, and
+// with timm where torchvision has no such network, both ways. BANTAM_TORCH_PYTHON names that Python,
+// BANTAM_TORCHVISION_NETWORKS other networks (resnet18, resnet18@timm). Else it is skipped.
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
@@ -50,7 +50,9 @@ std::string logits_networks() {
                                   "efficientnet_b0 densenet121 convnext_tiny resnet18@timm resnet50@timm "
                                   "mobilenet_v2@timm mobilenet_v3_small@timm mobilenet_v3_large@timm "
                                   "efficientnet_b0@timm densenet121@timm convnext_tiny@timm resnet18@transformers "
-                                  "resnet50@transformers convnext_tiny@transformers";
+                                  "resnet50@transformers convnext_tiny@transformers shufflenet_v2_x1_0 convnextv2_atto "
+                                  "convnextv2_atto@transformers vit_tiny_16 vit_tiny_16@transformers vit_base_32 "
+                                  "vit_base_32@timm deit3_small_16";
   std::istringstream words(names);
   for (std::string name; words >> name;)
     if (const std::string zoo = zoo_name(name); models::find_zoo_model(zoo) != nullptr)

@@ -71,7 +71,23 @@ constexpr Digest kDigests[] = {
     {"efficientnet_b0", "9f6ee8613b46e4d87f94d14391f454204a982284054dddac0a16f4b2369ca92d"},
     {"densenet121", "39811e74a0dfa0c7600274b19c5db8b573da301e8ad4d08efd3d4605eb4f745f"},
     {"convnext_tiny", "928f21a5fe891d8e3df81cab242d82dadc9f270a74a953561357ca1c3789dafe"},
+    // torchvision 0.29.2.
+    {"vit_base_16", "d8e5d51552d7e45bdd39c2e93b050f1bf87b77db4bd7922e30f61b6a862b78ed"},
+    {"vit_base_32", "e325333d58e7abe493b77ebe893a9e7248c97302cc3d5f0278769a2c3036c963"},
+    {"vit_large_16", "c37661a2c4f622073026aa795122d0e100290e3bf52d7c58349abbc6bb414f64"},
+    {"shufflenet_v2_x1_0", "809c84127addc950339983231526d47e8b0da876def30d807f04deb75e9645dc"},
     // timm 1.0.31 and transformers 5.24.0.
+    {"vit_tiny_16", "1824310114d80e67f98ee7919191f08befe584fe60a1a869481792413d8f8d4e"},
+    {"vit_small_16", "fbeb36389015540e580473199dbd34b11d5a00039390651b1908aeaafe3f5de6"},
+    {"deit3_small_16", "9a6afc0fec38da8f6f966ebd88c5ff216a4cd4d23e5d4f779e69bc265dda2d3f"},
+    {"deit3_base_16", "78b441bdf75cbd090481628f8ac2ef743bcc40c6b77e995132cafd527d73ea66"},
+    {"vit_base_16@timm", "8a2f8bb76b4fbb2070fe5340e67e027fba42e4fb8b64eff73289883e8db4a886"},
+    {"vit_base_32@timm", "5b55cd89b4d708f29a49c410cfa23cfc77ce6d4b77a15173b84024fad20bd39b"},
+    {"vit_large_16@timm", "89cdadd39031c43d6bc2b32c39ddf766b37acc4059d9eb28187c34b42c56ae4f"},
+    {"convnextv2_atto", "84184267537cd9ca0c824d5a93daa51a0c611887af376c910f53dbb8af38db7f"},
+    {"convnextv2_tiny", "794b8fab3fb0286e000a42df8ff66eda985c283a60959f033d6a43dd186cec49"},
+    {"convnextv2_atto@transformers", "cffa29a3212b70234a6efb65d0642f4112b063b3032271529243db6122aea0c4"},
+    {"convnextv2_tiny@transformers", "0e85e9a334c41622a3a3e454f3792bc913d0526756320696706db00757eaa202"},
     {"vgg11@timm", "5f5495230b5dd95d17d3883b4e5de230112835349fb61e511f704fce13ef2ecd"},
     {"vgg16@timm", "b95438df367d598c11d53a5574926d933d91f896e484731f5b93b944a495a12f"},
     {"mobilenet_v2@timm", "b102b9cda8d940914a61ee76d0df7fdc061b0b1a3d835bde8721281e4facc6b0"},
@@ -89,8 +105,11 @@ TEST_F(TorchvisionTest, NamesAndShapesAreThoseOfOtherPrograms) {
   for (const auto& [key, sha256] : kDigests) {
     std::vector<std::string> lines;
     const std::string whole = key, name = whole.substr(0, whole.find('@'));
-    const std::string program = name == whole ? "torchvision" : whole.substr(name.size() + 1);
-    const std::string prefix = program != "transformers" ? "" : name == "convnext_tiny" ? "convnext." : "resnet.";
+    const std::string program = name == whole ? std::string(naming_program(name)) : whole.substr(name.size() + 1);
+    const std::string prefix = program != "transformers"         ? ""
+                               : name == "convnext_tiny"         ? "convnext."
+                               : name.starts_with("convnextv2_") ? "convnextv2."
+                                                                 : "resnet.";
     for (const TorchvisionTensor& tensor : torchvision_tensors(name, zoo_network(name, 0, 1000), program)) {
       std::string extents;
       for (const std::int64_t extent : tensor.torch_shape.extents())
