@@ -7,11 +7,14 @@
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
+#include "bantam/base/byte_size.h"
 #include "bantam/base/error.h"
 #include "bantam/base/json.h"
 #include "bantam/base/printable.h"
 #include "bantam/base/text.h"
 #include "bantam/cli/bench/bench_gpus.h"
+#include "bantam/cli/options/written_file.h"
+#include "bantam/cli/plan/memory_curve.h"
 #include "bantam/cli/print/bench.h"
 #include "bantam/cli/print/oom_message.h"
 #include "bantam/cli/print/output.h"
@@ -30,6 +33,8 @@ constexpr const char* kAboutBenchStep =
     "planned, recorded once and run several a launch. The floor is the longest of:\n"
     "bytes that must move over the copy rate, operations over the GEMM rate,\n"
     "kernels over what each adds to a chain; all rates are measured in this call.\n"
+    "--curve measures the best points of `plan --curve`, to stand beside what is\n"
+    "predicted; --out writes both as a page.\n"
     "--gpus measures the step on so many GPUs beside that on one, a batch each: the\n"
     "exchange of gradients alone, and how much of it the step hides.\n"
     "Example: bantam bench step configs/mobilenet_v1.yaml --batch-sizes 16,64";
@@ -100,6 +105,42 @@ int bench_step(const BenchOptions& options) {
   return 0;
 }
 
+struct CurveFlags {
+  bool on = false, overwrite = false;
+  std::string out;
+};
+
+/// The milliseconds of each best point that fits; on a terminal and in a log a line each, as it comes.
+MeasuredCurve measure_curve(const RunConfig& config, const run::MemoryCurve& curve, const BenchOptions& options) {
+  MeasuredCurve measured;
+  for (std::size_t i = 0; i < curve.points.size(); ++i) {
+    const run::CurvePoint& point = curve.points[i];
+    if (!point.best || !point.fits) continue;
+    StepCase step = point.step;
+    step.mode = parse_step_mode(options.modes.empty() ? "auto" : options.modes, config.device);
+    try {
+      measured[i] = measure_step(config, step, options.common.threads, options.seconds).ms_per_step;
+      print_error("batch {}, {}: {:.4g} ms, {:.4g} predicted\n", step.batch, format_byte_size(point.needed_bytes),
+                  measured[i], 1e3 * point.step_seconds);
+    } catch (const OutOfMemory& error) {
+      print_error("batch {}, {}: {}\n", step.batch, format_byte_size(point.needed_bytes), error.what());
+    }
+  }
+  return measured;
+}
+
+int bench_curve(const BenchOptions& options, const CurveFlags& flags) {
+  const RunConfig config = read_config(options.common);
+  require_device(config);
+  const PlanTarget target = measured_target(config);
+  const StepGrid grid = read_grid(config, options, 0);
+  const auto [decided, curve] = curve_of(config, target, grid);
+  require_place("--out", flags.out, flags.overwrite);
+  const MeasuredCurve measured = measure_curve(decided, curve, options);
+  show_curve({decided, target, curve, measured, plan_fit(decided.memory, target).bytes}, options.json, flags.out);
+  return 0;
+}
+
 }  // namespace
 
 void add_bench_step(CLI::App& bench, Action& action) {
@@ -113,8 +154,16 @@ void add_bench_step(CLI::App& bench, Action& action) {
   command->add_option("--gpus", *gpus, "Numbers of GPUs, comma-separated: 1,2,4; the batch\nis each GPU's")
       ->type_name("N,…")
       ->excludes("--device");
-  command->callback([&action, options, gpus] {
-    action = [options, gpus] { return gpus->empty() ? bench_step(*options) : bench_gpus(*options, *gpus); };
+  const auto curve = std::make_shared<CurveFlags>();
+  command->add_flag("--curve", curve->on, "Measure the trade of memory for time that plan --curve\npredicts")
+      ->excludes("--gpus");
+  command->add_option("--out", curve->out, "With --curve: a page with a picture")->needs("--curve");
+  command->add_flag("--overwrite", curve->overwrite, "Replace the file of --out");
+  command->callback([&action, options, gpus, curve] {
+    action = [options, gpus, curve] {
+      if (curve->on) return bench_curve(*options, *curve);
+      return gpus->empty() ? bench_step(*options) : bench_gpus(*options, *gpus);
+    };
   });
 }
 

@@ -29,4 +29,16 @@ inline std::string file_to_write(const std::string& out, const std::filesystem::
   return file;
 }
 
+/// Throws ConfigError, before the work is done that `file` is written for, where it is there already and not to be
+/// overwritten, or its folder is missing. Empty: nothing is written.
+inline void require_place(const std::string& flag, const std::string& file, bool overwrite) {
+  const std::filesystem::path folder = std::filesystem::path(file).parent_path();
+  std::error_code error;
+  if (!file.empty() && !overwrite && std::filesystem::is_regular_file(file, error))
+    throw ConfigError(
+        fmt::format("{}: {} is there already; expected a new file, or --overwrite", flag, printable(file)));
+  if (!file.empty() && !folder.empty() && !std::filesystem::is_directory(folder, error))
+    throw ConfigError(fmt::format("{}: there is no folder {}", flag, printable(folder.string())));
+}
+
 }  // namespace bantam::cli

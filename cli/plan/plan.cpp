@@ -19,6 +19,8 @@
 #include "bantam/base/printable.h"
 #include "bantam/base/text.h"
 #include "bantam/cli/options/profile_flag.h"
+#include "bantam/cli/options/written_file.h"
+#include "bantam/cli/plan/memory_curve.h"
 #include "bantam/cli/plan/plan_ranks.h"
 #include "bantam/cli/plan/plan_trace.h"
 #include "bantam/cli/print/bench.h"
@@ -49,6 +51,9 @@ constexpr const char* kAbout =
     "work is found.\n"
     "arena: the step's own buffers at fixed offsets; live: most bytes of them alive\n"
     "at one time.\n"
+    "--curve shows the trade of memory for time: for several batch sizes, what each\n"
+    "needs and how fast it is by prediction, from nothing recomputed to the least\n"
+    "bytes; --out writes it as a page with a picture.\n"
     "With --trace, lifetimes from a CSV file (header id,lower,upper,size) are solved\n"
     "instead.\n"
     "Example: bantam plan configs/resnet50.yaml --device t4 --batch-sizes 64,128";
@@ -60,6 +65,8 @@ struct PlanFlags {
   BenchOptions rows;
   std::string memory, capacity, profile;
   int ranks = 0;  ///< 0: a step and a run of one process
+  bool curve = false, overwrite = false;
+  std::string out;  ///< the curve's page
   TraceOptions trace;
 };
 
@@ -211,6 +218,13 @@ int plan_config_of_ranks(const RunConfig& config, const PlanFlags& options) {
       config, {.ranks = options.ranks, .memory = options.memory, .seconds = rows.seconds, .json = rows.json});
 }
 
+int plan_curve(const RunConfig& config, const PlanTarget& target, const PlanFlags& options, const StepGrid& grid) {
+  require_place("--out", options.out, options.overwrite);
+  const auto [decided, curve] = curve_of(config, target, grid);
+  show_curve({decided, target, curve, {}, plan_fit(decided.memory, target).bytes}, options.rows.json, options.out);
+  return curve.fastest() != nullptr ? 0 : 4;
+}
+
 int plan_config(PlanFlags options) {
   auto profile = take_profile(options.rows.common, options.profile);
   RunConfig config = read_config(options.rows.common);
@@ -231,6 +245,7 @@ int plan_config(PlanFlags options) {
   const PlanFit fit = plan_fit(config.memory, target);
   // A policy that is asked for fits all there is; what is chosen unasked, what was named.
   const StepGrid grid = read_grid(config, options.rows, options.rows.recompute.empty() ? fit.chosen_pool() : fit.pool);
+  if (options.curve) return plan_curve(config, target, options, grid);
   const PlanRequest request{.batches = grid.batches,
                             .precisions = grid.precisions,
                             .recomputes = grid.recomputes,
@@ -292,6 +307,10 @@ void add_plan(CLI::App& app, Action& action) {
   command->add_option("--ranks", options->ranks, "Plan each of N ranks; --memory may be a list by rank")
       ->check(CLI::Range(1, 1024).description(""))
       ->type_name("N");
+  command->add_flag("--curve", options->curve,
+                    "Memory for time: several batch sizes, and for each\nall that recompute can save");
+  command->add_option("--out", options->out, "With --curve: a page with a picture")->needs("--curve");
+  command->add_flag("--overwrite", options->overwrite, "Replace the file of --out");
   command->add_option("--trace", options->trace.file, "CSV of lifetimes to solve instead of a CONFIG");
   command->add_option("--capacity", options->capacity, "With --trace: an arena that is small enough");
   command->add_option("--offsets", options->trace.offsets_file, "With --trace: write the offsets to a CSV");

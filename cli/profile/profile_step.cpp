@@ -11,6 +11,7 @@
 #include "bantam/base/json.h"
 #include "bantam/base/printable.h"
 #include "bantam/base/text.h"
+#include "bantam/cli/options/written_file.h"
 #include "bantam/cli/print/oom_message.h"
 #include "bantam/cli/print/output.h"
 #include "bantam/cli/print/terminal.h"
@@ -47,16 +48,6 @@ StepCase step_case(const RunConfig& config, const StepOptions& options) {
   DecisionLog log;
   const RunConfig decided = decide_step(config, target, grid.batches, log);
   return step_cases(decided, grid, plan_fit(decided.memory, target).chosen_pool()).front();
-}
-
-/// Before steps are run for it.
-void require_place(const std::string& flag, const std::string& file, bool overwrite) {
-  const std::filesystem::path folder = std::filesystem::path(file).parent_path();
-  std::error_code error;
-  if (!file.empty() && !overwrite && std::filesystem::is_regular_file(file, error))
-    throw ConfigError(fmt::format("{}: {} is there already; expected a new file, or --overwrite", flag, file));
-  if (!file.empty() && !folder.empty() && !std::filesystem::is_directory(folder, error))
-    throw ConfigError(fmt::format("{}: there is no folder {}", flag, folder.string()));
 }
 
 /// It is made where it is missing.

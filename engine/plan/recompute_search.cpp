@@ -33,7 +33,8 @@ constexpr std::size_t kExchanged = 24;  // units of a segment that replaces anot
 constexpr std::size_t kCut = 4;         // most units left out where a segment is cut in two
 constexpr double kEstimated = 0.02;     // of the target: how far estimates of kept bytes may be off
 constexpr int kTighterTargets = 16;
-constexpr double kTighter = 0.96;  // a plan may fit by bytes, but not in the arena's chunks: the next target is lower
+constexpr double kCurveStep = 0.9;  // of a curve's budgets, each of the one before
+constexpr double kTighter = 0.96;   // a plan may fit by bytes, but not in the arena's chunks: the next target is lower
 
 /// The part of a policy beside its segments: which tensors backward derives, and whether recomputed segments do so too.
 struct Level {
@@ -50,6 +51,8 @@ struct Policy {
 
 /// A policy's planned peak in bytes and predicted time, from a run of its step on the meta device.
 struct Measured {
+  RecomputeOptions options = {};
+  std::size_t segments = 0;
   std::uint64_t peak = 0;
   double seconds = 0;  // of an update
 };
@@ -86,6 +89,19 @@ class Search {
     }
     const bool fits = smallest_peak_ <= question_.bytes && truly_fits(options_of(smallest_));
     return choice(smallest_, fits);
+  }
+
+  std::vector<RecomputePoint> curve() {
+    std::vector<std::uint64_t> budgets = {peak({})};
+    while (budgets.size() == 1 || least_work(budgets.back()))
+      budgets.push_back(static_cast<std::uint64_t>(static_cast<double>(budgets.back()) * kCurveStep));
+    std::vector<RecomputePoint> points;
+    for (const std::uint64_t budget : budgets) {
+      const Measured* best = least_measured(budget);
+      if (best != nullptr && (points.empty() || best->peak < points.back().peak_bytes))
+        points.push_back({best->options, best->peak, best->seconds, extra(*best)});
+    }
+    return points;
   }
 
  private:
@@ -245,6 +261,8 @@ class Search {
     if (!is_new) return found;
     StepPlanOptions step = question_.step;
     step.model.recompute = options;
+    found.options = options;
+    found.segments = policy.segments.size();
     found.peak = step_peak(
         graph_, step, [&](const kernels::KernelLog& log) { found.seconds = predict_seconds(log, question_.rates); });
     ++plans_;
@@ -252,10 +270,17 @@ class Search {
     return found;
   }
   std::uint64_t peak(const Policy& policy) { return measured(policy).peak; }
-  double extra(const Policy& policy) { return seconds_ > 0 ? measured(policy).seconds / seconds_ - 1 : 0; }
+  double extra(const Measured& of) const { return seconds_ > 0 ? of.seconds / seconds_ - 1 : 0; }
   /// Ranks policies, the least being best: the extra time as a share of a step, plus a small charge for each segment.
-  double cost(const Policy& policy) {
-    return extra(policy) + kSegmentCost * static_cast<double>(policy.segments.size());
+  double cost(const Measured& of) const { return extra(of) + kSegmentCost * static_cast<double>(of.segments); }
+  double cost(const Policy& policy) { return cost(measured(policy)); }
+
+  /// The best of all policies that were planned so far, whose peak is within `bytes`; null: none is.
+  const Measured* least_measured(std::uint64_t bytes) const {
+    const Measured* best = nullptr;
+    for (const auto& [key, found] : measured_)
+      if (found.peak <= bytes && (best == nullptr || cost(found) < cost(*best))) best = &found;
+    return best;
   }
 
   bool truly_fits(const RecomputeOptions& options) {
@@ -300,7 +325,7 @@ class Search {
   }
 
   RecomputeChoice choice(const Policy& policy, bool fits) {
-    return {fits, options_of(policy), peak(policy), extra(policy), plans_};
+    return {fits, options_of(policy), peak(policy), extra(measured(policy)), plans_};
   }
 
   const Graph& graph_;
@@ -320,6 +345,10 @@ class Search {
 RecomputeChoice search_recompute(const Graph& graph, const RecomputeQuestion& question) {
   if (question.bytes == 0) throw Error("search_recompute: a number of bytes above 0 is needed");
   return Search(graph, question).run();
+}
+
+std::vector<RecomputePoint> recompute_curve(const Graph& graph, const RecomputeQuestion& question) {
+  return Search(graph, question).curve();
 }
 
 }  // namespace bantam

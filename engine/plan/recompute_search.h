@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <vector>
 
 #include "bantam/engine/plan/step_cost.h"
 #include "bantam/engine/plan/step_plan.h"
@@ -36,5 +37,19 @@ struct RecomputeChoice {
 /// improved by leaving segments out, making them shorter and exchanging them. Equal questions have equal answers. About
 /// a second for resnet50.
 RecomputeChoice search_recompute(const Graph& graph, const RecomputeQuestion& question);
+
+/// One way to run a step.
+struct RecomputePoint {
+  RecomputeOptions recompute;
+  std::uint64_t peak_bytes = 0;  ///< planned
+  double seconds = 0;            ///< predicted, of an update
+  double extra_work = 0;         ///< beside the step without recompute, as a share of it
+};
+
+/// The trade of bytes for time of one step: the policies that the search above finds for budgets that fall by a tenth
+/// each, from the peak without recompute to the least that anything found needs. By falling peak; each has a lower peak
+/// and takes longer than the one before. `question.bytes` and `question.fits` do not matter. Equal questions have equal
+/// answers.
+std::vector<RecomputePoint> recompute_curve(const Graph& graph, const RecomputeQuestion& question);
 
 }  // namespace bantam
