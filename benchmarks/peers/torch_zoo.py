@@ -83,6 +83,13 @@ class Attention(nn.Module):
         return functional.scaled_dot_product_attention(q, k, v).transpose(1, 2).flatten(2)
 
 
+class PixelLinear(nn.Linear):
+    """A linear layer over the channels of images (batch, channels, height, width)."""
+
+    def forward(self, x):
+        return super().forward(x.permute(0, 2, 3, 1)).permute(0, 3, 1, 2)
+
+
 class First(nn.Module):
     """The first token, as (batch, 1, channels)."""
 
@@ -461,6 +468,59 @@ def shufflenet_v2_x1_0(net, classes, _width):
     net.dense("classifier", classes)
 
 
+class PatchAttention(nn.Module):
+    """Attention of each of the four pixels of a 2x2 patch to those at the same place of all patches."""
+
+    def __init__(self, heads):
+        super().__init__()
+        self.attention = Attention(heads)
+
+    def forward(self, x):
+        batch, _, height, width = x.shape
+        places = x.unflatten(2, (-1, 2)).unflatten(4, (-1, 2)).permute(0, 3, 5, 2, 4, 1)  # (batch, 2, 2, height / 2, width / 2, channels)
+        tokens = self.attention(places.flatten(3, 4).flatten(0, 2))
+        places = tokens.unflatten(1, (height // 2, -1)).unflatten(0, (batch, 2, 2))
+        return places.permute(0, 5, 3, 1, 4, 2).flatten(4, 5).flatten(2, 3)
+
+
+def mobilevit_s(net, classes, _width):
+    def transformer(name, channels):
+        def add(part, module, units=None, inputs=None):  # modules over the channels of images
+            return net.add(f"{name}/{part}", module, inputs, (units or channels, *net.shapes[-1][1:]))
+
+        begin = net.last
+        add("norm1", ChannelNorm(channels, eps=1e-5))
+        add("qkv", PixelLinear(channels, 3 * channels), 3 * channels)
+        add("attention", PatchAttention(4))
+        add("project", PixelLinear(channels, channels))
+        begin = add("add1", Add(), None, (net.last, begin))
+        add("norm2", ChannelNorm(channels, eps=1e-5))
+        add("expand", PixelLinear(channels, 2 * channels), 2 * channels)
+        net.activation(name + "/expand", "silu")
+        add("contract", PixelLinear(2 * channels, channels))
+        add("add2", Add(), None, (net.last, begin))
+
+    net.conv_norm("stem", 16, 3, 2, "silu")
+    for stage, (filters, stride, count, channels, depth) in enumerate(
+            ((32, 1, 1, 0, 0), (64, 2, 3, 0, 0), (96, 2, 1, 144, 2), (128, 2, 1, 192, 4), (160, 2, 1, 240, 3)), 1):
+        for block in range(1, count + 1):
+            inverted_residual(net, f"stage{stage}_block{block}", 4 * net.channels(), filters, 3, stride if block == 1 else 1, "silu")
+        if not depth:
+            continue
+        name, begin = f"stage{stage}_block{count + 1}", net.last
+        net.conv_norm(name + "/local", filters, kind="silu")
+        net.conv(name + "/enter", channels, 1)
+        for number in range(1, depth + 1):
+            transformer(f"{name}/transformer{number}", channels)
+        net.add(name + "/norm", ChannelNorm(channels, eps=1e-5))
+        left = net.conv_norm(name + "/leave", filters, 1, kind="silu")
+        net.add(name + "/concat", Concat(), (begin, left), (2 * filters, *net.shapes[-1][1:]))
+        net.conv_norm(name + "/fuse", filters, kind="silu")
+    net.conv_norm("head", 640, 1, kind="silu")
+    net.mean()
+    net.dense("classifier", classes)
+
+
 def vit(patch, channels, heads, depth, deit3=False):
     """Of the last block's tokens only the first goes on once attention has read all, as in the zoo: the same function."""
     def build(net, classes, _width):
@@ -547,6 +607,7 @@ NETWORKS = {
     "convnextv2_atto": (convnext(40, (2, 2, 6, 2), True), 224, 1000),
     "convnextv2_tiny": (convnext(96, (3, 3, 9, 3), True), 224, 1000),
     "shufflenet_v2_x1_0": (shufflenet_v2_x1_0, 224, 1000),
+    "mobilevit_s": (mobilevit_s, 256, 1000),
     "vit_tiny_16": (vit(16, 192, 3, 12), 224, 1000),
     "vit_small_16": (vit(16, 384, 6, 12), 224, 1000),
     "vit_base_16": (vit(16, 768, 12, 12), 224, 1000),

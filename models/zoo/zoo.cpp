@@ -42,6 +42,7 @@ std::span<const ZooModel> zoo() {
       {"convnextv2_atto", kLarge, false, true, convnextv2_atto},
       {"convnextv2_tiny", kLarge, false, true, convnextv2_tiny},
       {"shufflenet_v2_x1_0", kLarge, false, false, shufflenet_v2_x1_0},
+      {"mobilevit_s", {Shape{256, 256, 3}, 1000}, false, false, mobilevit_s},
       {"vit_tiny_16", kLarge, false, true, vit_tiny_16},
       {"vit_small_16", kLarge, false, true, vit_small_16},
       {"vit_base_16", kLarge, false, true, vit_base_16},

@@ -117,6 +117,12 @@ Graph convnextv2_tiny(const ZooOptions& options);
 /// has, and branch2.0, .1 (expand), .3, .4 (depthwise), .5, .6 (project); classifier is fc.
 Graph shufflenet_v2_x1_0(const ZooOptions& options);
 
+/// MobileViT-S (Mehta and Rastegari 2022), for images whose sides are multiples of 64. 5,578,632 parameters. timm: stem
+/// is stem, head final_conv, each with .conv and .bn; stageS_blockB is stages.(S-1).(B-1) with conv1_1x1 (expand),
+/// conv2_kxk (depthwise), conv3_1x1 (project), or with conv_kxk (local), conv_1x1 (enter), transformer.(T-1)
+/// (transformerT) as vit's blocks, norm, conv_proj (leave), conv_fusion (fuse); classifier is head.fc.
+Graph mobilevit_s(const ZooOptions& options);
+
 /// Vision transformers (Dosovitskiy et al. 2021) with a class token; the number is the patches' side, of which the
 /// image's sides are multiples. In the last block the class token alone is projected and goes through the MLP: the
 /// same function as of all tokens. Stochastic depth up to `drop_path` (0). Weights are normal of deviation 0.02, the

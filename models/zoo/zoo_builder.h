@@ -52,6 +52,12 @@ inline NodeId add_depthwise_norm(Graph& graph, const std::string& name, NodeId f
   return graph.add(name + "_norm", torch_norm(options.activation, options.norm), {conv});
 }
 
+/// A dense layer of a transformer, over the channels of tokens or pixels; its weights are normal of deviation 0.02, as
+/// timm's.
+inline LayerPtr linear(std::int64_t units, Activation activation = Activation::none) {
+  return dense({.units = units, .activation = {.kind = activation}, .initializer = {"truncated_normal", 0.02f}});
+}
+
 /// Windows of 3x3 at stride 2, after the stems of networks for large images.
 inline void add_stem_pool(Graph& graph) {
   graph.add("stem_pool", max_pool({.window = {3, 3}, .stride = {2, 2}, .padding = Padding::symmetric(1)}));

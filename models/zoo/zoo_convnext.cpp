@@ -27,7 +27,7 @@ LayerPtr pointwise(std::int64_t filters, Activation activation, const Initialize
   return conv2d({.filters = filters, .kernel = {1, 1}, .activation = {.kind = activation}, .initializer = initializer});
 }
 
-void add_block(Graph& graph, const std::string& name, const ConvNeXt& network, float drop_rate) {
+void add_convnext_block(Graph& graph, const std::string& name, const ConvNeXt& network, float drop_rate) {
   const NodeId from = graph.output();
   const std::int64_t channels = graph.output_shape()[2];
   graph.add(name + "/depthwise",
@@ -41,7 +41,7 @@ void add_block(Graph& graph, const std::string& name, const ConvNeXt& network, f
   graph.add(name + "/add", add(), {last, from});
 }
 
-Graph build(const ZooOptions& options, const ConvNeXt& network) {
+Graph build_convnext(const ZooOptions& options, const ConvNeXt& network) {
   const auto drop_path = static_cast<float>(options.drop_path);
   int blocks = 0, number = 0;
   for (const int depth : network.depth) blocks += depth;
@@ -54,8 +54,8 @@ Graph build(const ZooOptions& options, const ConvNeXt& network) {
       graph.add(fmt::format("downsample{}/conv", stage), patch_conv(network.channels << stage, 2, network.initializer));
     }
     for (int i = 0; i < network.depth[stage]; ++i, ++number)
-      add_block(graph, fmt::format("stage{}_block{}", stage + 1, i + 1), network,
-                drop_path * static_cast<float>(number) / static_cast<float>(blocks - 1));
+      add_convnext_block(graph, fmt::format("stage{}_block{}", stage + 1, i + 1), network,
+                         drop_path * static_cast<float>(number) / static_cast<float>(blocks - 1));
   }
   graph.add("pool", global_average_pool());
   graph.add("norm", layer_norm({.epsilon = 1e-6f}));
@@ -63,14 +63,20 @@ Graph build(const ZooOptions& options, const ConvNeXt& network) {
   return graph;
 }
 
-const InitializerOptions kV2Weights{"truncated_normal", 0.02f};  // as timm's
+const InitializerOptions kConvNeXtV2Weights{"truncated_normal", 0.02f};  // as timm's
 
 }  // namespace
 
-Graph convnext_tiny(const ZooOptions& options) { return build(options, {96, {3, 3, 9, 3}, false, "lecun_normal"}); }
+Graph convnext_tiny(const ZooOptions& options) {
+  return build_convnext(options, {96, {3, 3, 9, 3}, false, "lecun_normal"});
+}
 
-Graph convnextv2_atto(const ZooOptions& options) { return build(options, {40, {2, 2, 6, 2}, true, kV2Weights}); }
+Graph convnextv2_atto(const ZooOptions& options) {
+  return build_convnext(options, {40, {2, 2, 6, 2}, true, kConvNeXtV2Weights});
+}
 
-Graph convnextv2_tiny(const ZooOptions& options) { return build(options, {96, {3, 3, 9, 3}, true, kV2Weights}); }
+Graph convnextv2_tiny(const ZooOptions& options) {
+  return build_convnext(options, {96, {3, 3, 9, 3}, true, kConvNeXtV2Weights});
+}
 
 }  // namespace bantam::models

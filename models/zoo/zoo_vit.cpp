@@ -15,13 +15,7 @@ struct Vit {
   bool deit3 = false;  ///< positions are added before the class token comes, and branches have layer scale
 };
 
-const InitializerOptions kWeights{"truncated_normal", 0.02f};
-
-LayerPtr linear(std::int64_t units, Activation activation = Activation::none) {
-  return dense({.units = units, .activation = {.kind = activation}, .initializer = kWeights});
-}
-
-LayerPtr norm() { return layer_norm({.epsilon = 1e-6f}); }
+LayerPtr vit_norm() { return layer_norm({.epsilon = 1e-6f}); }
 
 /// Ends the branch that began at `from` with the sum; `number` is 1 for attention, 2 for the MLP.
 void add_sum(Graph& graph, const std::string& name, int number, NodeId from, const Vit& vit, float drop_rate) {
@@ -32,9 +26,9 @@ void add_sum(Graph& graph, const std::string& name, int number, NodeId from, con
 
 /// After the last block the class token alone is read: of that block's tokens only the first goes on once attention has
 /// read all.
-void add_block(Graph& graph, const std::string& name, const Vit& vit, float drop_rate, bool is_last) {
+void add_vit_block(Graph& graph, const std::string& name, const Vit& vit, float drop_rate, bool is_last) {
   NodeId from = graph.output();
-  graph.add(name + "/norm1", norm());
+  graph.add(name + "/norm1", vit_norm());
   graph.add(name + "/qkv", linear(3 * vit.channels));
   graph.add(name + "/attention", attention({.heads = vit.heads}));
   if (is_last) {
@@ -46,13 +40,13 @@ void add_block(Graph& graph, const std::string& name, const Vit& vit, float drop
   graph.add(name + "/project", linear(vit.channels));
   add_sum(graph, name, 1, from, vit, drop_rate);
   from = graph.output();
-  graph.add(name + "/norm2", norm());
+  graph.add(name + "/norm2", vit_norm());
   graph.add(name + "/expand", linear(4 * vit.channels, Activation::gelu));
   graph.add(name + "/contract", linear(vit.channels));
   add_sum(graph, name, 2, from, vit, drop_rate);
 }
 
-Graph build(const ZooOptions& options, const Vit& vit) {
+Graph build_vit(const ZooOptions& options, const Vit& vit) {
   const Shape& input = options.input;
   if (input.rank() != 3 || input[0] % vit.patch != 0 || input[1] % vit.patch != 0)
     throw ShapeError(fmt::format("expected images (height, width, channels) of sides that are multiples of {}, got {}",
@@ -67,22 +61,22 @@ Graph build(const ZooOptions& options, const Vit& vit) {
   graph.add("class_token", class_token());
   if (!vit.deit3) graph.add("position_embedding", position_embedding());
   for (int i = 0; i < vit.depth; ++i)
-    add_block(graph, fmt::format("block{}", i + 1), vit,
-              drop_path * static_cast<float>(i) / static_cast<float>(vit.depth - 1), i + 1 == vit.depth);
+    add_vit_block(graph, fmt::format("block{}", i + 1), vit,
+                  drop_path * static_cast<float>(i) / static_cast<float>(vit.depth - 1), i + 1 == vit.depth);
   graph.add("flatten", flatten());
-  graph.add("norm", norm());
+  graph.add("norm", vit_norm());
   graph.add("classifier", linear(options.classes));
   return graph;
 }
 
 }  // namespace
 
-Graph vit_tiny_16(const ZooOptions& options) { return build(options, {16, 192, 3, 12}); }
-Graph vit_small_16(const ZooOptions& options) { return build(options, {16, 384, 6, 12}); }
-Graph vit_base_16(const ZooOptions& options) { return build(options, {16, 768, 12, 12}); }
-Graph vit_base_32(const ZooOptions& options) { return build(options, {32, 768, 12, 12}); }
-Graph vit_large_16(const ZooOptions& options) { return build(options, {16, 1024, 16, 24}); }
-Graph deit3_small_16(const ZooOptions& options) { return build(options, {16, 384, 6, 12, true}); }
-Graph deit3_base_16(const ZooOptions& options) { return build(options, {16, 768, 12, 12, true}); }
+Graph vit_tiny_16(const ZooOptions& options) { return build_vit(options, {16, 192, 3, 12}); }
+Graph vit_small_16(const ZooOptions& options) { return build_vit(options, {16, 384, 6, 12}); }
+Graph vit_base_16(const ZooOptions& options) { return build_vit(options, {16, 768, 12, 12}); }
+Graph vit_base_32(const ZooOptions& options) { return build_vit(options, {32, 768, 12, 12}); }
+Graph vit_large_16(const ZooOptions& options) { return build_vit(options, {16, 1024, 16, 24}); }
+Graph deit3_small_16(const ZooOptions& options) { return build_vit(options, {16, 384, 6, 12, true}); }
+Graph deit3_base_16(const ZooOptions& options) { return build_vit(options, {16, 768, 12, 12, true}); }
 
 }  // namespace bantam::models

@@ -252,6 +252,31 @@ constexpr Rule kTimmConvNeXt[] = {{"stem", "stem.0"},
                                   {"downsample#/conv", "stages.{$1}.downsample.1"},
                                   {"norm", "head.norm"},
                                   {"classifier", "head.fc"}};
+constexpr Rule kTimmMobileVit[] = {
+    {"stem", "stem.conv"},
+    {"stem_norm", "stem.bn"},
+    {"stage#_block#/expand", "stages.{$1-1}.{$2-1}.conv1_1x1.conv"},
+    {"stage#_block#/expand_norm", "stages.{$1-1}.{$2-1}.conv1_1x1.bn"},
+    {"stage#_block#/depthwise", "stages.{$1-1}.{$2-1}.conv2_kxk.conv"},
+    {"stage#_block#/depthwise_norm", "stages.{$1-1}.{$2-1}.conv2_kxk.bn"},
+    {"stage#_block#/project", "stages.{$1-1}.{$2-1}.conv3_1x1.conv"},
+    {"stage#_block#/project_norm", "stages.{$1-1}.{$2-1}.conv3_1x1.bn"},
+    {"stage#_block#/local", "stages.{$1-1}.{$2-1}.conv_kxk.conv"},
+    {"stage#_block#/local_norm", "stages.{$1-1}.{$2-1}.conv_kxk.bn"},
+    {"stage#_block#/enter", "stages.{$1-1}.{$2-1}.conv_1x1"},
+    {"stage#_block#/transformer#/norm#", "stages.{$1-1}.{$2-1}.transformer.{$3-1}.norm{$4}"},
+    {"stage#_block#/transformer#/qkv", "stages.{$1-1}.{$2-1}.transformer.{$3-1}.attn.qkv"},
+    {"stage#_block#/transformer#/project", "stages.{$1-1}.{$2-1}.transformer.{$3-1}.attn.proj"},
+    {"stage#_block#/transformer#/expand", "stages.{$1-1}.{$2-1}.transformer.{$3-1}.mlp.fc1"},
+    {"stage#_block#/transformer#/contract", "stages.{$1-1}.{$2-1}.transformer.{$3-1}.mlp.fc2"},
+    {"stage#_block#/norm", "stages.{$1-1}.{$2-1}.norm"},
+    {"stage#_block#/leave", "stages.{$1-1}.{$2-1}.conv_proj.conv"},
+    {"stage#_block#/leave_norm", "stages.{$1-1}.{$2-1}.conv_proj.bn"},
+    {"stage#_block#/fuse", "stages.{$1-1}.{$2-1}.conv_fusion.conv"},
+    {"stage#_block#/fuse_norm", "stages.{$1-1}.{$2-1}.conv_fusion.bn"},
+    {"head", "final_conv.conv"},
+    {"head_norm", "final_conv.bn"},
+    {"classifier", "head.fc"}};
 constexpr Rule kTimmVit[] = {{"stem", "patch_embed.proj"},
                              {"class_token", "cls_token", As::tensor},
                              {"position_embedding", "pos_embed", As::tensor},
@@ -300,6 +325,7 @@ constexpr Scheme kV2Transformers{.program = kTransformers, .rules = kTransformer
 constexpr Scheme kConvNeXtV2s[] = {{.program = kTimm, .rules = kTimmConvNeXt}, kV2Transformers, kV2Authors};
 constexpr Scheme kSmallConvNeXtV2s[] = {
     {.program = kTimm, .rules = kTimmConvNeXt, .convolves = true}, kV2Transformers, kV2Authors};
+constexpr Scheme kMobileVits[] = {{kTimm, kTimmMobileVit}};
 constexpr Scheme kShuffleNets[] = {{kTorchvision, kShuffleNet}};
 constexpr Scheme kVits[] = {{kTorchvision, kVit},
                             {.program = kTimm, .rules = kTimmVit, .layer_scale = "gamma"},
@@ -336,6 +362,7 @@ constexpr Network kNetworks[] = {{"resnet18", "resnet18", kResNets},
                                  {"convnextv2_atto", "convnextv2_atto", kSmallConvNeXtV2s},
                                  {"convnextv2_tiny", "convnextv2_tiny", kConvNeXtV2s},
                                  {"shufflenet_v2_x1_0", "shufflenet_v2_x1_0", kShuffleNets},
+                                 {"mobilevit_s", "mobilevit_s", kMobileVits},
                                  {"vit_tiny_16", "vit_tiny_patch16_224", kTimmVits},
                                  {"vit_small_16", "vit_small_patch16_224", kTimmVits},
                                  {"vit_base_16", "vit_b_16", kVits},

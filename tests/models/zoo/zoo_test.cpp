@@ -70,11 +70,12 @@ INSTANTIATE_TEST_SUITE_P(
                       Case{"mobilenet_v3_large", 5483032, 24400, {1000}},
                       Case{"efficientnet_b0", 5288548, 42016, {1000}}, Case{"convnext_tiny", 28589128, 0, {1000}},
                       Case{"convnextv2_atto", 3708400, 0, {1000}}, Case{"convnextv2_tiny", 28635496, 0, {1000}},
-                      Case{"shufflenet_v2_x1_0", 2278604, 16180, {1000}}, Case{"vit_tiny_16", 5717416, 0, {1000}},
-                      Case{"vit_small_16", 22050664, 0, {1000}}, Case{"vit_base_16", 86567656, 0, {1000}},
-                      Case{"vit_base_32", 88224232, 0, {1000}}, Case{"vit_large_16", 304326632, 0, {1000}},
-                      Case{"deit3_small_16", 22059496, 0, {1000}}, Case{"deit3_base_16", 86585320, 0, {1000}},
-                      Case{"densenet121", 7978856, 83648, {1000}}, Case{"unet", 31037698, 11776, {256, 256, 2}}),
+                      Case{"shufflenet_v2_x1_0", 2278604, 16180, {1000}}, Case{"mobilevit_s", 5578632, 12256, {1000}},
+                      Case{"vit_tiny_16", 5717416, 0, {1000}}, Case{"vit_small_16", 22050664, 0, {1000}},
+                      Case{"vit_base_16", 86567656, 0, {1000}}, Case{"vit_base_32", 88224232, 0, {1000}},
+                      Case{"vit_large_16", 304326632, 0, {1000}}, Case{"deit3_small_16", 22059496, 0, {1000}},
+                      Case{"deit3_base_16", 86585320, 0, {1000}}, Case{"densenet121", 7978856, 83648, {1000}},
+                      Case{"unet", 31037698, 11776, {256, 256, 2}}),
     [](const auto& info) { return info.param.name; });
 
 TEST(ZooOptionsTest, ClassesInputAndWidthCanBeSaid) {
@@ -132,9 +133,9 @@ TEST(ZooOptionsTest, InputsThatAreTooSmallOrNoImagesAreRefused) {
     Shape input;
   };
   std::vector<Refused> cases = {
-      {"separable_cnn", {7, 7, 3}}, {"vgg11", {31, 32, 3}},         {"vgg16", {32, 31, 3}},
-      {"densenet121", {16, 16, 3}}, {"convnext_tiny", {31, 32, 3}}, {"unet", {24, 32, 3}},
-      {"unet", {32, 8, 3}},         {"vit_tiny_16", {40, 32, 3}},   {"vit_base_32", {32, 48, 3}}};
+      {"separable_cnn", {7, 7, 3}},   {"vgg11", {31, 32, 3}},      {"vgg16", {32, 31, 3}}, {"densenet121", {16, 16, 3}},
+      {"convnext_tiny", {31, 32, 3}}, {"unet", {24, 32, 3}},       {"unet", {32, 8, 3}},   {"vit_tiny_16", {40, 32, 3}},
+      {"vit_base_32", {32, 48, 3}},   {"mobilevit_s", {64, 32, 3}}};
   for (const ZooModel& model : zoo()) cases.push_back({model.name, {3072}});
   for (const Refused& refused : cases) {
     const ZooModel& model = *find_zoo_model(refused.name);
@@ -146,7 +147,8 @@ TEST(ZooOptionsTest, InputsThatAreTooSmallOrNoImagesAreRefused) {
 /// Rates of the drop_path layers, by their order.
 std::vector<float> drop_rates(const std::string& options) {
   std::vector<float> rates;
-  for (const GraphNode& node : model_from("model: {" + options + "}").graph.nodes())
+  const ModelSpec spec = model_from("model: {" + options + "}");
+  for (const GraphNode& node : spec.graph.nodes())
     if (node.layer != nullptr && node.layer->kind() == "drop_path")
       rates.push_back(node.layer->options<DropoutOptions>()->rate);
   return rates;

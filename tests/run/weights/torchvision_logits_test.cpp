@@ -52,7 +52,7 @@ std::string logits_networks() {
                                   "efficientnet_b0@timm densenet121@timm convnext_tiny@timm resnet18@transformers "
                                   "resnet50@transformers convnext_tiny@transformers shufflenet_v2_x1_0 convnextv2_atto "
                                   "convnextv2_atto@transformers vit_tiny_16 vit_tiny_16@transformers vit_base_32 "
-                                  "vit_base_32@timm deit3_small_16";
+                                  "vit_base_32@timm deit3_small_16 mobilevit_s";
   std::istringstream words(names);
   for (std::string name; words >> name;)
     if (const std::string zoo = zoo_name(name); models::find_zoo_model(zoo) != nullptr)
