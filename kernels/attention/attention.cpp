@@ -41,7 +41,7 @@ namespace {
 KernelWork attention_work(const AttentionShape& s, DType dtype, int tensors, bool lse, int channel_sums,
                           int token_sums) {
   const std::int64_t matrix = 2 * s.batch * s.heads * s.tokens;
-  return {.kind = KernelKind::fused,
+  return {.kind = KernelKind::attention,
           .bytes = tensors * bytes_of(s.rows() * s.channels(), dtype) + (lse ? 4 * s.rows() * s.heads : 0),
           .flops = (channel_sums + token_sums) * attention_flops(s) / 2,
           .matrix_flops =

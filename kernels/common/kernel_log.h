@@ -34,9 +34,10 @@ enum class KernelKind : std::uint8_t {
   product,      ///< a GEMM: dense layers and 1x1 convolutions
   convolution,  ///< any other convolution on matrix units
   stencil,      ///< few operations on each of a window's elements: depthwise convolutions
-  fused         ///< several of these in one kernel, which does more for each byte than a pass
+  fused,        ///< several of these in one kernel, which does more for each byte than a pass
+  attention     ///< products whose scores pass through registers and exponentials
 };
-inline constexpr std::size_t kKernelKinds = 5;
+inline constexpr std::size_t kKernelKinds = 6;
 
 /// The work of one call.
 struct KernelWork {

@@ -362,15 +362,15 @@ TEST(AttentionWork, IsOfAShapeComputedByHand) {
   expect_work(
       {{"attention_forward",
         [&](const Exec& exec) { work::attention_forward(exec, s, kHalf, kSome, kSome, kFloats, {}); },
-        4 * 480 * 2 + 60 * 4, 2 * 9600, KernelKind::fused},
+        4 * 480 * 2 + 60 * 4, 2 * 9600, KernelKind::attention},
        {"attention_forward",
         [&](const Exec& exec) { work::attention_forward(exec, s, kFloat, kSome, kSome, nullptr, {}); }, 4 * 480 * 4,
-        2 * 9600, KernelKind::fused},
+        2 * 9600, KernelKind::attention},
        {"attention_backward", [&](const Exec& exec) { work::attention_backward(exec, s, kHalf, {}, kSome, kSome, {}); },
-        8 * 480 * 2 + 60 * 4, 5 * 9600, KernelKind::fused},
+        8 * 480 * 2 + 60 * 4, 5 * 9600, KernelKind::attention},
        {"attention_backward",
         [&](const Exec& exec) { work::attention_backward(exec, longer, kFloat, {}, kSome, kSome, {}); },
-        8 * 2400 * 4 + 300 * 4, 5 * 2 * 300 * 300 * 8, KernelKind::fused, 2}});
+        8 * 2400 * 4 + 300 * 4, 5 * 2 * 300 * 300 * 8, KernelKind::attention, 2}});
   EXPECT_EQ(attention_flops(s), 2 * 9600);
 }
 
