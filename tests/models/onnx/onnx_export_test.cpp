@@ -101,6 +101,7 @@ const std::map<std::string, std::string>& uses_of_kinds() {
       {"spatial_dropout", "spatial_dropout: {rate: 0.5}"},
       {"drop_path", "drop_path: {rate: 0.5}"},
       {"reshape", "reshape: {shape: [81, 4]}"},
+      {"permute", "reshape: {shape: [81, 4]}, permute: {dims: [2, 1]}"},
       {"squeeze_excite", "squeeze_excite: {units: 2}"},
       {"group_norm", "group_norm: {groups: 2}"},
       {"zero_padding", "zero_padding: {padding: 1}"},
@@ -142,6 +143,33 @@ TEST(ExportOnnx, WritesWeightsChannelsFirst) {
   EXPECT_EQ(tensor_of(depthwise, "depthwise_conv2d/weight").dims, (Integers{2, 1, 1, 2}));
   EXPECT_EQ(tensor_of(depthwise, "depthwise_conv2d/weight").as_floats(), (std::vector<float>{1, 3, 2, 4}));
   EXPECT_EQ(std::get<std::int64_t>(node_of(depthwise, "Conv").attributes.at("group")), 2);
+}
+
+TEST(ExportOnnx, WritesTokens) {
+  using Names = std::vector<std::string>;
+  const auto ops = [](const std::string& layers, const ExportOptions& options = {}) {
+    return ops_of(exported(graph_of("[20]", "reshape: {shape: [5, 4]}, " + layers), options));
+  };
+  EXPECT_EQ(ops("dense: {units: 3, activation: relu}"), (Names{"Reshape", "MatMul", "Add", "Relu"}));
+  EXPECT_EQ(ops("class_token"), (Names{"Reshape", "Shape", "Slice", "Concat", "Expand", "Concat"}));
+  EXPECT_EQ(ops("class_token", {.batch = 2}), (Names{"Reshape", "Expand", "Concat"}));
+  EXPECT_EQ(ops("position_embedding"), (Names{"Reshape", "Add"}));
+  EXPECT_EQ(ops("permute: {dims: [2, 1]}"), (Names{"Reshape", "Transpose"}));
+  const Model model = exported(graph_of("[10]", "reshape: {shape: [5, 2]}, dense: {units: 3, bias: false}"));
+  EXPECT_EQ(tensor_of(model, "dense/weight").dims, (Integers{2, 3}));
+  EXPECT_EQ(tensor_of(model, "dense/weight").as_floats(), (std::vector<float>{1, 3, 5, 2, 4, 6}));
+}
+
+// From opset 18 on the axes of reductions are an input.
+TEST(ExportOnnx, PoolsOfTokensHaveTheirOpsetsForm) {
+  const auto pool = [](std::int64_t opset) {
+    return node_of(exported(graph_of("[20]", "reshape: {shape: [5, 4]}, global_max_pool"), {.opset = opset}),
+                   "ReduceMax");
+  };
+  EXPECT_EQ(integers_of(pool(17), "axes"), (Integers{1}));
+  EXPECT_EQ(pool(17).inputs.size(), 1u);
+  EXPECT_FALSE(pool(18).attributes.contains("axes"));
+  EXPECT_EQ(pool(18).inputs.size(), 2u);
 }
 
 TEST(ExportOnnx, SameIsExplicitAndAsymmetric) {
