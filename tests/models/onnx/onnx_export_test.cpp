@@ -147,6 +147,33 @@ TEST(ExportOnnx, WritesWeightsChannelsFirst) {
   EXPECT_EQ(std::get<std::int64_t>(node_of(depthwise, "Conv").attributes.at("group")), 2);
 }
 
+TEST(ExportOnnx, WritesTokens) {
+  using Names = std::vector<std::string>;
+  const auto ops = [](const std::string& layers, const ExportOptions& options = {}) {
+    return ops_of(exported(graph_of("[20]", "reshape: {shape: [5, 4]}, " + layers), options));
+  };
+  EXPECT_EQ(ops("dense: {units: 3, activation: relu}"), (Names{"Reshape", "MatMul", "Add", "Relu"}));
+  EXPECT_EQ(ops("class_token"), (Names{"Reshape", "Shape", "Slice", "Concat", "Expand", "Concat"}));
+  EXPECT_EQ(ops("class_token", {.batch = 2}), (Names{"Reshape", "Expand", "Concat"}));
+  EXPECT_EQ(ops("position_embedding"), (Names{"Reshape", "Add"}));
+  EXPECT_EQ(ops("permute: {dims: [2, 1]}"), (Names{"Reshape", "Transpose"}));
+  const Model model = exported(graph_of("[10]", "reshape: {shape: [5, 2]}, dense: {units: 3, bias: false}"));
+  EXPECT_EQ(tensor_of(model, "dense/weight").dims, (Integers{2, 3}));
+  EXPECT_EQ(tensor_of(model, "dense/weight").as_floats(), (std::vector<float>{1, 3, 5, 2, 4, 6}));
+}
+
+// From opset 18 on the axes of reductions are an input.
+TEST(ExportOnnx, PoolsOfTokensHaveTheirOpsetsForm) {
+  const auto pool = [](std::int64_t opset) {
+    return node_of(exported(graph_of("[20]", "reshape: {shape: [5, 4]}, global_max_pool"), {.opset = opset}),
+                   "ReduceMax");
+  };
+  EXPECT_EQ(integers_of(pool(17), "axes"), (Integers{1}));
+  EXPECT_EQ(pool(17).inputs.size(), 1u);
+  EXPECT_FALSE(pool(18).attributes.contains("axes"));
+  EXPECT_EQ(pool(18).inputs.size(), 2u);
+}
+
 TEST(ExportOnnx, SameIsExplicitAndAsymmetric) {
   const Model model = exported(graph_of("[8, 9, 2]", "conv2d: {filters: 1, kernel: 3, stride: 2, padding: same}"));
   EXPECT_EQ(integers_of(node_of(model, "Conv"), "pads"), (Integers{0, 1, 1, 1}));  // top, left, bottom, right
