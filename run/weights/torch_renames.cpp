@@ -218,7 +218,7 @@ std::vector<std::string> rename_as_torch_does(Tensors& tensors) {
       lines.push_back(fmt::format("{} tensor{} put together: {}", joined, joined == 1 ? " was" : "s were", parts.name));
   if (const std::size_t joined = join_attention(tensors); joined > 0)
     lines.push_back(
-        fmt::format("{} tensor{} put together: query, key and value", joined, joined == 1 ? " was" : "s were"));
+        fmt::format("{} tensor{} put together: queries, keys and values", joined, joined == 1 ? " was" : "s were"));
   return lines;
 }
 

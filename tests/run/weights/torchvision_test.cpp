@@ -529,7 +529,7 @@ TEST_F(TorchvisionTest, WhatDoesNotFitIsNamed) {
       "\n  any network comes as an ONNX model, which torch.onnx.export writes: `bantam import FILE.onnx`";
   EXPECT_EQ(error({}),
             name +
-                ": has the tensors of no network that torchvision and the zoo both have; the nearest is "
+                ": has the tensors of no network that the zoo and torchvision or timm have; the nearest is "
                 "resnet18_cifar, of which it has 101 of 102\n  missing: layer1.0.conv1.weight\n  unexpected: "
                 "layer9" +
                 road);
@@ -540,7 +540,7 @@ TEST_F(TorchvisionTest, WhatDoesNotFitIsNamed) {
   EXPECT_EQ(error({.model = "resnet18", .width = 0.5}), "--width: torchvision's resnet18 has no width");
   EXPECT_EQ(error({.width = 0}), "--width: expected a number above 0 and up to 64, got 0");
   EXPECT_NE(
-      error({.width = 0.5}).find("both have with a width of 0.5: 102 tensors, bn1.bias (64), bn1.running_mean (64), "),
+      error({.width = 0.5}).find("timm have with a width of 0.5: 102 tensors, bn1.bias (64), bn1.running_mean (64), "),
       std::string::npos)
       << "no network of that width has half of the tensors: none is the nearest";
   file.tensors["fc.weight"] = {DType::float32, Shape{std::int64_t{1} << 50, 0}, {}};
