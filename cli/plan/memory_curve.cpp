@@ -87,7 +87,7 @@ std::vector<std::string> titles(const CurveText& text) {
   return titles;
 }
 
-/// What fits in the memory of cards that people have, between the least and the most that a best point needs.
+/// The best point within the memory of each usual card, between the least and the most that a best point needs.
 std::string card_lines(const run::MemoryCurve& curve) {
   std::string lines;
   const CurvePoint* before = nullptr;
@@ -198,8 +198,7 @@ class Picture {
       const CurvePoint& point = text_.curve.points[place];
       svg += fmt::format(
           "<path d=\"M{0:.1f} {1:.1f}l10 10m-10 0l10 -10\" stroke=\"var(--ink)\" stroke-width=\"1.5\"><title>{2:.4g} "
-          "ms "
-          "measured</title></path>",
+          "ms measured</title></path>",
           x(point) - 5, y(images(point, ms)) - 5, ms);
     }
     return svg;
@@ -225,8 +224,9 @@ std::string html_table(const CurveText& text) {
 
 std::pair<RunConfig, run::MemoryCurve> curve_of(const RunConfig& config, const PlanTarget& target,
                                                 const StepGrid& grid) {
-  if (!grid.recomputes.empty() || grid.precisions.size() > 1)
-    throw ConfigError("--curve chooses what is recomputed, for one precision: leave out --recompute");
+  if (!grid.recomputes.empty()) throw ConfigError("--curve chooses what is recomputed: leave out --recompute");
+  if (grid.precisions.size() > 1)
+    throw ConfigError(fmt::format("--curve is of one precision, but --precision names {}", grid.precisions.size()));
   run::DecisionLog log;
   RunConfig decided = run::decide_step(config, target, grid.batches, log);
   const std::int64_t batch = decided.data ? decided.data->pipeline.batch_size : kUsualBatch;

@@ -282,8 +282,8 @@ int run_plan(const PlanFlags& options) {
 
 /// A trace has no device, rows or limits: flags for them would be ignored.
 void refuse_plans_flags(const CLI::App& command) {
-  for (const char* flag :
-       {"--memory", "--device", "--profile", "--batch-sizes", "--precision", "--recompute", "--seed", "--ranks"})
+  for (const char* flag : {"--memory", "--device", "--profile", "--batch-sizes", "--precision", "--recompute", "--seed",
+                           "--ranks", "--curve"})
     if (command.count(flag) > 0)
       throw ConfigError(fmt::format("plan: {} belongs to a CONFIG, not to --trace FILE", flag));
 }
@@ -307,8 +307,10 @@ void add_plan(CLI::App& app, Action& action) {
   command->add_option("--ranks", options->ranks, "Plan each of N ranks; --memory may be a list by rank")
       ->check(CLI::Range(1, 1024).description(""))
       ->type_name("N");
-  command->add_flag("--curve", options->curve,
-                    "Memory for time: several batch sizes, and for each\nall that recompute can save");
+  command
+      ->add_flag("--curve", options->curve,
+                 "Memory for time: several batch sizes, and for each\nall that recompute can save")
+      ->excludes("--ranks");
   command->add_option("--out", options->out, "With --curve: a page with a picture")->needs("--curve");
   command->add_flag("--overwrite", options->overwrite, "Replace the file of --out");
   command->add_option("--trace", options->trace.file, "CSV of lifetimes to solve instead of a CONFIG");

@@ -72,8 +72,8 @@ class GradientStore {
   /// For an op that adds its gradient of a value as it writes, and then adds the sum to the store: removes what the
   /// store has and returns it; undefined where that is nothing. Never of a parameter's.
   Tensor pop_addend(const Context& context, const ValueRef& value);
-  /// The same also where the op is within a recomputed segment and others contributed outside of it, so that it adds
-  /// with recompute what it adds without; undefined where nobody did.
+  /// Returns what pop_addend does, also to an op within a recomputed segment where others contributed outside of it, so
+  /// that the op adds with recompute what it adds without; undefined where nobody did.
   Tensor pop_rest(const Context& context, const ValueRef& value);
   /// Whether a gradient hook will be told of gradients.
   bool observed() const { return observed_; }

@@ -59,8 +59,7 @@ LayerPtr read_attention(ConfigMap& options) {
   options.describe(
       "Attention of all positions of a sample to one another: softmax(q·kᵀ/√size)·v for each head, without a mask and "
       "without weights. Its input's channels are the queries of all heads, then the keys, then the values, as a "
-      "`dense` "
-      "before it writes them; its output has a third of them. An image's positions are height times width. "
+      "`dense` before it writes them; its output has a third of them. An image's positions are height times width. "
       "`multi_head_attention` is this layer with the dense layers before and after it.",
       "attention: {heads: 6}");
   return attention({.heads = options.integer(kHeads, kCount)});

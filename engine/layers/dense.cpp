@@ -49,9 +49,8 @@ namespace layers {
 LayerPtr read_dense(ConfigMap& options) {
   options.describe(
       "A matrix product with a bias over the last axis, as Keras' Dense and PyTorch's Linear: y = activation(x·Wᵀ + "
-      "b). "
-      "Each token of (tokens, features), or pixel of an image, is multiplied alone; flatten first where all "
-      "of a sample's values count together.",
+      "b). Each token of (tokens, features), or pixel of an image, is multiplied alone; flatten first where all of a "
+      "sample's values count together.",
       "dense: {units: 10}");
   DenseOptions layer;
   layer.units = options.integer({"units", "Values of the output.", "10"}, kCount);

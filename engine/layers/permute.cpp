@@ -20,11 +20,12 @@ class PermuteLayer : public BuiltInLayer {
   Shape output_shape(std::span<const Shape> inputs) const override {
     const Shape& in = single(kind(), inputs);
     const std::vector<std::int64_t>& dims = options_.dims;
+    bool fits = std::ssize(dims) == in.rank();
+    for (std::int64_t axis = 1; axis <= in.rank(); ++axis) fits = fits && std::ranges::count(dims, axis) == 1;
+    if (!fits)
+      throw ShapeError(fmt::format("permute: expected dims with each of the axes 1 to {} of {} once, got ({})",
+                                   in.rank(), to_string(in), fmt::join(dims, ", ")));
     std::vector<std::int64_t> extents;
-    for (std::int64_t axis = 1; axis <= in.rank(); ++axis)
-      if (std::ranges::count(dims, axis) != 1 || std::ssize(dims) != in.rank())
-        throw ShapeError(fmt::format("permute: expected dims with each of the axes 1 to {} of {} once, got ({})",
-                                     in.rank(), to_string(in), fmt::join(dims, ", ")));
     for (const std::int64_t axis : dims) extents.push_back(in[static_cast<int>(axis) - 1]);
     return Shape(extents);
   }

@@ -24,7 +24,7 @@ inline const ConfigKey kGroups{
 inline const ConfigKey kBias{"bias",
                              "Whether a value a channel is added. A batch norm that follows makes it useless: false "
                              "saves it."};
-/// Of `attention` and of the block `multi_head_attention`.
+/// The key of `attention` and of the block `multi_head_attention`.
 inline const ConfigKey kHeads{"heads", "Heads: each attends with queries, keys and values of its own.", "6"};
 /// Keys of all norms.
 inline const ConfigKey kNormScale{"scale", "Whether a trained factor a channel is there (γ)."};

@@ -43,7 +43,7 @@ Tensor attention(const Context& context, const Tensor& qkv, std::int64_t heads) 
   context.tape->record(context, o,
                        [shape, lse, input = SavedTensor(qkv), output = SavedTensor(o)](
                            const Context& ctx, const Tensor& dout, GradientStore& store) mutable {
-                                          Tensor dqkv = ctx.allocate(input.shape(), input.dtype());
+                         Tensor dqkv = ctx.allocate(input.shape(), input.dtype());
                          {
                            const Tensor in = input.unpack(ctx), out = output.unpack(ctx);
                            const Scratch scratch = ctx.scratch(

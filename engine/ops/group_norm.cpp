@@ -6,9 +6,9 @@
 #include <fmt/format.h>
 
 #include "bantam/base/error.h"
-#include "bantam/engine/autograd/gradient_target.h"
 #include "bantam/engine/autograd/saved_tensor.h"
 #include "bantam/engine/autograd/tape.h"
+#include "bantam/engine/ops/norm_targets.h"
 #include "bantam/engine/ops/ops.h"
 #include "bantam/engine/program/node_plan.h"
 
@@ -72,9 +72,7 @@ void forward(const Context& context, Call& call, const Tensor& x, const Tensor& 
 }
 
 void backward(const Context& context, const Call& call, SavedTensor& saved, const Tensor& dy, GradientStore& store) {
-  FloatGradient scale(context, call.scale, store), shift(context, call.shift, store);
-  if (scale.data != nullptr && shift.data != nullptr && scale.accumulate != shift.accumulate)
-    throw Error(fmt::format("{}: scale and shift must be used together", call.op));
+  NormTargets to(context, call.op, call.scale, call.shift, store);
   Tensor dx, addend;
   if (wants_gradient(saved.ref())) {
     addend = store.pop_rest(context, saved.ref());
@@ -84,12 +82,9 @@ void backward(const Context& context, const Call& call, SavedTensor& saved, cons
     const Tensor x = saved.unpack(context);
     const Scratch scratch = call.scratch(context, x.dtype());
     BANTAM_KERNEL(context.exec, group_norm_backward, call.shape, x.dtype(), call.operand(x), dy.data(),
-                  addend.defined() ? addend.data() : nullptr,
-                  {dx.defined() ? dx.data() : nullptr, scale.data, shift.data, scale.accumulate || shift.accumulate},
-                  scratch.get());
+                  addend.defined() ? addend.data() : nullptr, to.with(dx), scratch.get());
   }
-  scale.add_to(context, call.scale, store);
-  shift.add_to(context, call.shift, store);
+  to.add_to(context, store);
   if (dx.defined()) store.add(context, saved.ref(), std::move(dx));
 }
 

@@ -18,8 +18,8 @@ struct DeviceRates {
 };
 
 /// Predicted times on a device that nobody measured may be off by this share of themselves, either way: kernels of a
-/// kind reach 0.58 to 1.00 of the H200's rates (kernel_cost.cpp), about 0.8 ± 0.2 in the mean, and where in that range
-/// they lie on another card is not known.
+/// kind reach 0.58 to 1.00 of the H200's rates (kernel_cost.cpp), about 0.8 ± 0.2 in the mean, attention 0.2 of the
+/// rate of operations, and what they reach on another card is not known.
 inline constexpr double kEstimateShare = 0.4;
 
 /// A predicted share of a step's time as a text, "+8.8 %" of 0.088; of an estimate "+8.8 ± 3.5 %".

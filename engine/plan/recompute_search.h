@@ -47,9 +47,9 @@ struct RecomputePoint {
 };
 
 /// The trade of bytes for time of one step: the policies that the search above finds for budgets that fall by a tenth
-/// each, from the peak without recompute to the least that anything found needs. By falling peak; each has a lower peak
-/// and takes longer than the one before. `question.bytes` and `question.fits` do not matter. Equal questions have equal
-/// answers.
+/// each, from the peak without recompute to the least that anything found needs. By falling peak; each takes longer
+/// than the one before, or has more segments. `question.bytes` and `question.fits` do not matter. Equal questions have
+/// equal answers.
 std::vector<RecomputePoint> recompute_curve(const Graph& graph, const RecomputeQuestion& question);
 
 }  // namespace bantam

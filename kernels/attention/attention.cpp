@@ -37,7 +37,8 @@ std::int64_t attention_flops(const AttentionShape& s) { return 4 * s.batch * s.t
 namespace work {
 namespace {
 
-/// `tensors`: each (batch, tokens, heads, size). Products whose sums are over a head's channels, and over tokens.
+/// The work of a call on so many `tensors` of (batch, tokens, heads, size) each, with so many products whose sums are
+/// over a head's channels, and over tokens.
 KernelWork attention_work(const AttentionShape& s, DType dtype, int tensors, bool lse, int channel_sums,
                           int token_sums) {
   const std::int64_t matrix = 2 * s.batch * s.heads * s.tokens;
@@ -55,7 +56,8 @@ void attention_forward(const Exec& exec, const AttentionShape& s, DType dtype, c
   note(exec, "attention_forward", attention_work(s, dtype, 4, lse != nullptr, 1, 1));
 }
 
-/// qkv, o, do and dqkv. Beyond one tile of scores dq has a kernel of its own.
+/// Reads qkv, o and do, and writes dqkv. With more tokens than a tile of scores has, CUDA computes dq in a kernel of
+/// its own.
 void attention_backward(const Exec& exec, const AttentionShape& s, DType dtype, const AttentionSaved&, const void*,
                         void*, Workspace) {
   KernelWork work = attention_work(s, dtype, 8, true, 2, 3);

@@ -28,7 +28,7 @@ void check_attention_shape(const AttentionShape& shape);
 /// Scratch bytes of a forward and of a backward call; shape, type and target only.
 std::size_t attention_workspace_bytes(const AttentionShape& shape, DType dtype, DeviceKind target);
 std::size_t attention_backward_workspace_bytes(const AttentionShape& shape, DType dtype, DeviceKind target);
-/// Of forward: 4·batch·heads·tokens²·size. Backward is counted as five products instead of two.
+/// Operations of forward, two products: 4·batch·heads·tokens²·size. Backward has five such products.
 std::int64_t attention_flops(const AttentionShape& shape);
 
 /// o = P·v with P = softmax over keys of scale·q·kᵀ. lse (batch, heads, tokens), float32, gets the natural logarithm of
@@ -38,7 +38,7 @@ std::int64_t attention_flops(const AttentionShape& shape);
 using AttentionForward = void(const Exec&, const AttentionShape&, DType dtype, const void* qkv, void* o, float* lse,
                               Workspace);
 
-/// What forward read and wrote.
+/// Tensors that forward read and wrote.
 struct AttentionSaved {
   const void* qkv = nullptr;
   const void* o = nullptr;

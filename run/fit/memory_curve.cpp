@@ -49,7 +49,8 @@ const CurvePoint* MemoryCurve::knee() const {
   if (most == nullptr) return nullptr;
   const CurvePoint* least = most;
   for (const CurvePoint& point : points)
-    if (point.images_per_s >= kKnee * most->images_per_s && point.needed_bytes < least->needed_bytes) least = &point;
+    if (point.fits && point.images_per_s >= kKnee * most->images_per_s && point.needed_bytes < least->needed_bytes)
+      least = &point;
   return least;
 }
 

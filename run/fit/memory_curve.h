@@ -33,7 +33,8 @@ struct MemoryCurve {
   const CurvePoint* best_within(std::uint64_t bytes) const;
   /// The best of all points that fit; null: none fits.
   const CurvePoint* fastest() const;
-  /// Where the curve bends: the point of least bytes with at least 95 % of the fastest one's images/s.
+  /// Where the curve bends: of the points that fit, the one of least bytes with at least 95 % of the fastest one's
+  /// images/s.
   const CurvePoint* knee() const;
 };
 
@@ -46,7 +47,8 @@ std::vector<std::int64_t> curve_batches(const RunConfig& config, std::int64_t ba
 MemoryCurve memory_curve(const RunConfig& config, const PlanTarget& target, const std::vector<std::int64_t>& batches,
                          Precision precision, const std::function<void(std::int64_t batch)>& on_batch = {});
 
-/// "8.1 GiB: batch 96, recompute cheap, 4 % slower than the fastest": the knee in a sentence.
+/// The knee in a sentence: "8.10 GiB: batch 96, recompute cheap, 4.0 % fewer images/s than the fastest, which takes
+/// 11.2 GiB".
 std::string knee_text(const MemoryCurve& curve);
 
 }  // namespace bantam::run
