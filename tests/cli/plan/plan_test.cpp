@@ -56,6 +56,44 @@ TEST_F(Plan, ColumnsStandUnderTheirTitlesForAnyBatch) {
   EXPECT_EQ(table[1].size(), table[3].size()) << outcome.out;
 }
 
+// The best points are those that no other beats; each is planned as a row of its own is.
+TEST_F(Plan, ACurveTradesBytesForTime) {
+  const Outcome outcome = run({"plan", config("cifar10_resnet18.yaml"), "--device", "t4", "--precision",
+                               "mixed_float16", "--batch-sizes", "64,128", "--curve", "--json", "--out", "curve.html"});
+  ASSERT_EQ(outcome.code, 0) << outcome.err;
+  const auto rows = objects(outcome.out);
+  ASSERT_GT(rows.size(), 8u);
+  int knees = 0;
+  for (const auto& row : rows) {
+    bool beaten = false;
+    for (const auto& other : rows)
+      beaten |= other["needed_bytes"] < row["needed_bytes"] &&
+                other["predicted_images_per_s"] > row["predicted_images_per_s"];
+    if (row["best"] == true) EXPECT_FALSE(beaten) << row;
+    if (beaten) EXPECT_FALSE(row["best"].get<bool>()) << row;
+    knees += row["knee"] == true;
+    EXPECT_GT(row["needed_bytes"], row["peak_bytes"]) << "context and libraries";
+  }
+  EXPECT_EQ(knees, 1);
+  EXPECT_EQ(rows[0]["recompute"], "none");
+  const Outcome row = run({"plan", config("cifar10_resnet18.yaml"), "--device", "t4", "--precision", "mixed_float16",
+                           "--batch-sizes", "64", "--recompute", "none", "--json"});
+  EXPECT_EQ(row.last_json()["predicted_ms"], rows[0]["predicted_ms"]);
+  EXPECT_EQ(row.last_json()["needed_bytes"], rows[0]["needed_bytes"]);
+  const std::string page = read("curve.html");
+  EXPECT_NE(page.find("<svg"), std::string::npos);
+  EXPECT_EQ(page.find("{{"), std::string::npos) << "no part is missing";
+
+  const Outcome table = run({"plan", "tiny.yaml", "--curve"});
+  ASSERT_EQ(table.code, 0) << table.err;
+  EXPECT_NE(table.out.find("\nKnee: "), std::string::npos) << table.out;
+  const Outcome again = run({"plan", "tiny.yaml", "--curve", "--out", "curve.html"});
+  EXPECT_EQ(again.code, 2) << again.err;
+  EXPECT_NE(again.err.find("--overwrite"), std::string::npos) << again.err;
+  EXPECT_EQ(run({"plan", "tiny.yaml", "--curve", "--recompute", "all"}).code, 2);
+  EXPECT_EQ(run({"plan", "tiny.yaml", "--out", "x.html"}).code, 2) << "a page of nothing";
+}
+
 TEST_F(Plan, ARunWithoutABatchIsSaidToBeNone) {
   const Outcome outcome = run({"plan", "tiny.yaml", "--batch-sizes", "1000"});
   ASSERT_EQ(outcome.code, 0) << outcome.err;

@@ -179,6 +179,32 @@ TEST(RecomputeSearch, IsTheSameEveryTimeAndQuick) {
   EXPECT_LT(first.plans, 1100) << "of some milliseconds each";
 }
 
+// Each point is a plan, none is beaten by another, and none by what is found for its bytes alone by more than searches
+// from other budgets may differ.
+TEST(RecomputeCurve, FallsFromNothingRecomputedToTheLeastBytes) {
+  const Graph graph = network(8);
+  const std::vector<RecomputePoint> curve = recompute_curve(graph, question(1));
+  ASSERT_GT(curve.size(), 4u);
+  EXPECT_EQ(to_string(curve.front().recompute), "none");
+  EXPECT_EQ(curve.front().peak_bytes, peak_with(graph, {}));
+  EXPECT_EQ(curve.front().extra_work, 0);
+  for (std::size_t i = 0; i < curve.size(); ++i) {
+    const RecomputePoint& point = curve[i];
+    EXPECT_EQ(point.peak_bytes, peak_with(graph, point.recompute)) << i;
+    EXPECT_DOUBLE_EQ(point.seconds, step_seconds(graph, step_with(point.recompute), kRates)) << i;
+    const RecomputeChoice alone = search_recompute(graph, question(point.peak_bytes));
+    EXPECT_LE(point.extra_work, alone.extra_work + 0.02) << i;
+    if (i == 0) continue;
+    EXPECT_LT(point.peak_bytes, curve[i - 1].peak_bytes);
+    EXPECT_GT(point.extra_work, curve[i - 1].extra_work - 0.01) << "but for the charge for segments";
+  }
+  const RecomputeChoice nothing = search_recompute(graph, question(curve.back().peak_bytes * 8 / 10));
+  EXPECT_FALSE(nothing.fits) << "a tenth below the last point there is none";
+  const std::vector<RecomputePoint> again = recompute_curve(graph, question(1));
+  ASSERT_EQ(again.size(), curve.size());
+  for (std::size_t i = 0; i < curve.size(); ++i) EXPECT_EQ(again[i].peak_bytes, curve[i].peak_bytes);
+}
+
 TEST(RecomputeSearch, TheChoiceChangesNoBit) {
   const auto weights = [](const RecomputeOptions& recompute) {
     Runtime runtime({.threads = 2});
