@@ -105,6 +105,9 @@ int bench_step(const BenchOptions& options) {
   return 0;
 }
 
+/// For the arena of each point's plan; `--seconds` is the time of a measurement here.
+constexpr double kArenaSeconds = 0.2;
+
 struct CurveFlags {
   bool on = false, overwrite = false;
   std::string out;
@@ -114,7 +117,7 @@ struct CurveFlags {
 MeasuredCurve measure_curve(const RunConfig& config, const run::MemoryCurve& curve, const BenchOptions& options) {
   MeasuredCurve measured;
   for (std::size_t i = 0; i < curve.points.size(); ++i) {
-    const run::CurvePoint& point = curve.points[i];
+    const run::MemoryCurve::Point& point = curve.points[i];
     if (!point.best || !point.fits) continue;
     StepCase step = point.step;
     step.mode = parse_step_mode(options.modes.empty() ? "auto" : options.modes, config.device);
@@ -133,12 +136,11 @@ int bench_curve(const BenchOptions& options, const CurveFlags& flags) {
   const RunConfig config = read_config(options.common);
   require_device(config);
   const PlanTarget target = measured_target(config);
-  const StepGrid grid = read_grid(config, options, 0);
-  const auto [decided, curve] = curve_of(config, target, grid);
   require_place("--out", flags.out, flags.overwrite);
+  const auto [decided, curve] = curve_of(config, target, read_grid(config, options, 0), kArenaSeconds);
   const MeasuredCurve measured = measure_curve(decided, curve, options);
   show_curve({decided, target, curve, measured, plan_fit(decided.memory, target).bytes}, options.json, flags.out);
-  return 0;
+  return measured.empty() ? 4 : 0;
 }
 
 }  // namespace

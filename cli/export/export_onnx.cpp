@@ -73,7 +73,7 @@ void print_json(const OnnxFileOptions& options, const run::TrainedModel& trained
 void add_onnx_flags(CLI::App& command, OnnxFileOptions& options) {
   const auto only = [](CLI::Option* option) { return option->group(kOfOnnx); };
   only(command.add_option("--opset", options.onnx.opset, "Version of ONNX' operators, 13 to 24"))
-      ->check(CLI::Range(std::int64_t{13}, std::int64_t{21}))
+      ->check(CLI::Range(std::int64_t{13}, std::int64_t{24}))
       ->option_text("INT=17");
   only(command.add_flag("--fold-batch-norm", options.onnx.fold_batch_norm, "Batch norms become part of the weights"));
   only(command.add_flag("--float16", options.onnx.float16, "Computes in float16; input, output stay float32"));

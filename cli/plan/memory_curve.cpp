@@ -26,7 +26,7 @@
 namespace bantam::cli {
 namespace {
 
-using run::CurvePoint;
+using CurvePoint = run::MemoryCurve::Point;
 
 constexpr std::uint64_t kGiB = std::uint64_t{1} << 30;
 constexpr std::array<std::uint64_t, 12> kCards = {2, 4, 6, 8, 10, 12, 16, 24, 32, 48, 80, 96};  // GiB
@@ -222,8 +222,8 @@ std::string html_table(const CurveText& text) {
 
 }  // namespace
 
-std::pair<RunConfig, run::MemoryCurve> curve_of(const RunConfig& config, const PlanTarget& target,
-                                                const StepGrid& grid) {
+std::pair<RunConfig, run::MemoryCurve> curve_of(const RunConfig& config, const PlanTarget& target, const StepGrid& grid,
+                                                double arena_seconds) {
   if (!grid.recomputes.empty()) throw ConfigError("--curve chooses what is recomputed: leave out --recompute");
   if (grid.precisions.size() > 1)
     throw ConfigError(fmt::format("--curve is of one precision, but --precision names {}", grid.precisions.size()));
@@ -232,7 +232,7 @@ std::pair<RunConfig, run::MemoryCurve> curve_of(const RunConfig& config, const P
   const std::int64_t batch = decided.data ? decided.data->pipeline.batch_size : kUsualBatch;
   run::MemoryCurve curve =
       run::memory_curve(decided, target, grid.batches.empty() ? run::curve_batches(decided, batch) : grid.batches,
-                        grid.precisions.empty() ? decided.precision : grid.precisions.front(),
+                        grid.precisions.empty() ? decided.precision : grid.precisions.front(), arena_seconds,
                         [](std::int64_t size) { print_error("planning batch {}\n", size); });
   return {std::move(decided), std::move(curve)};
 }

@@ -220,7 +220,7 @@ int plan_config_of_ranks(const RunConfig& config, const PlanFlags& options) {
 
 int plan_curve(const RunConfig& config, const PlanTarget& target, const PlanFlags& options, const StepGrid& grid) {
   require_place("--out", options.out, options.overwrite);
-  const auto [decided, curve] = curve_of(config, target, grid);
+  const auto [decided, curve] = curve_of(config, target, grid, options.rows.seconds);
   show_curve({decided, target, curve, {}, plan_fit(decided.memory, target).bytes}, options.rows.json, options.out);
   return curve.fastest() != nullptr ? 0 : 4;
 }

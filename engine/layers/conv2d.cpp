@@ -128,7 +128,8 @@ void read_initializer(ConfigMap& options, Conv2dOptions& conv) {
   if (given) conv.whiten = read_whitening(given->as_map());
   if (!given && !initializer && !node.is_described())
     node.fail(
-        "expected the name of an initializer, {truncated_normal: deviation} or {whiten: {images: N, epsilon: X}}");
+        "expected the name of an initializer, {truncated_normal: deviation}, {normal: deviation} or {whiten: {images: "
+        "N, epsilon: X}}");
 }
 
 }  // namespace

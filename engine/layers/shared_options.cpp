@@ -78,7 +78,7 @@ InitializerOptions as_initializer(const ConfigNode& node) {
   const std::optional<InitializerOptions> initializer = find_deviation(map);
   map.finish();
   if (!initializer && !node.is_described())
-    node.fail("expected the name of an initializer, or {truncated_normal: deviation}");
+    node.fail("expected the name of an initializer, {truncated_normal: deviation} or {normal: deviation}");
   return initializer.value_or("zeros");
 }
 

@@ -16,7 +16,7 @@ namespace bantam::kernels {
 struct AttentionShape {
   std::int64_t batch = 0, tokens = 0, heads = 0;
   std::int64_t size = 0;  ///< of a head: a multiple of 4 from 8 to 128
-  float scale = 1;        ///< of the products q·k; 1/√size most often
+  float scale = 1;        ///< of the products q·k, not 0; 1/√size most often
 
   std::int64_t channels() const { return heads * size; }
   std::int64_t rows() const { return batch * tokens; }

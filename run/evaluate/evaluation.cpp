@@ -197,10 +197,11 @@ std::map<std::string, Shape> tensor_shapes(const Graph& graph) {
 Graph resized(const Graph& graph, const Shape& image) {
   Graph result(image);
   const auto refuse = [&](std::string_view layer, std::string_view why) {
-    throw ConfigError(
-        fmt::format("the samples are {} after the stages of data.evaluation.pipeline, the model was trained with {}, "
-                    "and layer '{}' allows no other size ({}): a network whose last window is global_average_pool does",
-                    to_string(image), to_string(graph.input_shape()), layer, why));
+    throw ConfigError(fmt::format(
+        "the samples are {} after the stages of data.evaluation.pipeline, the model was trained with {}, "
+        "and layer '{}' allows no other size ({}): a network whose last window is global_average_pool and that "
+        "has no position_embedding does",
+        to_string(image), to_string(graph.input_shape()), layer, why));
   };
   for (const GraphNode& node : graph.nodes()) {
     if (node.layer == nullptr) continue;

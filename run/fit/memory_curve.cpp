@@ -17,9 +17,9 @@ namespace {
 constexpr double kKnee = 0.95;  // of the fastest point's images/s
 
 /// Marks the points that no other has beaten: in bytes, images/s, or both.
-void mark_best(std::vector<CurvePoint>& points) {
-  for (CurvePoint& point : points)
-    point.best = std::ranges::none_of(points, [&](const CurvePoint& other) {
+void mark_best(std::vector<MemoryCurve::Point>& points) {
+  for (MemoryCurve::Point& point : points)
+    point.best = std::ranges::none_of(points, [&](const MemoryCurve::Point& other) {
       const bool no_worse = other.needed_bytes <= point.needed_bytes && other.images_per_s >= point.images_per_s;
       return no_worse && (other.needed_bytes < point.needed_bytes || other.images_per_s > point.images_per_s);
     });
@@ -27,28 +27,28 @@ void mark_best(std::vector<CurvePoint>& points) {
 
 /// The best of the points that `fits` says yes to: the most images/s, of equals the least bytes.
 template <class Fits>
-const CurvePoint* most_images(const std::vector<CurvePoint>& points, const Fits& fits) {
-  const CurvePoint* best = nullptr;
-  for (const CurvePoint& point : points)
+const MemoryCurve::Point* most_images(const std::vector<MemoryCurve::Point>& points, const Fits& fits) {
+  const MemoryCurve::Point* best = nullptr;
+  for (const MemoryCurve::Point& point : points)
     if (point.best && fits(point) && (best == nullptr || point.images_per_s > best->images_per_s)) best = &point;
   return best;
 }
 
 }  // namespace
 
-const CurvePoint* MemoryCurve::best_within(std::uint64_t bytes) const {
-  return most_images(points, [&](const CurvePoint& point) { return point.needed_bytes <= bytes; });
+const MemoryCurve::Point* MemoryCurve::best_within(std::uint64_t bytes) const {
+  return most_images(points, [&](const MemoryCurve::Point& point) { return point.needed_bytes <= bytes; });
 }
 
-const CurvePoint* MemoryCurve::fastest() const {
-  return most_images(points, [](const CurvePoint& point) { return point.fits; });
+const MemoryCurve::Point* MemoryCurve::fastest() const {
+  return most_images(points, [](const MemoryCurve::Point& point) { return point.fits; });
 }
 
-const CurvePoint* MemoryCurve::knee() const {
-  const CurvePoint* most = fastest();
+const MemoryCurve::Point* MemoryCurve::knee() const {
+  const MemoryCurve::Point* most = fastest();
   if (most == nullptr) return nullptr;
-  const CurvePoint* least = most;
-  for (const CurvePoint& point : points)
+  const MemoryCurve::Point* least = most;
+  for (const MemoryCurve::Point& point : points)
     if (point.fits && point.images_per_s >= kKnee * most->images_per_s && point.needed_bytes < least->needed_bytes)
       least = &point;
   return least;
@@ -62,19 +62,20 @@ std::vector<std::int64_t> curve_batches(const RunConfig& config, std::int64_t ba
 }
 
 MemoryCurve memory_curve(const RunConfig& config, const PlanTarget& target, const std::vector<std::int64_t>& batches,
-                         Precision precision, const std::function<void(std::int64_t batch)>& on_batch) {
+                         Precision precision, double arena_seconds,
+                         const std::function<void(std::int64_t batch)>& on_batch) {
   const DeviceRates rates = rates_of(config, precision);
   MemoryCurve curve{.points = {}, .estimate = rates.estimate};
   for (const std::int64_t batch : batches) {
     if (on_batch) on_batch(batch);
     const std::vector<RecomputePoint> found = recompute_curve(
         config.model.graph, {.step = train_plan_options(config, {batch, precision, {}}), .rates = rates});
-    PlanRequest request{.batches = {batch}, .precisions = {precision}};
+    PlanRequest request{.batches = {batch}, .precisions = {precision}, .arena_seconds = arena_seconds};
     for (const RecomputePoint& point : found) request.recomputes.emplace_back(point.recompute);
     const Plan planned = plan(config, target, request);
     for (std::size_t i = 0; i < found.size(); ++i) {
       const PlanRow& row = planned.rows.at(i);
-      CurvePoint point{.step = row.step, .peak_bytes = row.planned.peak_bytes};
+      MemoryCurve::Point point{.step = row.step, .peak_bytes = row.planned.peak_bytes};
       if (found[i].extra_work > 0) point.step.predicted_extra = found[i].extra_work;
       point.needed_bytes = limit_bytes_for(target, row.needed_pool());
       point.step_seconds = found[i].seconds;
@@ -89,7 +90,7 @@ MemoryCurve memory_curve(const RunConfig& config, const PlanTarget& target, cons
 }
 
 std::string knee_text(const MemoryCurve& curve) {
-  const CurvePoint *knee = curve.knee(), *most = curve.fastest();
+  const MemoryCurve::Point *knee = curve.knee(), *most = curve.fastest();
   if (knee == nullptr) return "no point of the curve fits";
   const std::string at = fmt::format("{}: batch {}, recompute {}", format_byte_size(knee->needed_bytes),
                                      knee->step.batch, to_yaml(knee->step.recompute));

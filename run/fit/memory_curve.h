@@ -14,28 +14,27 @@
 
 namespace bantam::run {
 
-/// One way to train: a batch size and a recompute policy.
-struct CurvePoint {
-  StepCase step;                   ///< predicted_extra: beside the same batch without recompute; unset without any
-  std::uint64_t peak_bytes = 0;    ///< planned, in the device's allocator
-  std::uint64_t needed_bytes = 0;  ///< the least limit (of the process on a GPU, of the pool elsewhere) that it fits
-  double step_seconds = 0;         ///< predicted, of an update
-  double images_per_s = 0;         ///< predicted
-  bool best = false;               ///< no other point has as many images/s in as many bytes
-  bool fits = true;                ///< what the configuration or the command named, or the card
-};
-
 struct MemoryCurve {
-  std::vector<CurvePoint> points;  ///< by batch, then by falling bytes
-  bool estimate = false;           ///< the device's rates are estimated
+  /// One way to train: a batch size and a recompute policy.
+  struct Point {
+    StepCase step;                   ///< predicted_extra: beside the same batch without recompute; unset without any
+    std::uint64_t peak_bytes = 0;    ///< planned, in the device's allocator
+    std::uint64_t needed_bytes = 0;  ///< the least limit (of the process on a GPU, of the pool elsewhere) that it fits
+    double step_seconds = 0;         ///< predicted, of an update
+    double images_per_s = 0;         ///< predicted
+    bool best = false;               ///< no other point has as many images/s in as many bytes
+    bool fits = true;                ///< what the configuration or the command named, or the card
+  };
+  std::vector<Point> points;  ///< by batch, then by falling bytes
+  bool estimate = false;      ///< the device's rates are estimated
 
   /// The point with the most images/s that needs at most so many bytes; null: none does.
-  const CurvePoint* best_within(std::uint64_t bytes) const;
+  const Point* best_within(std::uint64_t bytes) const;
   /// The best of all points that fit; null: none fits.
-  const CurvePoint* fastest() const;
+  const Point* fastest() const;
   /// Where the curve bends: of the points that fit, the one of least bytes with at least 95 % of the fastest one's
   /// images/s.
-  const CurvePoint* knee() const;
+  const Point* knee() const;
 };
 
 /// The batch sizes of a curve where none are named: the configuration's or decided one, its half and quarter, and its
@@ -43,9 +42,11 @@ struct MemoryCurve {
 std::vector<std::int64_t> curve_batches(const RunConfig& config, std::int64_t batch);
 
 /// Plans each batch without recompute and with the policies of recompute_curve. `on_batch` is called before each.
+/// Each point's arena takes at most `arena_seconds`.
 /// Nothing is allocated. Throws as plan.
 MemoryCurve memory_curve(const RunConfig& config, const PlanTarget& target, const std::vector<std::int64_t>& batches,
-                         Precision precision, const std::function<void(std::int64_t batch)>& on_batch = {});
+                         Precision precision, double arena_seconds = 1.0,
+                         const std::function<void(std::int64_t batch)>& on_batch = {});
 
 /// The knee in a sentence: "8.10 GiB: batch 96, recompute cheap, 4.0 % fewer images/s than the fastest, which takes
 /// 11.2 GiB".

@@ -110,9 +110,9 @@ void CublasLt::check(cublasStatus_t status, const char* call) const {
 bool CublasLt::matmul(const GemmProblem& problem, const GemmOperands& operands, Workspace workspace,
                       cudaStream_t stream) {
   const Call call{operands, workspace, stream};
-  const std::uint32_t c_alignment = operands.residual == nullptr
-                                        ? alignment_of(operands.c)
-                                        : std::min(alignment_of(operands.c), alignment_of(operands.residual));
+  std::uint32_t c_alignment = alignment_of(operands.c);
+  for (const void* added : {operands.residual, operands.bias})
+    if (added != nullptr) c_alignment = std::min(c_alignment, alignment_of(added));
   const Entry& entry = entry_for({problem, alignment_of(operands.a), alignment_of(operands.b), c_alignment}, call);
   if (!entry.usable) return false;
   std::unique_lock<std::mutex> lock;  // the description holds the bias' address, so calls with one must not mix

@@ -146,6 +146,8 @@ TEST_F(ExportOnnxTest, WhatIsWrongHasAnExitCode) {
   fails({"r", "--opset", "17"}, 2, "--opset goes with --onnx FILE");
   fails({"r", "--onnx", "x.onnx", "--to", "torchvision"}, 2, "--to does not go with --onnx");
   fails({"r", "--onnx", "x.onnx", "--opset", "9"}, 2, "13 to 24");
+  fails({"r", "--onnx", "x.onnx", "--opset", "25"}, 2, "13 to 24");
+  EXPECT_EQ(exported({"r", "--opset", "24"}).at("opset"), 24);
   fails({"r", "--onnx", "x.onnx", "--input", "hwcn"}, 2, "--input: expected nchw or nhwc, got 'hwcn'");
   fails({"r", "--onnx", "no/x.onnx"}, 3, "no/x.onnx");
   fails({"r/weights.safetensors", "--onnx", "r/weights.safetensors"}, 2, "--onnx names the file that is read");

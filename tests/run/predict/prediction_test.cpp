@@ -245,7 +245,7 @@ TEST_F(PredictionTest, FeaturesNeedTheWeightsOfTheirLayersAndNoOthers) {
   run("r", {});
   write("a.png", encode_png(grey({32, 32}, 77)));
   TrainedModel model = open("r");
-  const std::vector<double> features = predictions(model, {path("a.png")}, {.at = "global_average_pool"})[0].values;
+  const std::vector<float> features = predictions(model, {path("a.png")}, {.at = "global_average_pool"})[0].values;
   model.weights.tensors.erase("dense/weight");
   EXPECT_EQ(predictions(model, {path("a.png")}, {.at = "global_average_pool"})[0].values, features);
   model.weights.tensors.erase("conv2d/weight");

@@ -226,7 +226,8 @@ TEST_F(WhitenedRunTest, ConfigurationsThatCannotBeAreRefused) {
          "whiten is for a layer that reads the model's images directly; this one reads another layer");
   expect("{conv2d: {filters: 24, kernel: 2, initializer: {whitening: {}}}}", "did you mean 'whiten'?");
   expect("{conv2d: {filters: 24, kernel: 2, initializer: {}}}",
-         "expected the name of an initializer, or {whiten: {images: N, epsilon: X}}");
+         "expected the name of an initializer, {truncated_normal: deviation}, {normal: deviation} or {whiten: "
+         "{images: N, epsilon: X}}");
   expect("{conv2d: {filters: 24, kernel: 2, initializer: {whiten: {epsilon: 0}}}}", "expected");
 }
 
