@@ -178,4 +178,57 @@ std::vector<std::int64_t> value_places(const View& view) {
   return places;
 }
 
+View with_batch(View view, std::int64_t batch) {
+  view.axes.insert(view.axes.begin(), std::vector<int>{});
+  return *batch_put(std::move(view), {}, batch);
+}
+
+std::optional<View> without_batch(const View& with_batch, std::int64_t batch) {
+  const std::vector<int> expected = batch == 1 ? std::vector<int>{} : std::vector<int>{0};
+  if (with_batch.axes.empty() || with_batch.axes[0] != expected || !place_of_batch(with_batch, batch))
+    return std::nullopt;
+  View view = batch_taken(with_batch, batch);
+  view.axes.erase(view.axes.begin());
+  return view;
+}
+
+std::optional<BatchPlace> place_of_batch(const View& with_batch, std::int64_t batch) {
+  if (batch == 1) return BatchPlace{};
+  if (with_batch.atoms.empty() || with_batch.atoms[0] != batch) return std::nullopt;
+  for (std::size_t axis = 0; axis < with_batch.axes.size(); ++axis) {
+    BatchPlace place{.axis = axis};
+    for (const int atom : with_batch.axes[axis]) {
+      if (atom == 0) return place;
+      place.outer *= with_batch.atoms[index(atom)];
+    }
+  }
+  return std::nullopt;
+}
+
+View batch_taken(View with_batch, std::int64_t batch) {
+  return batch == 1 ? with_batch : resized(std::move(with_batch), 0, 1);
+}
+
+std::optional<View> batch_put(View view, BatchPlace place, std::int64_t batch) {
+  if (batch == 1) return view;
+  view.atoms.insert(view.atoms.begin(), batch);
+  for (std::vector<int>& axis : view.axes)
+    for (int& atom : axis) ++atom;
+  std::vector<int>& axis = view.axes[place.axis];
+  auto at = axis.begin();
+  for (std::int64_t outer = 1; outer < place.outer; ++at) {
+    if (at == axis.end()) return std::nullopt;
+    outer *= view.atoms[index(*at)];
+    if (outer > place.outer) return std::nullopt;
+  }
+  axis.insert(at, 0);
+  return view;
+}
+
+View with_whole_batch(View with_batch, std::int64_t batch) {
+  if (batch > 1 && !with_batch.atoms.empty() && with_batch.atoms[0] > batch && with_batch.atoms[0] % batch == 0)
+    split(with_batch, 0, batch);
+  return with_batch;
+}
+
 }  // namespace bantam::onnx
