@@ -394,6 +394,8 @@ std::int64_t with_batch(const Call& call, std::int64_t a, std::int64_t b) {
 
 Tensor arithmetic(const Call& call) {
   const std::string& op = call.node.op;
+  if (op == "Mod" && (is_floating(call.input(0)) || integer(call.node, "fmod", 0) != 0))
+    fail(call.node, "of floats, or as C's fmod; expected integers");
   if (is_floating(call.input(0)))
     return combined<float>(call, call.input(0).as_floats(), call.input(1).as_floats(), [&](float a, float b) {
       return op == "Add" ? a + b : op == "Sub" ? a - b : op == "Mul" ? a * b : op == "Div" ? a / b : std::pow(a, b);
@@ -402,7 +404,9 @@ Tensor arithmetic(const Call& call) {
                                 [&](std::int64_t a, std::int64_t b) {
                                   if (op == "Pow") fail(call.node, "of integers");
                                   if (batch_multiple(a) > 0 || batch_multiple(b) > 0) return with_batch(call, a, b);
-                                  if (op == "Div" && (b == 0 || b == -1)) fail(call.node, "divides by 0 or -1");
+                                  if ((op == "Div" || op == "Mod") && (b == 0 || b == -1))
+                                    fail(call.node, "divides by 0 or -1");
+                                  if (op == "Mod") return (a % b + b) % b;  // of the divisor's sign
                                   return op == "Div" ? a / b : wrapped(a, b, op);
                                 });
 }
@@ -636,6 +640,7 @@ constexpr std::pair<std::string_view, Function> kFunctions[] = {
     {"Mul", arithmetic},
     {"Div", arithmetic},
     {"Pow", arithmetic},
+    {"Mod", arithmetic},
     {"Abs", [](const Call& call) { return of_each(call, [](float x) { return std::abs(x); }); }},
     {"Log", [](const Call& call) { return of_each(call, [](float x) { return std::log(x); }); }},
     {"Sqrt", [](const Call& call) { return of_each(call, [](float x) { return std::sqrt(x); }); }},

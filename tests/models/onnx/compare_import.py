@@ -238,9 +238,12 @@ def size_of(name):
 
 
 def settled(module, size):
-    """Vectors that begin as zeros or ones are changed, and running statistics are those of images, as after training."""
+    """Parameters that begin as zeros, or vectors as ones, are changed, and running statistics are those of images, as
+    after training."""
     draw = torch.Generator().manual_seed(7)
     for name, value in module.named_parameters():
+        if value.dim() > 1 and not value.any():  # class tokens, and classifiers of vision transformers
+            value.data += 0.05 * torch.randn(value.shape, generator=draw)
         if value.dim() == 1:
             value.data += 0.05 * torch.randn(value.shape, generator=draw)
         if "layer_scale" in name or name.endswith("gamma"):
