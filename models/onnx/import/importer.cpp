@@ -456,12 +456,11 @@ int Importer::output_layer() {
                                 constants_.find(output_) ? "is a constant" : "is computed by no node"));
   const std::size_t axes = found->second.axes.size();
   View view = unshuffled(end, found->second);
-  if (axes == 1) view = vector(end, 0);
-  std::vector<std::size_t> order(axes), image{1, 2, 0};
+  std::vector<std::size_t> order(axes);
   std::iota(order.begin(), order.end(), std::size_t{0});
-  if (!is_in_order(view, order) && (axes != 3 || !is_in_order(view, image))) view = in_order(end, view, order);
+  if (axes == 1 || (axes != 3 && !is_in_order(view, order))) view = in_order(end, view, order);
   if (!is_in_order(view, order)) {
-    view.layer = this->image(end, 0);
+    view.layer = image(end, 0);
     note(fmt::format("the output is (height, width, channels) = {}", to_string(layers_.shape(view.layer))));
   }
   if (view.layer == kInput) throw DataError("the model has no layers");

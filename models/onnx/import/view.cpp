@@ -40,6 +40,36 @@ bool merges(const View& view, int atom) {
   });
 }
 
+/// Cuts the one axis of the view into axes of these extents.
+std::optional<View> cut_into(View view, std::span<const std::int64_t> extents) {
+  std::vector<std::size_t> counts;
+  std::size_t at = 0;
+  for (std::int64_t extent : extents) {
+    const std::size_t begin = at;
+    while (extent > 1) {
+      if (at == view.axes[0].size()) return std::nullopt;
+      const int atom = view.axes[0][at];
+      const std::int64_t values = view.atoms[index(atom)];
+      if (extent % values != 0) {
+        if (values % extent != 0) return std::nullopt;
+        split(view, atom, extent);
+      }
+      extent /= std::min(values, extent);
+      ++at;
+    }
+    counts.push_back(at - begin);
+  }
+  if (at != view.axes[0].size()) return std::nullopt;
+  std::vector<std::vector<int>> axes;
+  auto from = view.axes[0].begin();
+  for (const std::size_t count : counts) {
+    axes.emplace_back(from, from + static_cast<std::ptrdiff_t>(count));
+    from += static_cast<std::ptrdiff_t>(count);
+  }
+  view.axes = std::move(axes);
+  return view;
+}
+
 }  // namespace
 
 std::int64_t View::extent(std::size_t axis) const {
@@ -93,32 +123,8 @@ std::optional<View> reshaped(View view, std::span<const std::int64_t> extents) {
   std::vector<int> all;
   for (const std::vector<int>& axis : view.axes) all.insert(all.end(), axis.begin(), axis.end());
   view.axes = {std::move(all)};
-  std::vector<std::size_t> counts;
-  std::size_t at = 0;
-  for (std::int64_t extent : extents) {
-    const std::size_t begin = at;
-    while (extent > 1) {
-      if (at == view.axes[0].size()) return std::nullopt;
-      const int atom = view.axes[0][at];
-      const std::int64_t values = view.atoms[index(atom)];
-      if (extent % values != 0) {
-        if (values % extent != 0) return std::nullopt;
-        split(view, atom, extent);
-      }
-      extent /= std::min(values, extent);
-      ++at;
-    }
-    counts.push_back(at - begin);
-  }
-  if (at != view.axes[0].size()) return std::nullopt;
-  std::vector<std::vector<int>> axes;
-  auto from = view.axes[0].begin();
-  for (const std::size_t count : counts) {
-    axes.emplace_back(from, from + static_cast<std::ptrdiff_t>(count));
-    from += static_cast<std::ptrdiff_t>(count);
-  }
-  view.axes = std::move(axes);
-  return view;
+  auto result = cut_into(view, extents);
+  return result ? result : cut_into(merged(view), extents);  // extents may end within atoms that follow each other
 }
 
 bool is_in_order(const View& view, std::span<const std::size_t> axes) {

@@ -195,7 +195,8 @@ Model batch_second(bool by_shape) {
   std::string rows = net.constant(integers("", {kTokens, -1, kSize}));
   if (by_shape) {  // batch · heads, computed
     const std::string batch = net("Gather", {net("Shape", {moved}), net.constant(integers("", {1}))});
-    const std::string both = net("Mul", {batch, net.constant(integers("", {kHeads}))});
+    const std::string heads = net("Mod", {net.constant(integers("", {-1})), net.constant(integers("", {kHeads + 1}))});
+    const std::string both = net("Mul", {batch, heads});
     rows = net("Concat", {net.constant(integers("", {kTokens})), both, net.constant(integers("", {kSize}))},
                {{"axis", std::int64_t{0}}});
   }
