@@ -141,7 +141,7 @@ Shape Importer::input_shape() {
   if (dims.size() < 2 || dims.size() > 4)
     refuse("expected (batch, channels, height, width), (batch, height, width, channels) or (batch, features)");
   if (dims[0] > 0) batch_ = dims[0];
-  const bool last = dims.size() == 4 && begins_with_transpose(model_, input_.name);
+  const bool last = has_channels_last();
   if (!options_.size.empty()) {
     if (dims.size() != 4 || options_.size.size() != 2) refuse("a height and a width are of images alone");
     for (const std::size_t i : {0u, 1u}) {
@@ -158,9 +158,14 @@ Shape Importer::input_shape() {
   return last ? Shape{dims[1], dims[2], dims[3]} : Shape{dims[2], dims[3], dims[1]};
 }
 
+/// Whether images are (batch, height, width, channels).
+bool Importer::has_channels_last() const {
+  return input_.dims.size() == 4 && begins_with_transpose(model_, input_.name);
+}
+
 void Importer::define_input() {
   const Shape& shape = layers_.shape(kInput);
-  const bool last = input_.dims.size() == 4 && begins_with_transpose(model_, input_.name);
+  const bool last = has_channels_last();
   View view = image_view(kInput, shape.rank() == 3 ? shape : Shape{1, 1, shape[0]});
   if (shape.rank() == 1) view = view_of(kInput, shape, std::vector<int>{0});
   if (input_.dims.size() == 3) view = view_of(kInput, shape, std::vector<int>{0, 1});
@@ -458,7 +463,9 @@ int Importer::output_layer() {
   View view = unshuffled(end, found->second);
   std::vector<std::size_t> order(axes);
   std::iota(order.begin(), order.end(), std::size_t{0});
-  if (axes == 1 || (axes != 3 && !is_in_order(view, order))) view = in_order(end, view, order);
+  constexpr std::size_t kImage[] = {1, 2, 0};
+  const bool image_order = axes == 3 && (!has_channels_last() || is_in_order(view, kImage));
+  if (axes == 1 || (!image_order && !is_in_order(view, order))) view = in_order(end, view, order);
   if (!is_in_order(view, order)) {
     view.layer = image(end, 0);
     note(fmt::format("the output is (height, width, channels) = {}", to_string(layers_.shape(view.layer))));

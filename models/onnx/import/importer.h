@@ -116,6 +116,7 @@ class Importer {
 
  private:
   Shape input_shape();
+  bool has_channels_last() const;
   void define_input();
   void find_needed(const std::vector<Node>& nodes);
   void convert_all();

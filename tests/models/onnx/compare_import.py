@@ -33,6 +33,7 @@ warnings.filterwarnings("ignore")
 logging.disable(logging.WARNING)
 torch.manual_seed(1)
 torch.set_num_threads(2)
+torch.backends.mha.set_fastpath_enabled(False)  # of inference alone, which the exporter before today's does not know
 
 
 class Lambda(nn.Module):

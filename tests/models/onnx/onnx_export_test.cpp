@@ -101,6 +101,7 @@ const std::map<std::string, std::string>& uses_of_kinds() {
       {"spatial_dropout", "spatial_dropout: {rate: 0.5}"},
       {"drop_path", "drop_path: {rate: 0.5}"},
       {"reshape", "reshape: {shape: [81, 4]}"},
+      {"permute", "permute: {dims: [2, 1, 3]}"},
       {"squeeze_excite", "squeeze_excite: {units: 2}"},
       {"group_norm", "group_norm: {groups: 2}"},
       {"attention", "conv2d: {filters: 48, kernel: 1}, attention: {heads: 2}"},
