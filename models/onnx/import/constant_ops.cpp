@@ -107,7 +107,7 @@ Tensor to_type(const Call& call, const Tensor& tensor, bool to_float) {
   if (is_floating(tensor) == to_float) return tensor;
   if (to_float) {
     const Dims values = tensor.as_integers();
-    if (std::ranges::count(values, kBatch) > 0) fail(call.node, "computes with the batch's size");
+    if (std::ranges::any_of(values, batch_multiple)) fail(call.node, "computes with the batch's size");
     return Tensor::of("", tensor.dims, std::vector<float>(values.begin(), values.end()));
   }
   Dims integers;
@@ -378,17 +378,24 @@ std::int64_t wrapped(std::int64_t a, std::int64_t b, std::string_view op) {
   return static_cast<std::int64_t>(op == "Add" ? x + y : op == "Sub" ? x - y : x * y);
 }
 
-/// Computes an op of the batch's unknown extent and a number: only + 0, - 0, · 1 and / 1, which keep it, do not throw.
+/// Computes an op of a multiple of the batch's unknown extent: only + 0, - 0, and products and quotients that are
+/// multiples or numbers do not throw.
 std::int64_t with_batch(const Call& call, std::int64_t a, std::int64_t b) {
+  constexpr std::int64_t kMost = std::int64_t{1} << 31;
   const std::string& op = call.node.op;
-  const std::int64_t other = a == kBatch ? b : a, neutral = op == "Mul" || op == "Div" ? 1 : 0;
-  if (other != neutral || (b == kBatch && (op == "Div" || op == "Sub")))
-    fail(call.node, "computes with the batch's size");
-  return kBatch;
+  const std::int64_t m = batch_multiple(a), n = batch_multiple(b), other = m > 0 ? b : a;
+  if (op == "Div" && m > 0 && n > 0 && m % n == 0) return m / n;
+  if (op == "Div" && m > 0 && b > 0 && m % b == 0) return of_batch(m / b);
+  if (op == "Mul" && other > 0 && other < kMost && std::max(m, n) < kMost / other)
+    return of_batch(std::max(m, n) * other);
+  if (other == 0 && (op == "Add" || (op == "Sub" && m > 0))) return of_batch(std::max(m, n));
+  fail(call.node, "computes with the batch's size");
 }
 
 Tensor arithmetic(const Call& call) {
   const std::string& op = call.node.op;
+  if (op == "Mod" && (is_floating(call.input(0)) || integer(call.node, "fmod", 0) != 0))
+    fail(call.node, "of floats, or as C's fmod; expected integers");
   if (is_floating(call.input(0)))
     return combined<float>(call, call.input(0).as_floats(), call.input(1).as_floats(), [&](float a, float b) {
       return op == "Add" ? a + b : op == "Sub" ? a - b : op == "Mul" ? a * b : op == "Div" ? a / b : std::pow(a, b);
@@ -396,8 +403,10 @@ Tensor arithmetic(const Call& call) {
   return combined<std::int64_t>(call, call.input(0).as_integers(), call.input(1).as_integers(),
                                 [&](std::int64_t a, std::int64_t b) {
                                   if (op == "Pow") fail(call.node, "of integers");
-                                  if (a == kBatch || b == kBatch) return with_batch(call, a, b);
-                                  if (op == "Div" && (b == 0 || b == -1)) fail(call.node, "divides by 0 or -1");
+                                  if (batch_multiple(a) > 0 || batch_multiple(b) > 0) return with_batch(call, a, b);
+                                  if ((op == "Div" || op == "Mod") && (b == 0 || b == -1))
+                                    fail(call.node, "divides by 0 or -1");
+                                  if (op == "Mod") return (a % b + b) % b;  // of the divisor's sign
                                   return op == "Div" ? a / b : wrapped(a, b, op);
                                 });
 }
@@ -419,7 +428,7 @@ Tensor compared(const Call& call) {
   }
   return combined<std::int64_t>(call, call.input(0).as_integers(), call.input(1).as_integers(),
                                 [&](std::int64_t a, std::int64_t b) -> std::int64_t {
-                                  if ((a == kBatch || b == kBatch) && op != "Equal")
+                                  if ((batch_multiple(a) > 0 || batch_multiple(b) > 0) && op != "Equal")
                                     fail(call.node, "computes with the batch's size");
                                   return holds(a, b) ? 1 : 0;
                                 });
@@ -452,7 +461,7 @@ Tensor extreme(const Call& call) {
     else
       result = combined<std::int64_t>(two, result.as_integers(), pair[1]->as_integers(),
                                       [&](std::int64_t a, std::int64_t b) {
-                                        if (a == kBatch || b == kBatch)
+                                        if (batch_multiple(a) > 0 || batch_multiple(b) > 0)
                                           fail(call.node, "computes with the batch's size");
                                         return least ? std::min(a, b) : std::max(a, b);
                                       });
@@ -505,7 +514,7 @@ Tensor reduced(const Call& call) {
   const bool product = op == "ReduceProd", least = op == "ReduceMin", most = op == "ReduceMax";
   const Dims whole = floating ? Dims{} : tensor.as_integers();
   const std::vector<float> values = floating ? tensor.as_floats() : std::vector<float>{};
-  if (std::ranges::count(whole, kBatch) > 0) fail(call.node, "computes with the batch's size");
+  if (std::ranges::any_of(whole, batch_multiple)) fail(call.node, "computes with the batch's size");
   std::vector<double> results(static_cast<std::size_t>(size), product ? 1.0
                                                               : least ? HUGE_VAL
                                                               : most  ? -HUGE_VAL
@@ -631,6 +640,7 @@ constexpr std::pair<std::string_view, Function> kFunctions[] = {
     {"Mul", arithmetic},
     {"Div", arithmetic},
     {"Pow", arithmetic},
+    {"Mod", arithmetic},
     {"Abs", [](const Call& call) { return of_each(call, [](float x) { return std::abs(x); }); }},
     {"Log", [](const Call& call) { return of_each(call, [](float x) { return std::log(x); }); }},
     {"Sqrt", [](const Call& call) { return of_each(call, [](float x) { return std::sqrt(x); }); }},

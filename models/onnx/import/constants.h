@@ -15,6 +15,12 @@ namespace bantam::onnx {
 
 /// Stands for the batch's extent in integer constants, which nodes that compute a shape pass on.
 inline constexpr std::int64_t kBatch = std::numeric_limits<std::int64_t>::min();
+/// So are multiples of it: `of_batch(n)` is n times the batch's extent, n from 1 to below 2³².
+constexpr std::int64_t of_batch(std::int64_t multiple) { return kBatch + (multiple - 1); }
+/// The n of `of_batch(n)`; 0 of a number.
+constexpr std::int64_t batch_multiple(std::int64_t value) {
+  return value < kBatch + 0xffffffff ? value - kBatch + 1 : 0;
+}
 
 class Constants {
  public:

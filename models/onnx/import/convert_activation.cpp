@@ -149,10 +149,9 @@ View softmax_view(Importer& importer, const Node& node) {
   const std::size_t rank = view.axes.size() + 1;
   const bool flattens = importer.opset() < 13;  // all axes from this one on are one
   const std::size_t axis = checked_axis(node, integer(node, "axis", flattens ? 1 : -1), rank);
-  if (axis == 0 || (flattens && axis != rank - 1) ||
-      !is_innermost(view, axis - 1, importer.layers().shape(view.layer)[-1]))
+  if (axis == 0 || (flattens && axis != rank - 1))
     fail(node, fmt::format("over axis {} of {}; expected that of the channels or features", axis, rank));
-  return view;
+  return importer.innermost(node, view, axis - 1);
 }
 
 void convert_softmax(Importer& importer, const Node& node) {

@@ -1,6 +1,8 @@
 // Sums and products: of two values, joins; with constants, biases, scales and shifts.
 #include <algorithm>
+#include <numeric>
 #include <optional>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -42,14 +44,22 @@ Joined alike(Importer& importer, const Node& node) {
            importer.layers().shape(view.layer) == importer.layers().shape(joined.view.layer);
   });
   const std::size_t axes = joined.view.axes.size();
-  if (!same && axes != 3 && axes != 1) fail(node, "inputs whose values lie in different orders");
+  if (!same && axes == 0) fail(node, "inputs whose values lie in different orders");
+  std::vector<std::size_t> order(axes);
+  std::iota(order.begin(), order.end(), std::size_t{0});
   for (std::size_t i = 0; i < node.inputs.size(); ++i)
     joined.layers.push_back(same        ? views[i].layer
                             : axes == 3 ? importer.image(node, views[i])
-                                        : importer.vector(node, i).layer);
+                            : axes == 1 ? importer.vector(node, i).layer
+                                        : importer.in_order(node, views[i], order).layer);
   if (same) return joined;
   if (axes == 3) {
     joined.view = image_view(joined.layers[0], importer.layers().shape(joined.layers[0]));
+    return joined;
+  }
+  if (axes > 1) {
+    joined.view = view_of(joined.layers[0], importer.layers().shape(joined.layers[0]),
+                          std::vector<int>(order.begin(), order.end()));
     return joined;
   }
   for (std::size_t i = 0; i < node.inputs.size(); ++i)
@@ -102,10 +112,9 @@ struct ByChannel {
   std::vector<float> values;
 };
 
-ByChannel by_channel(Importer& importer, const Node& node, std::size_t value, std::size_t constant) {
+ByChannel by_channel(Importer& importer, const Node& node, View view, std::size_t constant) {
   const Tensor& tensor = importer.needed_constant(node, constant, "a number");
-  View view = importer.value(node, value);
-  if (view.axes.size() == 1 && tensor.elements() != 1) view = importer.vector(node, value);
+  if (view.axes.size() == 1 && tensor.elements() != 1) view = importer.vector(node, view);
   auto values = importer.channel_values(node, view, tensor);
   if (!values || values->empty())
     fail(node, "a constant that differs within a channel; expected one number, or one a channel");
@@ -151,31 +160,31 @@ constexpr const char* kOfInput =
     "the first layer scales and shifts the network's input, as `normalize` does in a pipeline";
 
 /// y = factor · x, a factor a channel.
-void scale(Importer& importer, const Node& node, ByChannel factors) {
-  View& view = factors.view;
+View scale(Importer& importer, const Node& node, ByChannel factors) {
+  View view = std::move(factors.view);
   if (importer.is_exclusive(view.layer)) {
     ImportedLayer& before = importer.layers()[view.layer];
     const bool norm = lacks(before, "scale") && !before.tensors.contains("shift");
     if (norm) {
       before.erase("scale");
       before.tensors.emplace("scale", channels_tensor(factors.values));
-      return importer.define(node, std::move(view));
+      return view;
     }
     if (is_affine(before)) {
       for (const char* name : {"scale", "weight", "bias"}) multiply_tensor(before, name, factors.values);
-      return importer.define(node, std::move(view));
+      return view;
     }
   }
   ImportedLayer layer{.kind = "layer_scale", .inputs = {view.layer}};
   layer.tensors.emplace("scale", channels_tensor(factors.values));
   if (view.layer == kInput) importer.note(kOfInput);
   view.layer = importer.add(node, std::move(layer));
-  importer.define(node, std::move(view));
+  return view;
 }
 
 /// y = x + term, a term a channel.
-void shift(Importer& importer, const Node& node, ByChannel terms) {
-  View& view = terms.view;
+View shift(Importer& importer, const Node& node, ByChannel terms) {
+  View view = std::move(terms.view);
   LayerList& layers = importer.layers();
   if (importer.is_exclusive(view.layer)) {
     ImportedLayer& before = layers[view.layer];
@@ -183,11 +192,11 @@ void shift(Importer& importer, const Node& node, ByChannel terms) {
       if (lacks(before, name)) {
         before.erase(name);
         before.tensors.emplace(name, channels_tensor(terms.values));
-        return importer.define(node, std::move(view));
+        return view;
       }
     if (before.kind == "layer_scale" && before.output.rank() == 3) {
       make_affine(layers, view.layer, terms.values);
-      return importer.define(node, std::move(view));
+      return view;
     }
   }
   if (layers.shape(view.layer).rank() != 3)
@@ -199,7 +208,7 @@ void shift(Importer& importer, const Node& node, ByChannel terms) {
   layer.tensors.emplace("bias", channels_tensor(terms.values));
   if (view.layer == kInput) importer.note(kOfInput);
   view.layer = importer.add(node, std::move(layer));
-  importer.define(node, std::move(view));
+  return view;
 }
 
 int negated(Importer& importer, const Node& node, int layer, std::size_t channels) {
@@ -223,42 +232,50 @@ std::optional<std::size_t> constant_operand(const Importer& importer, const Node
   return std::nullopt;
 }
 
-void convert_add(Importer& importer, const Node& node) {
+/// Converts an operation of a value and a constant. False where both are values.
+bool convert_with_constant(Importer& importer, const Node& node) {
   const auto constant = constant_operand(importer, node);
-  if (!constant) return add_join(importer, node, "add");
-  shift(importer, node, by_channel(importer, node, 1 - *constant, *constant));
+  if (constant) importer.define(node, with_constant(importer, node, importer.value(node, 1 - *constant), *constant));
+  return constant.has_value();
+}
+
+void convert_add(Importer& importer, const Node& node) {
+  if (!convert_with_constant(importer, node)) add_join(importer, node, "add");
 }
 
 void convert_mul(Importer& importer, const Node& node) {
-  const auto constant = constant_operand(importer, node);
-  if (!constant) return convert_product(importer, node);
-  scale(importer, node, by_channel(importer, node, 1 - *constant, *constant));
+  if (!convert_with_constant(importer, node)) convert_product(importer, node);
 }
 
 /// Converts Sub to an addition of the second operand times -1, whether it is a constant or not.
 void convert_sub(Importer& importer, const Node& node) {
-  const auto constant = constant_operand(importer, node);
-  if (!constant) {
-    Joined joined = alike(importer, node);
-    const Shape& shape = importer.layers().shape(joined.layers[1]);
-    joined.layers[1] =
-        negated(importer, node, joined.layers[1], static_cast<std::size_t>(shape.rank() > 0 ? shape[-1] : 1));
-    joined.view.layer = importer.add(node, {.kind = "add", .inputs = joined.layers});
-    return importer.define(node, std::move(joined.view));
-  }
-  ByChannel terms = by_channel(importer, node, 1 - *constant, *constant);
-  if (*constant == 1)
-    for (float& term : terms.values) term = -term;
-  else
-    terms.view.layer = negated(importer, node, terms.view.layer, terms.values.size());
-  shift(importer, node, std::move(terms));
+  if (convert_with_constant(importer, node)) return;
+  Joined joined = alike(importer, node);
+  const Shape& shape = importer.layers().shape(joined.layers[1]);
+  joined.layers[1] =
+      negated(importer, node, joined.layers[1], static_cast<std::size_t>(shape.rank() > 0 ? shape[-1] : 1));
+  joined.view.layer = importer.add(node, {.kind = "add", .inputs = joined.layers});
+  importer.define(node, std::move(joined.view));
 }
 
 void convert_div(Importer& importer, const Node& node) {
-  if (constant_operand(importer, node) != std::size_t{1}) fail(node, "expected a constant to divide by");
-  ByChannel factors = by_channel(importer, node, 0, 1);
-  for (float& factor : factors.values) factor = 1 / factor;
-  scale(importer, node, std::move(factors));
+  if (!convert_with_constant(importer, node)) fail(node, "expected a constant to divide by");
+}
+
+/// Adds a constant of as many values as a sample, in the order of the layer's output: a position embedding. Nothing
+/// where the constant has other extents, or is one of the channels alone.
+std::optional<View> embedded(Importer& importer, const Node& node, View view, const Tensor& tensor) {
+  std::vector<std::int64_t> dims = tensor.dims;
+  while (dims.size() > view.axes.size() && dims[0] == 1) dims.erase(dims.begin());
+  if (view.axes.size() < 2 || dims != view.extents() || importer.channel_values(node, view, tensor))
+    return std::nullopt;
+  const std::vector<float> values = tensor.as_floats();
+  std::vector<float> ordered;
+  for (const std::int64_t place : value_places(view)) ordered.push_back(values[static_cast<std::size_t>(place)]);
+  ImportedLayer layer{.kind = "position_embedding", .inputs = {view.layer}, .name = "position_embedding"};
+  layer.tensors.emplace("embedding", host_tensor(importer.layers().shape(view.layer), ordered));
+  view.layer = importer.add(node, std::move(layer));
+  return view;
 }
 
 void convert_pow(Importer& importer, const Node& node) {
@@ -282,6 +299,24 @@ constexpr std::pair<std::string_view, Converter> kArithmeticConverters[] = {
     {"Sum", convert_sum}, {"Mean", convert_mean}, {"Pow", convert_pow}, {"Neg", convert_neg}};
 
 }  // namespace
+
+View with_constant(Importer& importer, const Node& node, View view, std::size_t constant) {
+  if (node.op == "Div" && constant != 1) fail(node, "expected a constant to divide by");
+  if (node.op == "Add")
+    if (auto found = embedded(importer, node, view, importer.needed_constant(node, constant, "a number")))
+      return *found;
+  ByChannel operands = by_channel(importer, node, std::move(view), constant);
+  if (node.op == "Mul") return scale(importer, node, std::move(operands));
+  if (node.op == "Div") {
+    for (float& factor : operands.values) factor = 1 / factor;
+    return scale(importer, node, std::move(operands));
+  }
+  if (node.op == "Sub" && constant == 1)
+    for (float& term : operands.values) term = -term;
+  if (node.op == "Sub" && constant == 0)
+    operands.view.layer = negated(importer, node, operands.view.layer, operands.values.size());
+  return shift(importer, node, std::move(operands));
+}
 
 Converters arithmetic_converters() { return kArithmeticConverters; }
 

@@ -1,5 +1,7 @@
 // Convolutions and matrix products, with their weights in our order of axes.
 #include <algorithm>
+#include <numeric>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -133,83 +135,102 @@ std::vector<float> ordered(const Matrix& matrix, std::span<const std::int64_t> i
   return values;
 }
 
-/// Adds a dense layer that multiplies the node's input, a value (batch, n), by the matrix. Returns the layer.
-int add_dense(Importer& importer, const Node& node, const Matrix& matrix, ImportedLayer layer) {
-  const View view = importer.vector(node, 0);
+/// Sets the bias of a Gemm, if it has one.
+void set_gemm_bias(Importer& importer, const Node& node, const Matrix& matrix, ImportedLayer& layer) {
+  const Tensor* bias = node.op == "Gemm" ? importer.constant(node, 2) : nullptr;
+  if (bias == nullptr) return layer.set("bias", "false");
+  std::vector<float> values = bias->as_floats();
+  if (values.size() == 1) values.assign(static_cast<std::size_t>(matrix.units), values[0]);
+  if (std::ssize(values) != matrix.units ||
+      (!bias->dims.empty() && bias->dims.back() != std::ssize(values) && bias->elements() != 1))
+    fail(node, fmt::format("a bias of {} values; expected {}", values.size(), matrix.units));
+  for (float& value : values) value *= number(node, "beta", 1);
+  layer.tensors.emplace("bias", host_tensor({matrix.units}, values));
+}
+
+/// Of a value (batch, n), whose weights may be in any order.
+View product_of_vectors(Importer& importer, const Node& node, const View& given, const Matrix& matrix,
+                        ImportedLayer layer, float alpha) {
+  const View view = importer.vector(node, given);
   if (view.extent(0) != matrix.inputs)
     fail(node, fmt::format("a weight for {} inputs; there are {}", matrix.inputs, view.extent(0)));
   layer.kind = "dense";
   layer.inputs = {view.layer};
-  layer.name = module_name(node);
   layer.options.insert(layer.options.begin(), {"units", fmt::format("{}", matrix.units)});
-  const float alpha = node.op == "Gemm" ? number(node, "alpha", 1) : 1;
   layer.tensors.emplace("weight",
                         host_tensor({matrix.units, matrix.inputs}, ordered(matrix, value_places(view), alpha)));
-  return importer.add(node, std::move(layer));
+  const int dense = importer.add(node, std::move(layer));
+  return view_of(dense, importer.layers().shape(dense), std::vector<int>{0});
 }
 
-void convert_gemm(Importer& importer, const Node& node) {
-  if (integer(node, "transA", 0) != 0) fail(node, "transA is not supported: the batch is the first axis");
-  const Matrix matrix = matrix_of(importer, node, integer(node, "transB", 0) != 0);
-  ImportedLayer layer;
-  const Tensor* bias = importer.constant(node, 2);
-  if (bias == nullptr) {
-    layer.set("bias", "false");
-  } else {
-    std::vector<float> values = bias->as_floats();
-    if (values.size() == 1) values.assign(static_cast<std::size_t>(matrix.units), values[0]);
-    if (std::ssize(values) != matrix.units ||
-        (!bias->dims.empty() && bias->dims.back() != std::ssize(values) && bias->elements() != 1))
-      fail(node, fmt::format("a bias of {} values; expected {}", values.size(), matrix.units));
-    for (float& value : values) value *= number(node, "beta", 1);
-    layer.tensors.emplace("bias", host_tensor({matrix.units}, values));
-  }
-  const int dense = add_dense(importer, node, matrix, std::move(layer));
-  importer.define(node, view_of(dense, importer.layers().shape(dense), std::vector<int>{0}));
-}
-
-/// Converts a MatMul over the channels of an image, which must be the value's last axis, to a 1 x 1 convolution.
-void convert_pointwise(Importer& importer, const Node& node, const Matrix& matrix) {
-  View view = merged(importer.value(node, 0));
+/// Over the last axis of a value of several: the channels of an image, which a convolution of 1 x 1 multiplies, or of
+/// tokens.
+View product_of_channels(Importer& importer, const Node& node, View view, const Matrix& matrix, ImportedLayer layer,
+                         float alpha) {
   if (view.axes.empty()) fail(node, "a value of the batch's axis alone; expected (batch, features)");
-  const Shape shape = importer.layers().shape(view.layer);
-  const std::vector<int> last = view.axes.back();
-  const bool channels = shape.rank() == 3 && shape[-1] == matrix.inputs && last.size() <= 1 &&
-                        is_innermost(view, view.axes.size() - 1, matrix.inputs);
-  if (!channels)
-    fail(node, fmt::format("a matrix product over {} values of a value of {} axes; expected (batch, features), or the "
-                           "channels of an image in the last axis",
-                           matrix.inputs, view.axes.size() + 1));
-  std::vector<std::int64_t> order(static_cast<std::size_t>(matrix.inputs));
-  for (std::size_t i = 0; i < order.size(); ++i) order[i] = static_cast<std::int64_t>(i);
-  ImportedLayer layer{.kind = "conv2d",
-                      .options = {{"filters", fmt::format("{}", matrix.units)}, {"kernel", "1"}, {"bias", "false"}},
-                      .inputs = {view.layer},
-                      .name = module_name(node)};
-  layer.tensors.emplace("weight", host_tensor({matrix.units, 1, 1, matrix.inputs}, ordered(matrix, order, 1)));
+  const std::size_t axis = view.axes.size() - 1;
+  if (view.extent(axis) != matrix.inputs)
+    fail(node, fmt::format("a weight for {} inputs; there are {}", matrix.inputs, view.extent(axis)));
+  view = merged(importer.innermost(node, view, axis));
+  if (view.axes.back().size() > 1) {
+    std::vector<std::size_t> order;
+    for (std::size_t i = 0; i <= axis; ++i) order.push_back(i);
+    view = importer.in_order(node, view, order);
+  }
+  std::vector<std::int64_t> inputs(static_cast<std::size_t>(matrix.inputs));
+  std::iota(inputs.begin(), inputs.end(), std::int64_t{0});
+  const bool image = importer.layers().shape(view.layer).rank() == 3;
+  layer.kind = image ? "conv2d" : "dense";
+  layer.inputs = {view.layer};
+  if (image) layer.options.insert(layer.options.begin(), {"kernel", "1"});
+  layer.options.insert(layer.options.begin(), {image ? "filters" : "units", fmt::format("{}", matrix.units)});
+  const Shape shape = image ? Shape{matrix.units, 1, 1, matrix.inputs} : Shape{matrix.units, matrix.inputs};
+  layer.tensors.emplace("weight", host_tensor(shape, ordered(matrix, inputs, alpha)));
   view.layer = importer.add(node, std::move(layer));
-  if (!last.empty()) view.atoms.pop_back();
+  if (!view.axes.back().empty()) view.atoms.pop_back();
   view.axes.back().clear();
   if (matrix.units > 1) {
     view.axes.back().push_back(static_cast<int>(view.atoms.size()));
     view.atoms.push_back(matrix.units);
   }
-  importer.define(node, std::move(view));
+  return view;
 }
 
+void convert_gemm(Importer& importer, const Node& node) {
+  importer.define(node, matrix_product(importer, node, importer.vector(node, 0)));
+}
+
+constexpr std::string_view kTwoValues =
+    "expected the network's values times a constant matrix; products of two values have no layer, but attention's";
+
 void convert_matmul(Importer& importer, const Node& node) {
-  if (importer.is_constant(node, 0) || !importer.is_constant(node, 1))
-    fail(node, "expected the network's values times a constant matrix; products of two values have no layer");
-  const Matrix matrix = matrix_of(importer, node, false);
-  if (importer.value(node, 0).axes.size() != 1) return convert_pointwise(importer, node, matrix);
-  const int dense = add_dense(importer, node, matrix, {.options = {{"bias", "false"}}});
-  importer.define(node, view_of(dense, importer.layers().shape(dense), std::vector<int>{0}));
+  if (!importer.is_constant(node, 0) && !importer.is_constant(node, 1)) {
+    Products products{importer.with_batch(node, 0), importer.with_batch(node, 1)};
+    const std::size_t rank = products.keys.axes.size();
+    if (rank < 3 || products.queries.axes.size() != rank) fail(node, kTwoValues);
+    std::swap(products.keys.axes[rank - 2], products.keys.axes[rank - 1]);
+    return importer.define_products(node, std::move(products));
+  }
+  if (importer.is_constant(node, 0)) fail(node, kTwoValues);
+  importer.define(node, matrix_product(importer, node, importer.value(node, 0)));
 }
 
 constexpr std::pair<std::string_view, Converter> kConvolutionConverters[] = {
     {"Conv", convert_conv}, {"ConvTranspose", convert_transposed}, {"Gemm", convert_gemm}, {"MatMul", convert_matmul}};
 
 }  // namespace
+
+View matrix_product(Importer& importer, const Node& node, const View& view) {
+  const bool gemm = node.op == "Gemm";
+  if (gemm && integer(node, "transA", 0) != 0) fail(node, "transA is not supported: the batch is the first axis");
+  const Matrix matrix = matrix_of(importer, node, gemm && integer(node, "transB", 0) != 0);
+  ImportedLayer layer;
+  layer.name = module_name(node);
+  set_gemm_bias(importer, node, matrix, layer);
+  const float alpha = gemm ? number(node, "alpha", 1) : 1;
+  return view.axes.size() == 1 ? product_of_vectors(importer, node, view, matrix, std::move(layer), alpha)
+                               : product_of_channels(importer, node, view, matrix, std::move(layer), alpha);
+}
 
 Converters convolution_converters() { return kConvolutionConverters; }
 

@@ -182,9 +182,45 @@ bool are_images(const Importer& importer, const Node& node) {
   return true;
 }
 
+/// Tokens of the model's own, which are constants, the same for each sample, and then a value (batch, tokens,
+/// channels).
+void convert_class_token(Importer& importer, const Node& node) {
+  const std::size_t last = node.inputs.size() - 1;
+  const View& value = importer.value(node, last);
+  if (value.axes.size() != 2 || checked_axis(node, integer(node, "axis", 1), 3) != 1)
+    fail(node,
+         "joins constants with what the network computes; expected tokens before tokens (batch, tokens, "
+         "channels), along axis 1");
+  const std::int64_t channels = value.extent(1);
+  std::vector<float> tokens;
+  for (std::size_t i = 0; i < last; ++i) {
+    const Tensor& tensor = importer.needed_constant(node, i, "tokens");
+    const std::vector<float> values = tensor.as_floats();
+    if (tensor.dims.size() != 3 || tensor.dims[2] != channels || values.empty())
+      fail(node, fmt::format("input {} is no tokens of {} channels", i, channels));
+    const auto sample = static_cast<std::ptrdiff_t>(tensor.dims[1] * channels);
+    for (auto other = values.begin(); other != values.end(); other += sample)
+      if (!std::equal(values.begin(), values.begin() + sample, other))
+        fail(node, fmt::format("input {} has tokens that differ by sample", i));
+    tokens.insert(tokens.end(), values.begin(), values.begin() + sample);
+  }
+  const std::int64_t count = std::ssize(tokens) / channels;
+  constexpr std::size_t kOrder[] = {0, 1};
+  const Shape& shape = importer.layers().shape(value.layer);
+  const bool fits = is_in_order(value, kOrder) && (shape.rank() == 2 || shape.rank() == 3) && shape[-1] == channels;
+  ImportedLayer layer{.kind = "class_token",
+                      .inputs = {fits ? value.layer : importer.in_order(node, value, kOrder).layer},
+                      .name = "class_token"};
+  if (count != 1) layer.set("count", fmt::format("{}", count));
+  layer.tensors.emplace("token", host_tensor({count, channels}, tokens));
+  const int joined = importer.add(node, std::move(layer));
+  importer.define(node, view_of(joined, importer.layers().shape(joined), std::vector<int>{0, 1}));
+}
+
 /// Along the last axis of the layers' outputs, which the node's axis must be.
 void convert_concat(Importer& importer, const Node& node) {
   if (node.inputs.size() == 1) return importer.define(node, importer.value(node, 0));
+  if (importer.is_constant(node, 0)) return convert_class_token(importer, node);
   const std::size_t rank = importer.value(node, 0).axes.size() + 1;
   const std::size_t axis = checked_axis(node, integer(node, "axis", 1), rank);
   if (rank == 4 && axis > 1 && are_images(importer, node) && convert_circular(importer, node, axis)) return;
@@ -211,6 +247,11 @@ void convert_concat(Importer& importer, const Node& node) {
         fail(node, "joins images along their width, or that were reshaped; expected the channels");
       layers.push_back(view.layer);
     }
+  } else if (rank == 3 && axis > 0) {
+    const std::size_t sequence[] = {2 - axis, axis - 1};
+    order = {static_cast<int>(2 - axis), static_cast<int>(axis - 1)};
+    for (std::size_t i = 0; i < node.inputs.size(); ++i)
+      layers.push_back(importer.in_order(node, importer.value(node, i), sequence).layer);
   } else {
     fail(node, fmt::format("along axis {} of {}; expected that of the channels or features", axis, rank));
   }

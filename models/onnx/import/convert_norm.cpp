@@ -65,10 +65,10 @@ void convert_layer_norm(Importer& importer, const Node& node) {
   const std::size_t rank = view.axes.size() + 1;
   if (checked_axis(node, integer(node, "axis", -1), rank) != rank - 1)
     fail(node, "normalises more than the last axis, which layer_norm does not");
+  if (rank < 2) fail(node, "normalises the batch");
+  view = importer.innermost(node, view, rank - 2);
   ImportedLayer layer{.kind = "layer_norm", .inputs = {view.layer}, .name = scale_name(node, 1)};
   layer.set("epsilon", number_text(number(node, "epsilon", 1e-5f)));
-  if (rank < 2 || !is_innermost(view, rank - 2, importer.layers().shape(view.layer)[-1]))
-    fail(node, "normalises an axis that is not that of the channels");
   constexpr const char* kNames[] = {"scale", "shift"};
   for (const std::size_t i : {0u, 1u}) {
     const Tensor* tensor = importer.constant(node, i + 1);

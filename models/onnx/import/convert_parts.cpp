@@ -22,6 +22,11 @@ View part(Importer& importer, const Node& node, View view, const AxisPlace& plac
     layer.kind = "channel_slice";
     if (begin > 0) layer.set("begin", fmt::format("{}", begin * place.inner));
     if (end * place.inner < shape[place.axis]) layer.set("end", fmt::format("{}", end * place.inner));
+  } else if (shape.rank() != 3) {
+    layer.kind = "slice";
+    if (place.axis > 0) layer.set("axis", fmt::format("{}", place.axis));
+    if (begin > 0) layer.set("start", fmt::format("{}", begin * place.inner));
+    if (end * place.inner < shape[place.axis]) layer.set("stop", fmt::format("{}", end * place.inner));
   } else {
     layer.kind = "crop";
     std::array<std::int64_t, 4> amounts{};  // top, left, bottom, right
@@ -79,35 +84,6 @@ void convert_slice(Importer& importer, const Node& node) {
   importer.define(node, std::move(view));
 }
 
-/// Sizes of the parts of an axis of `extent` values: given one by one, or their number, of which the last one may be
-/// smaller.
-std::vector<std::int64_t> sizes_of(Importer& importer, const Node& node, std::int64_t extent) {
-  std::vector<std::int64_t> sizes = integers(node, "split");
-  if (const Tensor* tensor = importer.constant(node, 1)) {
-    sizes = tensor->as_integers();
-    if (node.op == "SplitToSequence" && tensor->dims.empty() && sizes[0] > 0) {
-      const std::int64_t size = std::min(sizes[0], extent), count = (extent + size - 1) / size;
-      sizes.assign(static_cast<std::size_t>(count), size);
-      sizes.back() = extent - size * (count - 1);
-    }
-  } else if (sizes.empty()) {
-    const bool ones = node.op == "SplitToSequence";
-    const std::int64_t count = ones ? extent : integer(node, "num_outputs", std::ssize(node.outputs));
-    if (count < 1 || count > extent) fail(node, fmt::format("{} parts of an axis of {}", count, extent));
-    const std::int64_t size = (extent + count - 1) / count;
-    sizes.assign(static_cast<std::size_t>(count), size);
-    sizes.back() = extent - size * (count - 1);
-  }
-  std::int64_t rest = extent;
-  for (const std::int64_t size : sizes) {
-    if (size < 1 || size > rest)
-      fail(node, fmt::format("its parts do not add up to the {} values of its axis", extent));
-    rest -= size;
-  }
-  if (rest != 0) fail(node, fmt::format("its parts do not add up to the {} values of its axis", extent));
-  return sizes;
-}
-
 /// Axis of a value without the batch's.
 std::size_t feature_axis(const Node& node, const View& view, std::int64_t given) {
   const std::size_t axis = checked_axis(node, given, view.axes.size() + 1);
@@ -118,7 +94,7 @@ std::size_t feature_axis(const Node& node, const View& view, std::int64_t given)
 void convert_split(Importer& importer, const Node& node) {
   const View& view = importer.value(node, 0);
   const std::size_t axis = feature_axis(node, view, integer(node, "axis", 0));
-  const std::vector<std::int64_t> sizes = sizes_of(importer, node, view.extent(axis));
+  const std::vector<std::int64_t> sizes = split_sizes(importer, node, view.extent(axis));
   if (sizes.size() != node.outputs.size())
     fail(node, fmt::format("{} parts for {} outputs", sizes.size(), node.outputs.size()));
   std::int64_t begin = 0;
@@ -135,7 +111,7 @@ View without_axis(View view, std::size_t axis) {
 void convert_split_to_sequence(Importer& importer, const Node& node) {
   const View view = importer.value(node, 0);
   const std::size_t axis = feature_axis(node, view, integer(node, "axis", 0));
-  const std::vector<std::int64_t> sizes = sizes_of(importer, node, view.extent(axis));
+  const std::vector<std::int64_t> sizes = split_sizes(importer, node, view.extent(axis));
   if (sizes.size() > kMostRuns)
     fail(node, fmt::format("a sequence of {}; expected at most {}", sizes.size(), kMostRuns));
   const bool keep = importer.has(node, 1) || integer(node, "keepdims", 1) != 0;
@@ -172,7 +148,10 @@ std::vector<std::pair<std::int64_t, std::int64_t>> runs_of(const std::vector<std
 
 /// Values of a whole batch, flattened, by their places (PyTorch's as_strided): the same for each sample, in an order
 /// that axes of the value have.
-void gather_flat(Importer& importer, const Node& node, const View& view) {
+void gather_flat(Importer& importer, const Node& node, const View& moved) {
+  const auto given = moved.axes.size() == 1 ? place_of_batch(moved, importer.samples()) : std::nullopt;
+  if (!given || given->outer != 1) (void)importer.value(node, 0);  // which fails
+  const View view = batch_taken(moved, importer.samples());
   const Tensor& tensor = importer.needed_constant(node, 1, "the indices");
   const std::vector<std::int64_t> places = tensor.as_integers();
   const std::int64_t count = view.elements(), samples = tensor.dims.empty() ? 0 : tensor.dims[0];
@@ -214,8 +193,7 @@ void gather_flat(Importer& importer, const Node& node, const View& view) {
 
 /// Chosen channels, rows or columns: one part for each run of indices.
 void convert_gather(Importer& importer, const Node& node) {
-  if (const View* flat = node.inputs.empty() ? nullptr : importer.flat(node.inputs[0]))
-    return gather_flat(importer, node, *flat);
+  if (const View* moved = importer.moved(node, 0)) return gather_flat(importer, node, *moved);
   const View view = importer.unshuffled(node, importer.value(node, 0));
   const std::size_t axis = feature_axis(node, view, integer(node, "axis", 0));
   Tensor tensor = importer.needed_constant(node, 1, "the indices");
@@ -273,6 +251,33 @@ constexpr std::pair<std::string_view, Converter> kPartsConverters[] = {{"Slice",
 
 }  // namespace
 
+std::vector<std::int64_t> split_sizes(Importer& importer, const Node& node, std::int64_t extent) {
+  std::vector<std::int64_t> sizes = integers(node, "split");
+  if (const Tensor* tensor = importer.constant(node, 1)) {
+    sizes = tensor->as_integers();
+    if (node.op == "SplitToSequence" && tensor->dims.empty() && sizes[0] > 0) {
+      const std::int64_t size = std::min(sizes[0], extent), count = (extent + size - 1) / size;
+      sizes.assign(static_cast<std::size_t>(count), size);
+      sizes.back() = extent - size * (count - 1);
+    }
+  } else if (sizes.empty()) {
+    const bool ones = node.op == "SplitToSequence";
+    const std::int64_t count = ones ? extent : integer(node, "num_outputs", std::ssize(node.outputs));
+    if (count < 1 || count > extent) fail(node, fmt::format("{} parts of an axis of {}", count, extent));
+    const std::int64_t size = (extent + count - 1) / count;
+    sizes.assign(static_cast<std::size_t>(count), size);
+    sizes.back() = extent - size * (count - 1);
+  }
+  std::int64_t rest = extent;
+  for (const std::int64_t size : sizes) {
+    if (size < 1 || size > rest)
+      fail(node, fmt::format("its parts do not add up to the {} values of its axis", extent));
+    rest -= size;
+  }
+  if (rest != 0) fail(node, fmt::format("its parts do not add up to the {} values of its axis", extent));
+  return sizes;
+}
+
 View cut(Importer& importer, const Node& node, View view, std::size_t axis, std::int64_t begin, std::int64_t end) {
   if (begin == 0 && end == view.extent(axis)) {
     importer.share(view.layer);
@@ -282,11 +287,12 @@ View cut(Importer& importer, const Node& node, View view, std::size_t axis, std:
   for (const View& arranged : {view, merged(view)}) {
     const Shape shape = importer.layers().shape(arranged.layer);
     const auto place = place_of_axis(arranged, axis, shape);
-    if (place && (place->axis == shape.rank() - 1 || shape.rank() == 3))
-      return part(importer, node, arranged, *place, begin, end);
+    if (place) return part(importer, node, arranged, *place, begin, end);
   }
-  fail(node, fmt::format("cuts axis {}; expected the height or width of images (crop), or channels (channel_slice)",
-                         axis + 1));
+  std::vector<std::size_t> order(view.axes.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  view = importer.in_order(node, view, order);
+  return part(importer, node, view, *place_of_axis(view, axis, importer.layers().shape(view.layer)), begin, end);
 }
 
 View broadcast(Importer& importer, const Node& node, const View& view, std::span<const std::int64_t> extents) {

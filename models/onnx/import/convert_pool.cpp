@@ -26,7 +26,7 @@ void convert_pool(Importer& importer, const Node& node) {
   importer.define_image(node, importer.add(node, std::move(layer)));
 }
 
-/// Over all axes of an image but the channels, which become (batch, channels), or keep axes of one value.
+/// Over all axes of images or tokens but the channels, which become (batch, channels), or keep axes of one value.
 void pool_axes(Importer& importer, const Node& node, const std::vector<bool>& reduced, bool keep) {
   const View& view = importer.value(node, 0);
   std::vector<std::size_t> order;
@@ -39,15 +39,16 @@ void pool_axes(Importer& importer, const Node& node, const std::vector<bool>& re
     else
       channels = axis;
   }
-  if (!channels || order.empty() || view.axes.size() != 3)
-    fail(node, "expected to reduce the height and width of images, or their channels");
+  if (!channels || order.empty() || view.axes.size() > 3)
+    fail(node, "expected to reduce the height and width of images, their channels, or tokens");
   order.push_back(*channels);
   const Shape& shape = importer.layers().shape(view.layer);
-  if (!is_in_order(view, order) || shape.rank() != 3 || shape[2] != view.extent(*channels))
-    fail(node, "expected to reduce the height and width of images");
+  const bool fits =
+      is_in_order(view, order) && (shape.rank() == 2 || shape.rank() == 3) && shape[-1] == view.extent(*channels);
+  const int positions = fits ? view.layer : importer.in_order(node, view, order).layer;
   const bool mean = node.op == "GlobalAveragePool" || node.op == "ReduceMean";
   const int pool =
-      importer.add(node, {.kind = mean ? "global_average_pool" : "global_max_pool", .inputs = {view.layer}});
+      importer.add(node, {.kind = mean ? "global_average_pool" : "global_max_pool", .inputs = {positions}});
   View result = view_of(pool, importer.layers().shape(pool), std::vector<int>{0});
   const std::vector<int> last = result.axes[0];
   result.axes.clear();

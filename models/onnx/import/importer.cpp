@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "bantam/base/config/config.h"
 #include "bantam/base/error.h"
@@ -22,7 +23,7 @@ std::vector<std::pair<std::string_view, Converter>> all_converters() {
   std::vector<std::pair<std::string_view, Converter>> all;
   for (const Converters converters :
        {convolution_converters(), norm_converters(), pool_converters(), activation_converters(),
-        arithmetic_converters(), image_converters(), part_converters(), view_converters()})
+        arithmetic_converters(), image_converters(), part_converters(), view_converters(), attention_converters()})
     all.insert(all.end(), converters.begin(), converters.end());
   return all;
 }
@@ -33,8 +34,7 @@ constexpr std::pair<std::string_view, std::string_view> kHints[] = {
     {"LSTM", "a recurrent network"},
     {"GRU", "a recurrent network"},
     {"RNN", "a recurrent network"},
-    {"Einsum", "a product of two values, as in attention"},
-    {"Attention", "attention"},
+    {"Einsum", "a product of two values: attention is imported as products (MatMul) or as the op Attention"},
     {"NonMaxSuppression", "detection; --output names an output before it"},
     {"QuantizeLinear", "a quantized network: export it in float32"},
     {"DequantizeLinear", "a quantized network: export it in float32"},
@@ -49,6 +49,12 @@ Converter find_converter(const Node& node) {
   const auto* hint = std::ranges::find(kHints, node.op, &std::pair<std::string_view, std::string_view>::first);
   fail(node, fmt::format("there is no layer for this op{}; docs/ONNX.md lists those that are imported",
                          hint == std::end(kHints) ? "" : fmt::format(" ({})", hint->second)));
+}
+
+Converter find_moved_converter(const Node& node) {
+  const Converters converters = moved_converters();
+  const auto found = std::ranges::find(converters, node.op, &std::pair<std::string_view, Converter>::first);
+  return node.domain.empty() && found != converters.end() ? found->second : find_converter(node);
 }
 
 /// Inputs of a graph that are no initializers, which older files list as well.
@@ -135,7 +141,7 @@ Shape Importer::input_shape() {
   if (dims.size() < 2 || dims.size() > 4)
     refuse("expected (batch, channels, height, width), (batch, height, width, channels) or (batch, features)");
   if (dims[0] > 0) batch_ = dims[0];
-  const bool last = dims.size() == 4 && begins_with_transpose(model_, input_.name);
+  const bool last = has_channels_last();
   if (!options_.size.empty()) {
     if (dims.size() != 4 || options_.size.size() != 2) refuse("a height and a width are of images alone");
     for (const std::size_t i : {0u, 1u}) {
@@ -152,9 +158,14 @@ Shape Importer::input_shape() {
   return last ? Shape{dims[1], dims[2], dims[3]} : Shape{dims[2], dims[3], dims[1]};
 }
 
+/// Whether images are (batch, height, width, channels).
+bool Importer::has_channels_last() const {
+  return input_.dims.size() == 4 && begins_with_transpose(model_, input_.name);
+}
+
 void Importer::define_input() {
   const Shape& shape = layers_.shape(kInput);
-  const bool last = input_.dims.size() == 4 && begins_with_transpose(model_, input_.name);
+  const bool last = has_channels_last();
   View view = image_view(kInput, shape.rank() == 3 ? shape : Shape{1, 1, shape[0]});
   if (shape.rank() == 1) view = view_of(kInput, shape, std::vector<int>{0});
   if (input_.dims.size() == 3) view = view_of(kInput, shape, std::vector<int>{0, 1});
@@ -176,12 +187,16 @@ const View& Importer::value(const Node& node, std::size_t input) const {
   const auto found = values_.find(node.inputs[input]);
   if (found != values_.end()) return found->second;
   const std::string& name = node.inputs[input];
-  fail(node,
-       fmt::format("input '{}' {}", shown(name),
-                   is_constant(node, input)    ? "is a constant; expected what the network computes"
-                   : flat_.contains(name)      ? "has the batch in one axis with the features; expected the batch apart"
-                   : sequences_.contains(name) ? "is a sequence; expected one of its elements"
-                                               : "is computed by no node before"));
+  fail(node, fmt::format("input '{}' {}", shown(name),
+                         is_constant(node, input) ? "is a constant; expected what the network computes"
+                         : products_.contains(name)
+                             ? "is a product of two values; expected its softmax and another product, as in attention"
+                         : moved_.contains(name) && moved_.at(name).axes.size() == 1
+                             ? "has the batch in one axis with the features; expected the batch apart"
+                         : moved_.contains(name)
+                             ? "was transposed or reshaped so that its batch is not the first axis; expected it there"
+                         : sequences_.contains(name) ? "is a sequence; expected one of its elements"
+                                                     : "is computed by no node before"));
 }
 
 const Tensor* Importer::constant(const Node& node, std::size_t input) const {
@@ -227,9 +242,45 @@ int Importer::image(const Node& node, const View& given) {
   if (view.axes.size() != 3)
     fail(node, fmt::format("a value of {} axes; expected 4: (batch, channels, height, width)", view.axes.size() + 1));
   constexpr std::size_t kOrder[] = {1, 2, 0};
-  if (!is_in_order(view, kOrder))
-    fail(node, "its input was transposed or reshaped so that it is no image of channels that lie together");
-  return ordered(node, view, {view.extent(1), view.extent(2), view.extent(0)}).layer;
+  return in_order(node, view, kOrder).layer;
+}
+
+View Importer::in_order(const Node& node, const View& given, std::span<const std::size_t> order) {
+  View view = given;
+  std::vector<std::int64_t> extents;
+  std::vector<int> axes(order.size());  // of the layer's output, by axis of the view
+  for (std::size_t i = 0; i < order.size(); ++i) {
+    extents.push_back(view.extent(order[i]));
+    axes[order[i]] = static_cast<int>(i);
+  }
+  if (extents.empty() || extents.size() >= Shape::kMaxRank) fail(node, fmt::format("orders {} axes", extents.size()));
+  if (!is_in_order(view, order)) {
+    view = merged(std::move(view));
+    if (view.atoms.size() >= Shape::kMaxRank)
+      fail(node, fmt::format("its input was transposed and reshaped so that {} parts lie in another order; expected at "
+                             "most {}",
+                             view.atoms.size(), Shape::kMaxRank - 1));
+    std::vector<int> dims;
+    for (const std::size_t axis : order)
+      for (const int atom : view.axes[axis]) dims.push_back(atom + 1);
+    const int before = ordered(node, view, Shape(view.atoms)).layer;
+    view.layer = add(node, {.kind = "permute",
+                            .options = {{"dims", fmt::format("[{}]", fmt::join(dims, ", "))}},
+                            .inputs = {before},
+                            .name = "permute"});
+  }
+  const Shape shape(extents);
+  return view_of(ordered(node, view, shape).layer, shape, axes);
+}
+
+View Importer::innermost(const Node& node, const View& view, std::size_t axis) {
+  const Shape& shape = layers_.shape(view.layer);
+  if (shape.rank() > 0 && is_innermost(view, axis, shape[-1])) return view;
+  std::vector<std::size_t> order;
+  for (std::size_t i = 0; i < view.axes.size(); ++i)
+    if (i != axis) order.push_back(i);
+  order.push_back(axis);
+  return in_order(node, view, order);
 }
 
 View Importer::unshuffled(const Node& node, const View& given) {
@@ -253,8 +304,7 @@ View Importer::unshuffled(const Node& node, const View& given) {
   return merged(std::move(view));
 }
 
-View Importer::vector(const Node& node, std::size_t input) {
-  const View& view = value(node, input);
+View Importer::vector(const Node& node, const View& view) {
   if (view.axes.size() != 1)
     fail(node, fmt::format("a value of {} axes; expected 2: (batch, features)", view.axes.size() + 1));
   return ordered(node, view, {view.extent(0)});
@@ -295,14 +345,34 @@ const std::vector<View>* Importer::sequence(const std::string& value) const {
   return found == sequences_.end() ? nullptr : &found->second;
 }
 
-void Importer::define_flat(const Node& node, View view) {
-  if (node.outputs.empty()) fail(node, "has no output");
-  flat_.insert_or_assign(node.outputs[0], std::move(view));
+View Importer::with_batch(const Node& node, std::size_t input) const {
+  if (const View* view = moved(node, input)) return *view;
+  const View& view = value(node, input);
+  if (view.elements() > kOpenBatch) fail(node, fmt::format("a sample of {} values", view.elements()));
+  return onnx::with_batch(view, samples());
 }
 
-const View* Importer::flat(const std::string& value) const {
-  const auto found = flat_.find(value);
-  return found == flat_.end() ? nullptr : &found->second;
+const View* Importer::moved(const Node& node, std::size_t input) const {
+  const auto found = has(node, input) ? moved_.find(node.inputs[input]) : moved_.end();
+  return found == moved_.end() ? nullptr : &found->second;
+}
+
+void Importer::define_moved(const Node& node, std::size_t output, View view) {
+  view = with_whole_batch(std::move(view), samples());
+  if (auto plain = without_batch(view, samples())) return define_output(node, output, std::move(*plain));
+  if (output >= node.outputs.size() || node.outputs[output].empty()) fail(node, "has no output");
+  if (uses_[node.outputs[output]] > 1) shared_.insert(view.layer);
+  moved_.insert_or_assign(node.outputs[output], std::move(view));
+}
+
+const Products* Importer::products(const Node& node, std::size_t input) const {
+  const auto found = has(node, input) ? products_.find(node.inputs[input]) : products_.end();
+  return found == products_.end() ? nullptr : &found->second;
+}
+
+void Importer::define_products(const Node& node, Products products) {
+  if (node.outputs.empty()) fail(node, "has no output");
+  products_.insert_or_assign(node.outputs[0], std::move(products));
 }
 
 void Importer::define_constant(const Node& node, Tensor tensor) {
@@ -369,7 +439,9 @@ void Importer::find_needed(const std::vector<Node>& nodes) {
 void Importer::convert(const Node& node) {
   if (node.domain.empty() && constants_.reads_constants_alone(node) && constants_.compute(node)) return;
   constants_.count_reading(node);
-  const Converter converter = find_converter(node);
+  bool differs = false;
+  for (std::size_t i = 0; i < node.inputs.size(); ++i) differs = differs || products(node, i) || moved(node, i);
+  const Converter converter = differs ? find_moved_converter(node) : find_converter(node);
   const std::string place = describe(node);
   try {
     converter(*this, node);
@@ -381,20 +453,21 @@ void Importer::convert(const Node& node) {
 }
 
 int Importer::output_layer() {
+  const Node end{.name = output_, .op = "output", .inputs = {output_}};
   const auto found = values_.find(output_);
+  if (moved(end, 0) != nullptr || products(end, 0) != nullptr) (void)value(end, 0);
   if (found == values_.end())
     throw DataError(fmt::format("the output '{}' {}", shown(output_),
                                 constants_.find(output_) ? "is a constant" : "is computed by no node"));
-  const Node end{.name = output_, .op = "output", .inputs = {output_}};
   const std::size_t axes = found->second.axes.size();
   View view = unshuffled(end, found->second);
-  if (axes == 1) view = vector(end, 0);
-  std::vector<std::size_t> order(axes), image{1, 2, 0};
+  std::vector<std::size_t> order(axes);
   std::iota(order.begin(), order.end(), std::size_t{0});
+  constexpr std::size_t kImage[] = {1, 2, 0};
+  const bool image_order = axes == 3 && (!has_channels_last() || is_in_order(view, kImage));
+  if (axes == 1 || (!image_order && !is_in_order(view, order))) view = in_order(end, view, order);
   if (!is_in_order(view, order)) {
-    if (axes != 3 || !is_in_order(view, image))
-      fail(end, "its values lie in another order than the model's, and no weights follow that could be permuted");
-    view.layer = this->image(end, 0);
+    view.layer = image(end, 0);
     note(fmt::format("the output is (height, width, channels) = {}", to_string(layers_.shape(view.layer))));
   }
   if (view.layer == kInput) throw DataError("the model has no layers");

@@ -20,6 +20,14 @@
 
 namespace bantam::onnx {
 
+/// Products of queries and keys, (…, tokens, size) times (…, size, tokens), which attention alone reads: views with the
+/// batch, both (…, tokens, size).
+struct Products {
+  View queries, keys;
+  double factor = 1;  ///< that they are multiplied by
+  bool softmax = false;
+};
+
 class Importer {
  public:
   Importer(const Model& model, const ImportOptions& options);
@@ -50,7 +58,14 @@ class Importer {
   /// The view by a layer whose output has this shape, and the same values in the same order.
   View ordered(const Node& node, View view, const Shape& shape);
   /// The view of a value (batch, n) by a layer whose output is (n), in any order.
-  View vector(const Node& node, std::size_t input);
+  View vector(const Node& node, std::size_t input) { return vector(node, value(node, input)); }
+  View vector(const Node& node, const View& view);
+  /// The view by a layer whose output's axes are those of the view in this order: by `reshape`, or `permute` where the
+  /// values lie otherwise.
+  View in_order(const Node& node, const View& view, std::span<const std::size_t> order);
+  /// The view by a layer whose output's last axis is this axis of the view: `view` itself, or its axes in their order
+  /// with this one last.
+  View innermost(const Node& node, const View& view, std::size_t axis);
 
   LayerList& layers() { return layers_; }
   const LayerList& layers() const { return layers_; }
@@ -73,12 +88,24 @@ class Importer {
   /// differs along others.
   std::optional<std::vector<float>> channel_values(const Node& node, const View& view, const Tensor& constant) const;
 
-  /// Values that no view is: a sequence's elements, and a value whose batch was flattened with its other axes (the
-  /// extents are those before).
+  /// A sequence's elements.
   void define_sequence(const Node& node, std::vector<View> views);
   const std::vector<View>* sequence(const std::string& value) const;
-  void define_flat(const Node& node, View view);
-  const View* flat(const std::string& value) const;
+
+  /// Values whose batch is not their first axis alone are views with the batch.
+
+  /// The number of samples in them.
+  std::int64_t samples() const { return batch_.value_or(kOpenBatch); }
+  /// The node's input as such a view, wherever its batch is.
+  View with_batch(const Node& node, std::size_t input) const;
+  /// Null where the input's batch is its first axis, or where it is none.
+  const View* moved(const Node& node, std::size_t input) const;
+  /// The node's output of that number is `view`, a view with the batch.
+  void define_moved(const Node& node, std::size_t output, View view);
+
+  /// Null where the input is none.
+  const Products* products(const Node& node, std::size_t input) const;
+  void define_products(const Node& node, Products products);
 
   std::int64_t opset() const { return model_.opset; }
   /// The batch's number where the model has one.
@@ -89,6 +116,7 @@ class Importer {
 
  private:
   Shape input_shape();
+  bool has_channels_last() const;
   void define_input();
   void find_needed(const std::vector<Node>& nodes);
   void convert_all();
@@ -109,7 +137,8 @@ class Importer {
   std::map<std::string, View> values_;
   std::map<std::pair<int, std::int64_t>, int> shuffles_;  // by layer and groups
   std::map<std::string, std::vector<View>> sequences_;
-  std::map<std::string, View> flat_;
+  std::map<std::string, View> moved_;
+  std::map<std::string, Products> products_;
   std::map<std::string, int> uses_;  // of values, by needed nodes and the output
   std::set<int> shared_;             // layers that several values or readers have
   std::vector<std::string> notes_;
@@ -126,10 +155,22 @@ Converters arithmetic_converters();
 Converters image_converters();  ///< Pad, Resize, DepthToSpace, Concat
 Converters part_converters();   ///< Slice, Split, Gather and their like
 Converters view_converters();   ///< Flatten, Reshape, Transpose, Shape, what changes nothing
+Converters attention_converters();
+/// Of nodes that read products, or a value whose batch is not its first axis, where they differ from all others.
+Converters moved_converters();
 
-/// The values from `begin` to before `end` of an axis of a view (without the batch's): crop or channel_slice, or the
-/// view itself where that is all.
+/// The values from `begin` to before `end` of an axis of a view (without the batch's): crop, slice or channel_slice, or
+/// the view itself where that is all.
 View cut(Importer& importer, const Node& node, View view, std::size_t axis, std::int64_t begin, std::int64_t end);
+/// Sizes of the parts of an axis of `extent` values that a Split has: given one by one, or their number, of which the
+/// last one may be smaller.
+std::vector<std::int64_t> split_sizes(Importer& importer, const Node& node, std::int64_t extent);
+/// The view times the constant matrix of a MatMul or a Gemm, over its last axis, and with the bias: a dense layer or,
+/// of an image, a convolution of 1 x 1.
+View matrix_product(Importer& importer, const Node& node, const View& view);
+/// The sum, difference, product or quotient that the node computes of the view and its input of that number, a
+/// constant.
+View with_constant(Importer& importer, const Node& node, View view, std::size_t constant);
 /// The view repeated along its axes of one value so that it has these extents.
 View broadcast(Importer& importer, const Node& node, const View& view, std::span<const std::int64_t> extents);
 

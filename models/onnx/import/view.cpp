@@ -40,6 +40,36 @@ bool merges(const View& view, int atom) {
   });
 }
 
+/// Cuts the one axis of the view into axes of these extents.
+std::optional<View> cut_into(View view, std::span<const std::int64_t> extents) {
+  std::vector<std::size_t> counts;
+  std::size_t at = 0;
+  for (std::int64_t extent : extents) {
+    const std::size_t begin = at;
+    while (extent > 1) {
+      if (at == view.axes[0].size()) return std::nullopt;
+      const int atom = view.axes[0][at];
+      const std::int64_t values = view.atoms[index(atom)];
+      if (extent % values != 0) {
+        if (values % extent != 0) return std::nullopt;
+        split(view, atom, extent);
+      }
+      extent /= std::min(values, extent);
+      ++at;
+    }
+    counts.push_back(at - begin);
+  }
+  if (at != view.axes[0].size()) return std::nullopt;
+  std::vector<std::vector<int>> axes;
+  auto from = view.axes[0].begin();
+  for (const std::size_t count : counts) {
+    axes.emplace_back(from, from + static_cast<std::ptrdiff_t>(count));
+    from += static_cast<std::ptrdiff_t>(count);
+  }
+  view.axes = std::move(axes);
+  return view;
+}
+
 }  // namespace
 
 std::int64_t View::extent(std::size_t axis) const {
@@ -93,32 +123,8 @@ std::optional<View> reshaped(View view, std::span<const std::int64_t> extents) {
   std::vector<int> all;
   for (const std::vector<int>& axis : view.axes) all.insert(all.end(), axis.begin(), axis.end());
   view.axes = {std::move(all)};
-  std::vector<std::size_t> counts;
-  std::size_t at = 0;
-  for (std::int64_t extent : extents) {
-    const std::size_t begin = at;
-    while (extent > 1) {
-      if (at == view.axes[0].size()) return std::nullopt;
-      const int atom = view.axes[0][at];
-      const std::int64_t values = view.atoms[index(atom)];
-      if (extent % values != 0) {
-        if (values % extent != 0) return std::nullopt;
-        split(view, atom, extent);
-      }
-      extent /= std::min(values, extent);
-      ++at;
-    }
-    counts.push_back(at - begin);
-  }
-  if (at != view.axes[0].size()) return std::nullopt;
-  std::vector<std::vector<int>> axes;
-  auto from = view.axes[0].begin();
-  for (const std::size_t count : counts) {
-    axes.emplace_back(from, from + static_cast<std::ptrdiff_t>(count));
-    from += static_cast<std::ptrdiff_t>(count);
-  }
-  view.axes = std::move(axes);
-  return view;
+  auto result = cut_into(view, extents);
+  return result ? result : cut_into(merged(view), extents);  // extents may end within atoms that follow each other
 }
 
 bool is_in_order(const View& view, std::span<const std::size_t> axes) {
@@ -176,6 +182,59 @@ std::vector<std::int64_t> value_places(const View& view) {
     places = std::move(finer);
   }
   return places;
+}
+
+View with_batch(View view, std::int64_t batch) {
+  view.axes.insert(view.axes.begin(), std::vector<int>{});
+  return *batch_put(std::move(view), {}, batch);
+}
+
+std::optional<View> without_batch(const View& with_batch, std::int64_t batch) {
+  const std::vector<int> expected = batch == 1 ? std::vector<int>{} : std::vector<int>{0};
+  if (with_batch.axes.empty() || with_batch.axes[0] != expected || !place_of_batch(with_batch, batch))
+    return std::nullopt;
+  View view = batch_taken(with_batch, batch);
+  view.axes.erase(view.axes.begin());
+  return view;
+}
+
+std::optional<BatchPlace> place_of_batch(const View& with_batch, std::int64_t batch) {
+  if (batch == 1) return BatchPlace{};
+  if (with_batch.atoms.empty() || with_batch.atoms[0] != batch) return std::nullopt;
+  for (std::size_t axis = 0; axis < with_batch.axes.size(); ++axis) {
+    BatchPlace place{.axis = axis};
+    for (const int atom : with_batch.axes[axis]) {
+      if (atom == 0) return place;
+      place.outer *= with_batch.atoms[index(atom)];
+    }
+  }
+  return std::nullopt;
+}
+
+View batch_taken(View with_batch, std::int64_t batch) {
+  return batch == 1 ? with_batch : resized(std::move(with_batch), 0, 1);
+}
+
+std::optional<View> batch_put(View view, BatchPlace place, std::int64_t batch) {
+  if (batch == 1) return view;
+  view.atoms.insert(view.atoms.begin(), batch);
+  for (std::vector<int>& axis : view.axes)
+    for (int& atom : axis) ++atom;
+  std::vector<int>& axis = view.axes[place.axis];
+  auto at = axis.begin();
+  for (std::int64_t outer = 1; outer < place.outer; ++at) {
+    if (at == axis.end()) return std::nullopt;
+    outer *= view.atoms[index(*at)];
+    if (outer > place.outer) return std::nullopt;
+  }
+  axis.insert(at, 0);
+  return view;
+}
+
+View with_whole_batch(View with_batch, std::int64_t batch) {
+  if (batch > 1 && !with_batch.atoms.empty() && with_batch.atoms[0] > batch && with_batch.atoms[0] % batch == 0)
+    split(with_batch, 0, batch);
+  return with_batch;
 }
 
 }  // namespace bantam::onnx

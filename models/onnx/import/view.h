@@ -60,4 +60,31 @@ View resized(View view, int atom, std::int64_t extent);
 /// By place in the layer's output, flattened, the place in the value, flattened.
 std::vector<std::int64_t> value_places(const View& view);
 
+/// Views with the batch have it among their axes: it is the outermost atom of the layer's output, where it has two
+/// samples or more.
+
+/// The batch's extent where the model has no number for it: a prime that extents of axes do not reach, so that it is no
+/// product of other ones.
+inline constexpr std::int64_t kOpenBatch = 2147483647;
+
+/// The view with the batch as its first axis.
+View with_batch(View view, std::int64_t batch);
+/// The reverse; nothing where the first axis is not the batch alone.
+std::optional<View> without_batch(const View& with_batch, std::int64_t batch);
+
+/// The same with the batch as an atom of its own, where an atom has it with other values.
+View with_whole_batch(View with_batch, std::int64_t batch);
+
+/// The axis that has the batch, and how many of its values are outside of the batch: those of atoms before it.
+struct BatchPlace {
+  std::size_t axis = 0;
+  std::int64_t outer = 1;
+};
+/// Nothing where an axis has a part of the samples.
+std::optional<BatchPlace> place_of_batch(const View& with_batch, std::int64_t batch);
+/// As many axes without the batch, which leaves an axis of one value where it was alone.
+View batch_taken(View with_batch, std::int64_t batch);
+/// The reverse. Nothing where `place` is within an atom.
+std::optional<View> batch_put(View view, BatchPlace place, std::int64_t batch);
+
 }  // namespace bantam::onnx

@@ -33,6 +33,7 @@ warnings.filterwarnings("ignore")
 logging.disable(logging.WARNING)
 torch.manual_seed(1)
 torch.set_num_threads(2)
+torch.backends.mha.set_fastpath_enabled(False)  # of inference alone, which the exporter before today's does not know
 
 
 class Lambda(nn.Module):
@@ -82,6 +83,11 @@ def conv(ins, outs, kernel=3, **options):
 def head(module, channels=8, classes=5):
     """A module of (3, h, w) to (channels, h', w'), then pool and classifier."""
     return nn.Sequential(module, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(channels, classes))
+
+
+def by_head(x, heads):
+    """(batch, tokens, channels) as (batch, heads, tokens, size)."""
+    return x.unflatten(2, (heads, -1)).transpose(1, 2)
 
 
 def activation_net(activation):
@@ -162,6 +168,16 @@ SMALL = {
                                            nn.Linear(8, 5)), (9, 8), {}),
     "difference": (head(Lambda(lambda self, x: (lambda y: torch.relu(y - y.mean((2, 3), keepdim=True)))(self.a(x)), a=conv(3, 8))), (9, 8), {}),
     "square": (head(Lambda(lambda self, x: 1 - self.a(x) ** 2, a=conv(3, 8))), (9, 8), {}),
+    "separate_attention": (Lambda(lambda self, x: self.head(self.project(nn.functional.scaled_dot_product_attention(
+        *(by_head(part(self.tokens(x)), 2) for part in (self.q, self.k, self.v))).transpose(1, 2).flatten(2))[:, 1:].mean(1)),
+        tokens=Lambda(lambda self, x: self.stem(x).flatten(2).transpose(1, 2), stem=conv(3, 12, 4, stride=4, padding=0)), q=nn.Linear(12, 24),
+        k=nn.Linear(12, 24, bias=False), v=nn.Linear(12, 24), project=nn.Linear(24, 12), head=nn.Linear(12, 5)), (16, 12), {}),
+    "encoder_layer": (Lambda(lambda self, x: self.head(self.encoder(self.stem(x).flatten(2).transpose(1, 2)).amax(1)),
+                             stem=conv(3, 16, 4, stride=4, padding=0), head=nn.Linear(16, 5),
+                             encoder=nn.TransformerEncoderLayer(16, 2, 32, batch_first=True, norm_first=True, activation="gelu")), (16, 12), {}),
+    "token_mixer": (Lambda(lambda self, x: (lambda y: self.head((y + self.mix(self.norm(y).transpose(1, 2)).transpose(1, 2)).mean(1)))(
+        self.stem(x).flatten(2).transpose(1, 2)), stem=conv(3, 16, 4, stride=4, padding=0), norm=nn.LayerNorm(16),
+        mix=nn.Sequential(nn.Linear(12, 20), nn.GELU(), nn.Linear(20, 12)), head=nn.Linear(16, 5)), (16, 12), {}),
     "log_softmax_dropped": (head(conv(3, 8)), (9, 8), {}),
 }
 SMALL["normalises"][0][0].mean = torch.tensor([0.4, 0.5, 0.6]).view(1, 3, 1, 1)
@@ -183,6 +199,7 @@ if inspect.signature(torch.onnx.export).parameters["dynamo"].default is True:  #
         "dynamo": {"dynamic_shapes": ({0: torch.export.Dim("batch")},)},
         "dynamo unoptimized": {"dynamic_shapes": ({0: torch.export.Dim("batch")},), "optimize": False},
         "dynamo, one file": {"external_data": False},
+        "dynamo, opset 23": {"dynamic_shapes": ({0: torch.export.Dim("batch")},), "opset_version": 23},
     }
 
 TORCHVISION = """alexnet convnext_tiny convnext_small convnext_base convnext_large densenet121 densenet161 densenet169
@@ -192,13 +209,14 @@ TORCHVISION = """alexnet convnext_tiny convnext_small convnext_base convnext_lar
     regnet_x_1_6gf regnet_x_3_2gf regnet_x_8gf regnet_x_16gf regnet_x_32gf regnet_y_400mf regnet_y_800mf regnet_y_1_6gf
     regnet_y_3_2gf regnet_y_8gf regnet_y_16gf regnet_y_32gf resnet18 resnet34 resnet50 resnet101 resnet152 resnext50_32x4d
     resnext101_32x8d resnext101_64x4d shufflenet_v2_x0_5 shufflenet_v2_x1_0 shufflenet_v2_x1_5 shufflenet_v2_x2_0
-    squeezenet1_0 squeezenet1_1 vgg11 vgg11_bn vgg13 vgg13_bn vgg16 vgg16_bn vgg19 vgg19_bn wide_resnet50_2
+    squeezenet1_0 squeezenet1_1 vgg11 vgg11_bn vgg13 vgg13_bn vgg16 vgg16_bn vgg19 vgg19_bn vit_b_16 vit_b_32 wide_resnet50_2
     wide_resnet101_2 segmentation.fcn_resnet50 segmentation.deeplabv3_resnet50 segmentation.deeplabv3_mobilenet_v3_large
     segmentation.lraspp_mobilenet_v3_large""".split()
 TIMM = ["timm/" + name for name in """convnext_atto convnext_tiny convnextv2_atto cspresnet50 darknet53 densenet121 dla34 dpn68
     efficientnet_b0 efficientnetv2_rw_t ese_vovnet19b_dw fbnetv3_b ghostnet_100 hardcorenas_a lcnet_100 mixnet_s
     mnasnet_100 mobilenetv3_large_100 mobilenetv4_conv_small nfnet_l0 regnety_002 repvgg_a0 res2net50_26w_4s resnet50 resnet50d
-    resnext50_32x4d rexnet_100 seresnet50 tf_efficientnet_lite0 tinynet_a""".split()]
+    resnext50_32x4d rexnet_100 seresnet50 tf_efficientnet_lite0 tinynet_a vit_tiny_patch16_224 vit_small_patch16_224
+    deit3_small_patch16_224 mixer_s32_224""".split()]
 BY_DEFAULT = "resnet18 mobilenet_v3_small convnext_tiny shufflenet_v2_x0_5 squeezenet1_0".split()
 
 
@@ -215,15 +233,18 @@ def network(name):
 
 
 def size_of(name):
-    if name.startswith(("vgg", "alexnet")):
+    if name.startswith(("vgg", "alexnet", "vit")) or name.endswith("_224"):
         return 224, 224
     return (299, 299) if name.startswith("inception") else (96, 96)
 
 
 def settled(module, size):
-    """Vectors that begin as zeros or ones are changed, and running statistics are those of images, as after training."""
+    """Parameters that begin as zeros, or vectors as ones, are changed, and running statistics are those of images, as
+    after training."""
     draw = torch.Generator().manual_seed(7)
     for name, value in module.named_parameters():
+        if value.dim() > 1 and not value.any():  # class tokens, and classifiers of vision transformers
+            value.data += 0.05 * torch.randn(value.shape, generator=draw)
         if value.dim() == 1:
             value.data += 0.05 * torch.randn(value.shape, generator=draw)
         if "layer_scale" in name or name.endswith("gamma"):

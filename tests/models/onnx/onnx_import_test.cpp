@@ -270,6 +270,56 @@ std::vector<OneNode> images() {
   };
 }
 
+std::vector<OneNode> tokens() {
+  const Integers last{0, 2, 3, 1}, rows{0, 48, 4};
+  const auto tokens = [&] {
+    return conv().add("Transpose", {{"perm", last}}).add("Reshape", {}, {integers("", rows)});
+  };
+  const std::string permuted = "  - permute: {dims: [3, 1, 2]}\n", one = "  - reshape: {shape: [48, 4]}\n";
+  Chain with_token = tokens();
+  Model class_token = with_token
+                          .node({.op = "Concat",
+                                 .inputs = {"token", with_token.last()},
+                                 .outputs = {"joined"},
+                                 .attributes = {{"axis", std::int64_t{1}}}})
+                          .add("Gather", {{"axis", std::int64_t{1}}}, {Tensor::of("", {}, Integers{0})})
+                          .model();
+  class_token.initializers.push_back(weight("token", {1, 2, 4}));
+  return {
+      {"position_embedding", tokens().add("Add", {}, {weight("p", {1, 48, 4})}).model(),
+       kConv + "  - position_embedding: {name: position_embedding}\n"},
+      {"class_token", class_token,
+       kConv + "  - class_token: {count: 2, name: class_token}\n  - slice: {stop: 1}\n  - flatten\n"},
+      {"mean_of_tokens", tokens().add("ReduceMean", {{"axes", Integers{1}}}).model(),
+       kConv + "  - global_average_pool\n"},
+      {"dense",
+       tokens()
+           .add("Relu")
+           .add("Slice", {}, {integers("", {1}), integers("", {9}), integers("", {1})})
+           .add("MatMul", {}, {weight("m.weight", {4, 5})})
+           .model(),
+       with("relu") + one + "  - slice: {start: 1, stop: 9}\n  - dense: {units: 5, bias: false, name: m}\n"},
+      {"dense_of_the_tokens",
+       tokens()
+           .add("Transpose", {{"perm", Integers{0, 2, 1}}})
+           .add("MatMul", {}, {weight("m.weight", {48, 5})})
+           .model(),
+       kConv + one + "  - permute: {dims: [2, 1]}\n  - dense: {units: 5, bias: false, name: m}\n"},
+      {"transposed_image",
+       conv()
+           .add("Transpose", {{"perm", Integers{0, 2, 1, 3}}})
+           .add("Conv", {}, {weight("w.weight", {5, 8, 1, 1})})
+           .model(),
+       kConv + "  - permute: {dims: [3, 2, 1]}\n  - conv2d: {filters: 5, kernel: 1, bias: false, name: w}\n"},
+      {"softmax_of_rows", conv().add("Softmax", {{"axis", std::int64_t{3}}}).model(),
+       kConv + permuted + "  - softmax\n"},
+      {"layer_norm_of_rows", conv().add("LayerNormalization", {}, {weight("n.weight", {6})}).model(),
+       kConv + permuted + "  - layer_norm: {epsilon: 1e-05, shift: false, name: n}\n"},
+      {"order_of_the_output", conv().add("Flatten").model(),
+       kConv + one + "  - permute: {dims: [2, 1]}\n  - flatten\n"},
+  };
+}
+
 std::vector<OneNode> norms() {
   const Tensor ones = numbers("", {1, 1}), zeros = numbers("", {0, 0});
   return {
@@ -315,6 +365,7 @@ std::string name_of(const ::testing::TestParamInfo<OneNode>& info) { return info
 INSTANTIATE_TEST_SUITE_P(Convolutions, ImportOnnxNode, ::testing::ValuesIn(convolutions()), name_of);
 INSTANTIATE_TEST_SUITE_P(Activations, ImportOnnxNode, ::testing::ValuesIn(activations()), name_of);
 INSTANTIATE_TEST_SUITE_P(Images, ImportOnnxNode, ::testing::ValuesIn(images()), name_of);
+INSTANTIATE_TEST_SUITE_P(Tokens, ImportOnnxNode, ::testing::ValuesIn(tokens()), name_of);
 INSTANTIATE_TEST_SUITE_P(Norms, ImportOnnxNode, ::testing::ValuesIn(norms()), name_of);
 
 Tensor scalar(float value) { return Tensor::of("", {}, std::vector<float>{value}); }

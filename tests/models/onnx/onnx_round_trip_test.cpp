@@ -146,7 +146,7 @@ std::string after_convolution(std::string model) {
 // In several opsets, and with images in either order.
 TEST_P(LayerRoundTrip, ComputesTheSame) {
   const std::string model = "model: " + GetParam();
-  for (const std::int64_t opset : {13, 17, 21}) {
+  for (const std::int64_t opset : {13, 17, 21, 23}) {
     SCOPED_TRACE(fmt::format("opset {}", opset));
     expect_round_trip(models::model_from(model).graph, {.opset = opset}, 1e-5f);
   }
@@ -220,6 +220,19 @@ std::vector<std::string> layers() {
         "{slice: {start: 1, stop: -2}}",
         "{slice: {axis: 2, start: -3, stop: 9}}",
         "{channel_shuffle: {groups: 2}}",
+        "{dense: {units: 5}}",
+        "{dense: {units: 5, bias: false, activation: gelu}}",
+        "{class_token: {count: 2, initializer: {normal: 1}}}",
+        "position_embedding",
+        "{permute: {dims: [2, 1, 3]}}",
+        "{permute: {dims: [3, 1, 2]}}, {dense: {units: 5}}, layer_norm",
+        "{dense: {units: 48}}, {attention: {heads: 2}}",
+        "{multi_head_attention: {heads: 2, head_size: 8}}, {dense: {units: 5}}",
+        "{reshape: {shape: [21, 12]}}, {dense: {units: 48}}, {attention: {heads: 1}}, {slice: {stop: 1}}",
+        "{reshape: {shape: [21, 12]}}, {permute: {dims: [2, 1]}}, {dense: {units: 5}}, {permute: {dims: [2, 1]}}",
+        "{reshape: {shape: [21, 12]}}, global_average_pool",
+        "{reshape: {shape: [21, 12]}}, {global_max_pool: {keepdims: true}}",
+        "{reshape: {shape: [21, 12]}}, {slice: {axis: 0, start: 3, stop: -2}}, {slice: {axis: 1, start: 2}}",
         "{squeeze_excite: {units: 3}}",
         "{squeeze_excite: {units: 3, activation: silu, gate: hard_sigmoid}}"}) {
     cases.push_back(chain(layer));
@@ -239,6 +252,15 @@ std::vector<std::string> layers() {
   cases.push_back(
       "{input: [9, 7, 4], layers: [{global_average_pool: {name: pool}}, {dense: {units: 4, activation: "
       "sigmoid, name: gate}}, {multiply: {inputs: [input, gate]}}]}");
+  cases.push_back(
+      "{input: [8, 6, 3], layers: [{conv2d: {filters: 16, kernel: 2, stride: 2}}, {class_token: {initializer: {normal: "
+      "1}}}, position_embedding, {residual: {body: [layer_norm, {multi_head_attention: {heads: 2}}, {layer_scale: "
+      "{initial: 0.5}}]}}, {residual: {body: [layer_norm, {dense: {units: 32, activation: gelu}}, {dense: {units: "
+      "16}}]}}, {slice: {stop: 1}}, flatten, layer_norm, {dense: {units: 3}}]}");
+  cases.push_back(
+      "{input: [8, 6, 3], layers: [{conv2d: {filters: 16, kernel: 2, stride: 2}}, position_embedding, {residual: "
+      "{body: "
+      "[layer_norm, {multi_head_attention: {heads: 1}}]}}, global_average_pool, {dense: {units: 3}}]}");
   return cases;
 }
 

@@ -52,6 +52,43 @@ TEST(OnnxView, ReshapesCutAndMerge) {
   EXPECT_FALSE(reshaped(image(), Extents{6, 4, 5, 2}));
 }
 
+TEST(OnnxView, ExtentsEndWithinAxesThatFollowEachOther) {
+  const View image = view_of(0, {4, 5, 6}, std::vector<int>{0, 1, 2});
+  const auto rows = reshaped(image, Extents{15, 8});
+  ASSERT_TRUE(rows);
+  EXPECT_EQ(rows->extents(), (Extents{15, 8}));
+  EXPECT_TRUE(same_arrangement(*reshaped(*rows, Extents{4, 5, 6}), image));
+}
+
+// The batch behind the tokens, in one axis with the heads, and back.
+TEST(OnnxView, TheBatchMoves) {
+  for (const std::int64_t batch : {std::int64_t{1}, std::int64_t{6}, kOpenBatch}) {
+    const View tokens = view_of(0, {5, 12}, std::vector<int>{0, 1});
+    View view = with_batch(tokens, batch);
+    EXPECT_EQ(view.extents(), (Extents{batch, 5, 12}));
+    std::swap(view.axes[0], view.axes[1]);
+    if (batch > 1) {
+      EXPECT_FALSE(without_batch(view, batch));
+      EXPECT_EQ(place_of_batch(view, batch)->axis, 1u);
+    }
+    View heads = *reshaped(view, Extents{5, batch * 3, 4});
+    EXPECT_EQ(heads.extents(), (Extents{5, batch * 3, 4}));
+    std::swap(heads.axes[0], heads.axes[1]);
+    View split = *reshaped(heads, Extents{batch, 3, 5, 4});
+    const auto plain = without_batch(split, batch);
+    ASSERT_TRUE(plain);
+    EXPECT_EQ(plain->extents(), (Extents{3, 5, 4}));
+    constexpr std::size_t kOrder[] = {1, 0, 2};
+    EXPECT_TRUE(is_in_order(*plain, kOrder));
+    const auto back = batch_put(batch_taken(heads, batch), *place_of_batch(heads, batch), batch);
+    ASSERT_TRUE(back);
+    EXPECT_TRUE(same_arrangement(*back, heads));
+  }
+  const View flat = with_whole_batch(*reshaped(with_batch(image(), 6), Extents{6 * 120}), 6);
+  EXPECT_EQ(place_of_batch(flat, 6)->axis, 0u);
+  EXPECT_FALSE(place_of_batch(*reshaped(with_batch(image(), 6), Extents{2, 360}), 6));  // samples taken apart
+}
+
 TEST(OnnxView, ShuffledChannelsAreNotInOrder) {
   View view = *reshaped(image(), Extents{2, 3, 4, 5});
   std::swap(view.axes[0], view.axes[1]);
