@@ -76,7 +76,7 @@ std::vector<std::string> row_of(const CurveText& text, std::size_t place) {
   if (!text.measured.empty()) row.push_back(measured_cell(text, place));
   row.push_back(compact_rate(point.images_per_s));
   row.push_back(behind(text.curve, point));
-  row.push_back(point.fits ? "" : "no");
+  row.emplace_back(point.fits ? "yes" : "no");
   return row;
 }
 
