@@ -185,7 +185,8 @@ TEST(RecomputeCurve, FallsFromNothingRecomputedToTheLeastBytes) {
   const Graph graph = network(8);
   const std::vector<RecomputePoint> curve = recompute_curve(graph, question(1));
   ASSERT_GT(curve.size(), 4u);
-  EXPECT_EQ(to_string(curve.front().recompute), "none");
+  EXPECT_EQ(curve.front().recompute.kind, RecomputeOptions::Kind::none);
+  EXPECT_EQ(curve.front().recompute.derive, Derive::none);
   EXPECT_EQ(curve.front().peak_bytes, peak_with(graph, {}));
   EXPECT_EQ(curve.front().extra_work, 0);
   for (std::size_t i = 0; i < curve.size(); ++i) {
