@@ -58,7 +58,7 @@ std::vector<std::size_t> best_places(const run::MemoryCurve& curve) {
 }
 
 /// The share of images/s that `point` has less than the fastest, in per cent.
-std::string behind(const run::MemoryCurve& curve, const CurvePoint& point) {
+std::string lag(const run::MemoryCurve& curve, const CurvePoint& point) {
   const CurvePoint* most = curve.fastest();
   if (most == nullptr || most == &point) return "";
   return fmt::format("{:+.1f} %", 100 * (point.images_per_s / most->images_per_s - 1));
@@ -75,7 +75,7 @@ std::vector<std::string> row_of(const CurveText& text, std::size_t place) {
                                   short_policy(point.step.recompute), fmt::format("{:.4g}", 1e3 * point.step_seconds)};
   if (!text.measured.empty()) row.push_back(measured_cell(text, place));
   row.push_back(compact_rate(point.images_per_s));
-  row.push_back(behind(text.curve, point));
+  row.push_back(lag(text.curve, point));
   row.emplace_back(point.fits ? "yes" : "no");
   return row;
 }
@@ -97,7 +97,7 @@ std::string card_lines(const run::MemoryCurve& curve) {
     before = point;
     lines += fmt::format("{:>3} GiB: batch {}, recompute {}, {} images/s{}\n", card, point->step.batch,
                          short_policy(point->step.recompute), compact_rate(point->images_per_s),
-                         behind(curve, *point).empty() ? "" : " (" + behind(curve, *point) + ")");
+                         lag(curve, *point).empty() ? "" : " (" + lag(curve, *point) + ")");
   }
   return lines;
 }

@@ -26,7 +26,7 @@ struct CurveText {
 
 /// The curve of the batches that the grid names, else of those around the configuration's, in the one precision that it
 /// names, else the configuration's; and the configuration with what is decided. A line to stderr a batch. Each point's
-/// arena takes at most so many seconds. Throws ConfigError where the grid says what to recompute, or names several
+/// arena is solved within so many seconds. Throws ConfigError where the grid says what to recompute, or names several
 /// precisions.
 std::pair<RunConfig, run::MemoryCurve> curve_of(const RunConfig& config, const PlanTarget& target, const StepGrid& grid,
                                                 double arena_seconds);

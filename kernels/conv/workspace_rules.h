@@ -37,7 +37,8 @@ inline ConvWorkspace conv2d_workspace_rule(const Conv2dShape& s, DType dtype, Co
   if (pass == Conv2dPass::grad_weight && prefers_few_channels_kernel(s, dtype)) {
     rule.patches_bytes = std::max(rule.patches_bytes, aligned_bytes(few_channels_grad_weight_bytes(s)));
   }
-  rule.matmul_bytes = static_cast<std::size_t>((pass != Conv2dPass::grad_input && cuts_patches(s, dtype) ? 32 : 4) * kMiB);
+  rule.matmul_bytes =
+      static_cast<std::size_t>((pass != Conv2dPass::grad_input && cuts_patches(s, dtype) ? 32 : 4) * kMiB);
   return rule;
 }
 

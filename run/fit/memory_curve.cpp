@@ -95,7 +95,7 @@ std::string knee_text(const MemoryCurve& curve) {
   const std::string at = fmt::format("{}: batch {}, recompute {}", format_byte_size(knee->needed_bytes),
                                      knee->step.batch, to_yaml(knee->step.recompute));
   if (knee == most) return at + ": nothing is faster";
-  return fmt::format("{}, {:.1f} % fewer images/s than the fastest, which takes {}", at,
+  return fmt::format("{}, {:.1f} % fewer images/s than the fastest, which needs {}", at,
                      100 * (1 - knee->images_per_s / most->images_per_s), format_byte_size(most->needed_bytes));
 }
 

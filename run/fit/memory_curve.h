@@ -42,13 +42,12 @@ struct MemoryCurve {
 std::vector<std::int64_t> curve_batches(const RunConfig& config, std::int64_t batch);
 
 /// Plans each batch without recompute and with the policies of recompute_curve. `on_batch` is called before each.
-/// Each point's arena takes at most `arena_seconds`.
-/// Nothing is allocated. Throws as plan.
+/// Each point's arena is solved within `arena_seconds`. Nothing is allocated. Throws as plan.
 MemoryCurve memory_curve(const RunConfig& config, const PlanTarget& target, const std::vector<std::int64_t>& batches,
                          Precision precision, double arena_seconds = 1.0,
                          const std::function<void(std::int64_t batch)>& on_batch = {});
 
-/// The knee in a sentence: "8.10 GiB: batch 96, recompute cheap, 4.0 % fewer images/s than the fastest, which takes
+/// The knee in a sentence: "8.10 GiB: batch 96, recompute cheap, 4.0 % fewer images/s than the fastest, which needs
 /// 11.2 GiB".
 std::string knee_text(const MemoryCurve& curve);
 

@@ -72,7 +72,8 @@ InitialWeights load_named_weights(Model& model, const RunConfig& config) {
     throw DataError(fmt::format("{}: is another file than model.weights.sha256 says: {}, expected {}", path.string(),
                                 sha256_of(bytes), weights->sha256));
   const WeightsOptions options =
-      weights ? weights->options : WeightsOptions{.strict = false, .skip_other_shapes = true, .resizes_positions = true};
+      weights ? weights->options
+              : WeightsOptions{.strict = false, .skip_other_shapes = true, .resizes_positions = true};
   const LoadedWeights loaded = load_weights(model, parse_safetensors(bytes, path), path, options);
   return {.text = text_of(loaded, path), .warns = !options.strict && !loaded.initial.empty()};
 }

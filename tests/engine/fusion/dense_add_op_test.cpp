@@ -238,8 +238,7 @@ TEST_P(DenseAddOpTest, TrainsAsTheLayersApart) {
        exact = trained(device(), {.fusion = false}).weights;
   for (auto* end : {&fused, &apart, &exact})
     for (std::size_t k = 0; k < end->size(); ++k) (*end)[k] -= begin[k];
-  EXPECT_LT(testing::relative_difference(fused, exact),
-            std::max(3 * testing::relative_difference(apart, exact), 1e-3));
+  EXPECT_LT(testing::relative_difference(fused, exact), std::max(3 * testing::relative_difference(apart, exact), 1e-3));
   EXPECT_LT(testing::relative_difference(trained(device(), {}).weights, trained(device(), {.fusion = false}).weights),
             1e-6);
 }
