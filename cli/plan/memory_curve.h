@@ -8,8 +8,8 @@
 
 #include "bantam/base/json.h"
 #include "bantam/cli/options/run_names.h"
-#include "bantam/run/fit/memory_curve.h"
 #include "bantam/run/fit/step_grid.h"
+#include "bantam/run/memory_curve.h"
 
 namespace bantam::cli {
 

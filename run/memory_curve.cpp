@@ -1,5 +1,5 @@
 // One curve of policies a batch size, each point planned as `bantam plan` plans a row.
-#include "bantam/run/fit/memory_curve.h"
+#include "bantam/run/memory_curve.h"
 
 #include <algorithm>
 #include <utility>
