@@ -83,8 +83,10 @@ TEST_P(ZooStep, IsFiniteAndPlannedAndRecomputeChangesNoBit) {
   const std::uint64_t half = plan.persistent_bytes + (plan.step_peak_bytes - plan.persistent_bytes) / 2;
   const RecomputeChoice budgeted = search_recompute(
       graph, {.step = plan_options(device(), options), .bytes = half, .rates = typical_rates(device(), {})});
-  // On CUDA the peak of two samples may be what recompute does not save: workspaces of the libraries.
-  EXPECT_LE(budgeted.peak_bytes, plan.peak_bytes - (device().is_cuda() ? 0 : 1));
+  // The peak of two samples may be what recompute does not save: weights, and on CUDA workspaces of the libraries.
+  const std::uint64_t kept_bytes = plan.by_category.bytes[static_cast<std::size_t>(Category::activation)];
+  const bool saves = !device().is_cuda() && kept_bytes > plan.peak_bytes / 10;
+  EXPECT_LE(budgeted.peak_bytes, plan.peak_bytes - (saves ? 1 : 0));
   for (const RecomputeOptions& recompute : {RecomputeOptions{.kind = Kind::all}, budgeted.recompute}) {
     options.recompute = recompute;
     const Outcome run = trained(device(), graph, options);
