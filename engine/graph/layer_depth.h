@@ -5,10 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "bantam/base/api.h"
 #include "bantam/engine/graph/graph.h"
 
-BANTAM_API_BEGIN
 namespace bantam {
 
 /// Units after the one of each parameter, in the order of `parameters`, which are the graph's in its order: 0 for those
@@ -22,4 +20,3 @@ std::vector<int> units_after(const Graph& graph, std::span<const std::string> pa
 std::vector<float> layer_decay_scales(const Graph& graph, std::span<const std::string> parameters, float decay);
 
 }  // namespace bantam
-BANTAM_API_END
