@@ -696,7 +696,7 @@ std::vector<SliceRange> slice_ranges(const Node& node, const std::vector<const T
 }
 
 SliceRange resolved(const Node& node, SliceRange range, const Dims& extents) {
-  if (range.step != 1) fail(node, fmt::format("a step of {}; expected 1", range.step));
+  if (range.step < 1) fail(node, fmt::format("a step of {}; expected one forwards", range.step));
   const std::int64_t extent = extents[static_cast<std::size_t>(range.axis)];
   const auto place = [&](std::int64_t at) {
     if (at == kBatch) return std::int64_t{0};

@@ -72,7 +72,7 @@ struct SliceRange {
 /// `starts`, `ends`, `axes` and `steps` of the node's attributes or of its inputs 1 to 4, with axes from 0 to below
 /// `rank`. Throws DataError for an axis outside or named twice.
 std::vector<SliceRange> slice_ranges(const Node& node, const std::vector<const Tensor*>& inputs, std::size_t rank);
-/// With start and end from 0 to the extent. Throws DataError for steps other than 1, where `node` is not computed.
+/// With start and end from 0 to the extent. Throws DataError for steps backwards, where `node` is not computed.
 SliceRange resolved(const Node& node, SliceRange range, const std::vector<std::int64_t>& extents);
 
 }  // namespace bantam::onnx

@@ -320,6 +320,7 @@ void convert_moved_slice(Importer& importer, const Node& node) {
   const std::vector<SliceRange> ranges = slice_ranges(node, importer.constants(node), view.axes.size());
   if (ranges.size() != 1) fail(node, fmt::format("{} axes; expected one", ranges.size()));
   const SliceRange range = resolved(node, ranges[0], view.extents());
+  if (range.step != 1) fail(node, fmt::format("a step of {} where the batch is not the first axis", range.step));
   if (range.start == range.end) fail(node, fmt::format("leaves nothing of axis {}", range.axis));
   importer.define_moved(node, 0,
                         part_along(importer, node, static_cast<std::size_t>(range.axis), range.start, range.end));

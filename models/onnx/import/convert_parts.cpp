@@ -43,18 +43,41 @@ View part(Importer& importer, const Node& node, View view, const AxisPlace& plac
 /// Part of an axis without the batch's.
 struct Cut {
   std::size_t axis = 0;
-  std::int64_t begin = 0, end = 0;
+  std::int64_t begin = 0, end = 0, step = 1;
 };
+
+/// Every step-th value of an axis.
+View every(Importer& importer, const Node& node, View view, const Cut& one) {
+  view = importer.unshuffled(node, view);
+  auto place = place_of_axis(view, one.axis, importer.layers().shape(view.layer));
+  if (!place) {
+    std::vector<std::size_t> order(view.axes.size());
+    std::iota(order.begin(), order.end(), std::size_t{0});
+    view = importer.in_order(node, view, order);
+    place = place_of_axis(view, one.axis, importer.layers().shape(view.layer));
+  }
+  if (!place || place->inner != 1)
+    fail(node, fmt::format("a step of {} along a part of an axis; expected a whole one", one.step));
+  ImportedLayer layer{.kind = "slice", .inputs = {view.layer}};
+  layer.set("axis", fmt::format("{}", place->axis));
+  layer.set("start", fmt::format("{}", one.begin));
+  layer.set("stop", fmt::format("{}", one.end));
+  layer.set("step", fmt::format("{}", one.step));
+  importer.share(view.layer);
+  view = resized(std::move(view), place->atom, (one.end - one.begin + one.step - 1) / one.step);
+  view.layer = importer.add(node, std::move(layer));
+  return view;
+}
 
 /// Rows and columns of an image (batch, channels, height, width) at once; other parts stay in `cuts`.
 View cut_image(Importer& importer, const Node& node, View view, std::vector<Cut>& cuts) {
   std::array<std::int64_t, 4> amounts{};  // top, left, bottom, right
   for (const Cut& one : cuts) {
-    if (one.axis == 0) continue;
+    if (one.axis == 0 || one.step != 1) continue;
     amounts[one.axis - 1] = one.begin;
     amounts[one.axis + 1] = view.extent(one.axis) - one.end;
   }
-  std::erase_if(cuts, [](const Cut& one) { return one.axis != 0; });
+  std::erase_if(cuts, [](const Cut& one) { return one.axis != 0 && one.step == 1; });
   if (amounts == std::array<std::int64_t, 4>{}) return view;
   ImportedLayer layer{.kind = "crop", .inputs = {importer.image(node, view)}};
   importer.share(layer.inputs[0]);
@@ -73,14 +96,16 @@ void convert_slice(Importer& importer, const Node& node) {
     const auto axis = static_cast<std::size_t>(range.axis);
     const bool to_end = range.end == extents[axis] || (axis == 0 && given.end == kBatch);
     const bool from_start = range.start == 0 && given.start != kBatch;
-    if (from_start && to_end) continue;
+    if (from_start && to_end && range.step == 1) continue;
     if (axis == 0) fail(node, "cuts the batch");
     if (range.start == range.end) fail(node, fmt::format("leaves nothing of axis {}", axis));
-    cuts.push_back({axis - 1, range.start, range.end});
+    cuts.push_back({axis - 1, range.start, range.end, range.step});
   }
   constexpr std::size_t kOrder[] = {1, 2, 0};
   if (view.axes.size() == 3 && is_in_order(view, kOrder)) view = cut_image(importer, node, std::move(view), cuts);
-  for (const Cut& one : cuts) view = cut(importer, node, std::move(view), one.axis, one.begin, one.end);
+  for (const Cut& one : cuts)
+    view = one.step == 1 ? cut(importer, node, std::move(view), one.axis, one.begin, one.end)
+                         : every(importer, node, std::move(view), one);
   importer.define(node, std::move(view));
 }
 

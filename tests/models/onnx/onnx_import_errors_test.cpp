@@ -211,9 +211,9 @@ std::vector<Refused> shapes() {
        "node 'm' (Max): expected the larger of a value and 0 (relu)"},
       {"slice_steps",
        conv()
-           .add("Slice", {}, {integers("", {0}), integers("", {8}), integers("", {2}), integers("", {2})}, "s")
+           .add("Slice", {}, {integers("", {8}), integers("", {0}), integers("", {2}), integers("", {-1})}, "s")
            .model(),
-       "node 's' (Slice): a step of 2; expected 1"},
+       "node 's' (Slice): a step of -1; expected one forwards"},
       {"pad_value", conv().add("Pad", {}, {integers("", {0, 0, 1, 1, 0, 0, 1, 1}), scalar(1)}, "p").model(),
        "node 'p' (Pad): pads with 1; expected 0"},
       {"resize",
