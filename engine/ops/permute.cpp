@@ -51,7 +51,8 @@ Tensor permute(const Context& context, const Tensor& x, std::span<const int> ord
   if (records(context, {&x}) && kept_anyway(x)) {
     const SavedTensor saved = x;
     attach_recipe(context, y, {&saved}, [=](const Context& ctx) {
-      const Tensor from = saved.get(ctx), again = ctx.allocate(out, dtype);
+      const Tensor from = saved.get(ctx);
+      Tensor again = ctx.allocate(out, dtype);
       BANTAM_KERNEL(ctx.exec, permute, shape, dtype, from.data(), again.data());
       return again;
     });

@@ -17,8 +17,8 @@ std::string by_head(GraphWriter& writer, const std::string& x, std::int64_t toke
 /// softmax(q·kᵀ/√size)·v. Queries are scaled, so that the products of float16 stay small.
 std::string write_products(GraphWriter& writer, const std::vector<std::string>& qkv, std::int64_t tokens,
                            std::int64_t heads, std::int64_t channels) {
-  const double size = static_cast<double>(channels / heads);
-  const std::string scale = writer.scalar(static_cast<float>(1.0 / std::sqrt(size)));
+  const std::int64_t size = channels / heads;
+  const std::string scale = writer.scalar(static_cast<float>(1.0 / std::sqrt(static_cast<double>(size))));
   const std::string q = writer.add("Mul", {by_head(writer, qkv[0], tokens, heads), scale});
   const std::string k = by_head(writer, qkv[1], tokens, heads, true), v = by_head(writer, qkv[2], tokens, heads);
   const std::string p = writer.add("Softmax", {writer.add("MatMul", {q, k})}, {{"axis", std::int64_t{-1}}});

@@ -38,9 +38,9 @@ TEST_F(Reports, SummaryHasRatesWhereLayerDecayIsSet) {
   ASSERT_EQ(words.code, 0) << words.err;
   EXPECT_NE(words.out.find("activations  rate\n"), std::string::npos) << words.out;
   EXPECT_EQ(run({"summary", "tiny.yaml"}).out.find("rate"), std::string::npos);
-  const std::vector<std::string> grouped = {"summary", "tiny.yaml", "--json", "train.layer_decay=0.5",
-                                            "train.groups=[{match: \"batch_norm*\", freeze: true}, "
-                                            "{match: \"dense*\", learning_rate_scale: 3}]"};
+  const std::string groups =
+      "train.groups=[{match: \"batch_norm*\", freeze: true}, {match: \"dense*\", learning_rate_scale: 3}]";
+  const std::vector<std::string> grouped = {"summary", "tiny.yaml", "--json", "train.layer_decay=0.5", groups};
   std::map<std::string, double> rates;
   const Outcome outcome = run(grouped);
   ASSERT_EQ(outcome.code, 0) << outcome.err;

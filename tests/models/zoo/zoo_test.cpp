@@ -158,7 +158,10 @@ TEST(ZooOptionsTest, StochasticDepthGrowsFromBlockToBlock) {
   EXPECT_TRUE(drop_rates("zoo: vit_tiny_16").empty());
   const std::vector<float> vit = drop_rates("zoo: vit_tiny_16, drop_path: 0.11");
   ASSERT_EQ(vit.size(), 2u * 11) << "both branches of each block but the first";
-  for (std::size_t i = 0; i < vit.size(); ++i) EXPECT_NEAR(vit[i], 0.01 * static_cast<double>(i / 2 + 1), 1e-7);
+  for (std::size_t i = 0; i < vit.size(); ++i) {
+    const std::size_t block = i / 2 + 1;
+    EXPECT_NEAR(vit[i], 0.01 * static_cast<double>(block), 1e-7);
+  }
   const std::vector<float> convnext = drop_rates("zoo: convnext_tiny"),
                            deeper = drop_rates("zoo: convnext_tiny, drop_path: 0.4");
   ASSERT_EQ(convnext.size(), 17u);
