@@ -17,8 +17,7 @@ NodeId norm_after_conv(const Graph& graph, NodeId node, const FusionTarget& targ
   if (convolution == nullptr || convolution->bias || convolution->activation.kind != Activation::none ||
       convolution->padding_mode != ops::PaddingMode::zeros)
     return 0;
-  const kernels::Conv2dShape shape = ops::conv2d_shape(graph.input_shapes(node)[0].prepend(1), convolution->filters,
-                                                       fusion::window_of(*convolution), convolution->groups);
+  const kernels::Conv2dShape shape = fusion::conv2d_shape_at(graph, node, *convolution);
   if (!kernels::conv2d_writes_statistics(shape, target.compute)) return 0;
   const NodeId reader = graph.only_reader(node);
   return reader != 0 && fusion::options_at<BatchNormOptions>(graph, reader) != nullptr ? reader : 0;
@@ -28,8 +27,7 @@ bool masks_gradient(const Graph& graph, NodeId node, const Fusion& producer, con
   if (producer.pattern == nullptr || !producer.pattern->accepts_masked_gradient) return false;
   const auto* convolution = fusion::options_at<Conv2dOptions>(graph, node);
   if (convolution == nullptr || convolution->padding_mode != ops::PaddingMode::zeros) return false;
-  const kernels::Conv2dShape shape = ops::conv2d_shape(graph.input_shapes(node)[0].prepend(1), convolution->filters,
-                                                       fusion::window_of(*convolution), convolution->groups);
+  const kernels::Conv2dShape shape = fusion::conv2d_shape_at(graph, node, *convolution);
   if (!kernels::is_pointwise(shape) ||
       !kernels::masked_gradient_supports(kernels::pointwise_shape(shape), target.compute, target.device))
     return false;

@@ -123,8 +123,7 @@ bool pools(const Graph& graph, NodeId node, const kernels::Conv2dShape& shape) {
 NodeId match(const Graph& graph, NodeId first, const FusionTarget& target) {
   const Conv2dOptions* conv = plain_convolution(graph, first);
   if (conv == nullptr) return 0;
-  const Shape in = graph.input_shapes(first)[0].prepend(1);
-  const kernels::Conv2dShape shape = ops::conv2d_shape(in, conv->filters, window_of(*conv), 1);
+  const kernels::Conv2dShape shape = conv2d_shape_at(graph, first, *conv);
   if (!kernels::conv2d_pool_supports(shape, target.compute, target.device)) return 0;
   return pools(graph, first + 1, shape) ? first + 1 : 0;
 }

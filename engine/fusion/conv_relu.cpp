@@ -94,8 +94,7 @@ bool costs_no_memory(const Graph& graph, NodeId node, const FusionTarget& target
 NodeId match(const Graph& graph, NodeId first, const FusionTarget& target) {
   const Conv2dOptions* convolution = biased_relu_at(graph, first);
   if (convolution == nullptr || convolution_at(graph, first) == nullptr) return 0;
-  const kernels::Conv2dShape shape = ops::conv2d_shape(graph.input_shapes(first)[0].prepend(1), convolution->filters,
-                                                       window_of(*convolution), convolution->groups);
+  const kernels::Conv2dShape shape = conv2d_shape_at(graph, first, *convolution);
   if (!kernels::conv2d_fuses_relu(shape, target.compute, target.device)) return 0;
   return costs_no_memory(graph, first, target) ? first : 0;
 }

@@ -4,7 +4,7 @@
 
 #include "bantam/engine/fusion/fusion.h"
 #include "bantam/engine/fusion/match.h"
-#include "bantam/engine/ops/conv2d.h"
+#include "bantam/engine/ops/ops.h"
 #include "bantam/kernels/conv/conv2d_pointwise.h"
 
 namespace bantam::fusion {
@@ -14,8 +14,7 @@ namespace {
 const Conv2dOptions* pointwise_at(const Graph& graph, NodeId node) {
   const auto* conv = options_at<Conv2dOptions>(graph, node);
   if (conv == nullptr || conv->activation.kind != Activation::none) return nullptr;
-  const Shape in = graph.input_shapes(node)[0].prepend(1);
-  return kernels::is_pointwise(ops::conv2d_shape(in, conv->filters, window_of(*conv), conv->groups)) ? conv : nullptr;
+  return kernels::is_pointwise(conv2d_shape_at(graph, node, *conv)) ? conv : nullptr;
 }
 
 /// Whether the node is a dense layer without an activation.

@@ -18,8 +18,7 @@ NodeId match(const Graph& graph, NodeId first, const FusionTarget& target) {
   const auto* conv = options_at<Conv2dOptions>(graph, first);
   if (conv == nullptr || conv->padding_mode != ops::PaddingMode::zeros) return 0;
   if (!conv->bias && conv->activation.kind == Activation::none) return 0;
-  const Shape in = graph.input_shapes(first)[0].prepend(1);
-  const kernels::Conv2dShape shape = ops::conv2d_shape(in, conv->filters, window_of(*conv), conv->groups);
+  const kernels::Conv2dShape shape = conv2d_shape_at(graph, first, *conv);
   return kernels::conv2d_applies_epilogue(shape, target.compute, target.device) ? first : 0;
 }
 

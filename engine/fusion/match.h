@@ -6,6 +6,7 @@
 #include "bantam/engine/graph/graph.h"
 #include "bantam/engine/layers/bound_norm.h"
 #include "bantam/engine/layers/layers.h"
+#include "bantam/engine/ops/conv2d.h"
 
 namespace bantam::fusion {
 
@@ -28,6 +29,11 @@ Window2d window_of(const Options& options) {
 }
 inline Window2d window_of(const PoolOptions& options) {
   return {options.window, options.stride, options.dilation, options.padding};
+}
+
+/// The shape of a convolution of one sample.
+inline kernels::Conv2dShape conv2d_shape_at(const Graph& graph, NodeId node, const Conv2dOptions& options) {
+  return ops::conv2d_shape(graph.input_shapes(node)[0].prepend(1), options.filters, window_of(options), options.groups);
 }
 
 /// The batch norm of a node, whose parameters and buffers are declared under its name.
