@@ -14,19 +14,20 @@ namespace {
 
 constexpr std::size_t kMostRuns = 64;  // of channels that an index names
 
-View part(Importer& importer, const Node& node, View view, const AxisPlace& place, std::int64_t begin,
-          std::int64_t end) {
+View part(Importer& importer, const Node& node, View view, const AxisPlace& place, std::int64_t begin, std::int64_t end,
+          std::int64_t step) {
   const Shape shape = importer.layers().shape(view.layer);
   ImportedLayer layer{.inputs = {view.layer}};
-  if (place.axis == shape.rank() - 1) {
+  if (step == 1 && place.axis == shape.rank() - 1) {
     layer.kind = "channel_slice";
     if (begin > 0) layer.set("begin", fmt::format("{}", begin * place.inner));
     if (end * place.inner < shape[place.axis]) layer.set("end", fmt::format("{}", end * place.inner));
-  } else if (shape.rank() != 3) {
+  } else if (step != 1 || shape.rank() != 3) {
     layer.kind = "slice";
     if (place.axis > 0) layer.set("axis", fmt::format("{}", place.axis));
     if (begin > 0) layer.set("start", fmt::format("{}", begin * place.inner));
     if (end * place.inner < shape[place.axis]) layer.set("stop", fmt::format("{}", end * place.inner));
+    if (step != 1) layer.set("step", fmt::format("{}", step));
   } else {
     layer.kind = "crop";
     std::array<std::int64_t, 4> amounts{};  // top, left, bottom, right
@@ -35,7 +36,7 @@ View part(Importer& importer, const Node& node, View view, const AxisPlace& plac
     set_amounts(layer, "cropping", amounts);
   }
   importer.share(view.layer);
-  view = resized(std::move(view), place.atom, end - begin);
+  view = resized(std::move(view), place.atom, (end - begin + step - 1) / step);
   view.layer = importer.add(node, std::move(layer));
   return view;
 }
@@ -45,29 +46,6 @@ struct Cut {
   std::size_t axis = 0;
   std::int64_t begin = 0, end = 0, step = 1;
 };
-
-/// Every step-th value of an axis.
-View every(Importer& importer, const Node& node, View view, const Cut& one) {
-  view = importer.unshuffled(node, view);
-  auto place = place_of_axis(view, one.axis, importer.layers().shape(view.layer));
-  if (!place) {
-    std::vector<std::size_t> order(view.axes.size());
-    std::iota(order.begin(), order.end(), std::size_t{0});
-    view = importer.in_order(node, view, order);
-    place = place_of_axis(view, one.axis, importer.layers().shape(view.layer));
-  }
-  if (!place || place->inner != 1)
-    fail(node, fmt::format("a step of {} along a part of an axis; expected a whole one", one.step));
-  ImportedLayer layer{.kind = "slice", .inputs = {view.layer}};
-  layer.set("axis", fmt::format("{}", place->axis));
-  layer.set("start", fmt::format("{}", one.begin));
-  layer.set("stop", fmt::format("{}", one.end));
-  layer.set("step", fmt::format("{}", one.step));
-  importer.share(view.layer);
-  view = resized(std::move(view), place->atom, (one.end - one.begin + one.step - 1) / one.step);
-  view.layer = importer.add(node, std::move(layer));
-  return view;
-}
 
 /// Rows and columns of an image (batch, channels, height, width) at once; other parts stay in `cuts`.
 View cut_image(Importer& importer, const Node& node, View view, std::vector<Cut>& cuts) {
@@ -103,9 +81,7 @@ void convert_slice(Importer& importer, const Node& node) {
   }
   constexpr std::size_t kOrder[] = {1, 2, 0};
   if (view.axes.size() == 3 && is_in_order(view, kOrder)) view = cut_image(importer, node, std::move(view), cuts);
-  for (const Cut& one : cuts)
-    view = one.step == 1 ? cut(importer, node, std::move(view), one.axis, one.begin, one.end)
-                         : every(importer, node, std::move(view), one);
+  for (const Cut& one : cuts) view = cut(importer, node, std::move(view), one.axis, one.begin, one.end, one.step);
   importer.define(node, std::move(view));
 }
 
@@ -303,8 +279,9 @@ std::vector<std::int64_t> split_sizes(Importer& importer, const Node& node, std:
   return sizes;
 }
 
-View cut(Importer& importer, const Node& node, View view, std::size_t axis, std::int64_t begin, std::int64_t end) {
-  if (begin == 0 && end == view.extent(axis)) {
+View cut(Importer& importer, const Node& node, View view, std::size_t axis, std::int64_t begin, std::int64_t end,
+         std::int64_t step) {
+  if (begin == 0 && end == view.extent(axis) && step == 1) {
     importer.share(view.layer);
     return view;
   }
@@ -312,12 +289,12 @@ View cut(Importer& importer, const Node& node, View view, std::size_t axis, std:
   for (const View& arranged : {view, merged(view)}) {
     const Shape shape = importer.layers().shape(arranged.layer);
     const auto place = place_of_axis(arranged, axis, shape);
-    if (place) return part(importer, node, arranged, *place, begin, end);
+    if (place && (step == 1 || place->inner == 1)) return part(importer, node, arranged, *place, begin, end, step);
   }
   std::vector<std::size_t> order(view.axes.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
   view = importer.in_order(node, view, order);
-  return part(importer, node, view, *place_of_axis(view, axis, importer.layers().shape(view.layer)), begin, end);
+  return part(importer, node, view, *place_of_axis(view, axis, importer.layers().shape(view.layer)), begin, end, step);
 }
 
 View broadcast(Importer& importer, const Node& node, const View& view, std::span<const std::int64_t> extents) {

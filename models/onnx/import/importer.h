@@ -156,12 +156,14 @@ Converters image_converters();  ///< Pad, Resize, DepthToSpace, Concat
 Converters part_converters();   ///< Slice, Split, Gather and their like
 Converters view_converters();   ///< Flatten, Reshape, Transpose, Shape, what changes nothing
 Converters attention_converters();
-/// Of nodes that read products, or a value whose batch is not its first axis, where they differ from all others.
+/// Converters of nodes that read products, or a value whose batch is not its first axis, where these differ from the
+/// others.
 Converters moved_converters();
 
-/// The values from `begin` to before `end` of an axis of a view (without the batch's): crop, slice or channel_slice, or
-/// the view itself where that is all.
-View cut(Importer& importer, const Node& node, View view, std::size_t axis, std::int64_t begin, std::int64_t end);
+/// The values from `begin` to before `end` of an axis of a view (without the batch's), every `step`-th: crop, slice or
+/// channel_slice, or the view itself where that is all.
+View cut(Importer& importer, const Node& node, View view, std::size_t axis, std::int64_t begin, std::int64_t end,
+         std::int64_t step = 1);
 /// Sizes of the parts of an axis of `extent` values that a Split has: given one by one, or their number, of which the
 /// last one may be smaller.
 std::vector<std::int64_t> split_sizes(Importer& importer, const Node& node, std::int64_t extent);
