@@ -54,7 +54,8 @@ const MemoryCurve::Point* MemoryCurve::knee() const {
   return least;
 }
 
-std::vector<std::int64_t> curve_batches(const RunConfig& config, std::int64_t batch) {
+std::vector<std::int64_t> curve_batches(const RunConfig& config) {
+  const std::int64_t batch = usual_batch(config);
   std::vector<std::int64_t> batches;
   for (const std::int64_t size : {batch / 4, batch / 2, batch, 2 * batch})
     if (size > 0 && (size <= batch || !config.data || has_batches(config, size))) batches.push_back(size);

@@ -37,9 +37,9 @@ struct MemoryCurve {
   const Point* knee() const;
 };
 
-/// The batch sizes of a curve where none are named: the configuration's or decided one, its half and quarter, and its
-/// double where the data fill such a batch.
-std::vector<std::int64_t> curve_batches(const RunConfig& config, std::int64_t batch);
+/// The batch sizes of a curve where none are named: the usual one of the decided configuration, its half and quarter,
+/// and its double where the data fill such a batch.
+std::vector<std::int64_t> curve_batches(const RunConfig& config);
 
 /// Plans each batch without recompute and with the policies of recompute_curve. `on_batch` is called before each.
 /// Each point's arena is solved within `arena_seconds`. Nothing is allocated. Throws as plan.

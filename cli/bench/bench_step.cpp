@@ -108,11 +108,6 @@ int bench_step(const BenchOptions& options) {
 /// For the arena of each point's plan; `--seconds` is the time of a measurement here.
 constexpr double kArenaSeconds = 0.2;
 
-struct CurveFlags {
-  bool on = false, overwrite = false;
-  std::string out;
-};
-
 /// The milliseconds of each best point that fits; on a terminal and in a log a line each, as it comes.
 MeasuredCurve measure_curve(const RunConfig& config, const run::MemoryCurve& curve, const BenchOptions& options) {
   MeasuredCurve measured;
@@ -157,10 +152,8 @@ void add_bench_step(CLI::App& bench, Action& action) {
       ->type_name("N,…")
       ->excludes("--device");
   const auto curve = std::make_shared<CurveFlags>();
-  command->add_flag("--curve", curve->on, "Measure the trade of memory for time that plan --curve\npredicts")
+  add_curve_flags(*command, *curve, "Measure the trade of memory for time that plan --curve\npredicts")
       ->excludes("--gpus");
-  command->add_option("--out", curve->out, "With --curve: a page with a picture")->needs("--curve");
-  command->add_flag("--overwrite", curve->overwrite, "Replace the file of --out");
   command->callback([&action, options, gpus, curve] {
     action = [options, gpus, curve] {
       if (curve->on) return bench_curve(*options, *curve);

@@ -157,8 +157,7 @@ void print_json(const RunConfig& config, const StepCase& step, const DeviceRates
 void print_text(const RunConfig& config, const PlanTarget& target, const StepCase& step, const DeviceRates& rates,
                 const Explanation& explanation) {
   print_out("{} on {}, {}, batch {}, accumulate {}{}, recompute {}\n{}\n", printable_line(config.model.name),
-            target.machine ? to_string(config.device) : target.profile.title(), to_string(step.precision), step.batch,
-            config.train.accumulate,
+            device_title(target), to_string(step.precision), step.batch, config.train.accumulate,
             config.train.replicas > 1 ? fmt::format(", {} replicas", config.train.replicas) : "",
             wrapped(step.recompute, 60, "  "), stand_in_text(config, target.profile));
   const auto text_of = [&](std::size_t most) { return table_text(explanation, rates.estimate, most); };

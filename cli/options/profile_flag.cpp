@@ -59,6 +59,10 @@ bool device_is_open(const RunConfig& config) {
                              [](const auto& value) { return value.first == "device" && value.second == "auto"; });
 }
 
+std::string device_title(const run::PlanTarget& target) {
+  return target.machine ? to_string(target.device) : target.profile.title();
+}
+
 std::string stand_in_text(const RunConfig& config, const DeviceProfile& profile) {
   if (profile.stand_in.empty()) return "";
   if (!config.planned_for)

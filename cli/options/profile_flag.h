@@ -7,6 +7,7 @@
 #include "bantam/cli/options/options.h"
 #include "bantam/memory/device/device_profile.h"
 #include "bantam/run/config/run_config.h"
+#include "bantam/run/fit/plan_target.h"
 
 namespace bantam::cli {
 
@@ -17,6 +18,9 @@ std::optional<DeviceProfile> take_profile(CommonOptions& options, const std::str
 
 /// Whether neither the command line nor the configuration chose a device, and this machine has no GPU.
 bool device_is_open(const RunConfig& config);
+
+/// The title of a plan's device: its name in this machine, else the profile's.
+std::string device_title(const run::PlanTarget& target);
 
 /// Lines of a plan that say that the card is not known, which one stands in for it, and how to name it; "" otherwise.
 std::string stand_in_text(const RunConfig& config, const DeviceProfile& profile);

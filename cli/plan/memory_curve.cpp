@@ -30,13 +30,8 @@ using CurvePoint = run::MemoryCurve::Point;
 
 constexpr std::uint64_t kGiB = std::uint64_t{1} << 30;
 constexpr std::array<std::uint64_t, 12> kCards = {2, 4, 6, 8, 10, 12, 16, 24, 32, 48, 80, 96};  // GiB
-constexpr std::int64_t kUsualBatch = 16;                                                        // without data
 constexpr std::array<const char*, 6> kColours = {"parameter",  "gradient",  "optimizer",
                                                  "activation", "workspace", "input"};
-
-std::string device_name(const CurveText& text) {
-  return text.target.machine ? to_string(text.config.device) : text.target.profile.title();
-}
 
 /// "none", "inner", "cheap, 5 segments".
 std::string short_policy(const RecomputeOptions& recompute) {
@@ -222,6 +217,13 @@ std::string html_table(const CurveText& text) {
 
 }  // namespace
 
+CLI::Option* add_curve_flags(CLI::App& command, CurveFlags& flags, const std::string& description) {
+  CLI::Option* const curve = command.add_flag("--curve", flags.on, description);
+  command.add_option("--out", flags.out, "With --curve: a page with a picture")->needs(curve);
+  command.add_flag("--overwrite", flags.overwrite, "Replace the file of --out");
+  return curve;
+}
+
 std::pair<RunConfig, run::MemoryCurve> curve_of(const RunConfig& config, const PlanTarget& target, const StepGrid& grid,
                                                 double arena_seconds) {
   if (!grid.recomputes.empty()) throw ConfigError("--curve chooses what is recomputed: leave out --recompute");
@@ -229,9 +231,8 @@ std::pair<RunConfig, run::MemoryCurve> curve_of(const RunConfig& config, const P
     throw ConfigError(fmt::format("--curve is of one precision, but --precision names {}", grid.precisions.size()));
   run::DecisionLog log;
   RunConfig decided = run::decide_step(config, target, grid.batches, log);
-  const std::int64_t batch = decided.data ? decided.data->pipeline.batch_size : kUsualBatch;
   run::MemoryCurve curve =
-      run::memory_curve(decided, target, grid.batches.empty() ? run::curve_batches(decided, batch) : grid.batches,
+      run::memory_curve(decided, target, grid.batches.empty() ? run::curve_batches(decided) : grid.batches,
                         grid.precisions.empty() ? decided.precision : grid.precisions.front(), arena_seconds,
                         [](std::int64_t size) { print_error("planning batch {}\n", size); });
   return {std::move(decided), std::move(curve)};
@@ -240,7 +241,8 @@ std::pair<RunConfig, run::MemoryCurve> curve_of(const RunConfig& config, const P
 void show_curve(const CurveText& text, bool json, const std::string& out) {
   if (!out.empty()) write_file_atomically(out, curve_page(text));
   if (!json)
-    return print_out("{} on {}\n{}", printable_line(text.config.model.name), device_name(text), curve_table(text));
+    return print_out("{} on {}\n{}", printable_line(text.config.model.name), device_title(text.target),
+                     curve_table(text));
   for (const auto& row : curve_json(text)) print_out("{}\n", json_text(row));
 }
 
@@ -279,7 +281,7 @@ nlohmann::ordered_json curve_json(const CurveText& text) {
 std::string curve_page(const CurveText& text) {
   return filled(
       page_part("curve_page.html"),
-      {{"title", escaped(fmt::format("Memory for time: {} on {}", text.config.model.name, device_name(text)))},
+      {{"title", escaped(fmt::format("Memory for time: {} on {}", text.config.model.name, device_title(text.target)))},
        {"subtitle", escaped(text.curve.estimate ? "Predicted by estimated rates of the device."
                                                 : "Predicted by the device's rates.")},
        {"headline", escaped(run::knee_text(text.curve) + ".")},

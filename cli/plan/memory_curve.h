@@ -6,6 +6,8 @@
 #include <string>
 #include <utility>
 
+#include <CLI/CLI.hpp>
+
 #include "bantam/base/json.h"
 #include "bantam/cli/options/run_names.h"
 #include "bantam/run/fit/step_grid.h"
@@ -15,6 +17,14 @@ namespace bantam::cli {
 
 /// Milliseconds an update, measured, by the point's place in the curve; without those that were not.
 using MeasuredCurve = std::map<std::size_t, double>;
+
+/// `--curve`, and the page that it writes.
+struct CurveFlags {
+  bool on = false, overwrite = false;
+  std::string out;
+};
+/// Adds `--curve` with a description, `--out` and `--overwrite`. Returns the first.
+CLI::Option* add_curve_flags(CLI::App& command, CurveFlags& flags, const std::string& description);
 
 struct CurveText {
   const RunConfig& config;

@@ -65,8 +65,7 @@ struct PlanFlags {
   BenchOptions rows;
   std::string memory, capacity, profile;
   int ranks = 0;  ///< 0: a step and a run of one process
-  bool curve = false, overwrite = false;
-  std::string out;  ///< the curve's page
+  CurveFlags curve;
   TraceOptions trace;
 };
 
@@ -178,8 +177,8 @@ void print_no_run(const RunConfig& config) {
 
 void print_head(const RunConfig& config, const Plan& plan, std::size_t width) {
   const PlanTarget& target = plan.target;
-  print_out("{} on {}, accumulate {}{}\n", printable_line(config.model.name),
-            target.machine ? to_string(config.device) : target.profile.title(), config.train.accumulate,
+  print_out("{} on {}, accumulate {}{}\n", printable_line(config.model.name), device_title(target),
+            config.train.accumulate,
             config.train.replicas > 1 ? fmt::format(", {} replicas", config.train.replicas) : "");
   print_out("{}", stand_in_text(config, target.profile));
   if (plan.fit.any()) print_out("{}\n", plan.fit.to_text(target));
@@ -219,9 +218,10 @@ int plan_config_of_ranks(const RunConfig& config, const PlanFlags& options) {
 }
 
 int plan_curve(const RunConfig& config, const PlanTarget& target, const PlanFlags& options, const StepGrid& grid) {
-  require_place("--out", options.out, options.overwrite);
+  require_place("--out", options.curve.out, options.curve.overwrite);
   const auto [decided, curve] = curve_of(config, target, grid, options.rows.seconds);
-  show_curve({decided, target, curve, {}, plan_fit(decided.memory, target).bytes}, options.rows.json, options.out);
+  show_curve({decided, target, curve, {}, plan_fit(decided.memory, target).bytes}, options.rows.json,
+             options.curve.out);
   return curve.fastest() != nullptr ? 0 : 4;
 }
 
@@ -245,7 +245,7 @@ int plan_config(PlanFlags options) {
   const PlanFit fit = plan_fit(config.memory, target);
   // A policy that is asked for fits all there is; what is chosen unasked, what was named.
   const StepGrid grid = read_grid(config, options.rows, options.rows.recompute.empty() ? fit.chosen_pool() : fit.pool);
-  if (options.curve) return plan_curve(config, target, options, grid);
+  if (options.curve.on) return plan_curve(config, target, options, grid);
   const PlanRequest request{.batches = grid.batches,
                             .precisions = grid.precisions,
                             .recomputes = grid.recomputes,
@@ -307,12 +307,9 @@ void add_plan(CLI::App& app, Action& action) {
   command->add_option("--ranks", options->ranks, "Plan each of N ranks; --memory may be a list by rank")
       ->check(CLI::Range(1, 1024).description(""))
       ->type_name("N");
-  command
-      ->add_flag("--curve", options->curve,
-                 "Memory for time: several batch sizes, and for each\nall that recompute can save")
+  add_curve_flags(*command, options->curve,
+                  "Memory for time: several batch sizes, and for each\nall that recompute can save")
       ->excludes("--ranks");
-  command->add_option("--out", options->out, "With --curve: a page with a picture")->needs("--curve");
-  command->add_flag("--overwrite", options->overwrite, "Replace the file of --out");
   command->add_option("--trace", options->trace.file, "CSV of lifetimes to solve instead of a CONFIG");
   command->add_option("--capacity", options->capacity, "With --trace: an arena that is small enough");
   command->add_option("--offsets", options->trace.offsets_file, "With --trace: write the offsets to a CSV");

@@ -8,13 +8,11 @@
 namespace bantam::run {
 namespace {
 
-constexpr std::int64_t kUsualBatch = 16;  // without data
-
 StepGrid with_defaults(const RunConfig& config, StepGrid grid, std::uint64_t bytes) {
   if (grid.precisions.empty()) grid.precisions = {config.precision};
   if (grid.recomputes.empty() && bytes > 0 && !config.recompute_given) grid.recomputes = {std::nullopt};
   if (grid.recomputes.empty()) grid.recomputes = {config.recompute};
-  if (grid.batches.empty()) grid.batches = {config.data ? config.data->pipeline.batch_size : kUsualBatch};
+  if (grid.batches.empty()) grid.batches = {usual_batch(config)};
   if (grid.modes.empty()) grid.modes = {parse_step_mode("auto", config.device)};
   return grid;
 }
@@ -38,6 +36,8 @@ StepCase step_case(const RunConfig& config, std::int64_t batch, Precision precis
 }
 
 }  // namespace
+
+std::int64_t usual_batch(const RunConfig& config) { return config.data ? config.data->pipeline.batch_size : 16; }
 
 std::vector<StepCase> step_cases(const RunConfig& config, const StepGrid& grid, std::uint64_t bytes) {
   require_model_fits(config);  // steps run without data, but what `train` refuses is not worth measuring
