@@ -76,7 +76,7 @@ struct NodeParameters {
   float rate = 0.0f;
 };
 
-/// Of every node, by its name: a parameter is called "node/weight", or "node/part/weight".
+/// The rates of every node's parameters by the node's name: a parameter is called "node/weight", or "node/part/weight".
 std::map<std::string, NodeParameters> parameters_by_node(const Model& model, const Graph& graph, float layer_decay) {
   std::map<std::string, NodeParameters> nodes;
   for (const GraphNode& node : graph.nodes()) nodes[node.name] = {};

@@ -26,16 +26,16 @@ struct Taps {
 };
 
 std::vector<Taps> taps_of(std::int64_t from, std::int64_t to) {
-  const double scale = static_cast<double>(from) / static_cast<double>(to), stretch = std::max(scale, 1.0);
+  const double scale = static_cast<double>(from) / static_cast<double>(to), filter_scale = std::max(scale, 1.0);
   std::vector<Taps> all(static_cast<std::size_t>(to));
   for (std::int64_t i = 0; i < to; ++i) {
-    const double center = scale * (static_cast<double>(i) + 0.5), support = 2 * stretch;
+    const double center = scale * (static_cast<double>(i) + 0.5), support = 2 * filter_scale;
     Taps& taps = all[static_cast<std::size_t>(i)];
     taps.first = std::max(static_cast<std::int64_t>(std::floor(center - support + 0.5)), std::int64_t{0});
     const std::int64_t end = std::min(static_cast<std::int64_t>(std::floor(center + support + 0.5)), from);
     double sum = 0;
     for (std::int64_t j = taps.first; j < end; ++j) {
-      taps.weights.push_back(cubic((static_cast<double>(j) - center + 0.5) / stretch));
+      taps.weights.push_back(cubic((static_cast<double>(j) - center + 0.5) / filter_scale));
       sum += taps.weights.back();
     }
     for (double& weight : taps.weights) weight /= sum;

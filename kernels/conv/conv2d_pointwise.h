@@ -13,7 +13,7 @@ inline bool is_pointwise(const Conv2dShape& s) {
          s.pad_bottom == 0 && s.pad_left == 0 && s.pad_right == 0;
 }
 
-/// That GEMM as the kernels of pointwise convolutions take it.
+/// Returns the shape of that GEMM for the kernels of pointwise convolutions.
 inline PointwiseShape pointwise_shape(const Conv2dShape& s) {
   return {s.batch * s.in_h * s.in_w, s.in_channels, s.out_channels};
 }

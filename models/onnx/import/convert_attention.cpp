@@ -75,7 +75,7 @@ int layer_of(Importer& importer, const Node& node, const View& x, const Heads& h
   return importer.in_order(node, rows, kOrder).layer;
 }
 
-/// What a layer of queries, keys or values is: channels of `layer` from `begin` on, times a number.
+/// Queries, keys or values as channels of `layer` from `begin` on, times a number.
 struct Part {
   int layer = kInput;
   std::int64_t begin = 0;
@@ -352,7 +352,7 @@ void convert_moved_arithmetic(Importer& importer, const Node& node) {
                         }));
 }
 
-/// What reads products in no other way, or fails.
+/// Reads products in no other way, or fails.
 void convert_unary(Importer& importer, const Node& node) {
   if (importer.products(node, 0) != nullptr) return convert_products(importer, node, 0);
   if (node.op != "Identity" && node.op != "Cast") (void)importer.value(node, 0);

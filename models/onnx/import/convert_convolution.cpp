@@ -148,7 +148,7 @@ void set_gemm_bias(Importer& importer, const Node& node, const Matrix& matrix, I
   layer.tensors.emplace("bias", host_tensor({matrix.units}, values));
 }
 
-/// Of a value (batch, n), whose weights may be in any order.
+/// The product of a value (batch, n), whose weights may be in any order.
 View product_of_vectors(Importer& importer, const Node& node, const View& given, const Matrix& matrix,
                         ImportedLayer layer, float alpha) {
   const View view = importer.vector(node, given);

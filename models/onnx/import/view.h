@@ -82,7 +82,7 @@ struct BatchPlace {
 };
 /// Nothing where an axis has a part of the samples.
 std::optional<BatchPlace> place_of_batch(const View& with_batch, std::int64_t batch);
-/// As many axes without the batch, which leaves an axis of one value where it was alone.
+/// The view with as many axes and without the batch, in whose place an axis of one value stands where it was alone.
 View batch_taken(View with_batch, std::int64_t batch);
 /// The reverse. Nothing where `place` is within an atom.
 std::optional<View> batch_put(View view, BatchPlace place, std::int64_t batch);

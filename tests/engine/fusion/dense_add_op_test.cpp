@@ -18,7 +18,7 @@ using testing::EngineTest;
 const Precision kHalf{PrecisionKind::mixed_float16};
 constexpr std::int64_t kIn = 24, kOut = 40;
 
-/// What is added to a product.
+/// The values that are added to a product.
 struct Addends {
   bool bias = true, residual = true;
 };

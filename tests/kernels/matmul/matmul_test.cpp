@@ -57,7 +57,7 @@ void run(KernelDevice& device, const MatmulShape& s, Types types, const DeviceBu
   workspace.expect_guard_intact();
 }
 
-/// What is added to a product.
+/// The values that are added to a product.
 enum class Added : std::uint8_t { nothing, bias, residual, both };
 
 void check(KernelDevice& device, const MatmulShape& s, Types types, bool accumulate, Added added = Added::nothing) {

@@ -88,7 +88,7 @@ TEST_F(VitTest, TokensAndRowsLieAsInOtherPrograms) {
   EXPECT_EQ(imported(torchvision).model, "vit_base_32");
 }
 
-/// As transformers 4 and 5 have them, with "vit." before all but the classifier.
+/// Names of tensors as transformers 4 and 5 write them, with "vit." before all but the classifier.
 TEST_F(VitTest, QueriesKeysAndValuesArePutTogether) {
   const ConvertedWeights right = imported(named("timm"));
   for (const bool old : {true, false}) {
